@@ -1,0 +1,1 @@
+"""The multimodal language models, cut at a layer: one file per family."""

@@ -1,0 +1,59 @@
+"""A page as a decoder sees it: keys and values, layer by layer, before any compression."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The shape of a decoder."""
+
+    layers: int
+    width: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """One page's keys and values at layers [join_layer, exit_layer), uncompressed."""
+
+    keys: Tensor
+    """(layers, kv_heads, positions, head_dim), after the rotary embedding: dropping positions is safe."""
+    values: Tensor
+    """(layers, kv_heads, positions, head_dim)."""
+    visual: Tensor
+    """(positions,) bool: which positions hold the page image; the others hold system and instruction."""
+    grid: tuple[int, int]
+    """Rows and columns of the visual positions on the page; their product is the number of them."""
+    next_position: int
+    """The rotary position at which the query suffix starts."""
+
+
+class PrefixBatch(Protocol):
+    """K pages' prefixes, padded on the right to one length, handed out one layer at a time."""
+
+    @property
+    def lengths(self) -> Tensor:
+        """(K,) int64: how many positions of each page are real."""
+
+    @property
+    def next_positions(self) -> Tensor:
+        """(K,) int64: where the suffix starts, page by page."""
+
+    @property
+    def join_layer(self) -> int:
+        """The first layer held."""
+
+    @property
+    def exit_layer(self) -> int:
+        """One past the last layer held."""
+
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of decoder layer `index`: (K, kv_heads, positions, head_dim) each.
+
+        The tensors may live in a buffer that the next call overwrites.
+        """

@@ -1,0 +1,1 @@
+"""Files become pages: PDFs, images, folders of both."""

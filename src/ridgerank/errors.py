@@ -1,0 +1,50 @@
+"""Every error a user of the library may meet, in one tree.
+
+RidgeRankError
+├── RunFileError        a run or qrels file that cannot be read as one
+├── ScoreError          scores no ranking can be made of (NaN, infinite, no pages)
+├── CalibrationError    too little, or nothing informative, to estimate from
+├── ArtifactError       a stored artifact that is damaged or of another format
+│   └── LineageMismatch made with another model, prompt or setting than wanted
+├── DocumentError       a file that yields no pages, or a page that cannot be read
+├── BackboneError       a model that is unknown, incomplete or unfit for the request
+└── StoreError          a page store that is missing, damaged or lacks a page
+
+A message says what was found, what was wanted and what to do about it.
+"""
+
+
+class RidgeRankError(Exception):
+    """Anything RidgeRank refuses to do, with the reason as its message."""
+
+
+class RunFileError(RidgeRankError):
+    """A run or qrels file that cannot be read as one."""
+
+
+class ScoreError(RidgeRankError):
+    """Scores no ranking can be made of."""
+
+
+class CalibrationError(RidgeRankError):
+    """Too little, or nothing informative, to estimate from."""
+
+
+class ArtifactError(RidgeRankError):
+    """A stored artifact that is damaged or of another format."""
+
+
+class LineageMismatch(ArtifactError):  # noqa: N818 (reads as the fact it states)
+    """An artifact made with another model, prompt or setting than the one at hand."""
+
+
+class DocumentError(RidgeRankError):
+    """A file that yields no pages, or a page that cannot be read."""
+
+
+class BackboneError(RidgeRankError):
+    """A model that is unknown, incomplete or unfit for the request."""
+
+
+class StoreError(RidgeRankError):
+    """A page store that is missing, damaged or lacks a page."""

@@ -1,0 +1,41 @@
+"""Writing files so that a killed process leaves the old one or the new one, never half of either."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Yield a scratch path beside `path`; on success it takes the place of `path` in one step.
+
+    The scratch file is removed when the block fails, and an existing `path` is then left untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(descriptor)
+    scratch = Path(name)
+    try:
+        yield scratch
+        with scratch.open("rb") as written:
+            os.fsync(written.fileno())
+        scratch.chmod(0o666 & ~_umask())
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+@contextmanager
+def replaced_text(path: Path) -> Iterator[TextIO]:
+    """Like `replaced`, as an open UTF-8 text file."""
+    with replaced(path) as scratch, scratch.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
