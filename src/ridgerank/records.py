@@ -1,4 +1,4 @@
-"""The words that cross modules: a page, a query, a candidate. Frozen; they know nothing of models or files."""
+"""The words that cross modules: a page, a query, a candidate. They know no model and no file."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

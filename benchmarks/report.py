@@ -1,0 +1,29 @@
+"""How a benchmark says what it found: a table for people, one JSON line for machines, a file to keep."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ridgerank.files import replaced_text
+
+
+def interleaved_seconds(arms: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
+    """Median seconds of each arm; the arms take turns, so that a busy machine is busy for all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
+    for _ in range(repeats):
+        for name, run in arms.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def publish(result: Mapping[str, Any], out: Path | None) -> None:
+    """Print the result as one line of JSON; keep it where `out` says."""
+    print(json.dumps(result))
+    if out is not None:
+        with replaced_text(out) as file:
+            file.write(json.dumps(result, indent=2) + "\n")

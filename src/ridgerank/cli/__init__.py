@@ -1,0 +1,1 @@
+"""Thin commands: stdout is data, stderr is talk, the work is the library's."""

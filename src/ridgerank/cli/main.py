@@ -1,0 +1,60 @@
+"""The `ridgerank` command: its subcommands, and how errors reach people."""
+
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ridgerank.cli.evaluate import evaluate
+from ridgerank.cli.fuse import fuse
+from ridgerank.cli.simulate import simulate
+from ridgerank.errors import RidgeRankError
+from ridgerank.version import __version__
+
+app = typer.Typer(
+    name="ridgerank",
+    help="Visual document reranking: the quality of a full cross encoder at a hundredth of its cost.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command()(fuse)
+app.command()(evaluate)
+app.command()(simulate)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ridgerank {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", stream=sys.stderr)
+
+
+def main() -> None:
+    """Run the command line; an error people can act on is one line on stderr and exit status 1."""
+    try:
+        app()
+        sys.stdout.flush()
+    except RidgeRankError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # whoever read stdout has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

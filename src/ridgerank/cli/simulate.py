@@ -1,0 +1,39 @@
+"""`ridgerank simulate`: run files to try the other commands on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def simulate(
+    out: Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)],
+    queries: Annotated[int, typer.Option(min=1, help="How many queries.")] = 200,
+    candidates: Annotated[int, typer.Option(min=2, help="Candidate pages a query.")] = 20,
+    retriever: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Its correlation with relevance.")
+    ] = 0.45,
+    reranker: Annotated[float, typer.Option(min=0.0, max=1.0, help="Its correlation with relevance.")] = 0.6,
+    teacher: Annotated[float, typer.Option(min=0.0, max=1.0, help="Its correlation with relevance.")] = 0.7,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same files.")] = 0,
+) -> None:
+    """Draw a world in which the truth is known: three runs and their qrels.
+
+    Writes retriever.trec, reranker.trec, teacher.trec and qrels.trec.
+
+    Example: `ridgerank simulate --out try && ridgerank fuse try/retriever.trec try/reranker.trec --third
+    try/teacher.trec | ridgerank evaluate /dev/stdin --qrels try/qrels.trec`
+    """
+    from ridgerank.evaluation.simulation import World
+    from ridgerank.evaluation.simulation import simulate as draw
+    from ridgerank.files import replaced_text
+    from ridgerank.runs.trec import write_qrels, write_run
+
+    sample = draw(World(retriever, reranker, teacher, candidates=candidates), queries=queries, seed=seed)
+    columns = {"retriever": sample.retriever, "reranker": sample.reranker, "teacher": sample.teacher}
+    for name, scores in columns.items():
+        with replaced_text(out / f"{name}.trec") as file:
+            write_run(sample.run(scores), file, tag=name)
+    with replaced_text(out / "qrels.trec") as file:
+        write_qrels(sample.qrels(), file)
+    typer.echo(f"{out}: {queries} queries with {candidates} candidates each", err=True)

@@ -1,0 +1,1 @@
+"""How good a ranking is: the one part that reads relevance judgements. Ranking never does."""

@@ -1,0 +1,104 @@
+"""The three correlations between retriever, reranker and a third vector, query by query (eq. 3).
+
+With relevance as the third vector they are c_b, c_s and ρ; with the full-depth margin in its place they
+are what the label-free weight is read from. One record serves both.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ridgerank.errors import CalibrationError
+from ridgerank.fusion.standardize import discounts, standardize_weighted
+from ridgerank.lists import Bools, Floats, Lists
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Correlations:
+    """Correlations of each usable query: (queries,) each."""
+
+    retriever: Floats
+    """Of the retriever's score with the third vector: c_b when that is relevance."""
+    reranker: Floats
+    """Of the reranker's score with the third vector: c_s when that is relevance."""
+    mutual: Floats
+    """Of the two scores with each other: ρ."""
+    constant_retriever: int
+    """Queries left out because the retriever's scores are all equal (a list of one is)."""
+    constant_reranker: int
+    """Queries left out because the reranker's scores are all equal."""
+    constant_third: int
+    """Queries left out because the third vector is constant: no page, or every page, is relevant."""
+
+    @property
+    def queries(self) -> int:
+        """How many queries speak."""
+        return len(self.mutual)
+
+    @property
+    def skipped(self) -> int:
+        """How many queries were left out."""
+        return self.constant_retriever + self.constant_reranker + self.constant_third
+
+    def stacked(self) -> Floats:
+        """(queries, 3): retriever, reranker, mutual."""
+        return np.column_stack([self.retriever, self.reranker, self.mutual])
+
+    def joined(self, other: Self) -> Self:
+        """The queries of two corpora together."""
+        return type(self)(
+            np.concatenate([self.retriever, other.retriever]),
+            np.concatenate([self.reranker, other.reranker]),
+            np.concatenate([self.mutual, other.mutual]),
+            self.constant_retriever + other.constant_retriever,
+            self.constant_reranker + other.constant_reranker,
+            self.constant_third + other.constant_third,
+        )
+
+    def require_queries(self) -> None:
+        """Raise when no query is left to read anything from."""
+        if not self.queries:
+            raise CalibrationError(
+                f"none of {self.skipped} queries can be used: the retriever's scores are constant in "
+                f"{self.constant_retriever}, the reranker's in {self.constant_reranker}, relevance (or the "
+                f"third score) in {self.constant_third}; wanted at least one query whose lists vary"
+            )
+
+
+def correlate(
+    retriever: Floats, reranker: Floats, third: Floats, lists: Lists, *, discounted: bool = True
+) -> Correlations:
+    """Eq. 3 for every query, every vector standardized in the inner product the correlation is taken in.
+
+    `discounted` weighs positions by the ranking metric's discount under the retriever's order (what the
+    paper deploys); otherwise all positions count alike. All vectors (members,).
+    """
+    weights = discounts(retriever, lists) if discounted else np.ones(lists.members)
+    flat_retriever, flat_reranker, flat_third = (
+        _constant(values, lists) for values in (retriever, reranker, third)
+    )
+    usable = ~(flat_retriever | flat_reranker | flat_third)
+    kept, members = lists.select(usable)
+    omega = weights[members]
+    b, s, y = (standardize_weighted(values[members], omega, kept) for values in (retriever, reranker, third))
+    total = kept.sum(omega)
+    return Correlations(
+        retriever=kept.sum(omega * b * y) / total,
+        reranker=kept.sum(omega * s * y) / total,
+        mutual=kept.sum(omega * b * s) / total,
+        constant_retriever=int(flat_retriever.sum()),
+        constant_reranker=int((flat_reranker & ~flat_retriever).sum()),
+        constant_third=int((flat_third & ~flat_retriever & ~flat_reranker).sum()),
+    )
+
+
+def correlation(x: Floats, y: Floats, lists: Lists) -> Floats:
+    """Correlation of two vectors within each list: (members,) twice → (lists,); 0 where one is constant."""
+    uniform = np.ones(lists.members)
+    product = standardize_weighted(x, uniform, lists) * standardize_weighted(y, uniform, lists)
+    return lists.sum(product) / lists.lengths
+
+
+def _constant(values: Floats, lists: Lists) -> Bools:
+    return np.asarray(lists.max(values) == lists.min(values))

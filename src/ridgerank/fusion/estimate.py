@@ -1,0 +1,206 @@
+"""A weight to deploy, with what it was read from and how far it can be trusted."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from ridgerank.fusion.correlations import Correlations
+from ridgerank.fusion.prior import Prior
+from ridgerank.fusion.weight import is_interior, objective, one_factor, optimal_weight
+from ridgerank.lists import Floats
+
+Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+_BLOCK = 1 << 21
+"""Resampled queries drawn at a time: the bootstrap's memory, whatever the number of queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightEstimate:
+    """A fusion weight and its reasons."""
+
+    weight: float
+    weight_interval: tuple[float, float]
+    """95 % bootstrap interval over queries; (0, 1) where fewer than two queries speak."""
+    method: Method
+    c_b: float
+    """Correlation of the retriever's score with relevance; NaN where it could not be estimated."""
+    c_s: float
+    """Correlation of the reranker's score with relevance; NaN where it could not be estimated."""
+    rho: float
+    """Correlation of the two scores with each other."""
+    interior: bool
+    """Both scores deserve weight (proposition 1)."""
+    queries_used: int
+    queries_skipped: int
+    shrunk: bool
+    """The correlations were pulled towards a prior before the weight was read."""
+    chance_of_gain: float
+    """Share of the resampled query sets in which this weight beats the retriever alone; NaN if unknown."""
+    note: str
+    """What a careful reader should know, empty if nothing."""
+
+
+def given_estimate(weight: float) -> WeightEstimate:
+    """A weight the user knows: nothing is estimated."""
+    unknown = float("nan")
+    return WeightEstimate(
+        weight=weight,
+        weight_interval=(weight, weight),
+        method="given",
+        c_b=unknown,
+        c_s=unknown,
+        rho=unknown,
+        interior=0.0 < weight < 1.0,
+        queries_used=0,
+        queries_skipped=0,
+        shrunk=False,
+        chance_of_gain=unknown,
+        note="",
+    )
+
+
+def closed_form_estimate(correlations: Correlations, *, prior: Prior | None = None) -> WeightEstimate:
+    """w* of eq. 4 from correlations with relevance; shrunk towards `prior` where one is given."""
+    correlations.require_queries()
+    pull = _pull(correlations, prior)
+    mean = _shrunk(correlations.stacked().mean(axis=0), pull, prior)
+    c_b, c_s, rho = mean
+    weight = float(optimal_weight(c_b, c_s, rho))
+
+    def resampled(means: Floats) -> tuple[Floats, Floats]:
+        b, s, r = _shrunk(means, pull, prior).T
+        return optimal_weight(b, s, r), objective(np.asarray(weight), b, s, r) - b
+
+    interval, chance, _ = _bootstrap(correlations, resampled)
+    return WeightEstimate(
+        weight=weight,
+        weight_interval=interval,
+        method="closed-form",
+        c_b=float(c_b),
+        c_s=float(c_s),
+        rho=float(rho),
+        interior=bool(is_interior(c_b, c_s, rho)),
+        queries_used=correlations.queries,
+        queries_skipped=correlations.skipped,
+        shrunk=prior is not None,
+        chance_of_gain=chance,
+        note=_few_queries(correlations),
+    )
+
+
+def label_free_estimate(
+    correlations: Correlations, *, prior: Prior | None = None, fallback: Prior | None = None
+) -> WeightEstimate:
+    """The weight of §B.6: c_b and c_s from the correlations of three scores, no relevance judgement read.
+
+    `correlations` has the full-depth margin as its third vector. Where the one-factor model has no
+    solution the weight is that of `fallback` (by default `Prior()`); method and note then say so.
+    """
+    correlations.require_queries()
+    pull = _pull(correlations, prior)
+    mean = _shrunk(correlations.stacked().mean(axis=0), pull, prior)
+    rho_bt, rho_st, rho_bs = mean
+    model = one_factor(rho_bs, rho_bt, rho_st)
+    if not bool(model.defined):
+        return _fallback(correlations, mean, bool(model.beyond_one), fallback or Prior(), prior is not None)
+    c_b, c_s = model.c_b, model.c_s
+    weight = float(optimal_weight(c_b, c_s, rho_bs))
+
+    def resampled(means: Floats) -> tuple[Floats, Floats]:
+        bt, st, bs = _shrunk(means, pull, prior).T
+        draws = one_factor(bs, bt, st)
+        weights = np.where(draws.defined, optimal_weight(draws.c_b, draws.c_s, bs), np.nan)
+        return weights, objective(np.asarray(weight), draws.c_b, draws.c_s, bs) - draws.c_b
+
+    interval, chance, undefined = _bootstrap(correlations, resampled)
+    note = _few_queries(correlations)
+    if undefined:
+        note = f"{note} the one-factor model has no solution in {undefined:.0%} of the resamples".strip()
+    return WeightEstimate(
+        weight=weight,
+        weight_interval=interval,
+        method="label-free",
+        c_b=float(c_b),
+        c_s=float(c_s),
+        rho=float(rho_bs),
+        interior=bool(is_interior(c_b, c_s, rho_bs)),
+        queries_used=correlations.queries,
+        queries_skipped=correlations.skipped,
+        shrunk=prior is not None,
+        chance_of_gain=chance,
+        note=note,
+    )
+
+
+def _fallback(
+    correlations: Correlations, mean: Floats, beyond_one: bool, prior: Prior, shrunk: bool
+) -> WeightEstimate:
+    rho_bt, rho_st, rho_bs = mean.tolist()
+    found = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
+    reason = (
+        "an estimate exceeds 1, so the scores share more than relevance"
+        if beyond_one
+        else "not all three correlations are positive"
+    )
+    return WeightEstimate(
+        weight=prior.weight,
+        weight_interval=(0.0, 1.0),
+        method="prior",
+        c_b=float("nan"),
+        c_s=float("nan"),
+        rho=rho_bs,
+        interior=False,
+        queries_used=correlations.queries,
+        queries_skipped=correlations.skipped,
+        shrunk=shrunk,
+        chance_of_gain=float("nan"),
+        note=(
+            f"the one-factor model does not fit ({found}): {reason}; the weight is the prior's, "
+            "not an estimate. Give relevance judgements, or a third score that agrees with both"
+        ),
+    )
+
+
+def _bootstrap(
+    correlations: Correlations, resampled: Callable[[Floats], tuple[Floats, Floats]]
+) -> tuple[tuple[float, float], float, float]:
+    """Percentile interval of the weight, share of resamples with a gain, share without a weight."""
+    rows = correlations.stacked()
+    if len(rows) < 2:
+        return (0.0, 1.0), float("nan"), 0.0
+    parts = [resampled(means) for means in _resampled_means(rows)]
+    weights = np.concatenate([part[0] for part in parts])
+    gains = np.concatenate([part[1] for part in parts])
+    defined = ~np.isnan(weights)
+    tail = (1.0 - CONFIDENCE) / 2.0
+    low, high = np.quantile(weights[defined], [tail, 1.0 - tail]) if defined.any() else (0.0, 1.0)
+    chance = float(np.mean(gains[defined] > 0)) if defined.any() else float("nan")
+    return (float(low), float(high)), chance, float(np.mean(~defined))
+
+
+def _resampled_means(rows: Floats) -> Iterator[Floats]:
+    """Means over query sets drawn with replacement, a block at a time: (block, 3)."""
+    generator = np.random.default_rng(0)  # fixed: the same runs give the same interval
+    block = max(1, min(RESAMPLES, _BLOCK // len(rows)))
+    for start in range(0, RESAMPLES, block):
+        count = min(block, RESAMPLES - start)
+        yield rows[generator.integers(len(rows), size=(count, len(rows)))].mean(axis=1)
+
+
+def _pull(correlations: Correlations, prior: Prior | None) -> Floats:
+    return np.zeros(3) if prior is None else prior.pull(correlations)
+
+
+def _shrunk(means: Floats, pull: Floats, prior: Prior | None) -> Floats:
+    return means if prior is None else (1.0 - pull) * means + pull * prior.mean
+
+
+def _few_queries(correlations: Correlations) -> str:
+    if correlations.queries >= 16:
+        return ""
+    return f"only {correlations.queries} queries speak: the interval may be too narrow, consider shrinking."

@@ -1,0 +1,138 @@
+"""Runs over the same queries become aligned lists; what one run has and another lacks is kept and counted."""
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from ridgerank.fusion.standardize import fuse
+from ridgerank.lists import Bools, Floats, Ints, Lists
+from ridgerank.runs.run import Qrels, Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedRuns:
+    """All pages of all runs, query by query; within a query by page id, last first, as runs break ties."""
+
+    queries: tuple[str, ...]
+    vocabulary: tuple[str, ...]
+    lists: Lists
+    codes: Ints
+    """(members,) index into `vocabulary`."""
+    scores: Floats
+    """(runs, members), NaN where a run lacks the page."""
+
+    @property
+    def present(self) -> Bools:
+        """(runs, members): the run scores the page."""
+        return ~np.isnan(self.scores)
+
+    def missing_queries(self) -> Ints:
+        """(runs,): queries of which the run has no page at all."""
+        return np.array([int(self._gone(row).sum()) for row in self.present], dtype=np.int64)
+
+    def missing_pages(self) -> Ints:
+        """(runs,): pages the run lacks under queries it does have."""
+        lengths = self.lists.lengths
+        counts = [int((~row).sum() - lengths[self._gone(row)].sum()) for row in self.present]
+        return np.array(counts, dtype=np.int64)
+
+    def complete(self) -> "JoinedRuns":
+        """Only the pages that every run scores; queries left without any are dropped."""
+        everywhere = self.present.all(axis=0)
+        if everywhere.all():
+            return self
+        lengths = self.lists.sum(everywhere.astype(float)).astype(np.int64)
+        left = lengths > 0
+        queries = tuple(query for query, kept in zip(self.queries, left.tolist(), strict=True) if kept)
+        lists = Lists.of_lengths(lengths[left].tolist())
+        return JoinedRuns(queries, self.vocabulary, lists, self.codes[everywhere], self.scores[:, everywhere])
+
+    def relevance(self, qrels: Qrels) -> Floats:
+        """(members,) graded relevance; an unjudged page is not relevant, nor is one graded below 0."""
+        grades = np.zeros(self.lists.members)
+        offsets, codes = self.lists.offsets.tolist(), self.codes.tolist()
+        for number, query in enumerate(self.queries):
+            judged = qrels.get(query)
+            if judged:
+                for member in range(offsets[number], offsets[number + 1]):
+                    grades[member] = max(judged.get(self.vocabulary[codes[member]], 0), 0)
+        return grades
+
+    def run(self, scores: Floats) -> Run:
+        """A run over these pages with the given scores: (members,)."""
+        order = np.lexsort((-scores, self.lists.index()))  # stable: equal scores stay by page id, last first
+        return Run(self.queries, self.vocabulary, self.lists, self.codes[order], scores[order])
+
+    def _gone(self, present: Bools) -> Bools:
+        return np.asarray(self.lists.sum(present.astype(float)) == 0)
+
+
+def join(*runs: Run) -> JoinedRuns:
+    """Align runs by query and page; queries in the order in which they first appear."""
+    queries = tuple(dict.fromkeys(query for run in runs for query in run.queries))
+    vocabulary = _union([run.vocabulary for run in runs])
+    keys, scores = zip(*(_keyed(run, queries, vocabulary) for run in runs), strict=True)
+    if all(np.array_equal(keys[0], other) for other in keys[1:]):
+        union, aligned = keys[0], np.vstack(scores)
+    else:
+        union = reduce(np.union1d, keys)
+        aligned = np.full((len(runs), len(union)), np.nan)
+        for row, own_keys, own_scores in zip(aligned, keys, scores, strict=True):
+            row[np.searchsorted(union, own_keys)] = own_scores
+    rows, reversed_codes = np.divmod(union, max(len(vocabulary), 1))
+    lists = Lists.of_lengths(np.bincount(rows, minlength=len(queries)).tolist())
+    return JoinedRuns(queries, vocabulary, lists, len(vocabulary) - 1 - reversed_codes, aligned)
+
+
+def fuse_runs(joined: JoinedRuns, weight: float) -> Run:
+    """Eq. 2 over the first two runs, retriever and reranker.
+
+    Pages that both score are standardized and fused. A page only one of them scores is not given a score
+    it never got: it follows below the fused pages, first those the reranker did not read, in the
+    retriever's order, then those the retriever did not return, in the reranker's.
+    """
+    retriever, reranker = joined.scores[0], joined.scores[1]
+    has_retriever, has_reranker = joined.present[0], joined.present[1]
+    both = has_retriever & has_reranker
+    if both.all():
+        return joined.run(fuse(retriever, reranker, weight, joined.lists))
+    shared = JoinedRuns(
+        joined.queries, joined.vocabulary, joined.lists, joined.codes, joined.scores[:2]
+    ).complete()
+    fused = np.where(has_retriever, retriever, reranker)
+    fused[both] = fuse(shared.scores[0], shared.scores[1], weight, shared.lists)
+    tier = np.where(both, 0, np.where(has_retriever, 1, 2))
+    return _below(joined, fused, tier)
+
+
+def _below(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:
+    """Order by tier, then score; scores of lower tiers count down by one from the lowest fused score."""
+    lists = joined.lists
+    order = np.lexsort((-scores, tier, lists.index()))
+    ordered, tiers = scores[order], tier[order]
+    fused_pages = lists.sum((tiers == 0).astype(float))
+    lowest = np.where(fused_pages > 0, lists.min(np.where(tiers == 0, ordered, np.inf)), 0.0)
+    steps = lists.place() - lists.spread(fused_pages) + 1.0
+    final = np.where(tiers == 0, ordered, lists.spread(lowest) - steps)
+    return Run(joined.queries, joined.vocabulary, lists, joined.codes[order], final)
+
+
+def _union(vocabularies: list[tuple[str, ...]]) -> tuple[str, ...]:
+    first = vocabularies[0]
+    if all(other == first for other in vocabularies[1:]):
+        return first
+    return tuple(sorted(set().union(*vocabularies)))
+
+
+def _keyed(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]) -> tuple[Ints, Floats]:
+    """One ascending whole number per (query, page), pages last first, and the scores in that order."""
+    numbers = {query: number for number, query in enumerate(queries)}
+    rows = np.array([numbers[query] for query in run.queries], dtype=np.int64)
+    codes = run.codes
+    if run.vocabulary != vocabulary:
+        known = {page: code for code, page in enumerate(vocabulary)}
+        codes = np.array([known[page] for page in run.vocabulary], dtype=np.int64)[run.codes]
+    keys = np.repeat(rows, run.lists.lengths) * len(vocabulary) + (len(vocabulary) - 1 - codes)
+    order = np.argsort(keys)
+    return keys[order], run.scores[order]

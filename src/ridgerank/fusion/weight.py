@@ -1,0 +1,83 @@
+"""The closed-form weight of proposition 1 and its label-free reading, §B.6: pure formulas."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgerank.lists import Bools, Floats
+
+_ONE = 1.0 - 1e-12
+"""|ρ| beyond this is 1 to rounding: the two scores are one score, or its mirror image."""
+
+
+def objective(weight: Floats, c_b: Floats, c_s: Floats, rho: Floats) -> Floats:
+    """Correlation of the fused score with relevance: (αc_b + βc_s) / √(α² + β² + 2αβρ), α = 1 − w, β = w."""
+    alpha, beta = 1.0 - weight, weight
+    norm = np.sqrt(np.maximum(alpha**2 + beta**2 + 2.0 * alpha * beta * rho, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value: Floats = np.where(norm > 0, (alpha * c_b + beta * c_s) / norm, 0.0)
+    return value
+
+
+def is_interior(c_b: Floats, c_s: Floats, rho: Floats) -> Bools:
+    """Proposition 1's conditions: |ρ| < 1, c_b > ρc_s and c_s > ρc_b: both scores deserve weight."""
+    return (np.abs(rho) < _ONE) & (c_b > rho * c_s) & (c_s > rho * c_b)
+
+
+def optimal_weight(c_b: Floats, c_s: Floats, rho: Floats) -> Floats:
+    """w* = (c_s − ρc_b) / ((c_b + c_s)(1 − ρ)), eq. 4, where the optimum is interior.
+
+    Elsewhere the objective, a cosine along the arc from z(b) to z(s), is highest at an end point: w = 1
+    where c_s > c_b, else w = 0. At |ρ| = 1 the same holds: with ρ = 1 both scores rank alike, with ρ = −1
+    they are mirror images; a tie goes to the retriever, which costs nothing.
+    """
+    interior = is_interior(c_b, c_s, rho)
+    denominator = np.where(interior, (c_b + c_s) * (1.0 - rho), 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        inside = (c_s - rho * c_b) / denominator
+    weight: Floats = np.where(interior, inside, np.where(c_s > c_b, 1.0, 0.0))
+    return np.clip(weight, 0.0, 1.0)
+
+
+def partial_correlations(c_b: Floats, c_s: Floats, rho: Floats) -> tuple[Floats, Floats]:
+    """What each score says of relevance that the other does not: (retriever given reranker, the reverse).
+
+    r_{b·s} = (c_b − ρc_s) / √((1 − ρ²)(1 − c_s²)); NaN where the denominator vanishes.
+    """
+
+    def partial(own: Floats, other: Floats) -> Floats:
+        rest = (1.0 - rho**2) * (1.0 - other**2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value: Floats = np.where(rest > 0, (own - rho * other) / np.sqrt(np.maximum(rest, 0.0)), np.nan)
+        return value
+
+    return partial(c_b, c_s), partial(c_s, c_b)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneFactor:
+    """c_b and c_s as a one-factor model explains three scores' correlations; NaN where it cannot."""
+
+    c_b: Floats
+    c_s: Floats
+    c_third: Floats
+    defined: Bools
+    """The model holds: all three estimates are real and at most 1."""
+    beyond_one: Bools
+    """Real estimates, one of them above 1: the noises of two scores are not uncorrelated (a Heywood case)."""
+
+
+def one_factor(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> OneFactor:
+    """c_b = √(ρ_bs ρ_bt / ρ_st), c_s = √(ρ_bs ρ_st / ρ_bt), c_t = √(ρ_bt ρ_st / ρ_bs), §B.6.
+
+    The three scores agree with relevance positively only if all three correlations are positive: a
+    negative product has no real solution, and two negative correlations would need a score that points
+    away from relevance. Both count as undefined. An estimate above 1 is no correlation either.
+    """
+    positive = (rho_bs > 0) & (rho_bt > 0) & (rho_st > 0)
+    bs, bt, st = (np.where(positive, rho, 1.0) for rho in (rho_bs, rho_bt, rho_st))
+    with np.errstate(over="ignore"):
+        estimates = [np.sqrt(bs * bt / st), np.sqrt(bs * st / bt), np.sqrt(bt * st / bs)]
+    beyond = positive & np.any([estimate > 1.0 + 1e-12 for estimate in estimates], axis=0)
+    c_b, c_s, c_third = (np.where(positive, estimate, np.nan) for estimate in estimates)
+    return OneFactor(c_b, c_s, c_third, positive & ~beyond, beyond)

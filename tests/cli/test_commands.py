@@ -1,0 +1,150 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RUN = [sys.executable, "-m", "ridgerank.cli.main"]
+
+
+def ridgerank(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    ridgerank("simulate", "--out", folder, "--queries", 40)
+    return folder
+
+
+def fuse(world: Path, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return ridgerank("fuse", world / "retriever.trec", world / "reranker.trec", *arguments, check=check)
+
+
+def quality(run: Path, world: Path) -> float:
+    answer = json.loads(ridgerank("evaluate", run, "--qrels", world / "qrels.trec").stdout)
+    return float(answer["nDCG@5"])
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [(("--qrels", "qrels.trec"), "closed-form"), (("--third", "teacher.trec"), "label-free")],
+)
+def test_fusing_ranks_better_than_either_run_and_reports_why(
+    world: Path, tmp_path: Path, options: tuple[str, str], method: str
+) -> None:
+    report, output = tmp_path / "report.json", tmp_path / "fused.trec"
+    fuse(world, options[0], world / options[1], "--report", report, "--output", output)
+    facts = json.loads(report.read_text())
+    wanted = ["weight", "weight_interval", "method", "c_b", "c_s", "rho", "interior"]
+    assert set(facts) >= {*wanted, "queries_used", "queries_skipped"}
+    assert facts["method"] == method
+    assert facts["weight_interval"][0] <= facts["weight"] <= facts["weight_interval"][1]
+    best_alone = max(quality(world / name, world) for name in ("retriever.trec", "reranker.trec"))
+    assert quality(output, world) > best_alone
+
+
+def test_stdout_and_output_hold_the_same_run(world: Path, tmp_path: Path) -> None:
+    printed = fuse(world, "--weight", 0.3).stdout
+    fuse(world, "--weight", 0.3, "--output", tmp_path / "run")
+    assert (tmp_path / "run").read_text() == printed
+    assert printed.count("\n") == 800
+
+
+def test_shrinking_is_asked_for_and_reported(world: Path, tmp_path: Path) -> None:
+    weights = {}
+    for option in ((), ("--shrink",)):
+        fuse(world, "--qrels", world / "qrels.trec", "--report", tmp_path / "r", *option)
+        facts = json.loads((tmp_path / "r").read_text())
+        weights[facts["shrunk"]] = facts["weight"]
+    assert set(weights) == {False, True}
+    assert weights[False] != weights[True]
+
+
+def test_a_given_weight_leaves_the_estimates_null(world: Path, tmp_path: Path) -> None:
+    fuse(world, "--weight", 0.25, "--report", tmp_path / "r")
+    facts = json.loads((tmp_path / "r").read_text())
+    assert (facts["weight"], facts["method"], facts["c_b"]) == (0.25, "given", None)
+
+
+@pytest.mark.parametrize("options", [(), ("--weight", "0.5", "--qrels", "q"), ("--weight", "1.5")])
+def test_exactly_one_source_of_the_weight_is_wanted(world: Path, options: tuple[str, ...]) -> None:
+    refused = fuse(world, *options, check=False)
+    assert refused.returncode == 2
+    assert refused.stdout == ""
+    assert "weight" in refused.stderr
+
+
+def test_what_one_run_lacks_is_said_and_counted(world: Path, tmp_path: Path) -> None:
+    lines = (world / "reranker.trec").read_text().splitlines(keepends=True)
+    (tmp_path / "part.trec").write_text("".join(lines[25:]))
+    done = ridgerank(
+        "fuse", world / "retriever.trec", tmp_path / "part.trec", "--weight", 0.5, "--report", tmp_path / "r"
+    )
+    assert "the reranker lacks 1 queries and 5 pages" in done.stderr
+    facts = json.loads((tmp_path / "r").read_text())
+    assert (facts["queries_missing_from_reranker"], facts["pages_missing_from_reranker"]) == (1, 5)
+    assert done.stdout.count("\n") == 800
+
+
+def test_a_malformed_line_is_one_line_of_error_and_no_output(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.trec").write_text("q1 Q0 page\n")
+    done = ridgerank("fuse", world / "retriever.trec", tmp_path / "bad.trec", "--weight", 0.5, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert "bad.trec, line 1: 3 fields" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unusable_estimate_says_so_and_uses_the_prior(world: Path, tmp_path: Path) -> None:
+    """The retriever upside down as third score: its correlation with the retriever is −1."""
+    lines = (line.split() for line in (world / "retriever.trec").read_text().splitlines())
+    flipped = "".join(f"{q} Q0 {page} {rank} {-float(score)} x\n" for q, _, page, rank, score, _ in lines)
+    (tmp_path / "flipped.trec").write_text(flipped)
+    done = fuse(world, "--third", tmp_path / "flipped.trec", "--report", tmp_path / "r")
+    assert "the weight is the prior's, not an estimate" in done.stderr
+    assert json.loads((tmp_path / "r").read_text())["method"] == "prior"
+
+
+def test_evaluate_prints_a_line_a_query_when_asked(world: Path) -> None:
+    lines = ridgerank(
+        "evaluate", world / "teacher.trec", "--qrels", world / "qrels.trec", "--per-query"
+    ).stdout.splitlines()
+    assert len(lines) == 41
+    values = [json.loads(line)["nDCG@5"] for line in lines]
+    assert sum(values[:-1]) / 40 == pytest.approx(values[-1])
+
+
+def test_a_killed_fuse_leaves_no_half_file(world: Path, tmp_path: Path) -> None:
+    """Killed at many moments: the output is absent or whole."""
+    whole = fuse(world, "--weight", 0.5).stdout
+    command = [*RUN, "fuse", world / "retriever.trec", world / "reranker.trec", "--weight", "0.5", "--output"]
+    for attempt in range(8):
+        output = tmp_path / f"{attempt}.trec"
+        process = subprocess.Popen([*map(str, command), str(output)], stderr=subprocess.DEVNULL)
+        time.sleep(0.05 * attempt)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not output.exists() or output.read_text() == whole
+
+
+def test_a_closed_pipe_is_no_traceback(world: Path) -> None:
+    command = " ".join([*RUN, "fuse", f"{world}/retriever.trec", f"{world}/reranker.trec", "--weight 0.5"])
+    done = subprocess.run(["bash", "-c", f"{command} | head -1"], capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_the_version_is_printed() -> None:
+    from ridgerank.version import __version__
+
+    assert ridgerank("--version").stdout == f"ridgerank {__version__}\n"

@@ -1,0 +1,80 @@
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ridgerank.errors import RunFileError
+from ridgerank.runs.run import Run
+from ridgerank.runs.trec import read_qrels, read_run, write_qrels, write_run
+
+words = st.text("abcé#./-_0123456789", min_size=1, max_size=6)
+scores = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@given(
+    scored=st.dictionaries(
+        words, st.dictionaries(words, scores, min_size=1, max_size=4), min_size=1, max_size=4
+    )
+)
+def test_a_run_reads_back_to_the_last_bit(
+    scored: dict[str, dict[str, float]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    text = io.StringIO()
+    write_run(Run.of_dict(scored), text, tag="t")
+    path = written(tmp_path_factory.mktemp("runs") / "run.trec", text.getvalue())
+    assert read_run(path).to_dict() == scored
+
+
+def test_the_score_decides_not_the_rank_column(tmp_path: Path) -> None:
+    run = read_run(written(tmp_path / "r", "q Q0 a 1 0.5 t\nq Q0 b 2 0.9 t\n"))
+    assert run.pages(0) == ["b", "a"]
+
+
+def test_tabs_blank_lines_and_a_byte_order_mark_are_harmless(tmp_path: Path) -> None:
+    run = read_run(written(tmp_path / "r", "\ufeffq\tQ0\ta\t1\t0.5\tt\n\n"))
+    assert run.to_dict() == {"q": {"a": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("q Q0 a 1 0.5", "line 2: 5 fields, wanted 6"),
+        ("q Q0 a 1 high t", "line 2: score 'high'"),
+        ("q Q0 a 1 nan t", "line 2: score 'nan', wanted a finite number"),
+        ("q Q0 a 1 -inf t", "line 2: score '-inf'"),
+        ("p Q0 a 1 0.1 t", "line 2: page 'a' already stands under query 'p' in line 1"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path: Path, line: str, found: str) -> None:
+    path = written(tmp_path / "bad.trec", f"p Q0 a 1 1.0 t\n{line}\n")
+    with pytest.raises(RunFileError, match=f"bad.trec, {found}"):
+        read_run(path)
+
+
+def test_files_that_are_no_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunFileError, match="no lines"):
+        read_run(written(tmp_path / "empty", "\n"))
+    with pytest.raises(RunFileError, match="No such file"):
+        read_run(tmp_path / "absent")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RunFileError, match="not UTF-8"):
+        read_run(tmp_path / "binary")
+    with pytest.raises(RunFileError, match="Is a directory"):
+        read_run(tmp_path)
+
+
+def test_qrels_read_back_and_contradictions_are_named(tmp_path: Path) -> None:
+    text = io.StringIO()
+    write_qrels({"q": {"a": 2, "b": 0}, "r": {"a": -1}}, text)
+    assert read_qrels(written(tmp_path / "q", text.getvalue())) == {"q": {"a": 2, "b": 0}, "r": {"a": -1}}
+    with pytest.raises(RunFileError, match=r"line 2: grade 1 for page 'a'.*graded 2"):
+        read_qrels(written(tmp_path / "q", "q 0 a 2\nq 0 a 1\n"))
+    with pytest.raises(RunFileError, match="grade 'x', wanted a int"):
+        read_qrels(written(tmp_path / "q", "q 0 a x\n"))
