@@ -1,4 +1,4 @@
-"""How many queries does a weight need before it can be trusted, plain and shrunk?
+"""How many queries a weight needs before it can be trusted, plain and shrunk.
 
     python -m benchmarks.weight_safety     writes results/ and the picture in docs/
 

@@ -104,13 +104,13 @@ def test_a_malformed_line_is_one_line_of_error_and_no_output(world: Path, tmp_pa
     assert "Traceback" not in done.stderr
 
 
-def test_an_unusable_estimate_says_so_and_uses_the_prior(world: Path, tmp_path: Path) -> None:
+def test_an_unusable_estimate_says_so_and_uses_a_cautious_weight(world: Path, tmp_path: Path) -> None:
     """The retriever upside down as third score: its correlation with the retriever is −1."""
     lines = (line.split() for line in (world / "retriever.trec").read_text().splitlines())
     flipped = "".join(f"{q} Q0 {page} {rank} {-float(score)} x\n" for q, _, page, rank, score, _ in lines)
     (tmp_path / "flipped.trec").write_text(flipped)
     done = fuse(world, "--third", tmp_path / "flipped.trec", "--report", tmp_path / "r")
-    assert "the weight is the prior's, not an estimate" in done.stderr
+    assert "a cautious default, not an estimate" in done.stderr
     assert json.loads((tmp_path / "r").read_text())["method"] == "prior"
 
 

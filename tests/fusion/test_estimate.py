@@ -3,7 +3,12 @@ import pytest
 
 from ridgerank.evaluation.simulation import Sample, World, simulate
 from ridgerank.fusion.correlations import Correlations, correlate
-from ridgerank.fusion.estimate import closed_form_estimate, given_estimate, label_free_estimate
+from ridgerank.fusion.estimate import (
+    FALLBACK_WEIGHT,
+    closed_form_estimate,
+    given_estimate,
+    label_free_estimate,
+)
 from ridgerank.fusion.prior import Prior, pooled_prior
 from ridgerank.fusion.weight import optimal_weight
 
@@ -65,10 +70,10 @@ def test_one_query_says_nothing_about_its_own_uncertainty() -> None:
     assert "only 1 queries" in estimate.note
 
 
-def test_an_undefined_one_factor_estimate_falls_back_to_the_prior_and_says_so() -> None:
+def test_an_undefined_one_factor_estimate_falls_back_to_a_cautious_weight_and_says_so() -> None:
     heywood = label_free_estimate(triple(0.005, 0.6, 0.1))
     assert heywood.method == "prior"
-    assert heywood.weight == Prior().weight
+    assert heywood.weight == FALLBACK_WEIGHT
     assert "exceeds 1" in heywood.note
     assert np.isnan(heywood.c_s)
     negative = label_free_estimate(triple(-0.1, 0.6, 0.1))
@@ -76,8 +81,8 @@ def test_an_undefined_one_factor_estimate_falls_back_to_the_prior_and_says_so() 
     assert "not all three correlations are positive" in negative.note
 
 
-def test_the_default_prior_deploys_a_third() -> None:
-    assert Prior().weight == pytest.approx(1 / 3)
+def test_the_default_prior_is_the_retriever_alone() -> None:
+    assert Prior().weight == pytest.approx(0.0)
 
 
 def test_shrinking_moves_few_queries_to_the_prior_and_leaves_many_alone() -> None:

@@ -13,6 +13,10 @@ from ridgerank.lists import Floats
 
 Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
 
+FALLBACK_WEIGHT = 0.2
+"""Deployed, and said so, where no weight can be estimated. Near the retriever's end even a reranker that
+ranks badly alone tends to help (proposition 1 asks only for some partial correlation), and a useless
+one costs little."""
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 _BLOCK = 1 << 21
@@ -93,13 +97,11 @@ def closed_form_estimate(correlations: Correlations, *, prior: Prior | None = No
     )
 
 
-def label_free_estimate(
-    correlations: Correlations, *, prior: Prior | None = None, fallback: Prior | None = None
-) -> WeightEstimate:
+def label_free_estimate(correlations: Correlations, *, prior: Prior | None = None) -> WeightEstimate:
     """The weight of §B.6: c_b and c_s from the correlations of three scores, no relevance judgement read.
 
     `correlations` has the full-depth margin as its third vector. Where the one-factor model has no
-    solution the weight is that of `fallback` (by default `Prior()`); method and note then say so.
+    solution the weight is `FALLBACK_WEIGHT`; method and note then say so.
     """
     correlations.require_queries()
     pull = _pull(correlations, prior)
@@ -107,7 +109,7 @@ def label_free_estimate(
     rho_bt, rho_st, rho_bs = mean
     model = one_factor(rho_bs, rho_bt, rho_st)
     if not bool(model.defined):
-        return _fallback(correlations, mean, bool(model.beyond_one), fallback or Prior(), prior is not None)
+        return _fallback(correlations, mean, beyond_one=bool(model.beyond_one), shrunk=prior is not None)
     c_b, c_s = model.c_b, model.c_s
     weight = float(optimal_weight(c_b, c_s, rho_bs))
 
@@ -137,9 +139,7 @@ def label_free_estimate(
     )
 
 
-def _fallback(
-    correlations: Correlations, mean: Floats, beyond_one: bool, prior: Prior, shrunk: bool
-) -> WeightEstimate:
+def _fallback(correlations: Correlations, mean: Floats, *, beyond_one: bool, shrunk: bool) -> WeightEstimate:
     rho_bt, rho_st, rho_bs = mean.tolist()
     found = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
     reason = (
@@ -148,7 +148,7 @@ def _fallback(
         else "not all three correlations are positive"
     )
     return WeightEstimate(
-        weight=prior.weight,
+        weight=FALLBACK_WEIGHT,
         weight_interval=(0.0, 1.0),
         method="prior",
         c_b=float("nan"),
@@ -160,8 +160,8 @@ def _fallback(
         shrunk=shrunk,
         chance_of_gain=float("nan"),
         note=(
-            f"the one-factor model does not fit ({found}): {reason}; the weight is the prior's, "
-            "not an estimate. Give relevance judgements, or a third score that agrees with both"
+            f"the one-factor model does not fit ({found}): {reason}; the weight is a cautious "
+            "default, not an estimate. Give relevance judgements, or a third score that agrees with both"
         ),
     )
 
