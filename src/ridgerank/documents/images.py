@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from ridgerank.documents.shape import MAX_DOCUMENT_PAGES, MAX_IMAGE_PIXELS, fit
 from ridgerank.errors import DocumentError
 
-_FORMATS = ("PNG", "JPEG", "MPO", "TIFF", "WEBP")
+_FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 _GAP = 2.0
 """Large images are first reduced by whole factors to this many times the final side: fast, and no visible
 difference after the final, careful step."""

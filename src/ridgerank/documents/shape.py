@@ -25,7 +25,6 @@ def fit(width: float, height: float, max_pixels: int) -> tuple[int, int]:
             f"a page of {width:g} x {height:g}, longer than {MAX_ASPECT_RATIO} times its width; cut it up"
         )
     ratio = width / height
-    columns = max(1, math.floor(math.sqrt(max_pixels * ratio)))
-    rows = max(1, math.floor(math.sqrt(max_pixels / ratio)))
-    # A side raised to 1 may push the other over the budget.
-    return min(columns, max_pixels // rows), min(rows, max_pixels // columns)
+    columns = min(max(1, math.floor(math.sqrt(max_pixels * ratio))), max_pixels)
+    rows = min(max(1, math.floor(math.sqrt(max_pixels / ratio))), max_pixels // columns)
+    return columns, rows

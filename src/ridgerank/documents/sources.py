@@ -89,13 +89,11 @@ def _reached(root: Path, *, from_: Path) -> bool:
 
 def _base(roots: list[Path]) -> Path:
     """Choose the folder that names are relative to."""
-    if not roots:
-        return Path.cwd()
-    if len(roots) == 1 and roots[0].is_dir():
-        return roots[0]
+    if len(roots) == 1 and not roots[0].is_dir():
+        return roots[0].parent
     try:
-        return Path(os.path.commonpath([root.parent for root in roots]))
-    except ValueError:  # no folder shared: two drives of Windows
+        return Path(os.path.commonpath(roots))
+    except ValueError:  # no paths, or no folder shared: two drives of Windows
         return Path()
 
 
