@@ -19,6 +19,8 @@ from ridgerank.errors import DocumentError
 
 PATIENCE_S = 600.0
 """How long one task may take; whatever needs longer is not coming back."""
+STARTUP_S = 120.0
+"""How long a process may take to start on top of that: a busy machine is no fault of the file."""
 AHEAD = 4
 """Tasks under way or done but not taken, for each process: a slow page does not stop the others."""
 
@@ -48,54 +50,79 @@ def in_order(
         return
     remaining = enumerate(tasks)
     drained = False
-    results: dict[int, Result] = {}
-    workers: list[_Worker[Task, Result]] = []
     drawn = taken = 0
+    crew = _Crew(opener, lost, processes, patience_s)
     try:
         while True:
-            while not drained and drawn - taken < AHEAD * processes:
-                free = next((worker for worker in workers if worker.task is None), None)
-                if free is None and len(workers) == processes:
-                    break
+            while not drained and crew.has_room() and drawn - taken < AHEAD * processes:
                 numbered = next(remaining, None)
                 if numbered is None:
                     drained = True
-                    break
-                if free is None:
-                    free = _Worker(opener)
-                    workers.append(free)
-                free.give(numbered, patience_s)
-                drawn += 1
-            if taken in results:
-                yield results.pop(taken)
+                else:
+                    crew.give(numbered)
+                    drawn += 1
+            if taken in crew.results:
+                yield crew.results.pop(taken)
                 taken += 1
             elif drained and taken == drawn:
                 return
-            _collect(workers, results, lost, wait=taken not in results)
+            crew.collect(wait=taken not in crew.results)
     finally:
-        for worker in workers:
-            worker.end()
+        crew.end()
 
 
-def _collect(
-    workers: "list[_Worker[Task, Result]]",
-    results: dict[int, Result],
-    lost: Callable[[Task, str], Result],
-    *,
-    wait: bool,
-) -> None:
-    """Move what has arrived into `results`; with `wait`, once something has or a patience has ended."""
-    busy = [(worker, worker.task) for worker in workers if worker.task is not None]
-    patience = min((worker.deadline for worker, _ in busy), default=0.0) - time.monotonic()
-    connection.wait([worker.pipe for worker, _ in busy], max(0.0, patience) if wait else 0.0)
-    for worker, (number, task) in busy:
-        try:
-            for answer in worker.listen():
-                results[number] = answer
-        except _Lost as loss:
-            results[number] = lost(task, str(loss))
+class _Crew(Generic[Task, Result]):
+    """The processes at work, and the results that have come, by the number of their task."""
+
+    def __init__(
+        self,
+        opener: Opener[Task, Result],
+        lost: Callable[[Task, str], Result],
+        processes: int,
+        patience_s: float,
+    ) -> None:
+        self.results: dict[int, Result] = {}
+        self._opener, self._lost = opener, lost
+        self._processes, self._patience_s = processes, patience_s
+        self._workers: list[_Worker[Task, Result]] = []
+        self._ever_ready = False
+
+    def has_room(self) -> bool:
+        """Whether a process is free, or may be started."""
+        return len(self._workers) < self._processes or any(worker.task is None for worker in self._workers)
+
+    def give(self, task: tuple[int, Task]) -> None:
+        """Hand a numbered task to a free process, or to a new one."""
+        free = next((worker for worker in self._workers if worker.task is None), None)
+        if free is None:
+            free = _Worker(self._opener, self._patience_s)
+            self._workers.append(free)
+        free.give(task)
+
+    def collect(self, *, wait: bool) -> None:
+        """Move what has arrived into `results`; with `wait`, once something has or a patience has ended."""
+        busy = [(worker, worker.task) for worker in self._workers if worker.task is not None]
+        patience = min((worker.deadline for worker, _ in busy), default=0.0) - time.monotonic()
+        connection.wait([worker.pipe for worker, _ in busy], max(0.0, patience) if wait else 0.0)
+        for worker, (number, task) in busy:
+            try:
+                for answer in worker.listen():
+                    self.results[number] = answer
+            except _Lost as loss:
+                if not self._ever_ready:
+                    raise DocumentError(
+                        f"processes to read documents do not start ({worker.last_words()}, message above); "
+                        'in a script, put what starts them under `if __name__ == "__main__":`'
+                    ) from None
+                self.results[number] = self._lost(task, str(loss))
+                worker.end()
+                self._workers.remove(worker)
+            self._ever_ready |= worker.ready
+
+    def end(self) -> None:
+        """Stop every process at once: they only read, so nothing is left half done."""
+        for worker in self._workers:
             worker.end()
-            workers.remove(worker)
 
 
 class _Lost(Exception):  # noqa: N818 (reads as the fact it states)
@@ -105,19 +132,21 @@ class _Lost(Exception):  # noqa: N818 (reads as the fact it states)
 class _Worker(Generic[Task, Result]):
     """A process, the pipe to it, and the task it has."""
 
-    def __init__(self, opener: Opener[Task, Result]) -> None:
+    def __init__(self, opener: Opener[Task, Result], patience_s: float) -> None:
         context = get_context("spawn")  # a fork would copy locks that torch's threads hold
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, opener), daemon=True)
         self.process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
+        self.patience_s = patience_s
         self.ready = False
         self.task: tuple[int, Task] | None = None
         self.deadline = 0.0
 
-    def give(self, task: tuple[int, Task], patience_s: float) -> None:
+    def give(self, task: tuple[int, Task]) -> None:
         """Hand over one task, with its number."""
-        self.task, self.deadline = task, time.monotonic() + patience_s
+        self.task = task
+        self.deadline = time.monotonic() + self.patience_s + (0 if self.ready else STARTUP_S)
         with suppress(OSError):  # a process that has died meanwhile: `listen` says so
             self.pipe.send(task[1])
 
@@ -130,28 +159,27 @@ class _Worker(Generic[Task, Result]):
                 raise _Lost("took too long and was given up")
             answer = self.pipe.recv()
         except (EOFError, OSError):
-            if self.ready:
-                raise _Lost(f"ended the process that read it ({self._last_words()})") from None
-            raise DocumentError(
-                f"a process to read documents could not start ({self._last_words()}); its message is above. "
-                'A script that starts them needs `if __name__ == "__main__":` around what it does'
-            ) from None
+            raise _Lost(f"ended the process that read it ({self.last_words()})") from None
         if not self.ready:
             self.ready = True
+            self.deadline = time.monotonic() + self.patience_s
             return []
         self.task = None
         return [answer]
 
     def end(self) -> None:
-        """Stop the process at once: it only reads, so nothing is left half done."""
+        """Stop the process at once."""
         self.pipe.close()
         self.process.kill()
         self.process.join()
         self.process.close()
 
-    def _last_words(self) -> str:
-        self.process.join(5)
-        code = self.process.exitcode or 0
+    def last_words(self) -> str:
+        """How the process ended."""
+        self.process.join(5)  # the pipe ends a moment before the process does
+        code = self.process.exitcode
+        if code is None:
+            return "no answer"
         return f"exit status {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
 
 

@@ -69,8 +69,7 @@ def render_pages(
 
     From two processes on, a file that crashes its reader costs only the page it crashed on.
     """
-    if max_pixels < 1:
-        raise ValueError(f"max_pixels is {max_pixels}, wanted at least 1")
+    _require_budget(max_pixels)
     return in_order(listed, partial(_renderer, max_pixels), lost=_lost, processes=processes)
 
 
@@ -95,6 +94,7 @@ def page_from_image(image: "Image", reference: str, *, max_pixels: int, text: st
     """
     from ridgerank.documents.images import shrink, upright
 
+    _require_budget(max_pixels)
     shown = upright(image)
     return Page(image_page_id(shown, text), reference, shrink(shown, max_pixels=max_pixels), text)
 
@@ -166,8 +166,17 @@ def _attempt(work: Callable[[Item], Result], item: Item) -> Result | Failure:
 
 
 def _require_unchanged(ref: PageRef) -> None:
-    if Stamp.of(ref.source.path) != ref.stamp:
+    try:
+        stamp = Stamp.of(ref.source.path)
+    except FileNotFoundError:
+        raise DocumentError("gone since it was listed; put it back, or list again") from None
+    if stamp != ref.stamp:
         raise DocumentError("changed since it was listed; list it again")
+
+
+def _require_budget(max_pixels: int) -> None:
+    if max_pixels < 1:
+        raise ValueError(f"max_pixels is {max_pixels}, wanted at least 1")
 
 
 def _lost(item: Source | Listed, fate: str) -> Failure:

@@ -7,7 +7,7 @@ from ridgerank.errors import DocumentError
 MAX_FILE_BYTES = 4 << 30
 MAX_DOCUMENT_PAGES = 50_000
 MAX_IMAGE_PIXELS = 150_000_000
-"""An A0 poster scanned at 300 dpi has 139 million; decoded, the limit costs 450 MB in each process."""
+"""An A0 poster scanned at 300 dpi has 139 million; at the limit a process needs 1.2 GB for a moment."""
 MAX_ASPECT_RATIO = 200
 """Beyond it the image processors of the backbones refuse too, and nothing could be read anyway."""
 
