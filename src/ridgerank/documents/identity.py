@@ -44,7 +44,7 @@ def file_page_id(file_digest: bytes, number: int) -> str:
 def image_page_id(image: "Image", text: str) -> str:
     """Id of a page given as an image in memory, with the text that goes with it."""
     header = f"{image.mode} {image.width} {image.height}"
-    return _digest(b"page image", header.encode(), image.tobytes(), text.encode("utf-8", "replace"))
+    return _digest(b"page image", header.encode(), image.tobytes(), text.encode("utf-8", "surrogatepass"))
 
 
 def _digest(kind: bytes, *parts: bytes) -> str:
