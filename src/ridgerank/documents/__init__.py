@@ -1,1 +1,6 @@
-"""Files become pages: PDFs, images, folders of both."""
+"""Files become pages: PDFs, images, folders of both.
+
+`pages` is the door; behind it, in the order a file meets them: `sources` finds files, `identity` names
+their pages by content, `pdf` and `images` read them at the size `shape` allows, `crew` spreads the work
+over processes. What cannot be read becomes a `Failure` (`outcomes`) in its place in the stream.
+"""

@@ -1,0 +1,37 @@
+"""What a stream of documents holds beside pages: what could not be read, and what was not meant to be."""
+
+import errno
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file or a page that could not be read; the stream goes on after it."""
+
+    reference: str
+    """The name people use: `report.pdf`, or `report.pdf#3` when only that page is lost."""
+    reason: str
+    """One line: what was found, and what to do about it."""
+
+    def __str__(self) -> str:
+        return f"{self.reference}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A file met in a folder that is neither a PDF nor an image: no failure, but counted."""
+
+    reference: str
+
+
+def reason_for(error: OSError) -> str:
+    """Why the system would not hand over a file, and what to do about it."""
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            return "not there; check the path"
+        case errno.EACCES | errno.EPERM:
+            return "may not be read by this user; grant the permission to read it"
+        case errno.ELOOP:
+            return "a symbolic link that leads back to itself; remove it"
+        case _:
+            return f"the system cannot read it ({error.strerror or error}); check the disk or the mount"

@@ -1,0 +1,124 @@
+"""PDF files through pdfium: how many pages, and one page as an image and its text.
+
+pdfium keeps global state and is not safe in threads; every call into it here holds one lock. Documents and
+pages are closed where they were opened, never left to the garbage collector.
+"""
+
+import os
+import re
+import threading
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pypdfium2
+import pypdfium2.raw
+from PIL.Image import Image
+
+from ridgerank.documents.identity import Stamp
+from ridgerank.documents.shape import MAX_DOCUMENT_PAGES, fit
+from ridgerank.errors import DocumentError
+
+_PDFIUM = threading.RLock()
+_HEADER_WITHIN = 1024
+"""How far into a file its `%PDF-` may stand; pdfium looks no further."""
+_END_WITHIN = 64 << 10
+"""How far from the end its `%%EOF` may stand: mail gateways and web servers append to files."""
+_NOT_TEXT = re.compile("[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def count_pages(path: Path) -> int:
+    """How many pages the file has; a `DocumentError` says why it has none that can be read."""
+    with _PDFIUM, closing(_open(path)) as document:
+        count = len(document)
+    if count == 0:
+        raise DocumentError("a PDF without pages; export it again")
+    if count > MAX_DOCUMENT_PAGES:
+        raise DocumentError(f"a PDF of {count:,} pages, more than {MAX_DOCUMENT_PAGES:,}; split it")
+    return count
+
+
+def is_cut_short(path: Path) -> bool:
+    """Whether the end of the file is missing. pdfium repairs such files, with pages or parts of them lost."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _END_WITHIN))
+        return b"%%EOF" not in file.read()
+
+
+class PdfReader:
+    """Reads pages, keeping the last document open: a report is opened once, not once for each page."""
+
+    def __init__(self) -> None:
+        self._opened: tuple[Path, Stamp] | None = None
+        self._document: pypdfium2.PdfDocument | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def read(self, path: Path, number: int, *, max_pixels: int) -> tuple[Image, str]:
+        """Page `number`, counted from 1: its RGB image, scaled to just within `max_pixels`, and its text."""
+        with _PDFIUM:
+            try:
+                with closing(self._open(path)[number - 1]) as page:
+                    return _render(page, max_pixels=max_pixels), _text(page)
+            except pypdfium2.PdfiumError as error:
+                raise DocumentError(f"pdfium cannot read this page ({error}); repair the PDF") from error
+
+    def _open(self, path: Path) -> pypdfium2.PdfDocument:
+        wanted = (path, Stamp.of(path))
+        if self._document is None or self._opened != wanted:
+            self._close()
+            self._document, self._opened = _open(path), wanted
+            self._document.init_forms()  # before any page is loaded, or what was filled in is not drawn
+        return self._document
+
+    def _close(self) -> None:
+        with _PDFIUM:
+            if self._document is not None:
+                self._document.close()
+            self._document = self._opened = None
+
+
+def _open(path: Path) -> pypdfium2.PdfDocument:
+    """Open a document, or tell in a `DocumentError` what is wrong with the file.
+
+    Goes below pypdfium2's own opening, which leaves documents without pages open and cannot name them.
+    """
+    with path.open("rb") as file:
+        if b"%PDF-" not in file.read(_HEADER_WITHIN):
+            raise DocumentError("named as a PDF but is none (no %PDF- at its start); give it its true suffix")
+    handle = pypdfium2.raw.FPDF_LoadDocument(os.fsencode(path), None)
+    if handle:
+        return pypdfium2.PdfDocument(handle)
+    code = pypdfium2.raw.FPDF_GetLastError()
+    if code == pypdfium2.raw.FPDF_ERR_PASSWORD:
+        raise DocumentError("encrypted, a password is needed; save a copy without one")
+    if code == pypdfium2.raw.FPDF_ERR_SECURITY:
+        raise DocumentError("encrypted in a way pdfium does not know; save a copy without encryption")
+    raise DocumentError("a truncated or damaged PDF; get a complete copy, or repair it")
+
+
+def _render(page: pypdfium2.PdfPage, *, max_pixels: int) -> Image:
+    width, height = page.get_size()
+    columns, rows = fit(width, height, max_pixels)
+    # pypdfium2 rounds sides up: without the hair less, rounding errors would add a row to the exact size.
+    scale = min(columns / width, rows / height) * (1 - 1e-9)
+    with closing(page.render(scale=scale, rev_byteorder=True)) as bitmap:
+        # The image may borrow the memory of the bitmap; a copy outlives it.
+        image: Image = bitmap.to_pil().copy()
+    return image
+
+
+def _text(page: pypdfium2.PdfPage) -> str:
+    """Take the text inside the visible page, in pdfium's order; printer's marks beside it are left out."""
+    with closing(page.get_textpage()) as text_page:
+        text: str = text_page.get_text_bounded()
+    # What is dropped: NULs and other controls, lone surrogates, and pdfium's marks for a hyphen at the end of
+    # a line (U+0002, U+FFFE), which joins the halves of the word again.
+    return _NOT_TEXT.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

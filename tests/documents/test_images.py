@@ -1,0 +1,205 @@
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ridgerank.documents import images as images_module
+from ridgerank.documents.images import as_page, count_frames, read_image
+from ridgerank.errors import DocumentError
+
+WHITE = (255, 255, 255)
+ROOMY = 10**6
+
+
+def _halves(mode: str, left: object, right: object, size: tuple[int, int] = (40, 20)) -> Image.Image:
+    image = Image.new(mode, size, left)  # type: ignore[arg-type]
+    image.paste(right, (size[0] // 2, 0, *size))  # type: ignore[arg-type]
+    return image
+
+
+def _close(image: Image.Image, at: tuple[int, int], colour: tuple[int, ...], *, within: int) -> bool:
+    return bool(np.allclose(np.asarray(image)[at[1], at[0]], colour, atol=within))
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.jpeg", "a.tif", "a.tiff", "a.webp"])
+def test_every_format_is_read_as_it_looks(tmp_path: Path, name: str) -> None:
+    _halves("RGB", (255, 0, 0), (0, 0, 255)).save(tmp_path / name)
+    assert count_frames(tmp_path / name) == 1
+    image = read_image(tmp_path / name, 1, max_pixels=ROOMY)
+    assert image.mode == "RGB"
+    assert image.size == (40, 20)
+    assert _close(image, (5, 10), (255, 0, 0), within=3)
+    assert _close(image, (35, 10), (0, 0, 255), within=3)
+
+
+def test_a_wrong_suffix_among_images_does_not_matter(tmp_path: Path) -> None:
+    _halves("RGB", "red", "blue").save(tmp_path / "a.png", format="JPEG")
+    assert read_image(tmp_path / "a.png", 1, max_pixels=ROOMY).size == (40, 20)
+
+
+def test_frames_of_a_tiff_are_pages(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (10 + number, 10), (number, 0, 0)) for number in range(5)]
+    frames[0].save(tmp_path / "a.tif", save_all=True, append_images=frames[1:])
+    assert count_frames(tmp_path / "a.tif") == 5
+    read = [read_image(tmp_path / "a.tif", number, max_pixels=ROOMY) for number in (5, 1, 3)]
+    assert [(image.width, image.getpixel((0, 0))) for image in read] == [
+        (14, (4, 0, 0)),
+        (10, (0, 0, 0)),
+        (12, (2, 0, 0)),
+    ]
+
+
+def test_of_a_photo_with_previews_the_photo_is_the_page(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (32, 16), "red"), Image.new("RGB", (8, 4), "blue")]
+    frames[0].save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=frames[1:])
+    assert count_frames(tmp_path / "a.jpg") == 1
+    assert read_image(tmp_path / "a.jpg", 1, max_pixels=ROOMY).size == (32, 16)
+
+
+def test_of_an_animation_the_first_frame_is_the_page(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:], lossless=True)
+    assert count_frames(tmp_path / "a.webp") == 1
+    assert read_image(tmp_path / "a.webp", 1, max_pixels=ROOMY).getpixel((4, 4)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.tif", "a.webp"])
+def test_images_are_turned_as_their_exif_says(tmp_path: Path, name: str) -> None:
+    image = _halves("RGB", (250, 0, 0), (0, 0, 250))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned a quarter clockwise: what is left comes to the top
+    image.save(tmp_path / name, exif=exif)
+    read = read_image(tmp_path / name, 1, max_pixels=ROOMY)
+    assert read.size == (20, 40)
+    assert _close(read, (10, 5), (250, 0, 0), within=12)
+    assert _close(read, (10, 35), (0, 0, 250), within=12)
+
+
+def _transparent_palette() -> Image.Image:
+    image = _halves("P", 0, 1)
+    image.putpalette([0, 0, 0, 255, 0, 0])
+    image.info["transparency"] = 0
+    return image
+
+
+@pytest.mark.parametrize(
+    ("image", "left", "right"),
+    [
+        (_halves("RGBA", (0, 0, 0, 0), (255, 0, 0, 255)), WHITE, (255, 0, 0)),
+        (_halves("RGBA", (0, 0, 0, 128), (0, 0, 0, 255)), (127, 127, 127), (0, 0, 0)),
+        (_halves("LA", (0, 0), (0, 255)), WHITE, (0, 0, 0)),
+        (_transparent_palette(), WHITE, (255, 0, 0)),
+        (_halves("1", 0, 1), (0, 0, 0), WHITE),
+        (_halves("L", 30, 200), (30, 30, 30), (200, 200, 200)),
+        (_halves("CMYK", (0, 0, 0, 0), (0, 255, 255, 0)), WHITE, (255, 0, 0)),
+        (_halves("I;16", 0, 65535), (0, 0, 0), WHITE),
+        (_halves("I;16", 257 * 30, 257 * 200), (30, 30, 30), (200, 200, 200)),
+        (_halves("I", 257 * 30, 257 * 200), (30, 30, 30), (200, 200, 200)),
+        (_halves("I", 30, 200), (30, 30, 30), (200, 200, 200)),
+        (_halves("I", -1000, 1_000_000), (0, 0, 0), WHITE),
+        (_halves("F", 0.0, 1.0), (0, 0, 0), WHITE),
+        (_halves("F", float("nan"), 255.0), (0, 0, 0), WHITE),
+        (_halves("YCbCr", (255, 128, 128), (0, 128, 128)), WHITE, (0, 0, 0)),
+    ],
+    ids=lambda value: value.mode if isinstance(value, Image.Image) else "",
+)
+def test_every_mode_becomes_rgb_on_white(
+    image: Image.Image, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    page = as_page(image, max_pixels=ROOMY)
+    assert page.mode == "RGB"
+    assert page.size == image.size
+    assert _close(page, (5, 10), left, within=1)
+    assert _close(page, (35, 10), right, within=1)
+
+
+def test_a_png_of_16_bits_keeps_its_greys(tmp_path: Path) -> None:
+    _halves("I;16", 257 * 30, 257 * 200).save(tmp_path / "a.png")
+    image = read_image(tmp_path / "a.png", 1, max_pixels=ROOMY)
+    assert image.getpixel((5, 10)) == (30, 30, 30)
+    assert image.getpixel((35, 10)) == (200, 200, 200)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tif"])
+def test_large_images_come_just_within_the_budget_and_small_ones_as_they_are(
+    tmp_path: Path, name: str
+) -> None:
+    _halves("RGB", (255, 0, 0), (0, 0, 255), size=(800, 600)).save(tmp_path / name)
+    image = read_image(tmp_path / name, 1, max_pixels=12_000)
+    assert 12_000 - sum(image.size) < image.width * image.height <= 12_000
+    assert _close(image, (5, 50), (255, 0, 0), within=3)
+    assert read_image(tmp_path / name, 1, max_pixels=800 * 600).size == (800, 600)
+
+
+def test_what_came_with_an_image_does_not_travel_with_the_page(tmp_path: Path) -> None:
+    _halves("RGB", "red", "blue").save(tmp_path / "a.jpg", icc_profile=b"x" * 1000, comment=b"y")
+    assert read_image(tmp_path / "a.jpg", 1, max_pixels=ROOMY).info == {}
+
+
+def _png_claiming(width: int, height: int) -> bytes:
+    """A PNG of a few bytes whose header claims any size."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0"))
+        + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize("size", [(13_000, 13_000), (100_000, 100_000)])
+def test_bombs_are_refused_before_anything_is_decoded(
+    tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.png").write_bytes(_png_claiming(*size))
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
+    with pytest.raises(DocumentError, match="scale it down"):
+        count_frames(tmp_path / "a.png")
+
+
+def test_a_bomb_behind_the_first_frame_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [Image.new("L", (10, 10)), Image.new("L", (100, 100))]
+    frames[0].save(tmp_path / "a.tif", save_all=True, append_images=frames[1:])
+    monkeypatch.setattr(images_module, "MAX_IMAGE_PIXELS", 5000)
+    assert read_image(tmp_path / "a.tif", 1, max_pixels=ROOMY).size == (10, 10)
+    with pytest.raises(DocumentError, match="100 x 100, above 5,000 pixels"):
+        read_image(tmp_path / "a.tif", 2, max_pixels=ROOMY)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tif", "a.webp"])
+def test_a_truncated_image_is_a_broken_image(tmp_path: Path, name: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: len(whole) * 2 // 3])
+    with pytest.raises(DocumentError) as caught:
+        read_image(tmp_path / name, 1, max_pixels=ROOMY)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"hello", b"%PDF-1.7\n", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"GIF89a"])
+def test_what_is_no_page_image_is_refused_whatever_its_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(DocumentError, match="is no PNG, JPEG, TIFF or WebP"):
+        count_frames(tmp_path / "a.png")
+
+
+def test_a_thread_of_an_image_is_refused(tmp_path: Path) -> None:
+    Image.new("L", (1, 500)).save(tmp_path / "a.png")
+    with pytest.raises(DocumentError, match="1 x 500"):
+        read_image(tmp_path / "a.png", 1, max_pixels=ROOMY)
+
+
+def test_a_tiff_of_too_many_frames_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [Image.new("L", (10, 10))] * 4
+    frames[0].save(tmp_path / "a.tif", save_all=True, append_images=frames[1:])
+    monkeypatch.setattr(images_module, "MAX_DOCUMENT_PAGES", 3)
+    with pytest.raises(DocumentError, match="4 frames, more than 3"):
+        count_frames(tmp_path / "a.tif")

@@ -1,0 +1,290 @@
+import dataclasses
+import multiprocessing
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from ridgerank.documents import pages as pages_module
+from ridgerank.documents.identity import digest_file
+from ridgerank.documents.outcomes import Failure, PassedOver
+from ridgerank.documents.pages import PageRef, list_pages, page_from_image, read_pages, render_pages
+from ridgerank.documents.pdf import PdfReader
+from ridgerank.records import Page
+from tests.documents.made import encrypted_pdf, numbered_pdf, pdf
+
+BUDGET = 20_000
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Ten pages in four files, and a file that holds none."""
+    folder = tmp_path / "corpus"
+    (folder / "b").mkdir(parents=True)
+    (folder / "a.pdf").write_bytes(numbered_pdf(5, title="a"))
+    Image.new("RGB", (40, 30), "red").save(folder / "b/photo.png")
+    (folder / "c.pdf").write_bytes(numbered_pdf(2, title="c"))
+    (folder / "notes.txt").write_text("not a page")
+    frames = [Image.new("L", (40, 30), grey) for grey in (1, 2)]
+    frames[0].save(folder / "scan.tif", save_all=True, append_images=frames[1:])
+    return folder
+
+
+REFERENCES = [
+    *(f"a.pdf#{number}" for number in range(1, 6)),
+    "b/photo.png#1",
+    "c.pdf#1",
+    "c.pdf#2",
+    "notes.txt",
+    "scan.tif#1",
+    "scan.tif#2",
+]
+
+
+def _refs(folder: Path) -> list[PageRef]:
+    return [item for item in list_pages([folder]) if isinstance(item, PageRef)]
+
+
+@pytest.mark.parametrize("processes", [0, 1, 2])
+def test_pages_come_in_the_order_of_the_files_with_what_is_none_in_its_place(
+    corpus: Path, processes: int
+) -> None:
+    listed = list(list_pages([corpus], processes=processes))
+    read = list(render_pages(listed, max_pixels=BUDGET, processes=processes))
+    assert [item.reference for item in listed] == [item.reference for item in read] == REFERENCES
+    assert [item for item in read if not isinstance(item, Page)] == [PassedOver("notes.txt")]
+
+
+def test_several_processes_read_what_one_reads(corpus: Path) -> None:
+    def content(processes: int) -> list[tuple[str, str, bytes, str]]:
+        read = read_pages([corpus], max_pixels=BUDGET, processes=processes)
+        pages = [item for item in read if isinstance(item, Page)]
+        return [(page.page_id, page.reference, page.image.tobytes(), page.text) for page in pages]
+
+    assert content(1) == content(3)
+
+
+def test_a_page_has_the_id_it_was_listed_by_at_any_budget(corpus: Path) -> None:
+    listed = [ref.page_id for ref in _refs(corpus)]
+    for budget in (500, BUDGET):
+        read = read_pages([corpus], max_pixels=budget)
+        assert [item.page_id for item in read if isinstance(item, Page)] == listed
+    assert len(set(listed)) == len(listed)
+
+
+def test_a_file_under_another_name_has_the_same_ids(corpus: Path) -> None:
+    before = [ref.page_id for ref in _refs(corpus)]
+    (corpus / "a.pdf").rename(corpus / "a2.pdf")
+    assert [ref.page_id for ref in _refs(corpus)] == before
+
+
+def test_listing_renders_nothing(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PdfReader, "read", lambda *_, **__: pytest.fail("rendered"))
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
+    assert len(_refs(corpus)) == 10
+
+
+def test_pages_to_skip_are_not_rendered(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[int] = []
+    truly_read = PdfReader.read
+
+    def noting(self: PdfReader, path: Path, number: int, *, max_pixels: int) -> tuple[Image.Image, str]:
+        rendered.append(number)
+        return truly_read(self, path, number, max_pixels=max_pixels)
+
+    monkeypatch.setattr(PdfReader, "read", noting)
+    stored = {ref.page_id for ref in _refs(corpus) if ref.source.name == "a.pdf" and ref.number != 4}
+    read = list(read_pages([corpus / "a.pdf"], max_pixels=BUDGET, skip=stored.__contains__))
+    assert [item.reference for item in read] == ["a.pdf#4"]
+    assert rendered == [4]
+
+
+def test_a_page_reference_is_frozen_and_travels_between_processes(corpus: Path) -> None:
+    ref = _refs(corpus)[0]
+    assert pickle.loads(pickle.dumps(ref)) == ref
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ref.number = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_bad_file_costs_one_line_and_the_rest_goes_on(tmp_path: Path, processes: int) -> None:
+    good = numbered_pdf(1)
+    files = {
+        "a-good.pdf": good,
+        "b-encrypted.pdf": encrypted_pdf(),
+        "c-empty.pdf": b"",
+        "d-damaged.pdf": b"%PDF-1.7\nnothing",
+        "e-no-pages.pdf": pdf([]),
+        "f-no-pdf.pdf": b"<html></html>",
+        "g-no-image.png": b"<html></html>",
+        "h-empty.jpg": b"",
+        "i-good.pdf": good,
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    read = list(read_pages([tmp_path], max_pixels=BUDGET, processes=processes))
+    assert [item.reference.split("#")[0] for item in read] == list(files)
+    assert [str(item) for item in read if isinstance(item, Failure)] == [
+        "b-encrypted.pdf: encrypted, a password is needed; save a copy without one",
+        "c-empty.pdf: an empty file; get a complete copy",
+        "d-damaged.pdf: a truncated or damaged PDF; get a complete copy, or repair it",
+        "e-no-pages.pdf: a PDF without pages; export it again",
+        "f-no-pdf.pdf: named as a PDF but is none (no %PDF- at its start); give it its true suffix",
+        "g-no-image.png: named as an image but is no PNG, JPEG, TIFF or WebP; give it its true suffix",
+        "h-empty.jpg: an empty file; get a complete copy",
+    ]
+
+
+def test_a_pdf_cut_short_gives_what_is_left_of_it_and_a_line_that_says_so(tmp_path: Path) -> None:
+    whole = numbered_pdf(3)
+    (tmp_path / "a.pdf").write_bytes(whole[: whole.rindex(b"startxref")])
+    read = list(read_pages([tmp_path], max_pixels=BUDGET))
+    assert [item.reference for item in read] == ["a.pdf", "a.pdf#1", "a.pdf#2", "a.pdf#3"]
+    assert isinstance(read[0], Failure)
+    assert read[0].reason.startswith("cut short, 3 pages were recovered")
+
+
+def test_a_broken_image_costs_its_page_only(corpus: Path) -> None:
+    photo = corpus / "b/photo.png"
+    photo.write_bytes(photo.read_bytes()[:60])
+    read = list(read_pages([corpus], max_pixels=BUDGET))
+    assert [item.reference for item in read] == REFERENCES
+    assert [item.reference for item in read if isinstance(item, Failure)] == ["b/photo.png#1"]
+
+
+def test_a_file_larger_than_the_limit_is_not_opened(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages_module, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(pages_module, "digest_file", lambda path: pytest.fail("opened"))
+    [failure] = list_pages([corpus / "a.pdf"])
+    assert isinstance(failure, Failure)
+    assert failure.reason.endswith("bytes, more than 100; split it")
+
+
+def test_a_file_one_may_not_read_is_a_failure(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pages_module, "digest_file", refuse)
+    assert list(list_pages([corpus / "a.pdf"])) == [
+        Failure("a.pdf", "may not be read by this user; grant the permission to read it")
+    ]
+
+
+def test_a_file_written_to_while_it_is_listed_is_a_failure(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grow(path: Path) -> bytes:
+        with path.open("ab") as file:
+            file.write(b"more")
+        return b"\0" * 32
+
+    monkeypatch.setattr(pages_module, "digest_file", grow)
+    assert list(list_pages([corpus / "a.pdf"])) == [
+        Failure("a.pdf", "was written to while it was read; list it again")
+    ]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_files_gone_or_changed_since_they_were_listed_are_not_read(corpus: Path, processes: int) -> None:
+    refs = _refs(corpus)
+    (corpus / "b/photo.png").unlink()
+    (corpus / "c.pdf").write_bytes(numbered_pdf(2, title="another"))
+    read = list(render_pages(refs, max_pixels=BUDGET, processes=processes))
+    assert [str(item) for item in read if isinstance(item, Failure)] == [
+        "b/photo.png#1: gone since it was listed; put it back, or list again",
+        "c.pdf#1: changed since it was listed; list it again",
+        "c.pdf#2: changed since it was listed; list it again",
+    ]
+
+
+def test_a_document_that_changes_while_it_is_open_is_not_read_on(corpus: Path) -> None:
+    pages = render_pages(_refs(corpus), max_pixels=BUDGET)
+    assert isinstance(next(pages), Page)
+    (corpus / "a.pdf").write_bytes(numbered_pdf(5, title="another"))
+    assert str(next(pages)) == "a.pdf#2: changed since it was listed; list it again"
+    pages.close()
+
+
+def test_a_page_larger_than_the_memory_is_a_failure(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhaust(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(PdfReader, "read", exhaust)
+    failures = list(read_pages([corpus / "a.pdf"], max_pixels=BUDGET))
+    assert len(failures) == 5
+    assert str(failures[0]).startswith("a.pdf#1: larger than the memory")
+
+
+def test_readers_that_are_killed_cost_the_pages_they_had(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(numbered_pdf(60))
+    pages = read_pages([tmp_path / "a.pdf"], max_pixels=BUDGET, processes=2)
+    read = [next(pages)]
+    for process in multiprocessing.active_children():
+        process.kill()
+    read.extend(pages)
+    assert [item.reference for item in read] == [f"a.pdf#{number}" for number in range(1, 61)]
+    lost = [item for item in read if isinstance(item, Failure)]
+    assert 1 <= len(lost) <= 2
+    assert all("ended the process that read it (Killed)" in failure.reason for failure in lost)
+    assert multiprocessing.active_children() == []
+
+
+def test_files_are_looked_at_only_as_their_pages_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (tmp_path / f"{number:02}.pdf").write_bytes(numbered_pdf(2))
+    examined: list[Path] = []
+
+    def noting(path: Path) -> bytes:
+        examined.append(path)
+        return digest_file(path)
+
+    monkeypatch.setattr(pages_module, "digest_file", noting)
+    pages = read_pages([tmp_path], max_pixels=BUDGET)
+    for taken in range(1, 11):
+        next(pages)
+        assert len(examined) == (taken + 1) // 2
+    pages.close()
+
+
+def test_a_permission_taken_away_is_met_where_users_have_permissions(corpus: Path) -> None:
+    (corpus / "a.pdf").chmod(0)
+    if os.access(corpus / "a.pdf", os.R_OK):
+        pytest.skip("this user may read everything")
+    [failure] = list_pages([corpus / "a.pdf"])
+    assert isinstance(failure, Failure)
+    assert "grant the permission" in failure.reason
+
+
+@pytest.mark.parametrize("budget", [0, -1])
+def test_a_budget_of_no_pixels_is_refused_at_once(budget: int) -> None:
+    with pytest.raises(ValueError, match="wanted at least 1"):
+        render_pages([], max_pixels=budget)
+    with pytest.raises(ValueError, match="wanted at least 1"):
+        page_from_image(Image.new("L", (4, 4)), "set#1", max_pixels=budget)
+
+
+def test_an_image_in_memory_is_a_page_within_the_budget_with_an_id_that_does_not_depend_on_it() -> None:
+    image = Image.effect_mandelbrot((400, 300), (-2, -1.5, 1, 1.5), 50)
+    large, small = (page_from_image(image, "set#1", max_pixels=budget, text="x") for budget in (10**6, 10**3))
+    assert large.page_id == small.page_id
+    assert (large.reference, large.text, large.image.size) == ("set#1", "x", (400, 300))
+    assert small.image.width * small.image.height <= 1000
+
+
+def test_images_that_look_different_have_different_ids() -> None:
+    image = Image.new("P", (4, 2))
+    palettes = ([0, 0, 0], [255, 0, 0], [0, 0, 255])
+    ids = set()
+    for palette in palettes:
+        image.putpalette(palette)
+        ids.add(page_from_image(image, "set#1", max_pixels=BUDGET).page_id)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = image.copy()
+    turned.info["exif"] = exif.tobytes()
+    ids.add(page_from_image(turned, "set#1", max_pixels=BUDGET).page_id)
+    assert len(ids) == 4

@@ -1,0 +1,172 @@
+from pathlib import Path
+
+import pypdfium2
+import pytest
+from pypdfium2.internal import ObjectTracker
+
+from ridgerank.documents import pdf as pdf_module
+from ridgerank.documents.pdf import PdfReader, count_pages, is_cut_short
+from ridgerank.errors import DocumentError
+from tests.documents.made import encrypted_pdf, numbered_pdf, page, pdf
+
+BUDGET = 60_000
+
+
+def _write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    return _write(tmp_path / "report.pdf", numbered_pdf(5))
+
+
+def test_every_page_is_read_with_its_text(report: Path) -> None:
+    assert count_pages(report) == 5
+    with PdfReader() as reader:
+        texts = [reader.read(report, number, max_pixels=BUDGET)[1].strip() for number in (1, 5, 3)]
+    assert texts == ["report page 1", "report page 5", "report page 3"]
+
+
+@pytest.mark.parametrize(
+    "box", ["0 0 612 792", "0 0 61 79", "0 0 14400 14400", "0 0 200 2000", "-5 -5 0.5 3"]
+)
+@pytest.mark.parametrize("budget", [1000, 60_000, 602_112])
+def test_images_come_just_within_the_budget_whatever_the_size_of_the_page(
+    tmp_path: Path, box: str, budget: int
+) -> None:
+    path = _write(tmp_path / "a.pdf", pdf([page("x", box=box)]))
+    with PdfReader() as reader:
+        image, _ = reader.read(path, 1, max_pixels=budget)
+    assert image.mode == "RGB"
+    assert budget * 0.9 - sum(image.size) < image.width * image.height <= budget
+
+
+def test_a_page_of_absurd_size_costs_no_more_than_its_budget(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.pdf", pdf([page("x", box="0 0 9e30 9e30")]))
+    with PdfReader() as reader:
+        image, _ = reader.read(path, 1, max_pixels=BUDGET)
+    assert image.width * image.height <= BUDGET
+
+
+def test_a_thread_of_a_page_is_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.pdf", pdf([page("x", box="0 0 1 900")]))
+    with PdfReader() as reader, pytest.raises(DocumentError, match="1 x 900"):
+        reader.read(path, 1, max_pixels=BUDGET)
+
+
+def test_colours_and_places_are_those_of_the_page(tmp_path: Path) -> None:
+    red_lower_left = page(box="0 0 600 600", paint="1 0 0 rg 0 0 300 300 re f")
+    path = _write(tmp_path / "a.pdf", pdf([red_lower_left]))
+    with PdfReader() as reader:
+        image, _ = reader.read(path, 1, max_pixels=10_000)
+    assert image.size == (100, 100)
+    assert image.getpixel((25, 75)) == (255, 0, 0)
+    assert image.getpixel((75, 25)) == (255, 255, 255)
+
+
+def test_a_turned_page_is_read_upright(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.pdf", pdf([page("x", box="0 0 200 400", extra="/Rotate 90")]))
+    with PdfReader() as reader:
+        image, _ = reader.read(path, 1, max_pixels=20_000)
+    assert image.size == (200, 100)
+
+
+def test_text_outside_the_visible_page_is_left_out(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.pdf", pdf([page("hidden", crop="0 0 612 300")]))
+    with PdfReader() as reader:
+        assert reader.read(path, 1, max_pixels=BUDGET)[1] == ""
+
+
+def test_text_has_plain_line_ends_and_no_characters_that_stores_refuse(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.pdf", pdf([page("first line\nsecond \\000\\001line")]))
+    with PdfReader() as reader:
+        text = reader.read(path, 1, max_pixels=BUDGET)[1]
+    assert text.strip() == "first line\nsecond line"
+    assert text.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("a\r\nb\rc\n", "a\nb\nc\n"),
+        ("a\0b\x02c\ufffed\uffff", "abcd"),
+        ("lone \ud800 and \udfff", "lone  and "),
+        ("tab\there, é, 漢, 😀", "tab\there, é, 漢, 😀"),
+    ],
+)
+def test_text_is_cleaned_of_what_is_no_text(raw: str, clean: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class TextPage:
+        def get_text_bounded(self) -> str:
+            return raw
+
+        def close(self) -> None: ...
+
+    class Page:
+        def get_textpage(self) -> TextPage:
+            return TextPage()
+
+    assert pdf_module._text(Page()) == clean
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (encrypted_pdf(), "encrypted, a password is needed"),
+        (encrypted_pdf(security_handler="Unheard"), "encrypted in a way pdfium does not know"),
+        (numbered_pdf(3)[:60], "truncated or damaged"),
+        (b"%PDF-1.7\n" + b"\xff" * 5000, "truncated or damaged"),
+        (pdf([]), "without pages"),
+        (b"<html>not found</html>", "named as a PDF but is none"),
+        (b"\x89PNG\r\n\x1a\n", "named as a PDF but is none"),
+    ],
+)
+def test_a_file_that_is_no_readable_pdf_says_why(tmp_path: Path, content: bytes, complaint: str) -> None:
+    with pytest.raises(DocumentError, match=complaint) as caught:
+        count_pages(_write(tmp_path / "a.pdf", content))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pdf_of_too_many_pages_is_refused(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf_module, "MAX_DOCUMENT_PAGES", 4)
+    with pytest.raises(DocumentError, match="5 pages, more than 4"):
+        count_pages(report)
+
+
+def test_a_page_that_is_gone_from_its_document_is_an_error(report: Path) -> None:
+    with PdfReader() as reader, pytest.raises(DocumentError, match="cannot read this page"):
+        reader.read(report, 6, max_pixels=BUDGET)
+
+
+def test_a_file_without_its_end_is_cut_short(report: Path) -> None:
+    assert not is_cut_short(report)
+    assert is_cut_short(_write(report, numbered_pdf(5)[:-10]))
+
+
+def test_a_document_is_opened_once_for_all_its_pages(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    truly_open = pdf_module._open
+
+    def counting(path: Path) -> pypdfium2.PdfDocument:
+        opened.append(path)
+        return truly_open(path)
+
+    monkeypatch.setattr(pdf_module, "_open", counting)
+    other = _write(report.with_name("other.pdf"), numbered_pdf(2))
+    with PdfReader() as reader:
+        for path, number in [(report, 1), (report, 2), (report, 3), (other, 1), (other, 2), (report, 4)]:
+            reader.read(path, number, max_pixels=BUDGET)
+    assert opened == [report, other, report]
+
+
+def test_nothing_of_pdfium_is_left_open(report: Path, tmp_path: Path) -> None:
+    count_pages(report)
+    with pytest.raises(DocumentError):
+        count_pages(_write(tmp_path / "empty.pdf", pdf([])))
+    with PdfReader() as reader:
+        image, _ = reader.read(report, 1, max_pixels=BUDGET)
+        with pytest.raises(DocumentError):
+            reader.read(report, 9, max_pixels=BUDGET)
+    assert not any(ObjectTracker.values())
+    assert image.getpixel((0, 0)) == (255, 255, 255)
