@@ -1,0 +1,58 @@
+"""Reading every byte of a store back and comparing it with its checksum, a few pages in memory at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgerank.errors import StoreError
+from ridgerank.store import dataset, layout
+from ridgerank.store.catalog import DESCRIBED, Place, places_of
+from ridgerank.store.read import PageStore
+
+_ROWS_AT_ONCE = 256
+_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM, layout.PREFIX]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something in a store that is not as it was written."""
+
+    what: str
+    """The page's first reference, or the data file where not even that can be read."""
+    page_id: str | None
+    reason: str
+
+
+def damages(store: PageStore) -> Iterator[Damage]:
+    """Every damaged page of the store, file by file; nothing where all is as written."""
+    for fragment in store.fragments():
+        try:
+            with dataset.telling("reading the rows"):
+                yield from _fragment_damages(store, fragment)
+        except StoreError as error:
+            names = ", ".join(str(file.path) for file in fragment.metadata.files)
+            yield Damage(f"data file {names}", None, str(error))
+
+
+def _fragment_damages(store: PageStore, fragment: Any) -> Iterator[Damage]:  # noqa: ANN401 (Lance is untyped)
+    scanner = fragment.scanner(columns=_COLUMNS, batch_size=_ROWS_AT_ONCE, **DESCRIBED)
+    for batch in scanner.to_batches():
+        for row, place in zip(batch.to_pylist(), places_of(batch).tolist(), strict=True):
+            reason = _fault(store, row, Place(*place))
+            if reason is not None:
+                name, *_ = [*row[layout.REFERENCES], row[layout.PAGE_ID]]
+                yield Damage(name, row[layout.PAGE_ID], reason)
+
+
+def _fault(store: PageStore, row: dict[str, Any], place: Place) -> str | None:
+    try:
+        block = np.empty(place.nbytes, dtype=np.uint8)
+        store.blocks.read(place, 0, block.data)
+    except (StoreError, MemoryError, ValueError) as error:
+        return f"its prefix cannot be read: {error}"
+    found = layout.checksum(row[layout.PAGE_ID], row[layout.TEXT], row[layout.THUMBNAIL], block)
+    if found != row[layout.CHECKSUM]:
+        return f"its bytes have checksum {found.hex()}, written was {row[layout.CHECKSUM].hex()}"
+    return None

@@ -1,0 +1,122 @@
+"""A page as a row of the store: the records that cross its edge, and their columns in Arrow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ridgerank.errors import StoreError
+from ridgerank.store import layout
+from ridgerank.store.layout import PackedPrefix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredPage:
+    """What the store knows of a page beside its prefix."""
+
+    page_id: str
+    references: tuple[str, ...]
+    """Every name of this content: `report.pdf#3`, and `copy.pdf#3` where the same page occurs twice."""
+    source: str
+    """Digest of the file the page came from, so that a file seen before need not be opened."""
+    text: str
+    thumbnail: bytes
+    """A small encoded image, empty where there is none."""
+    vectors: NDArray[np.float16] | None = None
+    """(vectors, dim): the retriever's, None until it has filled them in."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageRow:
+    """A page to store."""
+
+    page: StoredPage
+    prefix: PackedPrefix
+
+
+def to_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
+    """The rows as a table of this schema, prefixes packed and checksums taken."""
+    pages = [row.page for row in rows]
+    blocks = [layout.pack(row.prefix) for row in rows]
+    columns: dict[str, Any] = {
+        layout.PAGE_ID: [page.page_id for page in pages],
+        layout.REFERENCES: [list(page.references) for page in pages],
+        layout.SOURCE: [page.source for page in pages],
+        layout.TEXT: [page.text for page in pages],
+        layout.THUMBNAIL: [page.thumbnail for page in pages],
+        layout.POSITIONS: [len(row.prefix.positions) for row in rows],
+        layout.CHECKSUM: [
+            layout.checksum(page.page_id, page.text, page.thumbnail, block)
+            for page, block in zip(pages, blocks, strict=True)
+        ],
+        layout.PREFIX: blob_array(blocks),
+    }
+    if layout.VECTORS in schema.names:
+        columns[layout.VECTORS] = vector_array([page.vectors for page in pages], vector_dim(schema))
+    elif any(page.vectors is not None for page in pages):
+        raise StoreError("pages with retriever vectors, but the store has no column for them; fill it first")
+    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def from_table(table: pa.Table) -> list[StoredPage]:
+    """The pages of a table that holds at least the columns of a `StoredPage`, vectors optional."""
+    vectors: list[NDArray[np.float16] | None] = [None] * table.num_rows
+    if layout.VECTORS in table.column_names:
+        column = table.column(layout.VECTORS)
+        dim = vector_dim(table.schema)
+        vectors = [
+            np.asarray(cell.values.flatten(), dtype=np.float16).reshape(-1, dim) if cell.is_valid else None
+            for cell in column
+        ]
+    return [
+        StoredPage(
+            page_id=row[layout.PAGE_ID],
+            references=tuple(row[layout.REFERENCES]),
+            source=row[layout.SOURCE],
+            text=row[layout.TEXT],
+            thumbnail=row[layout.THUMBNAIL],
+            vectors=page_vectors,
+        )
+        for row, page_vectors in zip(table.select(PAGE_COLUMNS).to_pylist(), vectors, strict=True)
+    ]
+
+
+PAGE_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.SOURCE, layout.TEXT, layout.THUMBNAIL]
+"""The columns of a `StoredPage`, vectors apart."""
+
+
+def blob_array(blocks: Sequence[NDArray[np.uint8]]) -> pa.Array:
+    """Blocks as one binary array, copied once."""
+    offsets = np.cumsum([0, *(block.nbytes for block in blocks)], dtype=np.int64)
+    data = np.concatenate(blocks) if blocks else np.empty(0, dtype=np.uint8)
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(blocks), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+def vector_array(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> pa.Array:
+    """Multi-vectors as `list<fixed_size_list<float16, dim>>`, None as null."""
+    for found in vectors:
+        if found is not None and (found.ndim != 2 or found.shape[1] != dim):
+            raise StoreError(f"retriever vectors of shape {found.shape}, wanted (vectors, {dim})")
+    filled = [np.empty((0, dim), dtype=np.float16) if found is None else found for found in vectors]
+    flat = np.concatenate([*filled, np.empty((0, dim), dtype=np.float16)]).astype(np.float16)
+    offsets = np.cumsum([0, *map(len, filled)], dtype=np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets),
+        pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), dim),
+        mask=pa.array([found is None for found in vectors]),
+    )
+
+
+def vector_type(dim: int) -> pa.DataType:
+    """The type of the vectors' column."""
+    return pa.list_(pa.list_(pa.float16(), dim))
+
+
+def vector_dim(schema: pa.Schema) -> int:
+    """The length of one retriever vector in a schema that has them."""
+    return int(schema.field(layout.VECTORS).type.value_type.list_size)
