@@ -44,7 +44,9 @@ def test_all_stay_at_one(rule: str, rows: int, columns: int) -> None:
 
 
 @given(rules, fractions, sides, sides)
-def test_the_same_page_keeps_the_same_positions(rule: str, fraction: Fraction, rows: int, columns: int) -> None:
+def test_the_same_page_keeps_the_same_positions(
+    rule: str, fraction: Fraction, rows: int, columns: int
+) -> None:
     visual = masked(rows, columns, 0, 0)
     once, again = (Keep(rule, fraction).positions(visual, look(rows, columns, 7)) for _ in range(2))
     assert once.tolist() == again.tolist()
@@ -78,7 +80,9 @@ def test_spread_takes_one_of_each_kind_before_any_twice() -> None:
 def test_patch_deviation_is_that_of_each_patch() -> None:
     grey = np.random.default_rng(0).integers(0, 256, (13, 17)).astype(np.uint8)
     found = patch_deviation(grey, (3, 4))
-    rows, columns = ([cells * extent // count for cells in range(count + 1)] for count, extent in ((3, 13), (4, 17)))
+    rows, columns = (
+        [cells * extent // count for cells in range(count + 1)] for count, extent in ((3, 13), (4, 17))
+    )
     for row in range(3):
         for column in range(4):
             patch = grey[rows[row] : rows[row + 1], columns[column] : columns[column + 1]]
@@ -99,7 +103,9 @@ def test_the_default_is_spelled_as_the_lineage_has_it() -> None:
     assert Keep.parse("ink 0.25") == Keep("ink", Fraction(1, 4))
 
 
-@pytest.mark.parametrize("text", ["stride", "stride 0", "stride 1.5", "stride 1/0", "nonsense 1/3", "1/3", ""])
+@pytest.mark.parametrize(
+    "text", ["stride", "stride 0", "stride 1.5", "stride 1/0", "nonsense 1/3", "1/3", ""]
+)
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(StoreError):
         Keep.parse(text)

@@ -11,7 +11,12 @@ from ridgerank.store.layout import PackedPrefix
 from tests.store.pages import assert_same, prefix
 
 
-@given(number=st.integers(0, 10), layers=st.integers(1, 4), positions=st.integers(1, 40), head_dim=st.integers(1, 9))
+@given(
+    number=st.integers(0, 10),
+    layers=st.integers(1, 4),
+    positions=st.integers(1, 40),
+    head_dim=st.integers(1, 9),
+)
 def test_what_is_packed_is_unpacked(number: int, layers: int, positions: int, head_dim: int) -> None:
     wanted = prefix(number, layers=layers, positions=positions, head_dim=head_dim)
     assert_same(layout.unpack(layout.pack(wanted)), wanted)
@@ -60,19 +65,28 @@ def test_the_bytes_are_those_of_the_documented_format() -> None:
 def test_unpacking_copies_nothing() -> None:
     block = layout.pack(prefix(3))
     found = layout.unpack(block)
-    for array in (found.keys, found.values, found.key_scales, found.value_scales, found.positions, found.visual):
+    for array in (
+        found.keys,
+        found.values,
+        found.key_scales,
+        found.value_scales,
+        found.positions,
+        found.visual,
+    ):
         assert np.shares_memory(array, block)
 
 
 def test_every_array_starts_on_a_multiple_of_64() -> None:
-    spans = layout.block_of(prefix(2)).spans().values()
+    spans = layout.spans_of(layout.block_of(prefix(2))).values()
     assert all(span.offset % layout.ALIGNMENT == 0 for span in spans)
     assert all(span.strides[0] % layout.ALIGNMENT == 0 for span in spans if len(span.shape) > 1)
 
 
 def test_a_page_of_the_paper_takes_the_bytes_of_its_arithmetic() -> None:
     kept = 1280 // 3
-    block = layout.Block(2, layers=21, kv_heads=4, positions=kept, head_dim=128, next_position=0, grid=(32, 40))
+    block = layout.Block(
+        2, layers=21, kv_heads=4, positions=kept, head_dim=128, next_position=0, grid=(32, 40)
+    )
     assert 1.0 < block.nbytes / (kept * 21 * 2 * 4 * 128) < 1.03
 
 

@@ -15,7 +15,7 @@ class ReadsPrefixes(Protocol):
     """A `PageStore`, or whatever reads prefixes as it does."""
 
     def read_prefixes(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
-        """The prefixes of pages, each in memory of its own."""
+        """Read the prefixes of pages, each into memory of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PrefixCache:
         self._nbytes = self._hits = self._misses = 0
 
     def read_prefixes(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
-        """The prefixes of pages, from memory where they are there."""
+        """Give the prefixes of pages, from memory where they are there."""
         found: dict[str, PackedPrefix] = {}
         awaited: dict[str, Future[PackedPrefix]] = {}
         mine: dict[str, Future[PackedPrefix]] = {}

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
@@ -32,7 +33,7 @@ class Catalog:
         self._uri = uri
 
     def rows(self, page_ids: Sequence[str]) -> list[int]:
-        """The row of each page; those missing are named in the error."""
+        """Look up the row of each page; those missing are named in the error."""
         missing = [page_id for page_id in page_ids if page_id not in self.row_of]
         if missing:
             shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
@@ -56,7 +57,7 @@ class Catalog:
         }
 
     def places(self, page_ids: Sequence[str]) -> list[Place]:
-        """Where the prefix of each page lies."""
+        """Tell where the prefix of each page lies."""
         return [Place(*self._places[row].tolist()) for row in self.rows(page_ids)]
 
     @property
@@ -81,5 +82,7 @@ DESCRIBED: dict[str, Any] = {"blob_handling": "blobs_descriptions", "with_row_ad
 def places_of(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
     """(rows, 3): the `Place` of each row of a scan that was `DESCRIBED`."""
     described = table.column(layout.PREFIX)
-    columns = [table.column("_rowaddr"), *described.flatten()] if table.num_rows else [[]] * 3
-    return np.stack([np.asarray(column, dtype=np.uint64) for column in columns], axis=1)
+    parts = [pc.struct_field(described, name) for name in ("position", "size")]
+    return np.stack(
+        [np.asarray(part, dtype=np.uint64) for part in (table.column("_rowaddr"), *parts)], axis=1
+    )

@@ -39,11 +39,12 @@ def damages(store: PageStore) -> Iterator[Damage]:
 def _fragment_damages(store: PageStore, fragment: Any) -> Iterator[Damage]:  # noqa: ANN401 (Lance is untyped)
     scanner = fragment.scanner(columns=_COLUMNS, batch_size=_ROWS_AT_ONCE, **DESCRIBED)
     for batch in scanner.to_batches():
-        for row, place in zip(batch.to_pylist(), places_of(batch).tolist(), strict=True):
-            reason = _fault(store, row, Place(*place))
+        for row, place in zip(batch.to_pylist(), places_of(batch), strict=True):
+            address, offset, nbytes = map(int, place)
+            reason = _fault(store, row, Place(address, offset, nbytes))
             if reason is not None:
-                name, *_ = [*row[layout.REFERENCES], row[layout.PAGE_ID]]
-                yield Damage(name, row[layout.PAGE_ID], reason)
+                references: list[str] = row[layout.REFERENCES] or [row[layout.PAGE_ID]]
+                yield Damage(references[0], row[layout.PAGE_ID], reason)
 
 
 def _fault(store: PageStore, row: dict[str, Any], place: Place) -> str | None:

@@ -15,7 +15,7 @@ from ridgerank.store import layout
 
 
 def local_root(uri: str) -> Path | None:
-    """The directory behind `uri`, or None where it names another kind of storage."""
+    """Name the directory behind `uri`, or None where it names another kind of storage."""
     if "://" not in uri:
         return Path(uri)
     parts = urlsplit(uri)
@@ -23,7 +23,7 @@ def local_root(uri: str) -> Path | None:
 
 
 def schema(lineage: Lineage) -> pa.Schema:
-    """The columns of a new store, made with `lineage`."""
+    """Define the columns of a new store, made with `lineage`."""
     return pa.schema(
         [
             pa.field(layout.PAGE_ID, pa.string(), nullable=False),
@@ -40,7 +40,7 @@ def schema(lineage: Lineage) -> pa.Schema:
 
 
 def find(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
-    """The dataset at `uri`, or None where there is none."""
+    """Open the dataset at `uri`, or give None where there is none."""
     try:
         return lance.dataset(uri)
     except (ValueError, OSError) as error:
@@ -50,7 +50,7 @@ def find(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
 
 
 def lineage_of(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
-    """What the store was made with; a dataset of another kind or format is refused."""
+    """Read what the store was made with; a dataset of another kind or format is refused."""
     metadata = {key.decode(): value.decode() for key, value in (dataset.schema.metadata or {}).items()}
     found = metadata.get(layout.FORMAT_KEY)
     if found is None:

@@ -110,7 +110,7 @@ class Keep:
         return min(visual, max(1, round(self.fraction * visual)))
 
     def positions(self, visual: NDArray[np.bool_], look: PageLook) -> NDArray[np.int32]:
-        """Indices of all positions that stay, in order: every one that is not visual, and the rule's choice.
+        """List all positions that stay, in order: every one that is not visual, and the rule's choice.
 
         `visual` is (positions,): which positions of the prefix hold the page image.
         """
@@ -129,7 +129,7 @@ def evenly(total: int, count: int) -> Indices:
 
 
 def patch_deviation(grey: NDArray[Any], grid: tuple[int, int]) -> NDArray[np.float64]:
-    """Standard deviation of grey within each cell of the grid, (rows, columns)."""
+    """Take the standard deviation of grey within each cell of the grid, (rows, columns)."""
     rows, columns = (
         np.unique(np.arange(cells) * extent // cells, return_inverse=True)
         for cells, extent in zip(grid, grey.shape, strict=True)
@@ -139,6 +139,6 @@ def patch_deviation(grey: NDArray[Any], grid: tuple[int, int]) -> NDArray[np.flo
         np.add.reduceat(np.add.reduceat(power, rows[0], axis=0), columns[0], axis=1) / area
         for power in (grey.astype(np.float64), np.square(grey, dtype=np.float64))
     )
-    deviation = np.sqrt(np.maximum(mean_square - mean**2, 0.0))
+    deviation: NDArray[np.float64] = np.sqrt(np.maximum(mean_square - mean**2, 0.0))
     # An image with fewer pixels than cells gives several cells the same pixels.
     return deviation[np.ix_(rows[1], columns[1])]

@@ -17,8 +17,10 @@ This module knows nothing of Lance, files or torch, nor what a scale means.
 import hashlib
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,8 +58,8 @@ Bytes: TypeAlias = bytes | memoryview | NDArray[np.uint8]
 
 _MAGIC = b"RRPREFIX"
 _HEADER = struct.Struct("<8s9IxxxxQ8x")
-"""Magic, format, bytes of a scale, layers, kv_heads, positions, head_dim, next_position, grid, block bytes."""
-_SCALES = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
+"""Magic, format, bytes of a scale, layers, kv_heads, positions, head_dim, next_position, grid, bytes."""
+_SCALES: dict[int, np.dtype[Any]] = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,37 +114,15 @@ class Block:
     @property
     def layer_nbytes(self) -> int:
         """Bytes of one layer, padding counted."""
-        return sum(_aligned(nbytes) for nbytes in self._layer_parts().values())
+        return sum(_aligned(nbytes) for nbytes in self.layer_parts().values())
 
     @property
     def nbytes(self) -> int:
         """Bytes of the whole block."""
         return self.layers_start + self.layers * self.layer_nbytes
 
-    def spans(self) -> dict[str, Span]:
-        """Where each array of a `PackedPrefix` lies, by the name of its field."""
-        n, heads, dim = self.positions, self.kv_heads, self.head_dim
-        scale = _SCALES[self.scale_bytes]
-        after_positions = _HEADER.size + _aligned(4 * n)
-        spans = {
-            "positions": Span(np.dtype("<i4"), (n,), _HEADER.size, (4,)),
-            "visual": Span(np.dtype(np.bool_), (n,), after_positions, (1,)),
-        }
-        shapes = {
-            "keys": (np.dtype(np.int8), (heads, n, dim)),
-            "values": (np.dtype(np.int8), (heads, n, dim)),
-            "key_scales": (scale, (heads, dim)),
-            "value_scales": (scale, (heads, n)),
-        }
-        offset = self.layers_start
-        for name, nbytes in self._layer_parts().items():
-            dtype, shape = shapes[name]
-            inner = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-            spans[name] = Span(dtype, (self.layers, *shape), offset, (self.layer_nbytes, *inner))
-            offset += _aligned(nbytes)
-        return spans
-
-    def _layer_parts(self) -> dict[str, int]:
+    def layer_parts(self) -> dict[str, int]:
+        """Count the bytes of each array of a layer, in the order they lie."""
         codes = self.kv_heads * self.positions * self.head_dim
         return {
             "keys": codes,
@@ -152,28 +132,56 @@ class Block:
         }
 
 
+@lru_cache(maxsize=1024)
+def spans_of(block: Block) -> Mapping[str, Span]:
+    """Tell where each array of a `PackedPrefix` lies in a block, by the name of its field."""
+    n, heads, dim = block.positions, block.kv_heads, block.head_dim
+    scale = _SCALES[block.scale_bytes]
+    after_positions = _HEADER.size + _aligned(4 * n)
+    spans = {
+        "positions": Span(np.dtype("<i4"), (n,), _HEADER.size, (4,)),
+        "visual": Span(np.dtype(np.bool_), (n,), after_positions, (1,)),
+    }
+    shapes: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+        "keys": (np.dtype(np.int8), (heads, n, dim)),
+        "values": (np.dtype(np.int8), (heads, n, dim)),
+        "key_scales": (scale, (heads, dim)),
+        "value_scales": (scale, (heads, n)),
+    }
+    offset = block.layers_start
+    for name, nbytes in block.layer_parts().items():
+        dtype, shape = shapes[name]
+        inner = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        spans[name] = Span(dtype, (block.layers, *shape), offset, (block.layer_nbytes, *inner))
+        offset += _aligned(nbytes)
+    return MappingProxyType(spans)
+
+
 def block_of(prefix: PackedPrefix) -> Block:
-    """The block that holds `prefix`, whose arrays must agree in shape and type."""
+    """Shape the block that holds `prefix`, whose arrays must agree in shape and type."""
     if prefix.keys.ndim != 4:
-        raise StoreError(f"keys have shape {prefix.keys.shape}, wanted (layers, kv_heads, positions, head_dim)")
+        raise StoreError(
+            f"keys have shape {prefix.keys.shape}, wanted (layers, kv_heads, positions, head_dim)"
+        )
     layers, kv_heads, positions, head_dim = prefix.keys.shape
     scale_bytes = prefix.key_scales.dtype.itemsize
     if scale_bytes not in _SCALES:
         raise StoreError(f"scales are {prefix.key_scales.dtype}, wanted float16 or float32")
     block = Block(scale_bytes, layers, kv_heads, positions, head_dim, prefix.next_position, prefix.grid)
-    for name, span in block.spans().items():
+    for name, span in spans_of(block).items():
         found: NDArray[Any] = getattr(prefix, name)
         if (found.shape, found.dtype) != (span.shape, span.dtype):
             raise StoreError(f"{name} are {found.dtype} {found.shape}, wanted {span.dtype} {span.shape}")
     return block
 
 
-def pack(prefix: PackedPrefix) -> NDArray[np.uint8]:
-    """The prefix as one block of bytes, padding zeroed: equal prefixes give equal bytes."""
+def pack(prefix: PackedPrefix, *, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+    """Write the prefix as one block of bytes, into `out` where given; equal prefixes give equal bytes."""
     block = block_of(prefix)
-    out = np.zeros(block.nbytes, dtype=np.uint8)
+    out = np.empty(block.nbytes, dtype=np.uint8) if out is None else out
+    out[:] = 0
     _HEADER.pack_into(
-        out, 0, _MAGIC, FORMAT, block.scale_bytes, block.layers, block.kv_heads, block.positions,
+        out.data, 0, _MAGIC, FORMAT, block.scale_bytes, block.layers, block.kv_heads, block.positions,
         block.head_dim, block.next_position, *block.grid, block.nbytes,
     )  # fmt: skip
     for name, view in _views(block, out):
@@ -182,29 +190,28 @@ def pack(prefix: PackedPrefix) -> NDArray[np.uint8]:
 
 
 def read_header(buffer: Bytes) -> Block:
-    """The shape of the block that starts with these bytes; at least `ALIGNMENT` of them are needed."""
-    if memoryview(buffer).nbytes < _HEADER.size:
-        raise StoreError(f"a prefix of {memoryview(buffer).nbytes} bytes, wanted at least {_HEADER.size}")
-    magic, found_format, scale_bytes, *shape, rows, columns, nbytes = _HEADER.unpack_from(buffer)
+    """Read the shape of the block that starts with these bytes; at least `ALIGNMENT` of them are needed."""
+    if _view(buffer).nbytes < _HEADER.size:
+        raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, wanted at least {_HEADER.size}")
+    magic, found_format, scale_bytes, *shape, rows, columns, nbytes = _HEADER.unpack_from(_view(buffer))
     if magic != _MAGIC:
         raise StoreError(f"a prefix that starts with {magic!r}, wanted {_MAGIC!r}: the store is damaged")
     if found_format != FORMAT:
         raise ArtifactError(f"a prefix of format {found_format}, wanted {FORMAT}: index the pages again")
     if scale_bytes not in _SCALES:
         raise StoreError(f"a prefix with scales of {scale_bytes} bytes, wanted 2 or 4: the store is damaged")
-    block = Block(scale_bytes, *shape, (rows, columns))
+    layers, kv_heads, positions, head_dim, next_position = shape
+    block = Block(scale_bytes, layers, kv_heads, positions, head_dim, next_position, (rows, columns))
     if block.nbytes != nbytes:
         raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {block.nbytes}: the store is damaged")
     return block
 
 
 def unpack(buffer: Bytes) -> PackedPrefix:
-    """The prefix in a block, as views on `buffer`: nothing is copied."""
+    """See the prefix in a block, as views on `buffer`: nothing is copied."""
     block = read_header(buffer)
-    if memoryview(buffer).nbytes < block.nbytes:
-        raise StoreError(
-            f"a prefix of {block.nbytes} bytes in {memoryview(buffer).nbytes}: the store is damaged"
-        )
+    if _view(buffer).nbytes < block.nbytes:
+        raise StoreError(f"a prefix of {block.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
     return PackedPrefix(**dict(_views(block, buffer)), next_position=block.next_position, grid=block.grid)
 
 
@@ -215,14 +222,18 @@ def checksum(page_id: str, text: str, thumbnail: bytes, block: Bytes) -> bytes:
     """
     digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
     for part in (page_id.encode(), text.encode(), thumbnail, block):
-        digest.update(memoryview(part).nbytes.to_bytes(8, "little"))
-        digest.update(part)
+        digest.update(_view(part).nbytes.to_bytes(8, "little"))
+        digest.update(_view(part))
     return digest.digest()
 
 
 def _views(block: Block, buffer: Bytes) -> Iterator[tuple[str, NDArray[Any]]]:
-    for name, span in block.spans().items():
+    for name, span in spans_of(block).items():
         yield name, np.ndarray(span.shape, span.dtype, buffer, span.offset, span.strides)
+
+
+def _view(buffer: Bytes) -> memoryview:
+    return buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
 
 
 def _aligned(nbytes: int) -> int:

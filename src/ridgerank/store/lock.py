@@ -1,4 +1,4 @@
-"""One writer at a time on a local disk. The system releases the lock when its holder dies, kill -9 included."""
+"""One writer at a time on a local disk. The system frees the lock when its holder dies, kill -9 included."""
 
 import fcntl
 import os

@@ -1,7 +1,7 @@
 """Reading while computing: the next request's prefixes, or the next layers of this one's."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from ridgerank.store import layout
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.read import PageStore
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 _STEP_BYTES = 1 << 20
 """Layers of one page are read in pieces of about this size: smaller ones cost more calls than they gain."""
 
@@ -17,7 +20,7 @@ _STEP_BYTES = 1 << 20
 def prefetched(
     store: PageStore, requests: Iterable[Sequence[str]], *, buffer_nbytes: int
 ) -> Iterator[list[PackedPrefix]]:
-    """The prefixes of each request in turn, the next request being read while one is worked on.
+    """Yield the prefixes of each request in turn, the next request being read while one is worked on.
 
     Two buffers of `buffer_nbytes` alternate: what was yielded is valid until the next is asked for.
     """

@@ -64,7 +64,7 @@ class PageStore:
         return cls(opened, uri, found)
 
     def info(self) -> StoreInfo:
-        """Pages, bytes and lineage."""
+        """Count pages and bytes, and tell the lineage."""
         retriever = (self._dataset.schema.metadata or {}).get(layout.RETRIEVER_KEY.encode())
         return StoreInfo(
             uri=self.uri,
@@ -76,18 +76,18 @@ class PageStore:
         )
 
     def page_ids(self) -> list[str]:
-        """Every page, in the order stored."""
+        """List every page, in the order stored."""
         return list(self.catalog.row_of)
 
     def find(self, name: str) -> str:
-        """The page id behind a page id or an exact reference such as `report.pdf#3`."""
+        """Look up the page id behind a page id or an exact reference such as `report.pdf#3`."""
         found = name if name in self.catalog.row_of else self.catalog.page_of_reference.get(name)
         if found is None:
             raise StoreError(f"no page {name!r} among the {len(self)} of the page store at {self.uri}")
         return found
 
     def pages(self, page_ids: Sequence[str], *, vectors: bool = False) -> list[StoredPage]:
-        """What is known of pages beside their prefixes, in the order asked for."""
+        """Read what is known of pages beside their prefixes, in the order asked for."""
         wanted = self.catalog.rows(page_ids)
         held = vectors and layout.VECTORS in self._dataset.schema.names
         with dataset.telling(f"reading the page store at {self.uri}"):
@@ -95,13 +95,13 @@ class PageStore:
             return rows.from_table(self._dataset.take(wanted, columns=columns))
 
     def prefix_nbytes(self, page_ids: Sequence[str]) -> int:
-        """Bytes that the prefixes of these pages take in memory."""
+        """Count the bytes that the prefixes of these pages take in memory."""
         return sum(place.nbytes for place in self.catalog.places(page_ids))
 
     def read_prefixes(
         self, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
     ) -> list[PackedPrefix]:
-        """The prefixes of pages, as views on `out`, or each on memory of its own where none is given.
+        """Read the prefixes of pages, as views on `out`, or each on memory of its own where none is given.
 
         `out` is one-dimensional, of at least `prefix_nbytes` bytes; it is used from its start.
         """
@@ -110,8 +110,7 @@ class PageStore:
         def read(index: int) -> None:
             self.blocks.read(places[index], 0, buffers[index].data)
 
-        for _ in self.threads.map(read, range(len(places))):
-            pass
+        blocks.each(read, len(places), threads=self.threads, helpers=self.blocks.threads - 1)
         return [layout.unpack(buffer) for buffer in buffers]
 
     def submit(
@@ -123,7 +122,7 @@ class PageStore:
     def buffers(
         self, page_ids: Sequence[str], out: NDArray[np.uint8] | None
     ) -> tuple[list[Place], list[NDArray[np.uint8]]]:
-        """Where the prefixes of pages lie, and a piece of memory for each."""
+        """Tell where the prefixes of pages lie, and give a piece of memory for each."""
         places = self.catalog.places(page_ids)
         if out is None:
             return places, [np.empty(place.nbytes, dtype=np.uint8) for place in places]
@@ -133,7 +132,7 @@ class PageStore:
         return places, [out[end - place.nbytes : end] for place, end in zip(places, ends, strict=True)]
 
     def fragments(self) -> list[Any]:
-        """The pieces Lance keeps the rows in, each read on its own."""
+        """List the pieces Lance keeps the rows in, each readable on its own."""
         return list(self._dataset.get_fragments())
 
     def close(self) -> None:

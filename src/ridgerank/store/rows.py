@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,9 @@ class PageRow:
 
 
 def to_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
-    """The rows as a table of this schema, prefixes packed and checksums taken."""
+    """Make a table of rows, prefixes packed and checksums taken."""
     pages = [row.page for row in rows]
-    blocks = [layout.pack(row.prefix) for row in rows]
+    blocks, blobs = pack_blobs([row.prefix for row in rows])
     columns: dict[str, Any] = {
         layout.PAGE_ID: [page.page_id for page in pages],
         layout.REFERENCES: [list(page.references) for page in pages],
@@ -52,7 +53,7 @@ def to_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
             layout.checksum(page.page_id, page.text, page.thumbnail, block)
             for page, block in zip(pages, blocks, strict=True)
         ],
-        layout.PREFIX: blob_array(blocks),
+        layout.PREFIX: blobs,
     }
     if layout.VECTORS in schema.names:
         columns[layout.VECTORS] = vector_array([page.vectors for page in pages], vector_dim(schema))
@@ -62,7 +63,7 @@ def to_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
 
 
 def from_table(table: pa.Table) -> list[StoredPage]:
-    """The pages of a table that holds at least the columns of a `StoredPage`, vectors optional."""
+    """Read the pages of a table that holds at least the columns of a `StoredPage`, vectors optional."""
     vectors: list[NDArray[np.float16] | None] = [None] * table.num_rows
     if layout.VECTORS in table.column_names:
         column = table.column(layout.VECTORS)
@@ -88,17 +89,20 @@ PAGE_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.SOURCE, layout.TEXT, l
 """The columns of a `StoredPage`, vectors apart."""
 
 
-def blob_array(blocks: Sequence[NDArray[np.uint8]]) -> pa.Array:
-    """Blocks as one binary array, copied once."""
-    offsets = np.cumsum([0, *(block.nbytes for block in blocks)], dtype=np.int64)
-    data = np.concatenate(blocks) if blocks else np.empty(0, dtype=np.uint8)
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(blocks), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
+def pack_blobs(prefixes: Sequence[PackedPrefix]) -> tuple[list[NDArray[np.uint8]], pa.Array]:
+    """Pack prefixes into one buffer: each block, and all as a binary array on the same bytes."""
+    ends = np.cumsum([0, *(layout.block_of(prefix).nbytes for prefix in prefixes)], dtype=np.int64)
+    data = np.empty(ends[-1], dtype=np.uint8)
+    blocks = [
+        layout.pack(prefix, out=data[start:end])
+        for prefix, (start, end) in zip(prefixes, pairwise(ends), strict=True)
+    ]
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    return blocks, pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(blocks), buffers)
 
 
 def vector_array(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> pa.Array:
-    """Multi-vectors as `list<fixed_size_list<float16, dim>>`, None as null."""
+    """Join multi-vectors as `list<fixed_size_list<float16, dim>>`, None as null."""
     for found in vectors:
         if found is not None and (found.ndim != 2 or found.shape[1] != dim):
             raise StoreError(f"retriever vectors of shape {found.shape}, wanted (vectors, {dim})")
@@ -113,10 +117,10 @@ def vector_array(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> pa.
 
 
 def vector_type(dim: int) -> pa.DataType:
-    """The type of the vectors' column."""
+    """Give the type of the vectors' column."""
     return pa.list_(pa.list_(pa.float16(), dim))
 
 
 def vector_dim(schema: pa.Schema) -> int:
-    """The length of one retriever vector in a schema that has them."""
+    """Tell the length of one retriever vector in a schema that has them."""
     return int(schema.field(layout.VECTORS).type.value_type.list_size)

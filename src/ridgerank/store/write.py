@@ -74,11 +74,11 @@ class StoreWriter:
             self._sweep()
 
     def page_ids(self) -> frozenset[str]:
-        """What is stored."""
+        """List what is stored."""
         return frozenset(self._stored)
 
     def references(self) -> dict[str, tuple[str, ...]]:
-        """The names of every page stored, by page id."""
+        """List the names of every page stored, by page id."""
         table = self._dataset.to_table(columns=[layout.PAGE_ID, layout.REFERENCES])
         names = table.column(layout.REFERENCES).to_pylist()
         return {
@@ -108,7 +108,9 @@ class StoreWriter:
 
         Readers keep what they opened for `READER_GRACE`; the old files go with a later sweep.
         """
-        whole = [fragment.fragment_id for fragment in self._dataset.get_fragments() if not fragment.num_deletions]
+        whole = [
+            fragment.fragment_id for fragment in self._dataset.get_fragments() if not fragment.num_deletions
+        ]
         with dataset.telling(f"reclaiming space in the page store at {self.uri}"):
             self._dataset.optimize.compact_files(
                 target_rows_per_fragment=_PAGES_PER_RECLAIMED_FILE,
