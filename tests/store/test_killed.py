@@ -88,7 +88,7 @@ def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Pa
         with PageStore.open(str(tmp_path / "killed")) as store:
             stored = {number for number in range(PAGES) if page_id(number) in store}
             seen.append(len(stored))
-            assert not list(damages(store))
+            assert not list(damages(store.uri))
             for first in range(0, PAGES, BATCH):  # whole batches, but for the pages taken out again
                 held = {number in stored for number in range(first, first + BATCH - 1)}
                 assert len(held) == 1

@@ -168,6 +168,29 @@ def test_a_directory_with_other_files_is_not_taken_over(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.docx"]
 
 
+def test_a_store_that_lost_its_versions_is_not_overwritten(uri: str) -> None:
+    versions, data = Path(uri) / "_versions", Path(uri) / "data"
+    held = {file.name for file in data.iterdir()}
+    versions.rename(Path(uri).parent / "lost")
+    with pytest.raises(StoreError, match="no version of it"):
+        StoreWriter(uri, LINEAGE)
+    assert {file.name for file in data.iterdir()} == held
+    (Path(uri).parent / "lost").rename(versions)
+    read_back(uri, list(range(12)))
+
+
+def test_without_a_lock_lance_lets_two_writers_append(uri: str) -> None:
+    remote = f"file-object-store://{uri}"
+    with StoreWriter(remote, LINEAGE) as one, StoreWriter(remote, LINEAGE) as other:
+        for number in range(20, 30, 2):
+            one.append([row(number)])
+            other.append([row(number + 1)])
+        one.remove([page_id(0)])
+        other.remove([page_id(1)])
+    read_back(uri, list(range(2, 12)) + list(range(20, 30)))
+    assert len(PageStore.open(uri)) == 20
+
+
 def test_another_lance_dataset_is_not_taken_for_a_store(tmp_path: Path) -> None:
     lance, arrow = pytest.importorskip("lance"), pytest.importorskip("pyarrow")
     lance.write_dataset(arrow.table({"a": [1]}), str(tmp_path / "other"))

@@ -37,11 +37,11 @@ class DirectBlocks:
 
     threads = 4
 
-    def __init__(self, files: dict[int, Path]) -> None:
+    def __init__(self, files: dict[int, Path], *, mapped: bool) -> None:
         self.files = files
         self._maps: dict[int, NDArray[np.uint8]] = {}
         # A map holds a descriptor. A store of more files is too large to lie in memory anyway.
-        self._mapping = len(files) <= _MAPPED_FILES and hasattr(os, "RWF_NOWAIT")
+        self._mapping = mapped and len(files) <= _MAPPED_FILES and hasattr(os, "RWF_NOWAIT")
 
     def read(self, place: Place, start: int, out: memoryview) -> None:
         """Fill `out` with the bytes of this prefix from `start` on."""
@@ -108,11 +108,11 @@ class LanceBlocks:
             out[:] = blob.read_range(start, len(out))
 
 
-def reader_for(opened: Any, uri: str) -> BlockReader:  # noqa: ANN401
+def reader_for(opened: Any, uri: str, *, mapped: bool) -> BlockReader:  # noqa: ANN401
     """Choose the faster reader that this store allows."""
     root = dataset.local_root(uri)
     files = None if root is None else _data_files(opened, root)
-    return LanceBlocks(opened) if files is None else DirectBlocks(files)
+    return LanceBlocks(opened) if files is None else DirectBlocks(files, mapped=mapped)
 
 
 def _data_files(opened: Any, root: Path) -> dict[int, Path] | None:  # noqa: ANN401

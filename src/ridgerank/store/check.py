@@ -11,7 +11,7 @@ from ridgerank.store import dataset, layout
 from ridgerank.store.catalog import DESCRIBED, Place, places_of
 from ridgerank.store.read import PageStore
 
-_ROWS_AT_ONCE = 256
+_ROWS_AT_ONCE = 64
 _COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM, layout.PREFIX]
 
 
@@ -25,15 +25,16 @@ class Damage:
     reason: str
 
 
-def damages(store: PageStore) -> Iterator[Damage]:
+def damages(uri: str) -> Iterator[Damage]:
     """Every damaged page of the store, file by file; nothing where all is as written."""
-    for fragment in store.fragments():
-        try:
-            with dataset.telling("reading the rows"):
-                yield from _fragment_damages(store, fragment)
-        except StoreError as error:
-            names = ", ".join(str(file.path) for file in fragment.metadata.files)
-            yield Damage(f"data file {names}", None, str(error))
+    with PageStore.open(uri, mapped=False) as store:
+        for fragment in store.fragments():
+            try:
+                with dataset.telling("reading the rows"):
+                    yield from _fragment_damages(store, fragment)
+            except StoreError as error:
+                names = ", ".join(str(file.path) for file in fragment.metadata.files)
+                yield Damage(f"data file {names}", None, str(error))
 
 
 def _fragment_damages(store: PageStore, fragment: Any) -> Iterator[Damage]:  # noqa: ANN401 (Lance is untyped)

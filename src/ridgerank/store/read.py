@@ -42,26 +42,30 @@ class PageStore:
     Pages added after it was opened are seen by those who open it again.
     """
 
-    def __init__(self, opened: Any, uri: str, lineage: Lineage) -> None:  # noqa: ANN401 (Lance is untyped)
+    def __init__(self, opened: Any, uri: str, lineage: Lineage, *, mapped: bool) -> None:  # noqa: ANN401
         self.uri = uri
         self.lineage = lineage
         self._dataset = opened
         self.catalog = Catalog(opened, uri)
-        self.blocks = blocks.reader_for(opened, uri)
+        self.blocks = blocks.reader_for(opened, uri, mapped=mapped)
         self.threads = ThreadPoolExecutor(self.blocks.threads, thread_name_prefix="ridgerank-read")
         # Those that wait for reads have threads of their own: in one pool they could starve the reads.
         self._waiting = ThreadPoolExecutor(2, thread_name_prefix="ridgerank-prefetch")
 
     @classmethod
-    def open(cls, uri: str, *, lineage: Lineage | None = None) -> Self:
-        """Open the store at a path or URL, refusing one of another lineage than `lineage` where given."""
+    def open(cls, uri: str, *, lineage: Lineage | None = None, mapped: bool = True) -> Self:
+        """Open the store at a path or URL, refusing one of another lineage than `lineage` where given.
+
+        Unless `mapped`, files are read without mapping them: slower, but the system then does not count
+        what it caches of them as this process's memory.
+        """
         opened = dataset.find(uri)
         if opened is None:
             raise StoreError(f"no page store at {uri}; make one with `ridgerank index`")
         found = dataset.lineage_of(opened, uri)
         if lineage is not None:
             found.require(lineage, artifact=f"the page store at {uri}")
-        return cls(opened, uri, found)
+        return cls(opened, uri, found, mapped=mapped)
 
     def info(self) -> StoreInfo:
         """Count pages and bytes, and tell the lineage."""

@@ -143,6 +143,12 @@ class StoreWriter:
         self.close()
 
     def _create(self, lineage: Lineage) -> Any:  # noqa: ANN401 (Lance is untyped)
+        root = dataset.local_root(self.uri)
+        if root is not None and any(root.glob("data/*")):
+            raise StoreError(
+                f"{self.uri} holds a page store's data but no version of it: it is damaged; "
+                "restore its _versions directory, or name another place"
+            )
         with dataset.telling(f"making the page store at {self.uri}"):
             empty = dataset.schema(lineage).empty_table()
             return lance.write_dataset(empty, self.uri, data_storage_version=layout.LANCE_FILE_VERSION)
