@@ -5,7 +5,8 @@ import pytest
 
 from ridgerank.store.check import damages
 from ridgerank.store.layout import pack
-from tests.store.pages import page_id, prefix
+from ridgerank.store.write import StoreWriter
+from tests.store.pages import LINEAGE, page_id, prefix
 
 
 def flip(uri: str, content: bytes, at: int) -> None:
@@ -33,6 +34,16 @@ def test_a_flipped_byte_is_found_and_its_page_named(uri: str, number: int, where
 def test_a_changed_text_is_found(uri: str) -> None:
     flip(uri, b"text of page 4text", 0)
     assert [found.what for found in damages(uri)] == ["report.pdf#4"]
+
+
+def test_a_changed_vector_is_found(uri: str) -> None:
+    vectors = {page_id(number): np.full((3, 4), number + 0.5, dtype=np.float16) for number in range(12)}
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.fill_vectors("retriever", 4, lambda ids: [vectors[one] for one in ids])
+    assert list(damages(uri)) == []
+    flip(uri, vectors[page_id(6)].tobytes(), 5)
+    [found] = damages(uri)
+    assert (found.what, found.reason) == ("report.pdf#6", "its retriever vectors differ from their checksum")
 
 
 def test_all_damage_is_found_not_only_the_first(uri: str) -> None:

@@ -45,7 +45,8 @@ POSITIONS = "positions"
 CHECKSUM = "checksum"
 PREFIX = "prefix"
 VECTORS = "vectors"
-"""Columns of the dataset, in this order; `vectors` is absent until a retriever fills it."""
+VECTORS_CHECKSUM = "vectors_checksum"
+"""Columns of the dataset, in this order; the last two are absent until a retriever fills them."""
 
 LANCE_FILE_VERSION = "2.1"
 """With it a blob's bytes lie in the fragment's data file, at the position its description gives."""
@@ -213,6 +214,11 @@ def unpack(buffer: Bytes) -> PackedPrefix:
     if _view(buffer).nbytes < block.nbytes:
         raise StoreError(f"a prefix of {block.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
     return PackedPrefix(**dict(_views(block, buffer)), next_position=block.next_position, grid=block.grid)
+
+
+def vectors_checksum(vectors: NDArray[np.float16]) -> bytes:
+    """BLAKE2b-128 of a page's retriever vectors."""
+    return hashlib.blake2b(np.ascontiguousarray(vectors).data, digest_size=CHECKSUM_BYTES).digest()
 
 
 def checksum(page_id: str, text: str, thumbnail: bytes, block: Bytes) -> bytes:

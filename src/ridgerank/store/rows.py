@@ -56,7 +56,7 @@ def to_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
         layout.PREFIX: blobs,
     }
     if layout.VECTORS in schema.names:
-        columns[layout.VECTORS] = vector_array([page.vectors for page in pages], vector_dim(schema))
+        columns |= vector_columns([page.vectors for page in pages], vector_dim(schema))
     elif any(page.vectors is not None for page in pages):
         raise StoreError("pages with retriever vectors, but the store has no column for them; fill it first")
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
@@ -66,12 +66,7 @@ def from_table(table: pa.Table) -> list[StoredPage]:
     """Read the pages of a table that holds at least the columns of a `StoredPage`, vectors optional."""
     vectors: list[NDArray[np.float16] | None] = [None] * table.num_rows
     if layout.VECTORS in table.column_names:
-        column = table.column(layout.VECTORS)
-        dim = vector_dim(table.schema)
-        vectors = [
-            np.asarray(cell.values.flatten(), dtype=np.float16).reshape(-1, dim) if cell.is_valid else None
-            for cell in column
-        ]
+        vectors = vectors_in(table)
     return [
         StoredPage(
             page_id=row[layout.PAGE_ID],
@@ -101,24 +96,38 @@ def pack_blobs(prefixes: Sequence[PackedPrefix]) -> tuple[list[NDArray[np.uint8]
     return blocks, pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(blocks), buffers)
 
 
-def vector_array(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> pa.Array:
-    """Join multi-vectors as `list<fixed_size_list<float16, dim>>`, None as null."""
+def vector_columns(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> dict[str, pa.Array]:
+    """Put multi-vectors and their checksums into columns, None as null."""
     for found in vectors:
-        if found is not None and (found.ndim != 2 or found.shape[1] != dim):
-            raise StoreError(f"retriever vectors of shape {found.shape}, wanted (vectors, {dim})")
-    filled = [np.empty((0, dim), dtype=np.float16) if found is None else found for found in vectors]
-    flat = np.concatenate([*filled, np.empty((0, dim), dtype=np.float16)]).astype(np.float16)
-    offsets = np.cumsum([0, *map(len, filled)], dtype=np.int32)
-    return pa.ListArray.from_arrays(
-        pa.array(offsets),
-        pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), dim),
-        mask=pa.array([found is None for found in vectors]),
-    )
+        if found is not None and (found.ndim != 2 or found.shape[1] != dim or found.dtype != np.float16):
+            raise StoreError(f"vectors are {found.dtype} {found.shape}, wanted float16 (vectors, {dim})")
+    nothing = np.empty((0, dim), dtype=np.float16)
+    filled = [nothing if found is None else found for found in vectors]
+    cells = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([nothing, *filled]).ravel()), dim)
+    offsets = pa.array(np.cumsum([0, *map(len, filled)], dtype=np.int32))
+    absent = pa.array([found is None for found in vectors])
+    sums = [None if found is None else layout.vectors_checksum(found) for found in vectors]
+    return {
+        layout.VECTORS: pa.ListArray.from_arrays(offsets, cells, mask=absent),
+        layout.VECTORS_CHECKSUM: pa.array(sums, pa.binary(layout.CHECKSUM_BYTES)),
+    }
 
 
-def vector_type(dim: int) -> pa.DataType:
-    """Give the type of the vectors' column."""
-    return pa.list_(pa.list_(pa.float16(), dim))
+def vectors_in(table: Any) -> list[NDArray[np.float16] | None]:  # noqa: ANN401 (a table or a batch)
+    """Read the multi-vectors of each row, None where there are none."""
+    dim = vector_dim(table.schema)
+    return [
+        np.asarray(cell.values.flatten(), dtype=np.float16).reshape(-1, dim) if cell.is_valid else None
+        for cell in table.column(layout.VECTORS)
+    ]
+
+
+def vector_fields(dim: int) -> list[pa.Field]:
+    """Define the columns that come with a retriever's vectors."""
+    return [
+        pa.field(layout.VECTORS, pa.list_(pa.list_(pa.float16(), dim))),
+        pa.field(layout.VECTORS_CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
+    ]
 
 
 def vector_dim(schema: pa.Schema) -> int:

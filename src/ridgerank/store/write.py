@@ -126,8 +126,7 @@ class StoreWriter:
         """
         self._require_vectors(retriever, dim)
         for page_ids in self._without_vectors():
-            found = rows.vector_array(vectors_of(page_ids), dim)
-            self._rewrite({layout.PAGE_ID: page_ids, layout.VECTORS: found})
+            self._rewrite({layout.PAGE_ID: page_ids, **rows.vector_columns(vectors_of(page_ids), dim)})
 
     def close(self) -> None:
         """Let the next writer in."""
@@ -184,7 +183,7 @@ class StoreWriter:
         with dataset.telling(f"adding vectors to the page store at {self.uri}"):
             self._dataset.update_schema_metadata({layout.RETRIEVER_KEY: retriever})
             if layout.VECTORS not in schema.names:
-                self._dataset.add_columns(pa.field(layout.VECTORS, rows.vector_type(dim)))
+                self._dataset.add_columns(rows.vector_fields(dim))
         if rows.vector_dim(self._dataset.schema) != dim:
             held = rows.vector_dim(self._dataset.schema)
             raise LineageMismatch(f"the store holds vectors of {held} dimensions, not of {dim}")
