@@ -1,0 +1,181 @@
+"""How fast K random prefixes come off a warm disk: ours, an mmap copy of the same bytes, Lance's own way.
+
+`python -m benchmarks.store_read --out results/store_read.json` prints a table, then one line of JSON.
+Repetitions are interleaved and each draws other pages, so that neither drift nor luck favours one.
+"""
+
+import argparse
+import json
+import mmap
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import lance
+import numpy as np
+
+from ridgerank.files import replaced_text
+from ridgerank.lineage import Lineage
+from ridgerank.store import layout
+from ridgerank.store.blocks import DirectBlocks
+from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.prefetch import LayerStream
+from ridgerank.store.read import PageStore
+from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.write import StoreWriter
+
+PAGES, CANDIDATES, BATCH, REPETITIONS = 100, 20, 10, 41
+LAYERS, KV_HEADS, POSITIONS, HEAD_DIM = 21, 4, 256, 128
+"""A third of 768 visual positions of Qwen2.5-VL-7B: 5.5 MB a page."""
+MANY, MANY_BATCH = 100_000, 10_000
+
+
+def page_row(number: int, layers: int, positions: int, random: np.random.Generator) -> PageRow:
+    """Make a page of random bytes."""
+    shape = (layers, KV_HEADS, positions, HEAD_DIM)
+    prefix = PackedPrefix(
+        keys=random.integers(-127, 128, shape, dtype=np.int8),
+        values=random.integers(-127, 128, shape, dtype=np.int8),
+        key_scales=np.ones((layers, KV_HEADS, HEAD_DIM), dtype=np.float16),
+        value_scales=np.ones((layers, KV_HEADS, positions), dtype=np.float16),
+        positions=np.arange(positions, dtype=np.int32),
+        visual=np.ones(positions, dtype=np.bool_),
+        next_position=positions,
+        grid=(1, positions),
+    )
+    page = StoredPage(
+        f"{number:064x}", (f"report.pdf#{number + 1}",), "source", "some text " * 20, bytes(200)
+    )
+    return PageRow(page, prefix)
+
+
+def build(uri: str, pages: int, batch: int, *, layers: int, positions: int) -> None:
+    """Write a store of `pages`."""
+    random = np.random.default_rng(0)
+    lineage = Lineage("random", "-", "-", "-", "-", layers, 0, "stride 1/3", "int8")
+    with StoreWriter(uri, lineage) as writer:
+        for first in range(0, pages, batch):
+            writer.append([page_row(first + k, layers, positions, random) for k in range(batch)])
+
+
+def measure_reads(uri: str) -> dict[str, float]:
+    """Median milliseconds for K random prefixes, by way of reading."""
+    with PageStore.open(uri) as store:
+        ids = store.page_ids()
+        out = np.zeros(store.prefix_nbytes(ids[:CANDIDATES]), dtype=np.uint8)
+        dataset = lance.dataset(uri)
+        assert isinstance(store.blocks, DirectBlocks)
+        maps = {
+            fragment: np.frombuffer(_mapped(path), dtype=np.uint8)
+            for fragment, path in store.blocks.files.items()
+        }
+
+        def mmap_copy(wanted: Sequence[str]) -> None:
+            start = 0
+            for address, offset, nbytes in store.catalog.places(wanted):
+                out[start : start + nbytes] = maps[address >> 32][offset : offset + nbytes]
+                start += nbytes
+
+        def ours(wanted: Sequence[str]) -> None:
+            store.read_prefixes(wanted, out=out)
+
+        def by_layers(wanted: Sequence[str]) -> None:
+            LayerStream(store, wanted, out=out).wait(LAYERS - 1)
+
+        def take_blobs(wanted: Sequence[str]) -> None:
+            start = 0
+            for blob in dataset.take_blobs(layout.PREFIX, indices=store.catalog.rows(wanted)):
+                content = np.frombuffer(blob.read(), dtype=np.uint8)
+                out[start : start + content.size] = content
+                start += content.size
+
+        ways: dict[str, Callable[[Sequence[str]], None]] = {
+            "mmap_copy": mmap_copy,
+            "ours": ours,
+            "ours_by_layers": by_layers,
+            "take_blobs": take_blobs,
+        }
+        _require_equal(ways, ids[:CANDIDATES], out)
+        chance = np.random.default_rng(1)
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(REPETITIONS):
+            for name, read in ways.items():
+                wanted = [ids[k] for k in chance.choice(len(ids), CANDIDATES, replace=False)]
+                began = time.perf_counter()
+                read(wanted)
+                times[name].append(1e3 * (time.perf_counter() - began))
+        return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def measure_opening(uri: str) -> dict[str, float]:
+    """Seconds until a store of many pages is open, and until its first prefix has been read."""
+    began = time.perf_counter()
+    with PageStore.open(uri) as store:
+        opened = time.perf_counter()
+        store.read_prefixes([f"{MANY // 2:064x}"])
+        return {"open_s": opened - began, "first_read_s": time.perf_counter() - began}
+
+
+def main() -> None:
+    """Measure, print, and write the figures where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        build(f"{folder}/wide", PAGES, BATCH, layers=LAYERS, positions=POSITIONS)
+        with PageStore.open(f"{folder}/wide") as store:
+            page_nbytes = store.info().bytes_per_page
+        median_ms = measure_reads(f"{folder}/wide")
+        build(f"{folder}/many", MANY, MANY_BATCH, layers=1, positions=1)
+        opening = measure_opening(f"{folder}/many")
+    speeds = {name: CANDIDATES * page_nbytes / taken / 1e6 for name, taken in median_ms.items()}
+    ratios = {name: speed / speeds["mmap_copy"] for name, speed in speeds.items()}
+    print(f"{CANDIDATES} random prefixes of {page_nbytes / 1e6:.2f} MB out of {PAGES} pages, warm")
+    for name, taken in median_ms.items():
+        print(f"{name:16}{taken:9.2f} ms{speeds[name]:9.2f} GB/s{ratios[name]:8.2f} of mmap")
+    print(
+        f"{MANY} pages: open in {opening['open_s']:.3f} s, first prefix after {opening['first_read_s']:.3f} s"
+    )
+    result = {
+        "benchmark": "store_read",
+        "machine": f"{platform.machine()}, {platform.system()}",
+        "pages": PAGES,
+        "candidates": CANDIDATES,
+        "page_nbytes": page_nbytes,
+        "median_ms": median_ms,
+        "gb_per_s": speeds,
+        "ratio_to_mmap_copy": ratios,
+        "pages_when_opening": MANY,
+        **opening,
+    }
+    line = json.dumps(result)
+    print(line)
+    if arguments.out is not None:
+        with replaced_text(arguments.out) as file:
+            file.write(line + "\n")
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+
+
+def _require_equal(
+    ways: dict[str, Callable[[Sequence[str]], None]],
+    wanted: Sequence[str],
+    out: np.ndarray[tuple[int], np.dtype[np.uint8]],
+) -> None:
+    contents = set()
+    for read in ways.values():
+        out[:] = 0
+        read(wanted)
+        contents.add(out.tobytes())
+    if len(contents) != 1:
+        raise SystemExit("the ways of reading differ in what they read")
+
+
+if __name__ == "__main__":
+    main()

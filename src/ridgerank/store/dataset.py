@@ -1,0 +1,72 @@
+"""The one door to Lance: opening a page store's dataset, and telling its errors as ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import lance
+import pyarrow as pa
+
+from ridgerank.errors import ArtifactError, StoreError
+from ridgerank.lineage import Lineage
+from ridgerank.store import layout
+
+
+def local_root(uri: str) -> Path | None:
+    """Name the directory behind `uri`, or None where it names another kind of storage."""
+    if "://" not in uri:
+        return Path(uri)
+    parts = urlsplit(uri)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def schema(lineage: Lineage) -> pa.Schema:
+    """Define the columns of a new store, made with `lineage`."""
+    return pa.schema(
+        [
+            pa.field(layout.PAGE_ID, pa.string(), nullable=False),
+            pa.field(layout.REFERENCES, pa.list_(pa.string())),
+            pa.field(layout.SOURCE, pa.string()),
+            pa.field(layout.TEXT, pa.string()),
+            pa.field(layout.THUMBNAIL, pa.binary()),
+            pa.field(layout.POSITIONS, pa.int32()),
+            pa.field(layout.CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
+            pa.field(layout.PREFIX, pa.large_binary(), metadata={"lance-encoding:blob": "true"}),
+        ],
+        metadata={layout.FORMAT_KEY: str(layout.FORMAT), layout.LINEAGE_KEY: lineage.to_json()},
+    )
+
+
+def find(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
+    """Open the dataset at `uri`, or give None where there is none."""
+    try:
+        return lance.dataset(uri)
+    except (ValueError, OSError) as error:
+        if "not found" in str(error).lower():
+            return None
+        raise StoreError(f"the page store at {uri} cannot be opened: {error}") from error
+
+
+def lineage_of(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
+    """Read what the store was made with; a dataset of another kind or format is refused."""
+    metadata = {key.decode(): value.decode() for key, value in (dataset.schema.metadata or {}).items()}
+    found = metadata.get(layout.FORMAT_KEY)
+    if found is None:
+        raise StoreError(f"{uri} is a Lance dataset but no page store; name another place")
+    if found != str(layout.FORMAT):
+        raise ArtifactError(
+            f"the page store at {uri} has format {found}, wanted {layout.FORMAT}: "
+            "read it with the ridgerank that wrote it, or index the pages again"
+        )
+    return Lineage.from_json(metadata[layout.LINEAGE_KEY])
+
+
+@contextmanager
+def telling(doing: str) -> Iterator[None]:
+    """Turn what Lance and the file system raise into a `StoreError` that says what was being done."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
+        raise StoreError(f"{doing} failed: {error}") from error

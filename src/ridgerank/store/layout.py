@@ -1,0 +1,246 @@
+"""Every name and byte of the store on disk; `docs/store-format.md` says the same in words.
+
+A page's prefix is one block of bytes, little endian, every array starting at a multiple of 64:
+
+    header          64 bytes, `_HEADER`
+    positions       int32 (positions,)
+    visual          one byte each (positions,), 0 or 1
+    layer 0, 1, …   keys          int8  (kv_heads, positions, head_dim)
+                    values        int8  (kv_heads, positions, head_dim)
+                    key scales    float (kv_heads, head_dim)
+                    value scales  float (kv_heads, positions)
+
+Layers follow each other, so a block read from its start is ready for the model layer by layer.
+This module knows nothing of Lance, files or torch, nor what a scale means.
+"""
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgerank.errors import ArtifactError, StoreError
+
+FORMAT = 1
+"""Raised whenever a store written before can no longer be read as it was meant."""
+
+FORMAT_KEY = "ridgerank:format"
+LINEAGE_KEY = "ridgerank:lineage"
+RETRIEVER_KEY = "ridgerank:retriever"
+"""Schema metadata of the dataset."""
+
+PAGE_ID = "page_id"
+REFERENCES = "references"
+SOURCE = "source"
+TEXT = "text"
+THUMBNAIL = "thumbnail"
+POSITIONS = "positions"
+CHECKSUM = "checksum"
+PREFIX = "prefix"
+VECTORS = "vectors"
+VECTORS_CHECKSUM = "vectors_checksum"
+"""Columns of the dataset, in this order; the last two are absent until a retriever fills them."""
+
+LANCE_FILE_VERSION = "2.1"
+"""With it a blob's bytes lie in the fragment's data file, at the position its description gives."""
+
+ALIGNMENT = 64
+CHECKSUM_BYTES = 16
+
+Bytes: TypeAlias = bytes | memoryview | NDArray[np.uint8]
+"""What a block may be held in."""
+
+_MAGIC = b"RRPREFIX"
+_HEADER = struct.Struct("<8s9IxxxxQ8x")
+"""Magic, format, bytes of a scale, layers, kv_heads, positions, head_dim, next_position, grid, bytes."""
+_SCALES: dict[int, np.dtype[Any]] = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedPrefix:
+    """One page's prefix as it is stored: int8 keys and values with their scales."""
+
+    keys: NDArray[np.int8]
+    """(layers, kv_heads, positions, head_dim)."""
+    values: NDArray[np.int8]
+    """(layers, kv_heads, positions, head_dim)."""
+    key_scales: NDArray[np.floating[Any]]
+    """(layers, kv_heads, head_dim), float16 or float32."""
+    value_scales: NDArray[np.floating[Any]]
+    """(layers, kv_heads, positions), float16 or float32."""
+    positions: NDArray[np.int32]
+    """(positions,): which positions of the whole prefix were kept, increasing."""
+    visual: NDArray[np.bool_]
+    """(positions,): which of the kept positions hold the page image."""
+    next_position: int
+    """The rotary position at which the query suffix starts."""
+    grid: tuple[int, int]
+    """Rows and columns of the page's visual positions before any was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where one array lies in a block: a type, a shape and, in bytes, an offset and strides."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The shape of one page's block, which decides where everything in it lies."""
+
+    scale_bytes: int
+    layers: int
+    kv_heads: int
+    positions: int
+    head_dim: int
+    next_position: int
+    grid: tuple[int, int]
+
+    @property
+    def layers_start(self) -> int:
+        """Where layer 0 starts."""
+        return _HEADER.size + _aligned(4 * self.positions) + _aligned(self.positions)
+
+    @property
+    def layer_nbytes(self) -> int:
+        """Bytes of one layer, padding counted."""
+        return sum(_aligned(nbytes) for nbytes in self.layer_parts().values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole block."""
+        return self.layers_start + self.layers * self.layer_nbytes
+
+    def layer_parts(self) -> dict[str, int]:
+        """Count the bytes of each array of a layer, in the order they lie."""
+        codes = self.kv_heads * self.positions * self.head_dim
+        return {
+            "keys": codes,
+            "values": codes,
+            "key_scales": self.kv_heads * self.head_dim * self.scale_bytes,
+            "value_scales": self.kv_heads * self.positions * self.scale_bytes,
+        }
+
+
+@lru_cache(maxsize=1024)
+def spans_of(block: Block) -> Mapping[str, Span]:
+    """Tell where each array of a `PackedPrefix` lies in a block, by the name of its field."""
+    n, heads, dim = block.positions, block.kv_heads, block.head_dim
+    scale = _SCALES[block.scale_bytes]
+    after_positions = _HEADER.size + _aligned(4 * n)
+    spans = {
+        "positions": Span(np.dtype("<i4"), (n,), _HEADER.size, (4,)),
+        "visual": Span(np.dtype(np.bool_), (n,), after_positions, (1,)),
+    }
+    shapes: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+        "keys": (np.dtype(np.int8), (heads, n, dim)),
+        "values": (np.dtype(np.int8), (heads, n, dim)),
+        "key_scales": (scale, (heads, dim)),
+        "value_scales": (scale, (heads, n)),
+    }
+    offset = block.layers_start
+    for name, nbytes in block.layer_parts().items():
+        dtype, shape = shapes[name]
+        inner = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        spans[name] = Span(dtype, (block.layers, *shape), offset, (block.layer_nbytes, *inner))
+        offset += _aligned(nbytes)
+    return MappingProxyType(spans)
+
+
+def block_of(prefix: PackedPrefix) -> Block:
+    """Shape the block that holds `prefix`, whose arrays must agree in shape and type."""
+    if prefix.keys.ndim != 4:
+        raise StoreError(
+            f"keys have shape {prefix.keys.shape}, wanted (layers, kv_heads, positions, head_dim)"
+        )
+    layers, kv_heads, positions, head_dim = prefix.keys.shape
+    scale_bytes = prefix.key_scales.dtype.itemsize
+    if scale_bytes not in _SCALES:
+        raise StoreError(f"scales are {prefix.key_scales.dtype}, wanted float16 or float32")
+    block = Block(scale_bytes, layers, kv_heads, positions, head_dim, prefix.next_position, prefix.grid)
+    for name, span in spans_of(block).items():
+        found: NDArray[Any] = getattr(prefix, name)
+        if (found.shape, found.dtype) != (span.shape, span.dtype):
+            raise StoreError(f"{name} are {found.dtype} {found.shape}, wanted {span.dtype} {span.shape}")
+    return block
+
+
+def pack(prefix: PackedPrefix, *, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+    """Write the prefix as one block of bytes, into `out` where given; equal prefixes give equal bytes."""
+    block = block_of(prefix)
+    out = np.empty(block.nbytes, dtype=np.uint8) if out is None else out
+    out[:] = 0
+    _HEADER.pack_into(
+        out.data, 0, _MAGIC, FORMAT, block.scale_bytes, block.layers, block.kv_heads, block.positions,
+        block.head_dim, block.next_position, *block.grid, block.nbytes,
+    )  # fmt: skip
+    for name, view in _views(block, out):
+        view[...] = getattr(prefix, name)
+    return out
+
+
+def read_header(buffer: Bytes) -> Block:
+    """Read the shape of the block that starts with these bytes; at least `ALIGNMENT` of them are needed."""
+    if _view(buffer).nbytes < _HEADER.size:
+        raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, wanted at least {_HEADER.size}")
+    magic, found_format, scale_bytes, *shape, rows, columns, nbytes = _HEADER.unpack_from(_view(buffer))
+    if magic != _MAGIC:
+        raise StoreError(f"a prefix that starts with {magic!r}, wanted {_MAGIC!r}: the store is damaged")
+    if found_format != FORMAT:
+        raise ArtifactError(f"a prefix of format {found_format}, wanted {FORMAT}: index the pages again")
+    if scale_bytes not in _SCALES:
+        raise StoreError(f"a prefix with scales of {scale_bytes} bytes, wanted 2 or 4: the store is damaged")
+    layers, kv_heads, positions, head_dim, next_position = shape
+    block = Block(scale_bytes, layers, kv_heads, positions, head_dim, next_position, (rows, columns))
+    if block.nbytes != nbytes:
+        raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {block.nbytes}: the store is damaged")
+    return block
+
+
+def unpack(buffer: Bytes) -> PackedPrefix:
+    """See the prefix in a block, as views on `buffer`: nothing is copied."""
+    block = read_header(buffer)
+    if _view(buffer).nbytes < block.nbytes:
+        raise StoreError(f"a prefix of {block.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
+    return PackedPrefix(**dict(_views(block, buffer)), next_position=block.next_position, grid=block.grid)
+
+
+def vectors_checksum(vectors: NDArray[np.float16]) -> bytes:
+    """BLAKE2b-128 of a page's retriever vectors."""
+    return hashlib.blake2b(np.ascontiguousarray(vectors).data, digest_size=CHECKSUM_BYTES).digest()
+
+
+def checksum(page_id: str, text: str, thumbnail: bytes, block: Bytes) -> bytes:
+    """BLAKE2b-128 of what a row says of a page, each part preceded by its length.
+
+    References are left out: a page may be renamed without touching its bytes.
+    """
+    digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
+    for part in (page_id.encode(), text.encode(), thumbnail, block):
+        digest.update(_view(part).nbytes.to_bytes(8, "little"))
+        digest.update(_view(part))
+    return digest.digest()
+
+
+def _views(block: Block, buffer: Bytes) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name, span in spans_of(block).items():
+        yield name, np.ndarray(span.shape, span.dtype, buffer, span.offset, span.strides)
+
+
+def _view(buffer: Bytes) -> memoryview:
+    return buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,47 @@
+"""One writer at a time on a local disk. The system frees the lock when its holder dies, kill -9 included."""
+
+import fcntl
+import os
+import weakref
+from pathlib import Path
+
+from ridgerank.errors import StoreError
+
+LOCK_NAME = "_writer.lock"
+
+
+class WriterLock:
+    """An exclusive hold on a store directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 32, 0).decode().strip() or "unknown"
+            os.close(self._descriptor)
+            raise StoreError(
+                f"another process (id {holder}) is writing to the page store at {root}; "
+                "wait until it is done, or stop it"
+            ) from error
+        _HELD.add(self)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let the next writer in. Releasing twice is harmless."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+_HELD: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+def _release_in_child() -> None:
+    # A forked worker that outlives its killed parent must not keep the store locked.
+    for lock in tuple(_HELD):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)

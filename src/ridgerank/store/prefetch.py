@@ -1,0 +1,73 @@
+"""Reading while computing: the next request's prefixes, or the next layers of this one's."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgerank.store import layout
+from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.read import PageStore
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+_STEP_BYTES = 1 << 20
+"""Layers of one page are read in pieces of about this size: smaller ones cost more calls than they gain."""
+
+
+def prefetched(
+    store: PageStore, requests: Iterable[Sequence[str]], *, buffer_nbytes: int
+) -> Iterator[list[PackedPrefix]]:
+    """Yield the prefixes of each request in turn, the next request being read while one is worked on.
+
+    Two buffers of `buffer_nbytes` alternate: what was yielded is valid until the next is asked for.
+    """
+    buffers = [np.empty(buffer_nbytes, dtype=np.uint8) for _ in range(2)]
+    ahead: Future[list[PackedPrefix]] | None = None
+    for number, page_ids in enumerate(requests):
+        following = store.submit(page_ids, out=buffers[number % 2])
+        if ahead is not None:
+            yield ahead.result()
+        ahead = following
+    if ahead is not None:
+        yield ahead.result()
+
+
+class LayerStream:
+    """The prefixes of pages, read layer by layer: layer 0 of every page first, and so on."""
+
+    def __init__(
+        self, store: PageStore, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
+    ) -> None:
+        places, buffers = store.buffers(page_ids, out)
+
+        def read(index: int, start: int, stop: int) -> None:
+            store.blocks.read(places[index], start, buffers[index][start:stop].data)
+
+        def head(index: int) -> layout.Block:
+            read(index, 0, layout.ALIGNMENT)
+            shape = layout.read_header(buffers[index])
+            read(index, layout.ALIGNMENT, shape.layers_start)
+            return shape
+
+        shapes = list(store.threads.map(head, range(len(places))))
+        self.prefixes: list[PackedPrefix] = [layout.unpack(buffer) for buffer in buffers]
+        """Views whose positions and masks are there at once, whose layers are there after `wait`."""
+        widest = max((shape.layer_nbytes for shape in shapes), default=1)
+        self._layers_per_step = max(1, _STEP_BYTES // widest)
+        self._steps: list[list[Future[None]]] = []
+        for first in range(0, max((shape.layers for shape in shapes), default=0), self._layers_per_step):
+            spans = [
+                [shape.layers_start + shape.layer_nbytes * min(layer, shape.layers) for layer in bounds]
+                for shape in shapes
+                for bounds in [(first, first + self._layers_per_step)]
+            ]
+            step = [store.threads.submit(read, index, *span) for index, span in enumerate(spans)]
+            self._steps.append(step)
+
+    def wait(self, layer: int) -> None:
+        """Return once stored layer `layer`, counted from 0, of every page has been read."""
+        for reading in self._steps[layer // self._layers_per_step]:
+            reading.result()

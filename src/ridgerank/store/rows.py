@@ -1,0 +1,135 @@
+"""A page as a row of the store: the records that cross its edge, and their columns in Arrow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ridgerank.errors import StoreError
+from ridgerank.store import layout
+from ridgerank.store.layout import PackedPrefix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredPage:
+    """What the store knows of a page beside its prefix."""
+
+    page_id: str
+    references: tuple[str, ...]
+    """Every name of this content: `report.pdf#3`, and `copy.pdf#3` where the same page occurs twice."""
+    source: str
+    """Digest of the file the page came from, so that a file seen before need not be opened."""
+    text: str
+    thumbnail: bytes
+    """A small encoded image, empty where there is none."""
+    vectors: NDArray[np.float16] | None = None
+    """(vectors, dim): the retriever's, None until it has filled them in."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageRow:
+    """A page to store."""
+
+    page: StoredPage
+    prefix: PackedPrefix
+
+
+def to_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
+    """Make a table of rows, prefixes packed and checksums taken."""
+    pages = [row.page for row in rows]
+    blocks, blobs = pack_blobs([row.prefix for row in rows])
+    columns: dict[str, Any] = {
+        layout.PAGE_ID: [page.page_id for page in pages],
+        layout.REFERENCES: [list(page.references) for page in pages],
+        layout.SOURCE: [page.source for page in pages],
+        layout.TEXT: [page.text for page in pages],
+        layout.THUMBNAIL: [page.thumbnail for page in pages],
+        layout.POSITIONS: [len(row.prefix.positions) for row in rows],
+        layout.CHECKSUM: [
+            layout.checksum(page.page_id, page.text, page.thumbnail, block)
+            for page, block in zip(pages, blocks, strict=True)
+        ],
+        layout.PREFIX: blobs,
+    }
+    if layout.VECTORS in schema.names:
+        columns |= vector_columns([page.vectors for page in pages], vector_dim(schema))
+    elif any(page.vectors is not None for page in pages):
+        raise StoreError("pages with retriever vectors, but the store has no column for them; fill it first")
+    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def from_table(table: pa.Table) -> list[StoredPage]:
+    """Read the pages of a table that holds at least the columns of a `StoredPage`, vectors optional."""
+    vectors: list[NDArray[np.float16] | None] = [None] * table.num_rows
+    if layout.VECTORS in table.column_names:
+        vectors = vectors_in(table)
+    return [
+        StoredPage(
+            page_id=row[layout.PAGE_ID],
+            references=tuple(row[layout.REFERENCES]),
+            source=row[layout.SOURCE],
+            text=row[layout.TEXT],
+            thumbnail=row[layout.THUMBNAIL],
+            vectors=page_vectors,
+        )
+        for row, page_vectors in zip(table.select(PAGE_COLUMNS).to_pylist(), vectors, strict=True)
+    ]
+
+
+PAGE_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.SOURCE, layout.TEXT, layout.THUMBNAIL]
+"""The columns of a `StoredPage`, vectors apart."""
+
+
+def pack_blobs(prefixes: Sequence[PackedPrefix]) -> tuple[list[NDArray[np.uint8]], pa.Array]:
+    """Pack prefixes into one buffer: each block, and all as a binary array on the same bytes."""
+    ends = np.cumsum([0, *(layout.block_of(prefix).nbytes for prefix in prefixes)], dtype=np.int64)
+    data = np.empty(ends[-1], dtype=np.uint8)
+    blocks = [
+        layout.pack(prefix, out=data[start:end])
+        for prefix, (start, end) in zip(prefixes, pairwise(ends), strict=True)
+    ]
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    return blocks, pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(blocks), buffers)
+
+
+def vector_columns(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> dict[str, pa.Array]:
+    """Put multi-vectors and their checksums into columns, None as null."""
+    for found in vectors:
+        if found is not None and (found.ndim != 2 or found.shape[1] != dim or found.dtype != np.float16):
+            raise StoreError(f"vectors are {found.dtype} {found.shape}, wanted float16 (vectors, {dim})")
+    nothing = np.empty((0, dim), dtype=np.float16)
+    filled = [nothing if found is None else found for found in vectors]
+    cells = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([nothing, *filled]).ravel()), dim)
+    offsets = pa.array(np.cumsum([0, *map(len, filled)], dtype=np.int32))
+    absent = pa.array([found is None for found in vectors])
+    sums = [None if found is None else layout.vectors_checksum(found) for found in vectors]
+    return {
+        layout.VECTORS: pa.ListArray.from_arrays(offsets, cells, mask=absent),
+        layout.VECTORS_CHECKSUM: pa.array(sums, pa.binary(layout.CHECKSUM_BYTES)),
+    }
+
+
+def vectors_in(table: Any) -> list[NDArray[np.float16] | None]:  # noqa: ANN401 (a table or a batch)
+    """Read the multi-vectors of each row, None where there are none."""
+    dim = vector_dim(table.schema)
+    return [
+        np.asarray(cell.values.flatten(), dtype=np.float16).reshape(-1, dim) if cell.is_valid else None
+        for cell in table.column(layout.VECTORS)
+    ]
+
+
+def vector_fields(dim: int) -> list[pa.Field]:
+    """Define the columns that come with a retriever's vectors."""
+    return [
+        pa.field(layout.VECTORS, pa.list_(pa.list_(pa.float16(), dim))),
+        pa.field(layout.VECTORS_CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
+    ]
+
+
+def vector_dim(schema: pa.Schema) -> int:
+    """Tell the length of one retriever vector in a schema that has them."""
+    return int(schema.field(layout.VECTORS).type.value_type.list_size)

@@ -1,0 +1,97 @@
+"""A writer killed at any point leaves a store that opens, and the next run makes it whole."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from ridgerank.store.check import damages
+from ridgerank.store.read import PageStore
+from tests.store.pages import page_id
+
+KILLS = 20
+BATCH = 3
+PAGES = 60 * BATCH
+
+_WRITER = f"""
+import sys
+import numpy as np
+from ridgerank.store.write import StoreWriter
+from tests.store.pages import LINEAGE, page_id, row
+
+print("ready", flush=True)
+with StoreWriter(sys.argv[1], LINEAGE) as writer:
+    for first in range(0, {PAGES}, {BATCH}):
+        batch = [row(number, positions=200) for number in range(first, first + {BATCH})]
+        if first and first % 90 == 0 and page_id(first - 1) in writer.page_ids():
+            writer.remove([page_id(first - 1)])
+            writer.reclaim()
+        if batch[0].page.page_id not in writer.page_ids():
+            writer.append(batch)
+    renamed = [first for first in range(0, {PAGES}, 7) if page_id(first) in writer.page_ids()]
+    writer.set_references({{page_id(first): [f"renamed.pdf#{{first}}"] for first in renamed}})
+    writer.fill_vectors(
+        "retriever", 2, lambda ids: [np.full((2, 2), int(i[:2], 16), np.float16) for i in ids]
+    )
+print("done", flush=True)
+"""
+
+
+def start(uri: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _WRITER, str(uri)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "ready\n"
+    return writer
+
+
+def finish(uri: Path) -> None:
+    with start(uri) as writer:
+        assert writer.communicate()[0] == "done\n"
+        assert writer.returncode == 0
+
+
+def content(uri: Path) -> dict[str, tuple[object, ...]]:
+    with PageStore.open(str(uri)) as store:
+        out = np.zeros(store.prefix_nbytes(store.page_ids()), dtype=np.uint8)
+        store.read_prefixes(store.page_ids(), out=out)
+        sizes = [store.prefix_nbytes([one]) for one in store.page_ids()]
+        blocks = np.split(out, np.cumsum(sizes)[:-1])
+        return {
+            page.page_id: (
+                page.references,
+                page.text,
+                page.vectors is None or page.vectors.tolist(),
+                block.tobytes(),
+            )
+            for page, block in zip(store.pages(store.page_ids(), vectors=True), blocks, strict=True)
+        }
+
+
+def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Path) -> None:
+    with start(tmp_path / "whole") as writer:
+        began = time.monotonic()
+        assert writer.wait() == 0
+        whole_s = time.monotonic() - began
+    chance = random.Random(0)
+    seen: list[int] = []
+    for _ in range(KILLS):
+        with start(tmp_path / "killed") as writer:
+            time.sleep(chance.uniform(0.0, 2 * whole_s / KILLS))
+            writer.send_signal(signal.SIGKILL)
+        if not any((tmp_path / "killed").glob("_versions/*.manifest")):
+            continue
+        with PageStore.open(str(tmp_path / "killed")) as store:
+            stored = {number for number in range(PAGES) if page_id(number) in store}
+            seen.append(len(stored))
+            assert not list(damages(store.uri))
+            for first in range(0, PAGES, BATCH):  # whole batches, but for the pages taken out again
+                held = {number in stored for number in range(first, first + BATCH - 1)}
+                assert len(held) == 1
+    assert len(set(seen)) > 3, "every kill came too early or too late to mean anything"
+    finish(tmp_path / "killed")
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
