@@ -9,6 +9,7 @@ from PIL.Image import Image
 from torch import Tensor
 from transformers import AutoTokenizer
 from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
+from transformers.utils import ModelOutput
 
 from ridgerank.backbones.load import FAMILIES
 from tests.backbones.small_models import Built
@@ -58,7 +59,7 @@ def whole_prompt(built: Built, image: Image, query: str) -> Whole:
     return Whole(inputs, positions, len(ids(text)))
 
 
-def one_shot(built: Built, whole: Whole, **more: Any) -> Any:
+def one_shot(built: Built, whole: Whole, **more: Tensor) -> ModelOutput:
     """The library's forward, all logits and all hidden states."""
     with torch.no_grad():
         return built.model(**whole.inputs, output_hidden_states=True, use_cache=False, **more)
@@ -71,7 +72,7 @@ def causal_mask(whole: Whole, hidden_from_suffix: Tensor) -> Tensor:
     return torch.zeros(visible.shape).masked_fill(~visible, float("-inf"))[None, None]
 
 
-def with_layer_masks(built: Built, whole: Whole, masks: Sequence[Tensor]) -> Any:
+def with_layer_masks(built: Built, whole: Whole, masks: Sequence[Tensor]) -> ModelOutput:
     """The library's forward with another attention mask in every layer."""
     text = getattr(built.model.model, "language_model", None) or built.model.model.text_model
 

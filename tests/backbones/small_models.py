@@ -1,5 +1,6 @@
 """Small random models of exactly the supported classes, saved as a hub folder would be."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    BaseImageProcessor,
     Glm4vConfig,
     Glm4vForConditionalGeneration,
     Idefics3Config,
     Idefics3ForConditionalGeneration,
+    PreTrainedConfig,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
@@ -81,7 +85,7 @@ class Built:
 
     family: str
     folder: Path
-    model: Any
+    model: PreTrainedModel
 
 
 def build(family: str, folder: Path) -> Built:
@@ -103,7 +107,7 @@ def build(family: str, folder: Path) -> Built:
     return Built(family, folder, model)
 
 
-def _tokenizer(family: str) -> Any:
+def _tokenizer(family: str) -> PreTrainedTokenizerFast:
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -123,7 +127,7 @@ def _tokenizer(family: str) -> Any:
     )
 
 
-def _text(tokenizer: Any, **more: Any) -> dict[str, Any]:
+def _text(tokenizer: PreTrainedTokenizerFast, **more: object) -> dict[str, Any]:
     return {
         "hidden_size": WIDTH,
         "intermediate_size": 96,
@@ -139,7 +143,7 @@ def _text(tokenizer: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def _qwen(tokenizer: Any) -> Any:
+def _qwen(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
     ids = tokenizer.convert_tokens_to_ids
     vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2}
@@ -155,7 +159,7 @@ def _qwen(tokenizer: Any) -> Any:
     return Qwen2_5_VLForConditionalGeneration(config)
 
 
-def _glm(tokenizer: Any) -> Any:
+def _glm(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     rope = {
         "rope_type": "default",
         "rope_theta": 10000.0,
@@ -178,7 +182,11 @@ def _glm(tokenizer: Any) -> Any:
     return Glm4vForConditionalGeneration(config)
 
 
-def _tiled(config_class: Any, model_class: Any, tokenizer: Any) -> Any:
+def _tiled(
+    config_class: type[PreTrainedConfig],
+    model_class: type[PreTrainedModel],
+    tokenizer: PreTrainedTokenizerFast,
+) -> PreTrainedModel:
     config = config_class(
         text_config={"model_type": "llama", **_text(tokenizer)},
         vision_config={
@@ -197,7 +205,7 @@ def _tiled(config_class: Any, model_class: Any, tokenizer: Any) -> Any:
     return model_class(config)
 
 
-_MODELS: dict[str, Any] = {
+_MODELS: dict[str, Callable[[PreTrainedTokenizerFast], PreTrainedModel]] = {
     "qwen2_5_vl": _qwen,
     "glm4v": _glm,
     "idefics3": lambda tokenizer: _tiled(Idefics3Config, Idefics3ForConditionalGeneration, tokenizer),
@@ -205,7 +213,7 @@ _MODELS: dict[str, Any] = {
 }
 
 _TILES: dict[str, Any] = {"size": {"longest_edge": 150}, "max_image_size": {"longest_edge": 56}}
-_IMAGE_PROCESSORS: dict[str, Any] = {
+_IMAGE_PROCESSORS: dict[str, BaseImageProcessor] = {
     "qwen2_5_vl": Qwen2VLImageProcessorPil(),
     "glm4v": Glm4vImageProcessorPil(),
     "idefics3": Idefics3ImageProcessorPil(**_TILES),

@@ -8,12 +8,13 @@ are passed explicitly, so calls do not depend on each other.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.decoder import Decoder
 from ridgerank.backbones.dense import DensePrefixes
@@ -44,12 +45,18 @@ class Backbone(ABC):
     """One loaded model. Build it with `load_backbone`."""
 
     prompt: ClassVar[Prompt]
-    model_class: ClassVar[Any]
-    image_processor_class: ClassVar[Any]
+    model_class: ClassVar[type[PreTrainedModel]]
+    image_processor_class: ClassVar[type[BaseImageProcessor]]
     default_max_pixels: ClassVar[int | None]
     """Pixel budget of a page unless the user says otherwise; `None` leaves the processor's own."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, image_processor: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        image_processor: BaseImageProcessor,
+    ) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
         self.name = name
         self._model = model
@@ -149,7 +156,7 @@ class Backbone(ABC):
             yes, no = self.answer_tokens
             direction = unembedding[yes].float() - unembedding[no].float()
             normed: Tensor = self._text_model().norm(states.to(self.device, self.dtype))
-            margins = normed.float() @ direction
+            margins: Tensor = normed.float() @ direction
         return margins.clone()
 
     def full_margins(self, query: str, images: Sequence[Image]) -> Tensor:
@@ -176,7 +183,7 @@ class Backbone(ABC):
 
     @classmethod
     @abstractmethod
-    def limit_pixels(cls, image_processor: Any, max_pixels: int) -> None:  # noqa: ANN401
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the image processor's pixel budget, before the backbone is built."""
 
     @abstractmethod
@@ -184,7 +191,7 @@ class Backbone(ABC):
         """Name the parts of the text model's layers."""
 
     @abstractmethod
-    def _text_model(self) -> Any:  # noqa: ANN401
+    def _text_model(self) -> PreTrainedModel:
         """Return the module with `embed_tokens`, `layers`, `norm` and `rotary_emb`."""
 
     @abstractmethod

@@ -1,9 +1,9 @@
 """Digests of what a prefix depends on: weights, image processor, tokenizer."""
 
 import hashlib
-from typing import Any
 
 import torch
+from transformers import BaseImageProcessor, PreTrainedTokenizerFast
 
 from ridgerank.lineage import fingerprint
 
@@ -22,7 +22,7 @@ def fingerprint_weights(model: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def fingerprint_processor(image_processor: Any, tokenizer: Any) -> str:  # noqa: ANN401
+def fingerprint_processor(image_processor: BaseImageProcessor, tokenizer: PreTrainedTokenizerFast) -> str:
     """Digest the image processor's settings and the whole tokenizer: 128 bits, in hex."""
     settings = {name: value for name, value in image_processor.to_dict().items() if value is not None}
     return fingerprint({"image": settings, "tokenizer": tokenizer.backend_tokenizer.to_str()})

@@ -1,10 +1,8 @@
 """GLM-4.1V."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from transformers import Glm4vForConditionalGeneration
+from transformers import BaseImageProcessor, Glm4vForConditionalGeneration
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
 from transformers.models.glm4v.modeling_glm4v import rotate_half_llm
 
@@ -35,7 +33,7 @@ class Glm41V(GridBackbone):
         return int(self._image_processor.size["longest_edge"]) // int(frames)
 
     @classmethod
-    def limit_pixels(cls, image_processor: Any, max_pixels: int) -> None:  # noqa: ANN401
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the pixel budget of one frame."""
         frames = image_processor.temporal_patch_size
         image_processor.size = image_processor.size | {"longest_edge": max_pixels * frames}

@@ -7,12 +7,16 @@ each other, so that neighbours in the grid are neighbours on the page except acr
 
 from collections.abc import Sequence
 from math import isqrt
-from typing import Any
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
-from transformers import Idefics3ForConditionalGeneration, SmolVLMForConditionalGeneration
+from transformers import (
+    BaseImageProcessor,
+    Idefics3ForConditionalGeneration,
+    PreTrainedModel,
+    SmolVLMForConditionalGeneration,
+)
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llama.modeling_llama import rotate_half
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
@@ -45,11 +49,11 @@ class Idefics3(Backbone):
         return int(self._image_processor.size["longest_edge"]) ** 2
 
     @classmethod
-    def limit_pixels(cls, image_processor: Any, max_pixels: int) -> None:  # noqa: ANN401
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the longest edge to the side of a square of that many pixels."""
         image_processor.size = image_processor.size | {"longest_edge": isqrt(max_pixels)}
 
-    def _text_model(self) -> Any:  # noqa: ANN401
+    def _text_model(self) -> PreTrainedModel:
         return self._model.model.text_model
 
     def _read(self, images: Sequence[Image]) -> list[PageTokens]:

@@ -1,10 +1,10 @@
 """What the families with three rotary axes share: an image is a grid of patches, merged in squares."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from PIL.Image import Image
+from transformers import PreTrainedModel
 
 from ridgerank.backbones.base import Backbone, PageTokens
 
@@ -15,7 +15,7 @@ class GridBackbone(Backbone):
     image_token: str
     """The text of one visual position."""
 
-    def _text_model(self) -> Any:  # noqa: ANN401
+    def _text_model(self) -> PreTrainedModel:
         return self._model.model.language_model
 
     def _read(self, images: Sequence[Image]) -> list[PageTokens]:

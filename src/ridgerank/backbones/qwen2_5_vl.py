@@ -1,9 +1,7 @@
 """Qwen2.5-VL."""
 
-from typing import Any
-
 from torch import Tensor
-from transformers import Qwen2_5_VLForConditionalGeneration
+from transformers import BaseImageProcessor, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import rotate_half
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -36,7 +34,7 @@ class Qwen25VL(GridBackbone):
         return int(self._image_processor.size["longest_edge"])
 
     @classmethod
-    def limit_pixels(cls, image_processor: Any, max_pixels: int) -> None:  # noqa: ANN401
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the pixel budget; the processor calls it its longest edge."""
         image_processor.size = image_processor.size | {"longest_edge": max_pixels}
 
