@@ -34,7 +34,7 @@ class Prefix:
 
 
 class PrefixBatch(Protocol):
-    """K pages' prefixes, padded on the right to one length, handed out one layer at a time."""
+    """K pages' prefixes, padded on the right to the longest, handed out one layer at a time."""
 
     @property
     def lengths(self) -> Tensor:
@@ -52,8 +52,9 @@ class PrefixBatch(Protocol):
     def exit_layer(self) -> int:
         """One past the last layer held."""
 
-    def layer(self, index: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of decoder layer `index`: (K, kv_heads, positions, head_dim) each.
+    def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
+        """Write decoder layer `index` into `keys` and `values`: (K, kv_heads, max(lengths), head_dim) each.
 
-        The tensors may live in a buffer that the next call overwrites.
+        The caller owns the memory, of its own dtype and device, and keeps room for the suffix behind it:
+        nothing is concatenated. Padding must be finite; no query attends to it.
         """

@@ -1,0 +1,68 @@
+"""GLM-4.1V."""
+
+import torch
+from torch import Tensor
+from transformers import BaseImageProcessor, Glm4vForConditionalGeneration
+from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
+from transformers.models.glm4v.modeling_glm4v import rotate_half_llm
+
+from ridgerank.backbones.decoder import Affine, Block, Decoder
+from ridgerank.backbones.mrope import GridBackbone
+from ridgerank.backbones.prompt import INSTRUCTION, Prompt
+
+
+class Glm41V(GridBackbone):
+    """GLM-4.1V-9B-Thinking, its thinking closed before it starts so that the next token is the answer."""
+
+    prompt = Prompt(
+        before_image="[gMASK]<sop><|user|>\n<|begin_of_image|>",
+        after_image="<|end_of_image|>",
+        instruction=INSTRUCTION,
+        after_query="<|assistant|>\n<think></think><answer>",
+        answers=("yes", "no"),
+    )
+    model_class = Glm4vForConditionalGeneration
+    image_processor_class = Glm4vImageProcessorPil
+    default_max_pixels = 1280 * 28 * 28
+    image_token = "<|image|>"
+
+    @property
+    def max_pixels(self) -> int:
+        """Pixel budget of a page image; the processor counts a still image as two frames."""
+        frames = self._image_processor.temporal_patch_size
+        return int(self._image_processor.size["longest_edge"]) // int(frames)
+
+    @classmethod
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
+        """Set the pixel budget of one frame."""
+        frames = image_processor.temporal_patch_size
+        image_processor.size = image_processor.size | {"longest_edge": max_pixels * frames}
+
+    def _cut(self) -> Decoder:
+        text = self._text_model()
+        blocks = []
+        for layer in text.layers:
+            gate, up = layer.mlp.gate_up_proj.weight.chunk(2)
+            blocks.append(
+                Block(
+                    attention_norm=layer.input_layernorm,
+                    query=Affine(layer.self_attn.q_proj.weight, layer.self_attn.q_proj.bias),
+                    key=Affine(layer.self_attn.k_proj.weight, layer.self_attn.k_proj.bias),
+                    value=Affine(layer.self_attn.v_proj.weight, layer.self_attn.v_proj.bias),
+                    output=Affine(layer.self_attn.o_proj.weight),
+                    output_norm=layer.post_self_attn_layernorm,
+                    mlp_norm=layer.post_attention_layernorm,
+                    gate=Affine(gate),
+                    up=Affine(up),
+                    down=Affine(layer.mlp.down_proj.weight),
+                    down_norm=layer.post_mlp_layernorm,
+                )
+            )
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn neighbouring pairs of the first channels of each head; the rest carry no position."""
+    turned, still = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+    turned = turned * cos + rotate_half_llm(turned) * sin
+    return torch.cat([turned, still.expand(*turned.shape[:-1], -1)], dim=-1)

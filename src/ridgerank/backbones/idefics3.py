@@ -1,0 +1,130 @@
+"""Idefics3 and SmolVLM: a Llama decoder with one rotary axis, the page cut into square tiles.
+
+The processor's own tiling is kept (small models read small print only that way): tiles row by row, then the
+whole page once more, shrunk. Each tile is a square of visual positions; the grid stacks the tiles below
+each other, so that neighbours in the grid are neighbours on the page except across a tile's edge.
+"""
+
+from collections.abc import Sequence
+from math import isqrt
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+from transformers import (
+    BaseImageProcessor,
+    Idefics3ForConditionalGeneration,
+    PreTrainedModel,
+    SmolVLMForConditionalGeneration,
+)
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llama.modeling_llama import rotate_half
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+
+from ridgerank.backbones.base import Backbone, PageTokens
+from ridgerank.backbones.decoder import Affine, Block, Decoder
+from ridgerank.backbones.prompt import INSTRUCTION, Prompt
+from ridgerank.errors import BackboneError
+
+_TILE_START = "<fake_token_around_image>"
+
+
+class Idefics3(Backbone):
+    """Idefics3-8B-Llama3."""
+
+    prompt = Prompt(
+        before_image="<|begin_of_text|>User:",
+        after_image=_TILE_START,
+        instruction=INSTRUCTION,
+        after_query="<end_of_utterance>\nAssistant:",
+        answers=(" yes", " no"),
+    )
+    model_class = Idefics3ForConditionalGeneration
+    image_processor_class = Idefics3ImageProcessorPil
+    default_max_pixels = None
+
+    @property
+    def max_pixels(self) -> int:
+        """Pixel budget of a page image: the square of the longest edge it is scaled to."""
+        return int(self._image_processor.size["longest_edge"]) ** 2
+
+    @classmethod
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
+        """Set the longest edge to the side of a square of that many pixels."""
+        image_processor.size = image_processor.size | {"longest_edge": isqrt(max_pixels)}
+
+    def _text_model(self) -> PreTrainedModel:
+        return self._model.model.text_model
+
+    def _read(self, images: Sequence[Image]) -> list[PageTokens]:
+        batch = self._image_processor(
+            images=[[image] for image in images], return_row_col_info=True, return_tensors="pt"
+        )
+        features = self._model.model.get_image_features(
+            batch["pixel_values"].to(self.device), batch["pixel_attention_mask"].to(self.device)
+        ).pooler_output
+        side = isqrt(self._model.model.image_seq_len)
+        pages = []
+        for page_features, (rows,), (columns,) in zip(features, batch["rows"], batch["cols"], strict=True):
+            text = _tiles(rows, columns, side * side)
+            ids = torch.tensor(self._tokens.page(text), device=self.device)
+            visual = ids == self._model.config.image_token_id
+            positions = torch.arange(len(ids), device=self.device)[None]
+            grid = ((rows * columns + 1) * side, side)
+            pages.append(PageTokens(ids, visual, page_features, positions, grid))
+        return pages
+
+    def _cut(self) -> Decoder:
+        text = self._text_model()
+        if text.config.model_type != "llama":
+            raise BackboneError(
+                f"{self.name} has a {text.config.model_type!r} decoder; only 'llama' is supported"
+            )
+        blocks = [
+            Block(
+                attention_norm=layer.input_layernorm,
+                query=Affine(layer.self_attn.q_proj.weight, layer.self_attn.q_proj.bias),
+                key=Affine(layer.self_attn.k_proj.weight, layer.self_attn.k_proj.bias),
+                value=Affine(layer.self_attn.v_proj.weight, layer.self_attn.v_proj.bias),
+                output=Affine(layer.self_attn.o_proj.weight, layer.self_attn.o_proj.bias),
+                mlp_norm=layer.post_attention_layernorm,
+                gate=Affine(layer.mlp.gate_proj.weight, layer.mlp.gate_proj.bias),
+                up=Affine(layer.mlp.up_proj.weight, layer.mlp.up_proj.bias),
+                down=Affine(layer.mlp.down_proj.weight, layer.mlp.down_proj.bias),
+            )
+            for layer in text.layers
+        ]
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
+
+
+class SmolVLM(Idefics3):
+    """SmolVLM and SmolVLM2, the choice for a laptop."""
+
+    prompt = Prompt(
+        before_image="<|im_start|>User:",
+        after_image=_TILE_START,
+        instruction=INSTRUCTION,
+        after_query="<end_of_utterance>\nAssistant:",
+        answers=(" yes", " no"),
+    )
+    model_class = SmolVLMForConditionalGeneration
+    image_processor_class = SmolVLMImageProcessorPil
+
+
+def _tiles(rows: int, columns: int, positions: int) -> str:
+    """Write the text that stands for a page of rows x columns tiles, up to the token that closes the last."""
+    tile = "<image>" * positions
+    text = ""
+    for row in range(1, rows + 1):
+        for column in range(1, columns + 1):
+            text += f"{_TILE_START}<row_{row}_col_{column}>{tile}"
+        text += "\n"
+    if rows:
+        text += "\n"
+    return f"{text}{_TILE_START}<global-img>{tile}"
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the two halves of each head against each other."""
+    turned: Tensor = x * cos + rotate_half(x) * sin
+    return turned

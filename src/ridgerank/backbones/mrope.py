@@ -1,0 +1,37 @@
+"""What the families with three rotary axes share: an image is a grid of patches, merged in squares."""
+
+from collections.abc import Sequence
+
+import torch
+from PIL.Image import Image
+from transformers import PreTrainedModel
+
+from ridgerank.backbones.base import Backbone, PageTokens
+
+
+class GridBackbone(Backbone):
+    """A model whose processor gives `image_grid_thw` and which places tokens by `get_rope_index`."""
+
+    image_token: str
+    """The text of one visual position."""
+
+    def _text_model(self) -> PreTrainedModel:
+        return self._model.model.language_model
+
+    def _read(self, images: Sequence[Image]) -> list[PageTokens]:
+        batch = self._image_processor(images=list(images), return_tensors="pt").to(self.device)
+        features = self._model.model.get_image_features(
+            batch["pixel_values"], batch["image_grid_thw"]
+        ).pooler_output
+        merge = self._image_processor.merge_size
+        pages = []
+        for grid, page_features in zip(batch["image_grid_thw"], features, strict=True):
+            rows, columns = int(grid[1]) // merge, int(grid[2]) // merge
+            ids = torch.tensor(self._tokens.page(self.image_token * (rows * columns)), device=self.device)
+            visual = ids == self._model.config.image_token_id
+            # Without the token types Qwen2.5-VL silently falls back to one axis.
+            positions, _ = self._model.model.get_rope_index(
+                ids[None], mm_token_type_ids=visual[None].int(), image_grid_thw=grid[None]
+            )
+            pages.append(PageTokens(ids, visual, page_features, positions[:, 0], (rows, columns)))
+        return pages

@@ -1,0 +1,65 @@
+"""Qwen2.5-VL."""
+
+from torch import Tensor
+from transformers import BaseImageProcessor, Qwen2_5_VLForConditionalGeneration
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import rotate_half
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from ridgerank.backbones.decoder import Affine, Block, Decoder
+from ridgerank.backbones.mrope import GridBackbone
+from ridgerank.backbones.prompt import INSTRUCTION, Prompt
+from ridgerank.errors import BackboneError
+
+
+class Qwen25VL(GridBackbone):
+    """Qwen2.5-VL-3B, -7B, -32B, -72B."""
+
+    prompt = Prompt(
+        before_image=(
+            "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
+        ),
+        after_image="<|vision_end|>",
+        instruction=INSTRUCTION,
+        after_query="<|im_end|>\n<|im_start|>assistant\n",
+        answers=("yes", "no"),
+    )
+    model_class = Qwen2_5_VLForConditionalGeneration
+    image_processor_class = Qwen2VLImageProcessorPil
+    default_max_pixels = 1280 * 28 * 28
+    image_token = "<|image_pad|>"
+
+    @property
+    def max_pixels(self) -> int:
+        """Pixel budget of a page image."""
+        return int(self._image_processor.size["longest_edge"])
+
+    @classmethod
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
+        """Set the pixel budget; the processor calls it its longest edge."""
+        image_processor.size = image_processor.size | {"longest_edge": max_pixels}
+
+    def _cut(self) -> Decoder:
+        text = self._text_model()
+        if text.has_sliding_layers:
+            raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
+        blocks = [
+            Block(
+                attention_norm=layer.input_layernorm,
+                query=Affine(layer.self_attn.q_proj.weight, layer.self_attn.q_proj.bias),
+                key=Affine(layer.self_attn.k_proj.weight, layer.self_attn.k_proj.bias),
+                value=Affine(layer.self_attn.v_proj.weight, layer.self_attn.v_proj.bias),
+                output=Affine(layer.self_attn.o_proj.weight),
+                mlp_norm=layer.post_attention_layernorm,
+                gate=Affine(layer.mlp.gate_proj.weight),
+                up=Affine(layer.mlp.up_proj.weight),
+                down=Affine(layer.mlp.down_proj.weight),
+            )
+            for layer in text.layers
+        ]
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the two halves of each head against each other."""
+    turned: Tensor = x * cos + rotate_half(x) * sin
+    return turned

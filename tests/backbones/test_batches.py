@@ -1,0 +1,113 @@
+"""What shares a batch does not matter, nor in which order calls are made."""
+
+import pytest
+import torch
+from PIL.Image import Image
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.prefix import Prefix
+from ridgerank.errors import BackboneError
+from tests.backbones.small_models import LAYERS, Built
+
+QUERIES = [
+    "What was the revenue in 2023?",
+    "yes",
+    "",
+    "A much longer query about 12345 and 67890, with a comma.",
+]
+
+
+def assert_same(one: Prefix, other: Prefix) -> None:
+    torch.testing.assert_close(one.keys, other.keys, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(one.values, other.values, atol=1e-5, rtol=1e-5)
+    assert torch.equal(one.visual, other.visual)
+    assert (one.grid, one.next_position) == (other.grid, other.next_position)
+
+
+def test_pages_of_differing_size_encode_as_one_by_one(backbone: Backbone, pages: list[Image]) -> None:
+    together = backbone.encode(pages, exit_layer=LAYERS)
+    for page, prefix in zip(pages, together, strict=True):
+        (alone,) = backbone.encode([page], exit_layer=LAYERS)
+        assert_same(prefix, alone)
+
+
+def test_states_over_many_pages_are_those_over_one(backbone: Backbone, pages: list[Image]) -> None:
+    for join_layer in (0, 2):
+        encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
+        together = backbone.states(QUERIES[0], DensePrefixes(encoded, join_layer=join_layer))
+        for prefix, state in zip(encoded, together, strict=True):
+            alone = backbone.states(QUERIES[0], DensePrefixes([prefix], join_layer=join_layer))
+            torch.testing.assert_close(state, alone[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("join_layer", [0, 2])
+def test_many_queries_are_as_one_at_a_time(backbone: Backbone, pages: list[Image], join_layer: int) -> None:
+    encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
+    pairs = backbone.states_many(QUERIES, DensePrefixes(encoded, join_layer=join_layer))
+    over_one = backbone.states_many(QUERIES, DensePrefixes(encoded[:1], join_layer=join_layer))
+    for row, query in enumerate(QUERIES):
+        apart = backbone.states(query, DensePrefixes(encoded, join_layer=join_layer))
+        torch.testing.assert_close(pairs[row], apart[row], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(over_one[row], apart[0], atol=1e-5, rtol=1e-5)
+
+
+def test_call_order_does_not_matter_and_the_model_stays_as_it_was(
+    built: Built, backbone: Backbone, pages: list[Image]
+) -> None:
+    def names() -> dict[str, object]:
+        return {key: value for key, value in vars(backbone._model.model).items() if not key.startswith("_")}
+
+    before, weights = names(), backbone.weights_fingerprint()
+    first = backbone.encode(pages[:1], exit_layer=3)
+    first_states = backbone.states(QUERIES[0], DensePrefixes(first))
+    for page in reversed(pages):
+        backbone.full_margins(QUERIES[3], [page])
+    again = backbone.encode(pages[:1], exit_layer=3)
+    assert torch.equal(first[0].keys, again[0].keys)
+    assert torch.equal(first_states, backbone.states(QUERIES[0], DensePrefixes(again)))
+    assert names() == before
+    assert backbone.weights_fingerprint() == weights
+    assert getattr(backbone._model.model, "rope_deltas", None) is None
+
+
+def test_two_images_never_share_a_key(backbone: Backbone, pages: list[Image]) -> None:
+    one, other = backbone.encode([pages[0], pages[3]], exit_layer=2)
+    assert one.keys.shape == other.keys.shape
+    differ = (one.keys - other.keys).abs().amax(dim=(1, 3)) > 1e-4
+    assert differ[:, one.visual].all()
+    after = int(one.visual.nonzero().max()) + 1
+    assert differ[1, after:].all(), "above the first layer the instruction has seen the page"
+    assert not differ[:, : int(one.visual.nonzero().min())].any(), "what comes before the page has not"
+
+
+def test_what_is_handed_out_may_be_changed_in_place(backbone: Backbone, pages: list[Image]) -> None:
+    (prefix,) = backbone.encode(pages[:1], exit_layer=2)
+    states = backbone.states(QUERIES[0], DensePrefixes([prefix]))
+    prefix.keys.mul_(2.0)
+    states.sub_(states.mean())
+    backbone.margins(states).add_(1.0)
+
+
+def test_no_pages_encode_to_none(backbone: Backbone) -> None:
+    assert backbone.encode([], exit_layer=2) == []
+    with pytest.raises(BackboneError, match="at least one page"):
+        DensePrefixes([])
+
+
+@pytest.mark.parametrize(("join_layer", "exit_layer"), [(0, 0), (0, LAYERS + 1), (2, 2), (3, 2), (-1, 2)])
+def test_layers_outside_the_model_are_refused(backbone: Backbone, join_layer: int, exit_layer: int) -> None:
+    with pytest.raises(BackboneError, match=f"model of {LAYERS} layers"):
+        backbone.encode([], exit_layer=exit_layer, join_layer=join_layer)
+
+
+def test_queries_and_pages_have_to_match(backbone: Backbone, pages: list[Image]) -> None:
+    prefixes = DensePrefixes(backbone.encode(pages[:3], exit_layer=1))
+    with pytest.raises(BackboneError, match="2 queries over 3 pages"):
+        backbone.states_many(QUERIES[:2], prefixes)
+
+
+def test_prefixes_of_differing_depth_are_refused(backbone: Backbone, pages: list[Image]) -> None:
+    mixed = [*backbone.encode(pages[:1], exit_layer=1), *backbone.encode(pages[:1], exit_layer=2)]
+    with pytest.raises(BackboneError, match="differing"):
+        DensePrefixes(mixed)

@@ -1,0 +1,48 @@
+"""Fingerprints are stable, and move when what they stand for moves."""
+
+from pathlib import Path
+
+import torch
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.fingerprints import fingerprint_weights
+from ridgerank.backbones.load import load_backbone
+from tests.backbones.small_models import FAMILIES, Built, build
+
+
+def test_the_same_folder_has_the_same_fingerprints(built: Built, backbone: Backbone) -> None:
+    again = load_backbone(built.folder, device="cpu")
+    assert again.weights_fingerprint() == backbone.weights_fingerprint()
+    assert again.processor_fingerprint() == backbone.processor_fingerprint()
+    assert again.prompt_fingerprint() == backbone.prompt_fingerprint()
+
+
+def test_another_pixel_budget_is_another_processor(built: Built, backbone: Backbone) -> None:
+    other = load_backbone(built.folder, device="cpu", max_pixels=112 * 112)
+    assert other.processor_fingerprint() != backbone.processor_fingerprint()
+    assert other.weights_fingerprint() == backbone.weights_fingerprint()
+
+
+def test_another_dtype_is_other_weights(built: Built, backbone: Backbone) -> None:
+    half = load_backbone(built.folder, device="cpu", dtype=torch.bfloat16)
+    assert half.weights_fingerprint() != backbone.weights_fingerprint()
+
+
+def test_families_differ_in_their_prompts(tmp_path: Path) -> None:
+    folders = [build(family, tmp_path / family).folder for family in FAMILIES]
+    prompts = {load_backbone(folder, device="cpu").prompt_fingerprint() for folder in folders}
+    assert len(prompts) == len(FAMILIES)
+
+
+def test_one_changed_value_one_renamed_tensor_one_shape_each_change_the_digest() -> None:
+    def digest(name: str, values: torch.Tensor) -> str:
+        module = torch.nn.Module()
+        module.register_parameter(name, torch.nn.Parameter(values))
+        return fingerprint_weights(module)
+
+    values = torch.arange(12.0)
+    nudged = values.clone()
+    nudged[5] = torch.nextafter(nudged[5], torch.tensor(9.0))
+    digests = [digest("a", values), digest("a", nudged), digest("b", values), digest("a", values.view(3, 4))]
+    assert len(set(digests)) == 4
+    assert digest("a", values.clone()) == digests[0]

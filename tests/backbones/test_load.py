@@ -1,0 +1,115 @@
+"""Loading: names, folders, devices, dtypes, pixel budgets, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.load import FAMILIES, SHORT_NAMES, load_backbone
+from ridgerank.errors import BackboneError
+from tests.backbones.small_models import KV_HEADS, LAYERS, WIDTH, Built
+
+QUERY = "What was the revenue?"
+
+
+def test_geometry_is_read_from_the_configuration(built: Built, backbone: Backbone) -> None:
+    geometry = backbone.geometry
+    assert (geometry.layers, geometry.width, geometry.kv_heads) == (LAYERS, WIDTH, KV_HEADS)
+    assert type(backbone) is FAMILIES[built.family]
+    assert (backbone.device.type, backbone.dtype) == ("cpu", torch.float32)
+    assert backbone.name == str(built.folder)
+
+
+def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: list[Image.Image]) -> None:
+    half = load_backbone(built.folder, device="cpu", dtype=torch.bfloat16)
+    (prefix,) = half.encode(pages[:1], exit_layer=LAYERS)
+    assert (half.dtype, prefix.keys.dtype) == (torch.bfloat16, torch.bfloat16)
+    states = half.states(QUERY, DensePrefixes([prefix]))
+    assert states.dtype == torch.float32
+    exact = backbone.states(QUERY, DensePrefixes(backbone.encode(pages[:1], exit_layer=LAYERS)))
+    assert torch.nn.functional.cosine_similarity(states, exact).item() > 0.99
+    assert half.margins(states).dtype == torch.float32
+
+
+def test_the_pixel_budget_bounds_the_visual_positions(built: Built) -> None:
+    page = Image.fromarray(np.zeros((600, 400, 3), dtype=np.uint8))
+    small = load_backbone(built.folder, device="cpu", max_pixels=112 * 112)
+    large = load_backbone(built.folder, device="cpu", max_pixels=224 * 224)
+    assert (small.max_pixels, large.max_pixels) == (112 * 112, 224 * 224)
+    few, many = (int(one.encode([page], exit_layer=1)[0].visual.sum()) for one in (small, large))
+    assert few < many
+    if built.family in ("qwen2_5_vl", "glm4v"):
+        assert few <= 112 * 112 // 28**2
+
+
+def test_two_loads_share_no_settings(built: Built) -> None:
+    default = load_backbone(built.folder, device="cpu")
+    load_backbone(built.folder, device="cpu", max_pixels=112 * 112)
+    assert load_backbone(built.folder, device="cpu").max_pixels == default.max_pixels
+
+
+def test_an_image_the_processor_refuses_is_named_by_its_size(built: Built, backbone: Backbone) -> None:
+    if built.family in ("idefics3", "smolvlm"):
+        pytest.skip("tiles take any shape")
+    with pytest.raises(BackboneError, match="9000x30"):
+        backbone.encode([Image.new("RGB", (9000, 30))], exit_layer=1)
+
+
+def test_grey_and_transparent_pages_are_read(backbone: Backbone) -> None:
+    pages = [Image.new("L", (80, 80), 128), Image.new("RGBA", (80, 80), (1, 2, 3, 4))]
+    assert all(prefix.visual.any() for prefix in backbone.encode(pages, exit_layer=1))
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(BackboneError, match="known names") as caught:
+        load_backbone("qwen9")
+    assert all(name in str(caught.value) for name in SHORT_NAMES)
+
+
+@pytest.mark.parametrize("name", ["./no/such/folder", "/no/such", "a/b/c"])
+def test_a_missing_folder_is_said_to_be_missing(name: str) -> None:
+    with pytest.raises(BackboneError, match="no such folder"):
+        load_backbone(name)
+
+
+def test_an_unreachable_hub_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(BackboneError, match=r"cannot load .* Check the name and the connection") as caught:
+        load_backbone("smolvlm-256m")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unsupported_type_lists_the_supported_ones(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(BackboneError, match="'llama'; supported types: qwen2_5_vl, glm4v"):
+        load_backbone(tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["tokenizer.json", "preprocessor_config.json", "model.safetensors"])
+def test_an_incomplete_folder_is_refused(built: Built, tmp_path: Path, missing: str) -> None:
+    shutil.copytree(built.folder, tmp_path / "copy")
+    (tmp_path / "copy" / missing).unlink()
+    with pytest.raises(BackboneError, match="cannot load"):
+        load_backbone(tmp_path / "copy")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: not run")
+def test_cuda_agrees_with_the_cpu(built: Built, backbone: Backbone, pages: list[Image.Image]) -> None:
+    assert load_backbone(built.folder).dtype == torch.bfloat16
+    cuda = load_backbone(built.folder, device="cuda", dtype=torch.float32)
+    for join_layer in (0, 2):
+        here, there = (
+            one.states(
+                QUERY,
+                DensePrefixes(one.encode(pages, exit_layer=4, join_layer=join_layer), join_layer=join_layer),
+            )
+            for one in (backbone, cuda)
+        )
+        torch.testing.assert_close(there.cpu(), here, atol=1e-3, rtol=1e-3)

@@ -1,0 +1,103 @@
+"""int8: at most half a step wrong, as many bytes as the arithmetic says."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ridgerank.store.quantize import (
+    CODE_MAX,
+    dequantize,
+    quantize_keys,
+    quantize_values,
+    quantized_bytes,
+)
+
+
+def restored(codes: Tensor, scales: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    out = torch.empty(codes.shape, dtype=dtype)
+    dequantize(codes, scales, out)
+    return out
+
+
+def outlying(seed: int, size: float) -> Tensor:
+    """Some key channels and some positions a hundred times larger than the rest."""
+    x = torch.randn(3, 2, 40, 16, generator=torch.Generator().manual_seed(seed)) * size
+    x[..., 3] *= 100
+    x[:, :, 7] *= 100
+    return x
+
+
+@given(seed=st.integers(0, 999), exponent=st.integers(-30, 30))
+def test_int8_error_is_at_most_half_a_step(seed: int, exponent: int) -> None:
+    x = outlying(seed, 10.0**exponent)
+    for quantize in (quantize_keys, quantize_values):
+        codes, scales = quantize(x)
+        steps = scales.double().expand_as(x)
+        error = (codes.double() * steps - x.double()).abs()
+        assert (error <= steps * (0.5 + 1e-4)).all()
+        assert codes.abs().max() <= CODE_MAX
+
+
+def test_steps_are_a_127th_of_the_largest_value() -> None:
+    x = outlying(0, 1.0)
+    for quantizer, dim in ((quantize_keys, 2), (quantize_values, 3)):
+        _, scales = quantizer(x)
+        largest = x.abs().amax(dim=dim, keepdim=True)
+        torch.testing.assert_close(scales.float() * CODE_MAX, largest, rtol=2**-8, atol=0.0)
+
+
+def test_keys_share_a_scale_along_positions_and_values_along_channels() -> None:
+    x = outlying(0, 1.0)
+    assert quantize_keys(x)[1].shape == (3, 2, 1, 16)
+    assert quantize_values(x)[1].shape == (3, 2, 40, 1)
+
+
+def test_zeros_stay_zeros() -> None:
+    for quantizer in (quantize_keys, quantize_values):
+        codes, scales = quantizer(torch.zeros(1, 1, 4, 8))
+        assert not restored(codes, scales).any()
+
+
+def test_integers_up_to_127_survive_exactly() -> None:
+    x = torch.arange(-127.0, 128.0).view(1, 1, 1, -1)
+    assert torch.equal(restored(*quantize_values(x)), x)
+
+
+def test_quantizing_twice_changes_nothing() -> None:
+    once = restored(*quantize_values(outlying(1, 1.0)))
+    assert torch.equal(restored(*quantize_values(once)), once)
+
+
+def test_key_channels_of_differing_size_want_a_scale_each() -> None:
+    keys = torch.randn(1, 1, 64, 16, generator=torch.Generator().manual_seed(0))
+    keys *= torch.logspace(-2, 2, 16)
+    error = {
+        name: ((restored(*quantize(keys)) - keys) / keys.std(dim=2, keepdim=True)).square().mean()
+        for name, quantize in (("channel", quantize_keys), ("position", quantize_values))
+    }
+    assert error["channel"] < 1e-3 * error["position"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_dequantizing_fills_memory_of_any_dtype_and_stride(dtype: torch.dtype) -> None:
+    codes, scales = quantize_keys(outlying(2, 1.0))
+    room = torch.zeros(3, 2, 50, 16, dtype=dtype)
+    dequantize(codes, scales, room[:, :, :40])
+    torch.testing.assert_close(room[:, :, :40].float(), restored(codes, scales), rtol=1e-2, atol=1e-3)
+    assert not room[:, :, 40:].any()
+
+
+def test_bytes_are_as_the_arithmetic_says() -> None:
+    x = outlying(3, 1.0)
+    parts = [*quantize_keys(x), *quantize_values(x)]
+    held = sum(part.numel() * part.itemsize for part in parts)
+    assert held == quantized_bytes(layers=3, kv_heads=2, positions=40, head_dim=16)
+
+
+@pytest.mark.parametrize(("kv_heads", "a_token"), [(4, 21_504), (2, 10_752)])
+def test_scales_cost_under_two_percent_of_a_page(kv_heads: int, a_token: int) -> None:
+    positions = 1280 // 3
+    page = quantized_bytes(layers=21, kv_heads=kv_heads, positions=positions, head_dim=128)
+    assert a_token * positions < page < 1.02 * a_token * positions
