@@ -58,12 +58,11 @@ class LayerStream:
         self._layers_per_step = max(1, _STEP_BYTES // widest)
         self._steps: list[list[Future[None]]] = []
         for first in range(0, max((shape.layers for shape in shapes), default=0), self._layers_per_step):
-            spans = [
-                [shape.layers_start + shape.layer_nbytes * min(layer, shape.layers) for layer in bounds]
-                for shape in shapes
-                for bounds in [(first, first + self._layers_per_step)]
+            last = first + self._layers_per_step
+            step = [
+                store.threads.submit(read, index, shape.layer_start(first), shape.layer_start(last))
+                for index, shape in enumerate(shapes)
             ]
-            step = [store.threads.submit(read, index, *span) for index, span in enumerate(spans)]
             self._steps.append(step)
 
     def wait(self, layer: int) -> None:
