@@ -83,7 +83,8 @@ def measure_reads(uri: str) -> dict[str, float]:
             store.read_prefixes(wanted, out=out)
 
         def by_layers(wanted: Sequence[str]) -> None:
-            LayerStream(store, wanted, out=out).wait(LAYERS - 1)
+            with LayerStream(store, wanted, out=out) as stream:
+                stream.wait(LAYERS - 1)
 
         def take_blobs(wanted: Sequence[str]) -> None:
             start = 0

@@ -11,7 +11,8 @@ import numpy as np
 
 from ridgerank.store.check import damages
 from ridgerank.store.read import PageStore
-from tests.store.pages import page_id
+from ridgerank.store.write import StoreWriter
+from tests.store.pages import LINEAGE, page_id
 
 KILLS = 20
 BATCH = 3
@@ -95,3 +96,23 @@ def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Pa
     assert len(set(seen)) > 3, "every kill came too early or too late to mean anything"
     finish(tmp_path / "killed")
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+_KILLED_WITH_A_CHILD = """
+import os, signal, sys, time
+from ridgerank.store.write import StoreWriter
+from tests.store.pages import LINEAGE
+
+writer = StoreWriter(sys.argv[1], LINEAGE)
+if os.fork() == 0:
+    time.sleep(4)
+    os._exit(0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_child_that_outlives_a_killed_writer_does_not_keep_the_store_locked(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", _KILLED_WITH_A_CHILD, str(tmp_path / "store")]
+    ended = subprocess.run(command, check=False, cwd=Path(__file__).parents[2])
+    assert ended.returncode == -signal.SIGKILL
+    StoreWriter(str(tmp_path / "store"), LINEAGE).close()

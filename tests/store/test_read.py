@@ -1,10 +1,12 @@
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.store.blocks import DirectBlocks, LanceBlocks
+from ridgerank.store.blocks import BlockReader, DirectBlocks, LanceBlocks
+from ridgerank.store.catalog import Place
 from ridgerank.store.prefetch import LayerStream, prefetched
 from ridgerank.store.read import PageStore
 from ridgerank.store.write import StoreWriter
@@ -134,11 +136,48 @@ def test_nothing_is_read_ahead_of_no_request(store: PageStore) -> None:
 def test_layers_stream_in_order(store: PageStore, monkeypatch: pytest.MonkeyPatch, step_bytes: int) -> None:
     monkeypatch.setattr("ridgerank.store.prefetch._STEP_BYTES", step_bytes)
     out = np.zeros(store.prefix_nbytes(IDS), dtype=np.uint8)
-    stream = LayerStream(store, IDS, out=out)
-    for number, found in zip(ORDER, stream.prefixes, strict=True):
-        np.testing.assert_array_equal(found.positions, prefix(number).positions)
-    for layer in range(3):
-        stream.wait(layer)
+    with LayerStream(store, IDS, out=out) as stream:
         for number, found in zip(ORDER, stream.prefixes, strict=True):
-            np.testing.assert_array_equal(found.keys[layer], prefix(number).keys[layer])
-            np.testing.assert_array_equal(found.value_scales[layer], prefix(number).value_scales[layer])
+            np.testing.assert_array_equal(found.positions, prefix(number).positions)
+        for layer in range(3):
+            stream.wait(layer)
+            for number, found in zip(ORDER, stream.prefixes, strict=True):
+                np.testing.assert_array_equal(found.keys[layer], prefix(number).keys[layer])
+                np.testing.assert_array_equal(found.value_scales[layer], prefix(number).value_scales[layer])
+
+
+class SlowStart:
+    """Reads the first layers of a prefix last, and counts the reads that are done."""
+
+    threads = 4
+
+    def __init__(self, inner: BlockReader) -> None:
+        self.inner = inner
+        self.done = 0
+
+    def read(self, place: Place, start: int, out: memoryview) -> None:
+        time.sleep(0.03 if 0 < start < place.nbytes // 2 else 0)
+        self.inner.read(place, start, out)
+        self.done += 1
+
+
+def test_waiting_for_a_layer_is_waiting_for_all_before_it(
+    store: PageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ridgerank.store.prefetch._STEP_BYTES", 1)
+    monkeypatch.setattr(store, "blocks", SlowStart(store.blocks))
+    with LayerStream(store, IDS, out=np.zeros(store.prefix_nbytes(IDS), dtype=np.uint8)) as stream:
+        stream.wait(2)
+        for number, found in zip(ORDER, stream.prefixes, strict=True):
+            assert_same(found, prefix(number))
+
+
+def test_a_stream_left_early_writes_no_more(store: PageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ridgerank.store.prefetch._STEP_BYTES", 1)
+    slow = SlowStart(store.blocks)
+    monkeypatch.setattr(store, "blocks", slow)
+    with LayerStream(store, IDS):
+        pass
+    left_with = slow.done
+    time.sleep(0.1)
+    assert slow.done == left_with

@@ -28,6 +28,15 @@ def test_a_store_is_made_where_there_was_none(tmp_path: Path) -> None:
         assert (len(store), store.info().prefix_bytes, store.page_ids()) == (0, 0, [])
 
 
+def test_an_empty_store_is_opened_again_and_filled(tmp_path: Path) -> None:
+    uri = str(tmp_path / "store")
+    StoreWriter(uri, LINEAGE).close()
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.append([])
+        writer.append([row(0)])
+    read_back(uri, [0])
+
+
 def test_another_lineage_is_refused_with_both_values_shown(uri: str) -> None:
     other = replace(LINEAGE, exit_layer=21, keep="ink 1/2")
     for opening in (lambda: StoreWriter(uri, other), lambda: PageStore.open(uri, lineage=other)):
@@ -123,6 +132,11 @@ def test_vectors_come_later_and_only_where_they_are_missing(uri: str) -> None:
             writer.fill_vectors("colpali", 4, vectors_of)
         with pytest.raises(LineageMismatch, match="4 dimensions, not of 8"):
             writer.fill_vectors("colqwen2", 8, vectors_of)
+        writer.append([row(14)])
+        with pytest.raises(StoreError, match="changing pages"):
+            writer.fill_vectors("colqwen2", 4, lambda ids: [])
+        with pytest.raises(StoreError, match=r"float16 \(vectors, 4\)"):
+            writer.fill_vectors("colqwen2", 4, lambda ids: [np.ones((1, 5), np.float16) for _ in ids])
     with PageStore.open(uri) as store:
         assert store.info().retriever == "colqwen2"
         first, given = store.pages([page_id(0), page_id(13)], vectors=True)

@@ -1,9 +1,9 @@
 """Two ways to the same bytes of a prefix: straight from the data file, or through Lance.
 
 On a local disk a prefix is one range of its fragment's data file and goes into the caller's memory in one
-copy. What the system already holds in memory is copied from a lasting map of the file, which measured
-1.4 times as fast as `preadv`; what has to come from the disk is read with `preadv`, twice as fast as
-faulting it in. Anywhere else, and wherever a range cannot be told, Lance reads the blob.
+copy. What the system already holds in memory is copied from a lasting map of the file: with the other core
+busy that measured 1.4 times as fast as `preadv`. What has to come from the disk is read with `preadv`, about
+twice as fast as faulting it in. Anywhere else, and wherever a range cannot be told, Lance reads the blob.
 """
 
 import mmap

@@ -36,8 +36,8 @@ class Catalog:
         """Look up the row of each page; those missing are named in the error."""
         missing = [page_id for page_id in page_ids if page_id not in self.row_of]
         if missing:
-            shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-            raise StoreError(f"pages not in the page store at {self._uri}: {shown}; index them first")
+            names = dataset.named(missing)
+            raise StoreError(f"pages not in the page store at {self._uri}: {names}; index them first")
         return [self.row_of[page_id] for page_id in page_ids]
 
     @cached_property

@@ -1,6 +1,6 @@
 """The one door to Lance: opening a page store's dataset, and telling its errors as ours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,12 @@ def lineage_of(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
             "read it with the ridgerank that wrote it, or index the pages again"
         )
     return Lineage.from_json(metadata[layout.LINEAGE_KEY])
+
+
+def named(names: Sequence[str], *, shown: int = 5) -> str:
+    """List the first few of `names` and count the rest."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 @contextmanager

@@ -120,7 +120,11 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Bytes of the whole block."""
-        return self.layers_start + self.layers * self.layer_nbytes
+        return self.layer_start(self.layers)
+
+    def layer_start(self, layer: int) -> int:
+        """Tell where a layer starts, or the block ends where there is no such layer."""
+        return self.layers_start + min(layer, self.layers) * self.layer_nbytes
 
     def layer_parts(self) -> dict[str, int]:
         """Count the bytes of each array of a layer, in the order they lie."""

@@ -1,7 +1,9 @@
 """Reading while computing: the next request's prefixes, or the next layers of this one's."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, wait
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +11,6 @@ from numpy.typing import NDArray
 from ridgerank.store import layout
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.read import PageStore
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 _STEP_BYTES = 1 << 20
 """Layers of one page are read in pieces of about this size: smaller ones cost more calls than they gain."""
@@ -36,7 +35,7 @@ def prefetched(
 
 
 class LayerStream:
-    """The prefixes of pages, read layer by layer: layer 0 of every page first, and so on."""
+    """The prefixes of pages, read layer 0 of every page first, then layer 1, and so on; a context manager."""
 
     def __init__(
         self, store: PageStore, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
@@ -59,15 +58,24 @@ class LayerStream:
         self._layers_per_step = max(1, _STEP_BYTES // widest)
         self._steps: list[list[Future[None]]] = []
         for first in range(0, max((shape.layers for shape in shapes), default=0), self._layers_per_step):
-            spans = [
-                [shape.layers_start + shape.layer_nbytes * min(layer, shape.layers) for layer in bounds]
-                for shape in shapes
-                for bounds in [(first, first + self._layers_per_step)]
+            last = first + self._layers_per_step
+            step = [
+                store.threads.submit(read, index, shape.layer_start(first), shape.layer_start(last))
+                for index, shape in enumerate(shapes)
             ]
-            step = [store.threads.submit(read, index, *span) for index, span in enumerate(spans)]
             self._steps.append(step)
 
     def wait(self, layer: int) -> None:
-        """Return once stored layer `layer`, counted from 0, of every page has been read."""
-        for reading in self._steps[layer // self._layers_per_step]:
-            reading.result()
+        """Return once stored layers 0 to `layer` of every page have been read."""
+        for step in self._steps[: layer // self._layers_per_step + 1]:
+            for reading in step:
+                reading.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop reading: after this nobody writes to the memory any more."""
+        wait([reading for step in self._steps for reading in step if not reading.cancel()])

@@ -105,7 +105,7 @@ def vector_columns(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> d
     filled = [nothing if found is None else found for found in vectors]
     cells = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([nothing, *filled]).ravel()), dim)
     offsets = pa.array(np.cumsum([0, *map(len, filled)], dtype=np.int32))
-    absent = pa.array([found is None for found in vectors])
+    absent = pa.array([found is None for found in vectors], pa.bool_())
     sums = [None if found is None else layout.vectors_checksum(found) for found in vectors]
     return {
         layout.VECTORS: pa.ListArray.from_arrays(offsets, cells, mask=absent),

@@ -45,15 +45,16 @@ class StoreWriter:
             with dataset.telling(f"making the page store at {uri}"):
                 root.mkdir(parents=True, exist_ok=True)
                 foreign = sorted({entry.name for entry in root.iterdir()} - _OURS)
-            if foreign:
-                raise StoreError(f"{uri} holds other files ({_named(foreign)}); name an empty directory")
-            self._lock = WriterLock(root)
+                if foreign:
+                    names = dataset.named(foreign)
+                    raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
+                self._lock = WriterLock(root)
         try:
-            found = dataset.find(uri) or self._create(lineage)
-            dataset.lineage_of(found, uri).require(lineage, artifact=f"the page store at {uri}")
-            self._dataset: Any = found
+            found = dataset.find(uri)
+            self._dataset: Any = self._create(lineage) if found is None else found
+            dataset.lineage_of(self._dataset, uri).require(lineage, artifact=f"the page store at {uri}")
             self._sweep()
-            self._stored = set(self._column(layout.PAGE_ID))
+            self._stored: set[str] = set(self._columns(layout.PAGE_ID)[0])
         except BaseException:
             self.close()
             raise
@@ -63,15 +64,16 @@ class StoreWriter:
         ids = [row.page.page_id for row in batch]
         repeated = sorted({page_id for page_id in ids if page_id in self._stored or ids.count(page_id) > 1})
         if repeated:
-            raise StoreError(f"pages stored already or given twice: {_named(repeated)}; leave them out")
+            raise StoreError(
+                f"pages stored already or given twice: {dataset.named(repeated)}; leave them out"
+            )
         if not batch:
             return
         table = rows.to_table(batch, self._dataset.schema)
         with dataset.telling(f"adding {len(batch)} pages to the page store at {self.uri}"):
             self._dataset = lance.write_dataset(table, self._dataset, mode="append")
         self._stored.update(ids)
-        if self._dataset.version % _COMMITS_BETWEEN_SWEEPS == 0:
-            self._sweep()
+        self._sweep_at_times()
 
     def page_ids(self) -> frozenset[str]:
         """List what is stored."""
@@ -79,12 +81,8 @@ class StoreWriter:
 
     def references(self) -> dict[str, tuple[str, ...]]:
         """List the names of every page stored, by page id."""
-        table = self._dataset.to_table(columns=[layout.PAGE_ID, layout.REFERENCES])
-        names = table.column(layout.REFERENCES).to_pylist()
-        return {
-            page_id: tuple(found)
-            for page_id, found in zip(table.column(layout.PAGE_ID).to_pylist(), names, strict=True)
-        }
+        ids, names = self._columns(layout.PAGE_ID, layout.REFERENCES)
+        return {page_id: tuple(found) for page_id, found in zip(ids, names, strict=True)}
 
     def set_references(self, references: Mapping[str, Sequence[str]]) -> None:
         """Replace the names of pages, in one commit; their prefixes are not rewritten."""
@@ -157,44 +155,51 @@ class StoreWriter:
         with dataset.telling(f"cleaning up the page store at {self.uri}"):
             self._dataset.cleanup_old_versions(READER_GRACE, delete_unverified=self._lock is not None)
 
-    def _column(self, name: str) -> list[Any]:
-        found: list[Any] = self._dataset.to_table(columns=[name]).column(name).to_pylist()
-        return found
+    def _sweep_at_times(self) -> None:
+        if self._dataset.version % _COMMITS_BETWEEN_SWEEPS == 0:
+            self._sweep()
+
+    def _columns(self, *names: str) -> list[list[Any]]:
+        with dataset.telling(f"reading the page store at {self.uri}"):
+            table = self._dataset.to_table(columns=list(names))
+            return [table.column(name).to_pylist() for name in names]
 
     def _rewrite(self, columns: Mapping[str, Any]) -> None:
         """Replace some columns of the pages named, in one commit, leaving their prefixes where they lie."""
-        table = pa.table(
-            {name: pa.array(found, self._dataset.schema.field(name).type) for name, found in columns.items()}
-        )
-        with dataset.telling(f"changing {table.num_rows} pages of the page store at {self.uri}"):
+        types = self._dataset.schema
+        with dataset.telling(f"changing pages of the page store at {self.uri}"):
+            table = pa.table(
+                {name: pa.array(found, types.field(name).type) for name, found in columns.items()}
+            )
             merge = self._dataset.merge_insert(layout.PAGE_ID).when_matched_update_all()
             merge.write_mode("rewrite_columns").execute(table)
+        self._sweep_at_times()
 
     def _require(self, page_ids: Iterable[str]) -> None:
         missing = [page_id for page_id in page_ids if page_id not in self._stored]
         if missing:
-            raise StoreError(f"pages not in the page store at {self.uri}: {_named(missing)}")
+            raise StoreError(f"pages not in the page store at {self.uri}: {dataset.named(missing)}")
 
     def _require_vectors(self, retriever: str, dim: int) -> None:
         schema = self._dataset.schema
         found = (schema.metadata or {}).get(layout.RETRIEVER_KEY.encode(), retriever.encode()).decode()
         if found != retriever:
-            raise LineageMismatch(f"the store holds vectors of {found!r}, not of {retriever!r}")
+            raise LineageMismatch(
+                f"the page store at {self.uri} holds vectors of {found!r}, not of {retriever!r}; "
+                "use that retriever, or index into another store"
+            )
         with dataset.telling(f"adding vectors to the page store at {self.uri}"):
             self._dataset.update_schema_metadata({layout.RETRIEVER_KEY: retriever})
             if layout.VECTORS not in schema.names:
                 self._dataset.add_columns(rows.vector_fields(dim))
         if rows.vector_dim(self._dataset.schema) != dim:
             held = rows.vector_dim(self._dataset.schema)
-            raise LineageMismatch(f"the store holds vectors of {held} dimensions, not of {dim}")
+            raise LineageMismatch(
+                f"the page store at {self.uri} holds vectors of {held} dimensions, not of {dim}"
+            )
 
     def _without_vectors(self) -> Iterator[list[str]]:
         for fragment in self._dataset.get_fragments():
             table = fragment.to_table(columns=[layout.PAGE_ID], filter=f"{layout.VECTORS} IS NULL")
             if table.num_rows:
                 yield table.column(layout.PAGE_ID).to_pylist()
-
-
-def _named(names: Sequence[str], *, shown: int = 5) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
