@@ -55,7 +55,7 @@ def page_row(number: int, layers: int, positions: int, random: np.random.Generat
 def build(uri: str, pages: int, batch: int, *, layers: int, positions: int) -> None:
     """Write a store of `pages`."""
     random = np.random.default_rng(0)
-    lineage = Lineage("random", "-", "-", "-", "-", layers, 0, "stride 1/3", "int8")
+    lineage = Lineage("random", "-", "-", "-", "-", "-", layers, 0, "stride 1/3", "int8")
     with StoreWriter(uri, lineage) as writer:
         for first in range(0, pages, batch):
             writer.append([page_row(first + k, layers, positions, random) for k in range(batch)])

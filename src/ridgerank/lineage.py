@@ -19,7 +19,9 @@ class Lineage:
     """Everything that decides what a page's prefix and a query's state mean."""
 
     backbone: str
-    """Family and name of the model, as the user gave it."""
+    """The name or folder the model was loaded from, to load it again. Not compared: the weights are."""
+    family: str
+    """The model's type, as transformers calls it."""
     weights: str
     """Fingerprint of the weights."""
     transformers: str
@@ -55,9 +57,12 @@ class Lineage:
         return cls(**found)
 
     def require(self, wanted: "Lineage", *, artifact: str) -> None:
-        """Raise `LineageMismatch`, showing both values of every field that differs from `wanted`."""
+        """Raise `LineageMismatch`, showing both values of every field that differs from `wanted`.
+
+        The name a model was loaded by does not count: a folder may move, and its weights are compared.
+        """
         mine, other = asdict(self), asdict(wanted)
-        differing = [name for name in mine if mine[name] != other[name]]
+        differing = [name for name in mine if name != "backbone" and mine[name] != other[name]]
         if differing:
             shown = "; ".join(f"{name}: {mine[name]!r} there, {other[name]!r} here" for name in differing)
             raise LineageMismatch(

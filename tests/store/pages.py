@@ -9,7 +9,8 @@ from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.rows import PageRow, StoredPage
 
 LINEAGE = Lineage(
-    backbone="qwen2_5_vl tiny",
+    backbone="tiny",
+    family="qwen2_5_vl",
     weights="w" * 32,
     transformers="5.22.0",
     processor="p" * 32,
@@ -33,8 +34,8 @@ def prefix(number: int, *, layers: int = 3, positions: int | None = None, head_d
     return PackedPrefix(
         keys=random.integers(-127, 128, shape, dtype=np.int8),
         values=random.integers(-127, 128, shape, dtype=np.int8),
-        key_scales=random.random((layers, 2, head_dim)).astype(np.float16),
-        value_scales=random.random((layers, 2, count)).astype(np.float16),
+        key_scales=random.integers(0, 1 << 16, (layers, 2, head_dim), dtype=np.uint16),
+        value_scales=random.integers(0, 1 << 16, (layers, 2, count), dtype=np.uint16),
         positions=np.arange(count, dtype=np.int32) * 3,
         visual=np.arange(count) % 2 == 0,
         next_position=3 * count,

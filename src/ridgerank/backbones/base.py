@@ -77,6 +77,12 @@ class Backbone(ABC):
         self._decoder = self._cut()
 
     @property
+    def family(self) -> str:
+        """The model's type, as transformers calls it."""
+        family: str = self._model.config.model_type
+        return family
+
+    @property
     def device(self) -> torch.device:
         """Where the model runs."""
         device: torch.device = self._model.device
@@ -98,11 +104,7 @@ class Backbone(ABC):
 
         The pages run as one batch, whose size is the caller's choice; sizes may differ.
         """
-        if not 0 <= join_layer < exit_layer <= self.geometry.layers:
-            raise BackboneError(
-                f"layers [{join_layer}, {exit_layer}) of a model of {self.geometry.layers} layers; "
-                f"wanted 0 <= join layer < exit layer <= {self.geometry.layers}"
-            )
+        self.require_layers(join_layer, exit_layer)
         if not images:
             return []
         with torch.inference_mode():
@@ -126,6 +128,14 @@ class Backbone(ABC):
             )
             for row, page in enumerate(pages)
         ]
+
+    def require_layers(self, join_layer: int, exit_layer: int) -> None:
+        """Refuse layers that this model does not have, before anything is read."""
+        if not 0 <= join_layer < exit_layer <= self.geometry.layers:
+            raise BackboneError(
+                f"layers [{join_layer}, {exit_layer}) of a model of {self.geometry.layers} layers; "
+                f"wanted 0 <= join layer < exit layer <= {self.geometry.layers}"
+            )
 
     def states(self, query: str, prefixes: PrefixBatch) -> Tensor:
         """Raw states (pages, width), float32, of one query over K pages at its last position (eq. 5)."""

@@ -69,6 +69,16 @@ def load_backbone(
     return family(str(name), model.eval().to(device), tokenizer, image_processor)
 
 
+def parse_dtype(name: str | None) -> torch.dtype | None:
+    """A dtype by the name people write, None where none was given."""
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name is None:
+        return None
+    if name not in known:
+        raise BackboneError(f"no dtype called {name!r}; known: {', '.join(known)}")
+    return known[name]
+
+
 _DTYPES = {"cuda": torch.bfloat16, "mps": torch.float16}
 
 

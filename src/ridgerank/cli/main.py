@@ -9,7 +9,9 @@ import typer
 
 from ridgerank.cli.evaluate import evaluate
 from ridgerank.cli.fuse import fuse
+from ridgerank.cli.index import index
 from ridgerank.cli.simulate import simulate
+from ridgerank.cli.store import store
 from ridgerank.errors import RidgeRankError
 from ridgerank.version import __version__
 
@@ -21,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+app.command()(index)
+app.add_typer(store, name="store")
 app.command()(fuse)
 app.command()(evaluate)
 app.command()(simulate)

@@ -7,8 +7,8 @@ A page's prefix is one block of bytes, little endian, every array starting at a 
     visual          one byte each (positions,), 0 or 1
     layer 0, 1, …   keys          int8  (kv_heads, positions, head_dim)
                     values        int8  (kv_heads, positions, head_dim)
-                    key scales    float (kv_heads, head_dim)
-                    value scales  float (kv_heads, positions)
+                    key scales    bfloat16 (kv_heads, head_dim)
+                    value scales  bfloat16 (kv_heads, positions)
 
 Layers follow each other, so a block read from its start is ready for the model layer by layer.
 This module knows nothing of Lance, files or torch, nor what a scale means.
@@ -60,7 +60,8 @@ Bytes: TypeAlias = bytes | memoryview | NDArray[np.uint8]
 _MAGIC = b"RRPREFIX"
 _HEADER = struct.Struct("<8s9IxxxxQ8x")
 """Magic, format, bytes of a scale, layers, kv_heads, positions, head_dim, next_position, grid, bytes."""
-_SCALES: dict[int, np.dtype[Any]] = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
+_SCALE = np.dtype("<u2")
+"""The bits of a bfloat16, which numpy does not know."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,10 +72,10 @@ class PackedPrefix:
     """(layers, kv_heads, positions, head_dim)."""
     values: NDArray[np.int8]
     """(layers, kv_heads, positions, head_dim)."""
-    key_scales: NDArray[np.floating[Any]]
-    """(layers, kv_heads, head_dim), float16 or float32."""
-    value_scales: NDArray[np.floating[Any]]
-    """(layers, kv_heads, positions), float16 or float32."""
+    key_scales: NDArray[np.uint16]
+    """(layers, kv_heads, head_dim): the bits of bfloat16 numbers."""
+    value_scales: NDArray[np.uint16]
+    """(layers, kv_heads, positions): the bits of bfloat16 numbers."""
     positions: NDArray[np.int32]
     """(positions,): which positions of the whole prefix were kept, increasing."""
     visual: NDArray[np.bool_]
@@ -99,7 +100,6 @@ class Span:
 class Block:
     """The shape of one page's block, which decides where everything in it lies."""
 
-    scale_bytes: int
     layers: int
     kv_heads: int
     positions: int
@@ -132,8 +132,8 @@ class Block:
         return {
             "keys": codes,
             "values": codes,
-            "key_scales": self.kv_heads * self.head_dim * self.scale_bytes,
-            "value_scales": self.kv_heads * self.positions * self.scale_bytes,
+            "key_scales": self.kv_heads * self.head_dim * _SCALE.itemsize,
+            "value_scales": self.kv_heads * self.positions * _SCALE.itemsize,
         }
 
 
@@ -141,7 +141,6 @@ class Block:
 def spans_of(block: Block) -> Mapping[str, Span]:
     """Tell where each array of a `PackedPrefix` lies in a block, by the name of its field."""
     n, heads, dim = block.positions, block.kv_heads, block.head_dim
-    scale = _SCALES[block.scale_bytes]
     after_positions = _HEADER.size + _aligned(4 * n)
     spans = {
         "positions": Span(np.dtype("<i4"), (n,), _HEADER.size, (4,)),
@@ -150,8 +149,8 @@ def spans_of(block: Block) -> Mapping[str, Span]:
     shapes: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
         "keys": (np.dtype(np.int8), (heads, n, dim)),
         "values": (np.dtype(np.int8), (heads, n, dim)),
-        "key_scales": (scale, (heads, dim)),
-        "value_scales": (scale, (heads, n)),
+        "key_scales": (_SCALE, (heads, dim)),
+        "value_scales": (_SCALE, (heads, n)),
     }
     offset = block.layers_start
     for name, nbytes in block.layer_parts().items():
@@ -169,10 +168,7 @@ def block_of(prefix: PackedPrefix) -> Block:
             f"keys have shape {prefix.keys.shape}, wanted (layers, kv_heads, positions, head_dim)"
         )
     layers, kv_heads, positions, head_dim = prefix.keys.shape
-    scale_bytes = prefix.key_scales.dtype.itemsize
-    if scale_bytes not in _SCALES:
-        raise StoreError(f"scales are {prefix.key_scales.dtype}, wanted float16 or float32")
-    block = Block(scale_bytes, layers, kv_heads, positions, head_dim, prefix.next_position, prefix.grid)
+    block = Block(layers, kv_heads, positions, head_dim, prefix.next_position, prefix.grid)
     for name, span in spans_of(block).items():
         found: NDArray[Any] = getattr(prefix, name)
         if (found.shape, found.dtype) != (span.shape, span.dtype):
@@ -186,7 +182,7 @@ def pack(prefix: PackedPrefix, *, out: NDArray[np.uint8] | None = None) -> NDArr
     out = np.empty(block.nbytes, dtype=np.uint8) if out is None else out
     out[:] = 0
     _HEADER.pack_into(
-        out.data, 0, _MAGIC, FORMAT, block.scale_bytes, block.layers, block.kv_heads, block.positions,
+        out.data, 0, _MAGIC, FORMAT, _SCALE.itemsize, block.layers, block.kv_heads, block.positions,
         block.head_dim, block.next_position, *block.grid, block.nbytes,
     )  # fmt: skip
     for name, view in _views(block, out):
@@ -203,10 +199,10 @@ def read_header(buffer: Bytes) -> Block:
         raise StoreError(f"a prefix that starts with {magic!r}, wanted {_MAGIC!r}: the store is damaged")
     if found_format != FORMAT:
         raise ArtifactError(f"a prefix of format {found_format}, wanted {FORMAT}: index the pages again")
-    if scale_bytes not in _SCALES:
-        raise StoreError(f"a prefix with scales of {scale_bytes} bytes, wanted 2 or 4: the store is damaged")
+    if scale_bytes != _SCALE.itemsize:
+        raise StoreError(f"a prefix with scales of {scale_bytes} bytes, wanted 2: the store is damaged")
     layers, kv_heads, positions, head_dim, next_position = shape
-    block = Block(scale_bytes, layers, kv_heads, positions, head_dim, next_position, (rows, columns))
+    block = Block(layers, kv_heads, positions, head_dim, next_position, (rows, columns))
     if block.nbytes != nbytes:
         raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {block.nbytes}: the store is damaged")
     return block

@@ -12,6 +12,8 @@ from torch import Tensor
 
 CODE_MAX = 127
 SCALE_DTYPE = torch.bfloat16
+QUANTIZATION = "int8, bfloat16 scale per key channel and value position"
+"""What a lineage records."""
 
 
 def quantize_keys(keys: Tensor) -> tuple[Tensor, Tensor]:

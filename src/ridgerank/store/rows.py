@@ -22,7 +22,7 @@ class StoredPage:
     references: tuple[str, ...]
     """Every name of this content: `report.pdf#3`, and `copy.pdf#3` where the same page occurs twice."""
     source: str
-    """Digest of the file the page came from, so that a file seen before need not be opened."""
+    """Name of the file the page came from."""
     text: str
     thumbnail: bytes
     """A small encoded image, empty where there is none."""

@@ -18,8 +18,7 @@ from ridgerank.store.read import PageStore
 
 _DTYPES = {
     "|i1": torch.int8,
-    "<f2": torch.float16,
-    "<f4": torch.float32,
+    "<u2": torch.uint16,
     "<i4": torch.int32,
     "|b1": torch.bool,
 }

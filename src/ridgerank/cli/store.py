@@ -1,0 +1,62 @@
+"""`ridgerank store`: look at a page store, and check it."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+store = typer.Typer(no_args_is_help=True, help="Look at a page store, and check it.")
+
+Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.", show_default=False)]
+
+
+@store.command()
+def info(
+    uri: Uri, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
+) -> None:
+    """Print how many pages a store holds, how large they are, and what they were made with."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ridgerank.store.read import PageStore
+
+    with PageStore.open(uri) as opened:
+        found = opened.info()
+    facts = asdict(found) | {"bytes_per_page": found.bytes_per_page}
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    table = Table(show_header=False)
+    table.add_row("pages", f"{found.pages:,}")
+    table.add_row(
+        "prefixes", f"{found.prefix_bytes / 1e6:,.1f} MB, {found.bytes_per_page / 1e6:.3f} MB a page"
+    )
+    table.add_row("retriever vectors", found.retriever or "none")
+    for name, value in asdict(found.lineage).items():
+        table.add_row(name.replace("_", " "), str(value))
+    Console().print(table)
+
+
+@store.command()
+def check(uri: Uri) -> None:
+    """Read every byte of a store and compare it with its checksum; damaged pages are named.
+
+    Prints a line for each damaged page; the exit status is 1 if there is any.
+    """
+    from ridgerank.store.check import damages
+    from ridgerank.store.read import PageStore
+
+    with PageStore.open(uri) as opened:
+        pages = len(opened)
+    damaged = 0
+    for damage in damages(uri):
+        damaged += 1
+        typer.echo(f"{damage.what}: {damage.reason}")
+    if damaged:
+        typer.echo(
+            f"{uri}: {damaged} of {pages} pages are damaged; remove the store's rows and index again",
+            err=True,
+        )
+        raise typer.Exit(1)
+    typer.echo(f"{uri}: {pages} pages, all as they were written", err=True)

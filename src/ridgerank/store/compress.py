@@ -1,0 +1,40 @@
+"""From a page as the model read it to a page as it is stored: positions dropped, numbers made small."""
+
+import numpy as np
+import torch
+from PIL.Image import Image
+
+from ridgerank.backbones.prefix import Prefix
+from ridgerank.store.keep import Keep, PageLook
+from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.quantize import quantize_keys, quantize_values
+
+
+def compress(prefix: Prefix, image: Image, keep: Keep) -> PackedPrefix:
+    """Keep a fraction of the visual positions, and all others, in int8."""
+    visual = prefix.visual.cpu().numpy()
+    last_values = prefix.values[-1].float().cpu()  # (kv_heads, positions, head_dim)
+    look = PageLook(
+        grid=prefix.grid,
+        grey=np.asarray(image.convert("L")),
+        features=last_values.transpose(0, 1).flatten(1).numpy()[visual],
+    )
+    positions = keep.positions(visual, look)
+    chosen = torch.from_numpy(positions).to(prefix.keys.device)
+    keys, key_scales = quantize_keys(prefix.keys.index_select(2, chosen))
+    values, value_scales = quantize_values(prefix.values.index_select(2, chosen))
+    return PackedPrefix(
+        keys=keys.cpu().numpy(),
+        values=values.cpu().numpy(),
+        key_scales=_bits(key_scales.squeeze(-2)),
+        value_scales=_bits(value_scales.squeeze(-1)),
+        positions=positions,
+        visual=visual[positions],
+        next_position=prefix.next_position,
+        grid=prefix.grid,
+    )
+
+
+def _bits(scales: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint16]]:
+    """The bits of bfloat16 scales: numpy has no such type, and the store need not know one."""
+    return scales.contiguous().cpu().view(torch.uint16).numpy()
