@@ -1,4 +1,5 @@
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,27 +23,19 @@ def test_what_is_packed_is_unpacked(number: int, layers: int, positions: int, he
     assert_same(layout.unpack(layout.pack(wanted)), wanted)
 
 
-def test_scales_may_be_float32() -> None:
+def test_scales_of_another_type_are_refused() -> None:
     found = prefix(1)
-    wanted = PackedPrefix(
-        keys=found.keys,
-        values=found.values,
-        key_scales=found.key_scales.astype(np.float32),
-        value_scales=found.value_scales.astype(np.float32),
-        positions=found.positions,
-        visual=found.visual,
-        next_position=9,
-        grid=(2, 5),
-    )
-    assert_same(layout.unpack(layout.pack(wanted)), wanted)
+    wrong = replace(found, key_scales=found.key_scales.astype(np.float32))
+    with pytest.raises(StoreError, match=r"key_scales are float32 .* wanted uint16"):
+        layout.pack(wrong)
 
 
 def test_the_bytes_are_those_of_the_documented_format() -> None:
     wanted = PackedPrefix(
         keys=np.array([[[[1, -1]]], [[[2, -2]]]], dtype=np.int8),
         values=np.array([[[[3, -3]]], [[[4, -4]]]], dtype=np.int8),
-        key_scales=np.array([[[1.0, 2.0]], [[3.0, 4.0]]], dtype=np.float16),
-        value_scales=np.array([[[5.0]], [[6.0]]], dtype=np.float16),
+        key_scales=np.array([[[101, 102]], [[103, 104]]], dtype=np.uint16),
+        value_scales=np.array([[[105]], [[106]]], dtype=np.uint16),
         positions=np.array([7], dtype=np.int32),
         visual=np.array([True]),
         next_position=11,
@@ -52,13 +45,13 @@ def test_the_bytes_are_those_of_the_documented_format() -> None:
     def padded(content: bytes) -> bytes:
         return content.ljust(64, b"\0")
 
-    def layer(key: int, value: int, *scales: float) -> bytes:
+    def layer(key: int, value: int, *scales: int) -> bytes:
         codes = [struct.pack("<bb", code, -code) for code in (key, value)]
-        return b"".join(map(padded, [*codes, struct.pack("<2e", *scales[:2]), struct.pack("<e", scales[2])]))
+        return b"".join(map(padded, [*codes, struct.pack("<2H", *scales[:2]), struct.pack("<H", scales[2])]))
 
     header = b"RRPREFIX" + struct.pack("<9I", 1, 2, 2, 1, 1, 2, 11, 1, 3) + bytes(4) + struct.pack("<Q", 704)
     expected = [padded(header), padded(struct.pack("<i", 7)), padded(b"\1")]
-    expected += [layer(1, 3, 1.0, 2.0, 5.0), layer(2, 4, 3.0, 4.0, 6.0)]
+    expected += [layer(1, 3, 101, 102, 105), layer(2, 4, 103, 104, 106)]
     assert layout.pack(wanted).tobytes() == b"".join(expected)
 
 
@@ -84,9 +77,7 @@ def test_every_array_starts_on_a_multiple_of_64() -> None:
 
 def test_a_page_of_the_paper_takes_the_bytes_of_its_arithmetic() -> None:
     kept = 1280 // 3
-    block = layout.Block(
-        2, layers=21, kv_heads=4, positions=kept, head_dim=128, next_position=0, grid=(32, 40)
-    )
+    block = layout.Block(layers=21, kv_heads=4, positions=kept, head_dim=128, next_position=0, grid=(32, 40))
     assert 1.0 < block.nbytes / (kept * 21 * 2 * 4 * 128) < 1.03
 
 

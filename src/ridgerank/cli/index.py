@@ -28,9 +28,7 @@ def index(
     keep: Annotated[
         str, typer.Option(help="Visual positions to keep: a rule (stride, ink, spread) and a fraction.")
     ] = "stride 1/3",
-    device: Annotated[
-        str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")] = None,
     dtype: Annotated[
         str | None, typer.Option(help="float32, bfloat16 or float16. [default: what suits the device]")
     ] = None,
