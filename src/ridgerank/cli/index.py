@@ -50,11 +50,12 @@ def index(
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
-    from ridgerank.backbones.load import load_backbone, parse_dtype
-    from ridgerank.indexing import index_documents
     from ridgerank.store.keep import Keep
 
-    kept = Keep.parse(keep)
+    kept = Keep.parse(keep)  # before the heavy imports: a slip of the fingers should not cost seconds
+    from ridgerank.backbones.load import load_backbone, parse_dtype
+    from ridgerank.indexing import index_documents
+
     model = load_backbone(backbone, device=device, dtype=parse_dtype(dtype), max_pixels=max_pixels)
     try:
         with _Progress() as progress:

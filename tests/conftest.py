@@ -1,0 +1,48 @@
+"""Small real things that several parts are tested with: a model folder, PDF files."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
+from tests.backbones.small_models import build
+
+Pdf = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen2.5-VL of five layers, saved as a hub folder would be."""
+    return build("qwen2_5_vl", tmp_path_factory.mktemp("model")).folder
+
+
+@pytest.fixture(scope="session")
+def small_backbone(model_folder: Path) -> Backbone:
+    """That model, loaded, with a pixel budget that makes pages of some thirty visual positions."""
+    return load_backbone(model_folder, device="cpu", max_pixels=30 * 28 * 28)
+
+
+def write_pdf(path: Path, *, pages: int, seed: int = 0) -> Path:
+    """A PDF whose pages all differ: a number and some bars."""
+    generator = np.random.default_rng(seed)
+    images = []
+    for number in range(pages):
+        image = Image.new("RGB", (200, 260), "white")
+        draw = ImageDraw.Draw(image)
+        draw.text((20, 20), f"{path.stem} {seed} page {number + 1}", fill="black")
+        for place, height in enumerate(generator.integers(10, 150, 6).tolist()):
+            draw.rectangle((20 + 28 * place, 240 - height, 40 + 28 * place, 240), fill="navy")
+        images.append(image)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    images[0].save(path, save_all=True, append_images=images[1:])
+    return path
+
+
+@pytest.fixture(scope="session")
+def pdf() -> Pdf:
+    """Writes PDFs."""
+    return write_pdf
