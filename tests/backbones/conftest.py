@@ -1,10 +1,22 @@
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from tests.backbones.small_models import FAMILIES, Built, build
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Models this small only wait for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session", params=FAMILIES)

@@ -98,7 +98,7 @@ def build(family: str, folder: Path) -> Built:
             torch.nn.init.normal_(parameter, std=0.3)
         elif "norm" in name:
             torch.nn.init.normal_(parameter, mean=1.0, std=0.2)
-        elif "proj" in name or "embed_tokens" in name:
+        elif any(part in name for part in ("proj", "embed_tokens", "lm_head")):
             torch.nn.init.normal_(parameter, std=0.15)
     model.eval()
     model.save_pretrained(folder)
