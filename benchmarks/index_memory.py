@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    backbone, _ = small_qwen(layers=8, width=192, max_pixels=MAX_PIXELS)
+    backbone, _ = small_qwen(layers=8, width=192, head_dim=64, max_pixels=MAX_PIXELS)
     own = psutil.Process().memory_info()
     model = own.rss - own.shared
     with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +113,9 @@ def main() -> None:
         with PageStore.open(str(store)) as opened:
             info = opened.info()
     above = (memory.peak - model) / 2**20
-    print(f"{report.added} pages, {info.bytes_per_page / 1e6:.2f} MB each, {report.added / seconds:.1f} pages/s")
+    print(
+        f"{report.added} pages, {info.bytes_per_page / 1e6:.2f} MB each, {report.added / seconds:.1f} pages/s"
+    )
     print(f"peak memory above the loaded model: {above:.0f} MiB (bar: at most {BAR_MIB})")
     publish(
         {

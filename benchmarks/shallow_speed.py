@@ -4,12 +4,12 @@
 
 A random Qwen2.5-VL of 119 million parameters (28 layers, key and value width 4 x 128), 20 pages of 768
 visual positions, a suffix of 32 tokens, exit layer 21, a third of the visual positions kept, int8. The
-baseline is the library's own forward, one page at a time or five at once, whichever is faster. Runs are
-interleaved and medians compared, so that whatever else the machine does falls on all alike.
+pages are packed as the store packs them and run as a request runs them. The baseline is the library's own
+forward, one page at a time or five at once, whichever is faster. Runs are interleaved and medians compared,
+so that whatever else the machine does falls on all alike.
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,99 +19,31 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers import Qwen2_5_VLForConditionalGeneration
 
-from ridgerank.backbones.prefix import Prefix
+from benchmarks.report import publish
+from benchmarks.small_qwen import small_qwen
 from ridgerank.backbones.qwen2_5_vl import Qwen25VL
-from ridgerank.store.quantize import dequantize, quantize_keys, quantize_values
+from ridgerank.store.batch import StoredPrefixes
+from ridgerank.store.compress import compress
+from ridgerank.store.keep import Keep
+from ridgerank.store.layout import pack, unpack
 
-PAGES, EXIT_LAYER, SUFFIX, VISUAL = 20, 21, 32, 768
+PAGES, EXIT_LAYER, SUFFIX = 20, 21, 32
+PAGE_SIZE = (896, 672)
+"""32 x 24 cells of 28 pixels: 768 visual positions."""
 BARS = {0: 30.0, 14: 70.0}
 """Ratio to reach, by join layer."""
 
-Int8 = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Key codes and scales, value codes and scales: of one page, or of pages of equal length, stacked."""
 
-
-class Int8Prefixes:
-    """A `PrefixBatch` over quantized pages of equal length, side by side in memory as a reader leaves them.
-
-    Every step is one operation over all pages: a hundred small ones a layer would each wait for the slowest
-    thread, which on a busy machine costs more than the work.
-    """
-
-    def __init__(self, pages: Int8, next_positions: Sequence[int], *, join_layer: int) -> None:
-        self._pages = tuple(part[:, join_layer:].contiguous() for part in pages)
-        self.join_layer, self.exit_layer = join_layer, EXIT_LAYER
-        self.lengths = torch.full((len(next_positions),), pages[0].shape[3])
-        self.next_positions = torch.tensor(next_positions)
-
-    def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
-        """Write one layer of every page, back in floating point."""
-        key_codes, key_scales, value_codes, value_scales = (
-            part[:, index - self.join_layer] for part in self._pages
-        )
-        dequantize(key_codes, key_scales, keys)
-        dequantize(value_codes, value_scales, values)
-
-
-def build() -> tuple[Qwen25VL, Qwen2_5_VLForConditionalGeneration]:
-    """Make the model, with a tokenizer that knows the prompt's words."""
-    prompt = Qwen25VL.prompt
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=480, show_progress=False, initial_alphabet=alphabet)
-    backend.train_from_iterator([prompt.instruction, "user\nsystem\nassistant\nyes\nno"] * 9, trainer)
-    control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"]
-    backend.add_special_tokens([*control, "<|image_pad|>", "<|video_pad|>"])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
-    ids = tokenizer.convert_tokens_to_ids
-    torch.manual_seed(0)
-    config = Qwen2_5_VLConfig(
-        text_config={
-            "hidden_size": 512,
-            "intermediate_size": 2048,
-            "num_hidden_layers": 28,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 4,
-            "vocab_size": len(tokenizer),
-            "bos_token_id": None,
-            "eos_token_id": tokenizer.eos_token_id,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
-        },
-        vision_config={
-            "depth": 4,
-            "hidden_size": 128,
-            "intermediate_size": 256,
-            "num_heads": 4,
-            "out_hidden_size": 512,
-            "fullatt_block_indexes": [3],
-        },
-        image_token_id=ids("<|image_pad|>"),
-        video_token_id=ids("<|video_pad|>"),
-        vision_start_token_id=ids("<|vision_start|>"),
-        vision_end_token_id=ids("<|vision_end|>"),
-        tie_word_embeddings=True,
-    )
-    model = Qwen2_5_VLForConditionalGeneration(config).eval()
-    return Qwen25VL("119m", model, tokenizer, Qwen2VLImageProcessorPil()), model
-
-
-def thin(prefix: Prefix) -> Int8:
-    """Keep every third visual position and quantize."""
-    kept = ~prefix.visual | (prefix.visual.cumsum(0) % 3 == 0)
-    return (*quantize_keys(prefix.keys[:, :, kept]), *quantize_values(prefix.values[:, :, kept]))
+def stored(backbone: Qwen25VL, images: Sequence[Image.Image], *, join_layer: int) -> StoredPrefixes:
+    """Pages as a request finds them: encoded, compressed, packed into bytes and seen in them."""
+    blocks = []
+    for image in images:
+        [prefix] = backbone.encode([image], exit_layer=EXIT_LAYER, join_layer=join_layer)
+        blocks.append(pack(compress(prefix, image, Keep())))
+    return StoredPrefixes.of([unpack(block) for block in blocks], join_layer=join_layer)
 
 
 def full_passes(
@@ -174,23 +106,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
 
-    backbone, model = build()
+    backbone, model = small_qwen(layers=28, width=512, head_dim=128, max_pixels=896 * 672)
     rng = np.random.default_rng(0)
-    images = [Image.fromarray(rng.integers(0, 256, (672, 896, 3), dtype=np.uint8)) for _ in range(PAGES)]
+    shape = (PAGE_SIZE[1], PAGE_SIZE[0], 3)
+    images = [Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)) for _ in range(PAGES)]
     query = "x" * (SUFFIX - len(backbone._tokens.suffix("")))
-    encoded = [backbone.encode([image], exit_layer=EXIT_LAYER)[0] for image in images]
-    starts = [prefix.next_position for prefix in encoded]
-    positions = encoded[0].keys.shape[2] + SUFFIX
-    key_codes, key_scales, value_codes, value_scales = zip(*map(thin, encoded), strict=True)
-    int8 = (
-        torch.stack(key_codes),
-        torch.stack(key_scales),
-        torch.stack(value_codes),
-        torch.stack(value_scales),
-    )
-    kept = int8[0].shape[3]
-    del encoded
-
     with torch.inference_mode():
         one, one_blind = full_passes(backbone, model, images[:1], query)
         five, _ = full_passes(backbone, model, images[:5], query)
@@ -199,9 +119,12 @@ def main() -> None:
         "full, five pages": (4, five),
         "full without vision, one page": (20, one_blind),
     }
-    for join_layer in BARS:
-        batch = Int8Prefixes(int8, starts, join_layer=join_layer)
+    batches = {join_layer: stored(backbone, images, join_layer=join_layer) for join_layer in BARS}
+    for join_layer, batch in batches.items():
         runs[f"shallow, join layer {join_layer}"] = (1, partial(backbone.states, query, batch))
+    kept = int(batches[0].lengths[0])
+    [page] = backbone._read(images[:1])
+    positions = len(page.ids) + SUFFIX
 
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     with torch.inference_mode():
@@ -216,29 +139,24 @@ def main() -> None:
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     full = min(medians["full, one page"], medians["full, five pages"])
     blind = medians["full without vision, one page"]
-    fastest = {name: min(values) for name, values in seconds.items()}
-    result: dict[str, object] = {
-        "benchmark": "shallow_speed",
-        "ratio": {str(m): round(full / medians[f"shallow, join layer {m}"], 1) for m in BARS},
-        "bar": {str(m): bar for m, bar in BARS.items()},
-        "ratio_of_fastest_runs": {
-            str(m): round(fastest["full, one page"] / fastest[f"shallow, join layer {m}"], 1) for m in BARS
-        },
-        "ratio_without_vision": {str(m): round(blind / medians[f"shallow, join layer {m}"], 1) for m in BARS},
-        "operations_allow": {str(m): round(operations(m, positions, kept), 1) for m in BARS},
-        "time_shares": where,
-        "seconds_per_request": {name: round(value, 4) for name, value in medians.items()},
-        "shape": {"positions": positions, "kept": kept, "suffix": SUFFIX, "pages": PAGES},
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-    }
     for name, value in medians.items():
         spread = max(seconds[name]) / min(seconds[name])
         print(f"{name:34} {full / value:8.1f}x   (slowest / fastest run {spread:.2f})")
-    print(json.dumps(result))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
+    publish(
+        {
+            "ratio": {str(m): round(full / medians[f"shallow, join layer {m}"], 1) for m in BARS},
+            "bar": {str(m): bar for m, bar in BARS.items()},
+            "ratio_without_vision": {
+                str(m): round(blind / medians[f"shallow, join layer {m}"], 1) for m in BARS
+            },
+            "operations_allow": {str(m): round(operations(m, positions, kept), 1) for m in BARS},
+            "time_shares": where,
+            "shape": {"positions": positions, "kept": kept, "suffix": SUFFIX, "pages": PAGES},
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        },
+        options.out,
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.quantize import SCALE_DTYPE, dequantize
+from ridgerank.store.quantize import SCALE_DTYPE
 from ridgerank.store.staging import DevicePrefix
 
 
@@ -35,18 +35,27 @@ class StoredPrefixes:
         return cls([_tensors(page) for page in pages], join_layer=join_layer, wait=wait)
 
     def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
-        """Write decoder layer `index` of every page into `keys` and `values`, padding with zeros."""
+        """Write decoder layer `index` of every page into `keys` and `values`, padding with zeros.
+
+        Codes are converted page by page, scales applied to all pages at once: many small operations would
+        each wait for the slowest thread, which costs more than the work.
+        """
         layer = index - self.join_layer
         if self._wait is not None:
             self._wait(layer)
+        longest = keys.shape[2]
+        key_scales = torch.stack([page.key_scales[layer] for page in self._pages]).view(SCALE_DTYPE)
+        value_scales = key_scales.new_zeros(*keys.shape[:3])
         for row, page in enumerate(self._pages):
             length = page.keys.shape[2]
-            key_scales = page.key_scales[layer].view(SCALE_DTYPE).unsqueeze(-2)
-            value_scales = page.value_scales[layer].view(SCALE_DTYPE).unsqueeze(-1)
-            dequantize(page.keys[layer], key_scales, keys[row, :, :length])
-            dequantize(page.values[layer], value_scales, values[row, :, :length])
-            keys[row, :, length:].zero_()
-            values[row, :, length:].zero_()
+            keys[row, :, :length].copy_(page.keys[layer])
+            values[row, :, :length].copy_(page.values[layer])
+            value_scales[row, :, :length].copy_(page.value_scales[layer].view(SCALE_DTYPE))
+            if length < longest:
+                keys[row, :, length:].zero_()
+                values[row, :, length:].zero_()
+        keys.mul_(key_scales.unsqueeze(-2).to(keys.dtype))
+        values.mul_(value_scales.unsqueeze(-1).to(values.dtype))
 
 
 def _tensors(page: PackedPrefix) -> DevicePrefix:
