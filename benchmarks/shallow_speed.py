@@ -121,7 +121,7 @@ def full_passes(
     pages = backbone._read(images)
     suffix = torch.tensor(backbone._tokens.suffix(query))
     ids = torch.stack([torch.cat([page.ids, suffix]) for page in pages])
-    pixels = backbone._image_processor(images=list(images), return_tensors="pt")
+    pixels = backbone._process(images)
     types = (ids == model.config.image_token_id).int()
     positions, _ = model.model.get_rope_index(ids, types, pixels["image_grid_thw"])
     embeddings = model.model.language_model.embed_tokens(ids)

@@ -44,12 +44,13 @@ def load_backbone(
 ) -> Backbone:
     """Load a model by short name, by hub repository (`owner/name`) or from a folder.
 
-    Device and dtype default to CUDA in bfloat16, else Apple's GPU in float16, else the CPU in float32.
+    Device and dtype default to CUDA in bfloat16, else Apple's GPU, else the CPU, both in float32: weights
+    trained in bfloat16 overflow float16.
     `max_pixels` is the pixel budget of a page image; the default suits the family.
     """
     source = _resolve(str(name))
     device = torch.device(device) if device is not None else _best_device()
-    dtype = dtype or _DTYPES.get(device.type, torch.float32)
+    dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
     try:
         config = AutoConfig.from_pretrained(source, revision=revision)
         family = _family(str(name), config.model_type)
@@ -67,9 +68,6 @@ def load_backbone(
         family.limit_pixels(image_processor, budget)
     logger.info("loaded %s (%s) on %s in %s", name, family.__name__, device, dtype)
     return family(str(name), model.eval().to(device), tokenizer, image_processor)
-
-
-_DTYPES = {"cuda": torch.bfloat16, "mps": torch.float16}
 
 
 def _best_device() -> torch.device:
