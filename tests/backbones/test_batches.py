@@ -105,6 +105,8 @@ def test_queries_and_pages_have_to_match(backbone: Backbone, pages: list[Image])
     prefixes = DensePrefixes(backbone.encode(pages[:3], exit_layer=1))
     with pytest.raises(BackboneError, match="2 queries over 3 pages"):
         backbone.states_many(QUERIES[:2], prefixes)
+    with pytest.raises(BackboneError, match="0 queries over 3 pages"):
+        backbone.states_many([], prefixes)
 
 
 def test_prefixes_of_differing_depth_are_refused(backbone: Backbone, pages: list[Image]) -> None:

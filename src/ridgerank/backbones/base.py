@@ -14,7 +14,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.decoder import Decoder
 from ridgerank.backbones.dense import DensePrefixes
@@ -108,7 +108,7 @@ class Backbone(ABC):
         if not images:
             return []
         with torch.inference_mode():
-            pages = self._read_pages(images)
+            pages = self._read(images)
             ids = pad_sequence([page.ids for page in pages], batch_first=True)
             visual = pad_sequence([page.visual for page in pages], batch_first=True)
             positions = pad_sequence([page.positions.t() for page in pages], batch_first=True)
@@ -144,7 +144,7 @@ class Backbone(ABC):
     def states_many(self, queries: Sequence[str], prefixes: PrefixBatch) -> Tensor:
         """States (pairs, width): query i over page i, all queries over one page, or one query over all."""
         pages = len(prefixes.lengths)
-        if len(queries) != pages and 1 not in (len(queries), pages):
+        if not queries or (len(queries) != pages and 1 not in (len(queries), pages)):
             raise BackboneError(
                 f"{len(queries)} queries over {pages} pages; wanted as many of one as of the other, or one"
             )
@@ -206,16 +206,14 @@ class Backbone(ABC):
 
     @abstractmethod
     def _read(self, images: Sequence[Image]) -> list[PageTokens]:
-        """Tokens, features and positions of pages; a `ValueError` means an image that cannot be used."""
+        """Tokens, features and positions of pages, one by one."""
 
-    def _read_pages(self, images: Sequence[Image]) -> list[PageTokens]:
+    def _process(self, images: Sequence[Image] | Sequence[list[Image]], **options: bool) -> BatchFeature:
+        """Run the image processor."""
         try:
-            return self._read(images)
+            return self._image_processor(images=list(images), return_tensors="pt", **options)
         except ValueError as error:
-            sizes = ", ".join(f"{image.width}x{image.height}" for image in images)
-            raise BackboneError(
-                f"the image processor of {self.name} refused pages of {sizes} pixels: {error}"
-            ) from error
+            raise BackboneError(f"the image processor of {self.name} refused a page: {error}") from error
 
     def _embed(self, ids: Tensor) -> Tensor:
         embedded: Tensor = self._text_model().embed_tokens(ids)

@@ -57,9 +57,7 @@ class Idefics3(Backbone):
         return self._model.model.text_model
 
     def _read(self, images: Sequence[Image]) -> list[PageTokens]:
-        batch = self._image_processor(
-            images=[[image] for image in images], return_row_col_info=True, return_tensors="pt"
-        )
+        batch = self._process([[image] for image in images], return_row_col_info=True)
         features = self._model.model.get_image_features(
             batch["pixel_values"].to(self.device), batch["pixel_attention_mask"].to(self.device)
         ).pooler_output

@@ -44,12 +44,13 @@ def load_backbone(
 ) -> Backbone:
     """Load a model by short name, by hub repository (`owner/name`) or from a folder.
 
-    Device and dtype default to CUDA in bfloat16, else Apple's GPU in float16, else the CPU in float32.
+    Device and dtype default to CUDA in bfloat16, else Apple's GPU, else the CPU, both in float32: weights
+    trained in bfloat16 overflow float16.
     `max_pixels` is the pixel budget of a page image; the default suits the family.
     """
     source = _resolve(str(name))
     device = torch.device(device) if device is not None else _best_device()
-    dtype = dtype or _DTYPES.get(device.type, torch.float32)
+    dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
     try:
         config = AutoConfig.from_pretrained(source, revision=revision)
         family = _family(str(name), config.model_type)
@@ -77,9 +78,6 @@ def parse_dtype(name: str | None) -> torch.dtype | None:
     if name not in known:
         raise BackboneError(f"no dtype called {name!r}; known: {', '.join(known)}")
     return known[name]
-
-
-_DTYPES = {"cuda": torch.bfloat16, "mps": torch.float16}
 
 
 def _best_device() -> torch.device:

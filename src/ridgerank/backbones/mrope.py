@@ -19,7 +19,7 @@ class GridBackbone(Backbone):
         return self._model.model.language_model
 
     def _read(self, images: Sequence[Image]) -> list[PageTokens]:
-        batch = self._image_processor(images=list(images), return_tensors="pt").to(self.device)
+        batch = self._process(images).to(self.device)
         features = self._model.model.get_image_features(
             batch["pixel_values"], batch["image_grid_thw"]
         ).pooler_output
