@@ -9,6 +9,7 @@ import typer
 
 from ridgerank.cli.evaluate import evaluate
 from ridgerank.cli.fuse import fuse
+from ridgerank.cli.miniature import app as miniature
 from ridgerank.cli.simulate import simulate
 from ridgerank.errors import RidgeRankError
 from ridgerank.version import __version__
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(fuse)
 app.command()(evaluate)
 app.command()(simulate)
+app.add_typer(miniature, name="miniature")
 
 
 def _show_version(wanted: bool) -> None:
