@@ -1,14 +1,13 @@
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
-from random import Random
 
 import pytest
 
 from ridgerank.errors import MiniatureError
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.miniature.corpora import NAMES, PLANS, Corpus, find_plan, make_corpus
-from ridgerank.miniature.queries import About, AboutWithout, Binding, ChartLookUp, Question, content_words
+from ridgerank.miniature.counting import counting_run
+from ridgerank.miniature.queries import About, AboutWithout, Binding, ChartLookUp, Question
 from ridgerank.miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, YEARS
 from ridgerank.miniature.world import PlacedWord, PlannedPage
 from ridgerank.runs.run import Run
@@ -57,32 +56,23 @@ def test_grades_equal_those_read_off_the_placed_words_alone(corpora: dict[str, C
 
 def test_counting_words_ranks_halfway_and_reading_ranks_perfectly(corpora: dict[str, Corpus]) -> None:
     family = [corpora[plan.name] for plan in PLANS if plan.family == 1]
-    counted = [quality(corpus, counting) for corpus in family]
+    counted = [quality(counting_run(corpus), corpus) for corpus in family]
     assert 45 <= sum(counted) / len(counted) <= 75
-    assert all(quality(corpus, reading) == pytest.approx(100) for corpus in family)
+    assert all(quality(reading_run(corpus), corpus) == pytest.approx(100) for corpus in family)
 
 
-def counting(question: Question, page: "Reading") -> float:
-    """Late interaction without context: how many words of the question stand anywhere on the page."""
-    return len(set(content_words(question)) & page.words)
+def quality(run: Run, corpus: Corpus) -> float:
+    return evaluate(run, corpus.qrels(), ("nDCG@5",)).means()["nDCG@5"]
 
 
-def reading(question: Question, page: "Reading") -> float:
-    return page.grade(question)
-
-
-def quality(corpus: Corpus, score: "Callable[[Question, Reading], float]") -> float:
-    """nDCG@5 over all pages, ties broken at random."""
-    ties = Random(0)
+def reading_run(corpus: Corpus) -> Run:
     pages = {reference: Reading(page) for reference, page in corpus.pages().items()}
-    scored = {
-        corpus.query_id(number): {
-            reference: score(question, page) + 0.1 * ties.random() for reference, page in pages.items()
+    return Run.of_dict(
+        {
+            corpus.query_id(number): {reference: page.grade(question) for reference, page in pages.items()}
+            for number, question in enumerate(corpus.questions)
         }
-        for number, question in enumerate(corpus.questions)
-    }
-    qrels = {corpus.query_id(number): grades for number, grades in enumerate(corpus.grades)}
-    return evaluate(Run.of_dict(scored), qrels, ("nDCG@5",)).means()["nDCG@5"]
+    )
 
 
 class Reading:

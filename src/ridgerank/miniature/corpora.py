@@ -53,6 +53,10 @@ class Corpus:
         """Page reference (`name.pdf#3`, from 1) → page."""
         return referenced(self.documents)
 
+    def qrels(self) -> dict[str, Mapping[str, int]]:
+        """Query id → page reference → grade."""
+        return {self.query_id(number): grades for number, grades in enumerate(self.grades)}
+
     def query_id(self, number: int) -> str:
         """The id of a question, by its number from 0."""
         return f"{self.name}-{number + 1:03d}"

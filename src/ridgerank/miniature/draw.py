@@ -45,7 +45,7 @@ def draw_corpus(corpus: Corpus, folder: Path) -> Generator[Path, None, None]:
     yield queries
     qrels = folder / "qrels.trec"
     with replaced_text(qrels) as file:
-        write_qrels({corpus.query_id(number): grades for number, grades in enumerate(corpus.grades)}, file)
+        write_qrels(corpus.qrels(), file)
     yield qrels
 
 

@@ -41,6 +41,7 @@ KINDS = ("binding", "chart", "topic", "negation", "word")
 PAGES_PER_THEME = 8
 SCANNED = 0.3
 ATTEMPTS = 30
+"""Questions drawn before one is given up: a page of one pair has nothing to cross."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,10 @@ def training_queries(page: PlannedPage, generator: Random, *, kinds: Sequence[st
     """
     here = _Pool.of_page(page)
     examples: dict[Question, Example] = {}
+    # What answers partly is a trap too: the pair in another year, or beside a chart and not in it.
+    with_partial = {"binding", "chart"} if any(fact.form == "chart" for fact in page.facts) else {"binding"}
     for kind in kinds:
-        # In a question with a year, the pair in another year is a trap too; elsewhere only grade 0 is one.
-        trap = PARTLY if kind == "binding" else NOT
+        trap = PARTLY if kind in with_partial else NOT
         _add(examples, page, (_said(kind, page, generator) for _ in range(ATTEMPTS)), at_most=ANSWERS)
         for pools in ((here,), (here, EVERYWHERE)):
             joined = (_joined(kind, page, pools, generator) for _ in range(ATTEMPTS))
