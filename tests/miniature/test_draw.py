@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ridgerank.documents.pdf import PdfReader, count_pages
-from ridgerank.documents.sources import find_sources
+from ridgerank.documents.sources import Source, find_sources
 from ridgerank.errors import MiniatureError
 from ridgerank.miniature.cells import word_grid
 from ridgerank.miniature.corpora import Corpus
@@ -42,7 +42,7 @@ def test_a_drawn_corpus_holds_its_documents_queries_and_grades(
     for name, pages in corpus.documents.items():
         assert count_pages(tmp_path / "documents" / name) == len(pages)
     found = list(find_sources([tmp_path / "documents"]))
-    assert sorted(source.name for source in found) == sorted(corpus.documents)
+    assert sorted(each.name for each in found if isinstance(each, Source)) == sorted(corpus.documents)
     rows = [json.loads(line) for line in (tmp_path / "queries.jsonl").read_text().splitlines()]
     assert [(row["text"], row["kind"]) for row in rows] == [(q.text, q.kind) for q in corpus.questions]
     qrels = read_qrels(tmp_path / "qrels.trec")
