@@ -8,7 +8,7 @@ READY := .venv/.ready
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,plot,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,miniature,plot,dev]'
 	@touch $@
 
 demo: $(READY)  ## the main job, on data made on the spot

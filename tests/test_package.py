@@ -18,6 +18,7 @@ LIGHT = [
     "ridgerank.readout.artifact",
     "ridgerank.evaluation.metrics",
     "ridgerank.evaluation.sweep",
+    "ridgerank.miniature.training",
 ]
 
 

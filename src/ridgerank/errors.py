@@ -8,7 +8,8 @@ RidgeRankError
 │   └── LineageMismatch made with another model, prompt or setting than wanted
 ├── DocumentError       a file that yields no pages, or a page that cannot be read
 ├── BackboneError       a model that is unknown, incomplete or unfit for the request
-└── StoreError          a page store that is missing, damaged or lacks a page
+├── StoreError          a page store that is missing, damaged or lacks a page
+└── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
 
 A message says what was found, what was wanted and what to do about it.
 """
@@ -48,3 +49,7 @@ class BackboneError(RidgeRankError):
 
 class StoreError(RidgeRankError):
     """A page store that is missing, damaged or lacks a page."""
+
+
+class MiniatureError(RidgeRankError):
+    """A corpus of the miniature that is unknown, or cannot be drawn as wanted."""

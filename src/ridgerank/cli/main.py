@@ -10,6 +10,7 @@ import typer
 from ridgerank.cli.evaluate import evaluate
 from ridgerank.cli.fuse import fuse
 from ridgerank.cli.index import index
+from ridgerank.cli.miniature import app as miniature
 from ridgerank.cli.simulate import simulate
 from ridgerank.cli.store import store
 from ridgerank.errors import RidgeRankError
@@ -28,6 +29,7 @@ app.add_typer(store, name="store")
 app.command()(fuse)
 app.command()(evaluate)
 app.command()(simulate)
+app.add_typer(miniature, name="miniature")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,55 @@
+"""`ridgerank miniature`: the small world that is drawn here, and needs no download."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="The miniature: visual corpora drawn on the spot, to try everything on.", no_args_is_help=True
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `draw` a command of its own while it is the only one."""
+
+
+@app.command()
+def draw(
+    out: Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)],
+    corpus: Annotated[
+        str | None,
+        typer.Option(help="One corpus, by name or number; otherwise all twelve.", metavar="NAME|N"),
+    ] = None,
+) -> None:
+    """Draw visual documents as PDF files, with queries and graded relevance.
+
+    Writes documents/*.pdf, queries.jsonl and qrels.trec: one corpus into the folder itself, all twelve each
+    into a folder of its name. The same corpus is the same to the byte; drawing again completes an
+    interrupted run.
+
+    Example: `ridgerank miniature draw --out corpus --corpus alder`
+    """
+    from ridgerank.errors import MiniatureError
+    from ridgerank.miniature.corpora import PLANS, find_plan, make_corpus
+
+    wanted = [(find_plan(corpus), out)] if corpus else [(plan, out / plan.name) for plan in PLANS]
+    try:
+        from ridgerank.miniature.draw import draw_corpus
+    except ModuleNotFoundError as error:
+        raise MiniatureError(f"{error}; to draw: pip install 'ridgerank[miniature]'") from error
+    from rich.console import Console
+    from rich.progress import track
+
+    for plan, folder in wanted:
+        made = make_corpus(plan)
+        files = draw_corpus(made, folder)
+        count = len(made.documents) + 2
+        for _ in track(files, description=plan.name, total=count, console=Console(stderr=True)):
+            pass
+        typer.echo(
+            f"{folder}: {len(made.documents)} documents, {len(made.pages())} pages, "
+            f"{len(made.questions)} queries",
+            err=True,
+        )

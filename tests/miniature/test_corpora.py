@@ -1,0 +1,117 @@
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from ridgerank.errors import MiniatureError
+from ridgerank.evaluation.metrics import evaluate
+from ridgerank.miniature.corpora import NAMES, PLANS, Corpus, find_plan, make_corpus
+from ridgerank.miniature.counting import counting_run
+from ridgerank.miniature.queries import About, AboutWithout, Binding, ChartLookUp, Question
+from ridgerank.miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, YEARS
+from ridgerank.miniature.world import PlacedWord, PlannedPage
+from ridgerank.runs.run import Run
+
+
+def test_there_are_twelve_corpora_in_families_of_four_and_eight() -> None:
+    assert len(set(NAMES)) == 12
+    assert Counter(plan.family for plan in PLANS) == {1: 4, 2: 8}
+
+
+def test_pages_queries_and_documents_keep_to_their_promised_numbers(corpora: dict[str, Corpus]) -> None:
+    for corpus in corpora.values():
+        assert 150 <= len(corpus.pages()) <= 400
+        assert 60 <= len(corpus.questions) <= 150
+        assert all(8 <= len(pages) <= 30 for pages in corpus.documents.values())
+        assert len({question.text for question in corpus.questions}) == len(corpus.questions)
+
+
+def test_a_plan_gives_the_same_corpus_again(corpora: dict[str, Corpus]) -> None:
+    assert make_corpus(find_plan("damson")) == corpora["damson"]
+
+
+def test_every_question_is_answered_and_partial_answers_exist(corpora: dict[str, Corpus]) -> None:
+    for corpus in corpora.values():
+        assert all(1 <= list(grades.values()).count(2) <= 6 for grades in corpus.grades)
+        assert any(1 in grades.values() for grades in corpus.grades)
+
+
+def test_a_corpus_has_a_name_and_a_number() -> None:
+    assert find_plan("1") is find_plan("alder")
+    assert find_plan("12") is find_plan("maple")
+
+
+def test_an_unknown_corpus_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(MiniatureError, match=r"no corpus 'oak'; there are: 1 alder, .* 12 maple"):
+        find_plan("oak")
+
+
+def test_grades_equal_those_read_off_the_placed_words_alone(corpora: dict[str, Corpus]) -> None:
+    for corpus in corpora.values():
+        readings = {reference: Reading(page) for reference, page in corpus.pages().items()}
+        for question, grades in zip(corpus.questions, corpus.grades, strict=True):
+            read = {reference: reading.grade(question) for reference, reading in readings.items()}
+            assert {reference: grade for reference, grade in read.items() if grade} == grades, question.text
+
+
+def test_counting_words_ranks_halfway_and_reading_ranks_perfectly(corpora: dict[str, Corpus]) -> None:
+    family = [corpora[plan.name] for plan in PLANS if plan.family == 1]
+    counted = [quality(counting_run(corpus), corpus) for corpus in family]
+    assert 45 <= sum(counted) / len(counted) <= 75
+    assert all(quality(reading_run(corpus), corpus) == pytest.approx(100) for corpus in family)
+
+
+def quality(run: Run, corpus: Corpus) -> float:
+    return evaluate(run, corpus.qrels(), ("nDCG@5",)).means()["nDCG@5"]
+
+
+def reading_run(corpus: Corpus) -> Run:
+    pages = {reference: Reading(page) for reference, page in corpus.pages().items()}
+    return Run.of_dict(
+        {
+            corpus.query_id(number): {reference: page.grade(question) for reference, page in pages.items()}
+            for number, question in enumerate(corpus.questions)
+        }
+    )
+
+
+class Reading:
+    """What a page says, read from where its words stand, by someone who never saw its facts."""
+
+    def __init__(self, page: PlannedPage) -> None:
+        rows: dict[int, list[PlacedWord]] = {}
+        for placed in sorted(page.words, key=lambda placed: (placed.row, placed.column)):
+            rows.setdefault(placed.row, []).append(placed)
+        lines = [[placed.word for placed in row] for row in rows.values()]
+        self.words = {word for line in lines for word in line}
+        header = {word for line in lines if set(line) <= set(YEARS) for word in line}
+        has_axes = any(
+            mark.shape == "line" and len(mark.points) == 6 and mark.ink == "rule" for mark in page.marks
+        )
+        self.bound: list[tuple[str, str, set[str], bool]] = []
+        for line in lines:
+            here = set(line) & set(YEARS)
+            for entity in set(line) & set(ENTITIES):
+                for measure in set(line) & set(MEASURES):
+                    self.bound.append((entity, measure, here or header, has_axes and not here))
+        (self.title,) = (
+            tuple(placed.word for placed in row) for row in rows.values() if row[0].width_cells == 3
+        )
+        self.phrases = {
+            pair for line in lines for pair in pairwise(line) if pair[0] in FIELDS and pair[1] in SUBJECTS
+        }
+
+    def grade(self, question: Question) -> int:
+        match question:
+            case Binding(entity, measure, year):
+                found = [years for e, m, years, _ in self.bound if (e, m) == (entity, measure)]
+                return 0 if not found else 2 if not year or any(year in years for years in found) else 1
+            case ChartLookUp(entity, measure):
+                charted = [chart for e, m, _, chart in self.bound if (e, m) == (entity, measure)]
+                return 0 if not charted else 2 if any(charted) else 1
+            case About(topic):
+                return 2 if self.title == topic else int(topic in self.phrases)
+            case AboutWithout(topic, without):
+                return 0 if without in self.words else self.grade(About(topic))
+            case _:
+                raise AssertionError(question)
