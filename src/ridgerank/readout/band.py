@@ -9,11 +9,12 @@ leaves, for each λ, a banded solve that is as good as free: Q'(G + λI)Q = B + 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import blas, lapack, solve_triangular, solveh_banded
+from scipy.linalg import blas, lapack
 
+from ridgerank.errors import CalibrationError
 from ridgerank.lists import Floats
 
-WIDTH = 96
+WIDTH = 112
 """Half the band: wide enough for fast products, narrow enough for cheap solves (32 to 128 run alike)."""
 
 
@@ -35,30 +36,42 @@ class Band:
 
     def solve(self, penalties: Floats, right: Floats) -> Floats:
         """(G + λI)⁻¹ r for every λ > 0: (penalties,) and (n,) → (n, penalties)."""
-        rotated = right.copy()
+        rotated = right[:, None].copy()
         for step in self.reflections:  # Q' r
-            tail = rotated[step.start :]
-            tail -= step.V @ (step.T.T @ (step.V.T @ tail))
-        solutions = np.empty((len(right), len(penalties)))
+            _apply(step.T.T, step, rotated)
+        solutions = np.empty((len(right), len(penalties)), order="F")
+        shifted = np.empty_like(self.diagonals)
         for column, penalty in enumerate(penalties):
-            shifted = self.diagonals.copy()
+            shifted[...] = self.diagonals
             shifted[0] += penalty
-            solutions[:, column] = solveh_banded(shifted, rotated, lower=True, overwrite_ab=True)
+            _, solutions[:, column : column + 1], info = lapack.dpbsv(
+                shifted, rotated, lower=1, overwrite_ab=1
+            )
+            if info:
+                raise CalibrationError(
+                    f"the ridge system is not positive definite at penalty {penalty:g}: it is too small for "
+                    "states of this size; wanted a larger one"
+                )
         for step in reversed(self.reflections):  # Q y
-            tail = solutions[step.start :]
-            tail -= step.V @ (step.T @ (step.V.T @ tail))
+            _apply(step.T, step, solutions)
         return solutions
 
 
+def _apply(inner: Floats, step: Reflection, columns: Floats) -> None:
+    """(I − V X V') C for X the reflection's T or its transpose, in place on the rows from `start` on."""
+    projected = blas.dgemm(1.0, step.V, columns[step.start :], trans_a=1)
+    columns[step.start :] -= blas.dgemm(1.0, step.V, blas.dgemm(1.0, inner, projected))
+
+
 def reduce_to_band(gram: Floats, *, width: int = WIDTH) -> Band:
-    """G = Q B Q' for a symmetric G (n, n), in row order, both triangles filled."""
+    """G = Q B Q' for a symmetric G (n, n), of which the lower triangle is read; column order saves a copy."""
     n = len(gram)
-    diagonals = np.zeros((width + 1, n))
+    diagonals = np.zeros((width + 1, n), order="F")
     reflections = []
     # What is left of G alternates between two buffers: a fresh array at every step would cost more in
     # page faults than in arithmetic.
     buffers = [np.empty(max(n - steps * width, 0) ** 2) for steps in (2, 1)]
-    rest = gram.T  # symmetric, and in the column order that BLAS wants
+    rest = gram
     start = 0
     while n - start > width + 1:
         _store(diagonals, start, 0, rest[:width, :width])
@@ -71,6 +84,11 @@ def reduce_to_band(gram: Floats, *, width: int = WIDTH) -> Band:
         start += width
     _store(diagonals, start, 0, rest)
     return Band(tuple(reflections), diagonals)
+
+
+def lower_gram(rows: Floats) -> Floats:
+    """R R' for rows (n, d), lower triangle only, in column order: half the work of a full product."""
+    return np.asarray(blas.dsyrk(1.0, np.asfortranarray(rows.T), trans=1, lower=1))
 
 
 def _update(rest: Floats, step: Reflection) -> None:
@@ -89,16 +107,18 @@ def _reflect(panel: Floats, start: int) -> tuple[Reflection, Floats]:
     """QR of a panel in compact form: Q = I − V T V', and R."""
     packed, tau, _, _ = lapack.dgeqrf(panel, lwork=64 * panel.shape[1])
     size = min(panel.shape)
-    V = np.asfortranarray(np.tril(packed[:, :size], -1))
-    V[np.diag_indices(size)] = 1.0
+    triangle = np.triu(packed[:size])
+    V = packed[:, :size]
+    V[:size] = np.tril(V[:size], -1) + np.eye(size)  # below R lie the reflections
     # T⁻¹ is the strict upper triangle of V'V with 1/τ on the diagonal; τ = 0 marks a reflection that
     # does nothing.
     active = tau != 0.0
     inverse = np.triu(blas.dgemm(1.0, V, V, trans_a=1), 1)
     inverse[np.diag_indices(size)] = 1.0 / np.where(active, tau, 1.0)
-    T = solve_triangular(inverse, np.diag(active.astype(np.float64)))
+    T, _ = lapack.dtrtri(inverse, overwrite_c=1)
+    T[~active] = 0.0
     T[:, ~active] = 0.0
-    return Reflection(start, V, np.asfortranarray(T)), np.triu(packed[:size])
+    return Reflection(start, V, T), triangle
 
 
 def _fortran(buffer: Floats, matrix: Floats) -> Floats:

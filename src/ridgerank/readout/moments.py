@@ -1,8 +1,9 @@
 """Centered sums of states and targets, accumulated as lists stream by (eq. 7-8).
 
-Memory is O(d²) however many pairs are seen: as long as there are fewer pairs than dimensions the
-centered rows themselves are kept (the dual form needs no more), after that their products H'PH and H'Pt.
-Everything is float64.
+A list of K pages says K − 1 things once its mean is gone: it is kept as K − 1 orthonormal contrasts, the
+same sums from fewer rows. Memory is O(d²) however many pairs are seen: as long as there are fewer contrasts
+than dimensions these themselves are kept (the dual form needs no more), after that their products H'PH and
+H'Pt. Everything is float64.
 """
 
 from dataclasses import dataclass
@@ -20,17 +21,17 @@ _BLOCK_ROWS = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Fewer pairs than dimensions: the centered pairs themselves."""
+    """Fewer contrasts than dimensions: the contrasts themselves. Their products are H_c'H_c and H_c't_c."""
 
     states: Floats
-    """H_c, (pairs, dim)."""
+    """(contrasts, dim)."""
     targets: Floats
-    """t_c, (pairs,)."""
+    """(contrasts,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Products:
-    """At least as many pairs as dimensions: their sums."""
+    """At least as many contrasts as dimensions: their sums."""
 
     gram: Floats
     """H'PH, (dim, dim)."""
@@ -70,7 +71,8 @@ class CenteredMoments:
             return
         # Equal targets center to exact zeros, whatever their mean rounds to.
         centered = t - t.mean() if t.max() > t.min() else np.zeros(len(t))
-        self._append(H - H.mean(axis=0), centered)
+        self._append(_contrasts(H - H.mean(axis=0)), _contrasts(centered))
+        self.pairs += len(H)
         self.lists += 1
 
     def merge(self, other: "CenteredMoments") -> None:
@@ -82,14 +84,14 @@ class CenteredMoments:
             assert self._gram is not None
             self._gram += other._gram
             self._moment += other._moment
-            self.pairs += other.pairs - other._waiting
             self.target_square += other.target_square - sum(float(t @ t) for t in other._targets)
         for H, t in zip(other._states, other._targets, strict=True):
             self._append(H, t)
+        self.pairs += other.pairs
         self.lists += other.lists
 
     def problem(self) -> Problem:
-        """What there is to solve: the centered rows, or their products once rows outnumber dimensions."""
+        """What there is to solve: the contrasts, or their products once they outnumber dimensions."""
         if self._gram is None:
             return Rows(self._stacked(), np.concatenate([*self._targets, np.zeros(0)]))
         self._fold()
@@ -112,7 +114,6 @@ class CenteredMoments:
         self._states.append(H)
         self._targets.append(t)
         self._waiting += len(H)
-        self.pairs += len(H)
         self.target_square += float(t @ t)
         limit = self.dim if self._gram is None else _BLOCK_ROWS
         if self._waiting > limit:
@@ -132,3 +133,15 @@ class CenteredMoments:
             self._states = [np.concatenate(self._states)]
             self._targets = [np.concatenate(self._targets)]
         return self._states[0] if self._states else np.zeros((0, self.dim))
+
+
+def _contrasts(centered: Floats) -> Floats:
+    """(K, …) → (K − 1, …): √(i / (i + 1)) · (mean of the first i − member i + 1), Helmert's basis.
+
+    Its rows are orthonormal and orthogonal to the ones, so products of contrasts are products of centered
+    members, and nothing of a list's mean is left.
+    """
+    count = np.arange(1.0, len(centered)).reshape((-1,) + (1,) * (centered.ndim - 1))
+    means = np.cumsum(centered, axis=0)[:-1] / count
+    contrasts: Floats = np.sqrt(count / (count + 1.0)) * (means - centered[1:])
+    return contrasts

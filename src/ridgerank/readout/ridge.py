@@ -15,7 +15,8 @@ def ridge_path(moments: CenteredMoments, penalties: Floats = PENALTIES) -> Float
 
     With fewer pairs than dimensions the dual form H_c'(H_c H_c' + λI)⁻¹ t_c gives the same vectors.
     """
-    from ridgerank.readout.band import reduce_to_band  # scipy.linalg, kept out of everyone else's start-up
+    # Here, so that only those who solve pay for loading scipy.linalg.
+    from ridgerank.readout.band import lower_gram, reduce_to_band
 
     lambdas = np.asarray(penalties, dtype=np.float64)
     if lambdas.ndim != 1 or not len(lambdas) or not ((lambdas > 0) & np.isfinite(lambdas)).all():
@@ -27,6 +28,6 @@ def ridge_path(moments: CenteredMoments, penalties: Floats = PENALTIES) -> Float
         )
     problem = moments.problem()
     if isinstance(problem, Rows):
-        dual = reduce_to_band(problem.states @ problem.states.T).solve(lambdas, problem.targets)
+        dual = reduce_to_band(lower_gram(problem.states)).solve(lambdas, problem.targets)
         return np.ascontiguousarray((problem.states.T @ dual).T)
-    return np.ascontiguousarray(reduce_to_band(problem.gram).solve(lambdas, problem.moment).T)
+    return np.ascontiguousarray(reduce_to_band(problem.gram.T).solve(lambdas, problem.moment).T)
