@@ -15,7 +15,7 @@ from ridgerank.errors import CalibrationError
 from ridgerank.lists import Floats
 
 WIDTH = 112
-"""Half the band: wide enough for fast products, narrow enough for cheap solves (32 to 128 run alike)."""
+"""Half the band: wide enough for fast products, narrow enough for cheap solves (64 to 128 run alike)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
