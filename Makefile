@@ -28,7 +28,8 @@ bench: $(READY)  ## speed against what one would use instead; ratios go to resul
 	$(BIN)/python -m benchmarks.fusion_speed --out results/fusion_speed.json
 	$(BIN)/python -m benchmarks.ridge_speed --out results/ridge_speed.json
 
-figures: $(READY)  ## the pictures in docs/, from the results they show
+figures: $(READY)  ## the pictures in docs/, and the results they show
+	$(BIN)/python -m benchmarks.overview_figure
 	$(BIN)/python -m benchmarks.label_free_convergence
 	$(BIN)/python -m benchmarks.weight_safety
 

@@ -1,0 +1,94 @@
+"""Documentation is tested: links lead somewhere, commands exist, snippets run, figures have their file."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = (ROOT / "README.md").read_text()
+
+
+def ridgerank(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ridgerank.cli.main", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the README's first command was typed."""
+    folder = tmp_path_factory.mktemp("readme")
+    ridgerank("simulate", "--out", "demo", cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_command_is_in_the_readme() -> None:
+    from ridgerank.cli.main import app
+
+    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    groups = [
+        f"{group.name} {command.name or command.callback.__name__}"
+        for group in app.registered_groups
+        if group.typer_instance
+        for command in group.typer_instance.registered_commands
+        if command.callback
+    ]
+    for name in [*commands, *groups]:
+        assert re.search(rf"`?{name}\b", README), f"`ridgerank {name}` is not in the README"
+
+
+def test_the_readmes_commands_print_what_it_shows(tried: Path) -> None:
+    words = re.search(r"\$ ridgerank (fuse .*) > fused\.trec\n(weight .*)\n", README)
+    assert words is not None
+    fused = ridgerank(*words[1].split(), cwd=tried)
+    assert fused.stderr.strip() == words[2]
+    (tried / "fused.trec").write_text(fused.stdout)
+    measures = json.loads(ridgerank("evaluate", "fused.trec", "--qrels", "demo/qrels.trec", cwd=tried).stdout)
+    shown = re.search(r'\{"nDCG@5": ([\d.]+), …\}', README)
+    assert shown is not None
+    assert round(measures["nDCG@5"], 1) == float(shown[1])
+
+
+@pytest.mark.parametrize("page", ["fusion.md"])
+def test_python_in_the_docs_runs(tried: Path, page: str) -> None:
+    for snippet in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.S):
+        subprocess.run([sys.executable, "-c", snippet], cwd=tried, check=True)
+
+
+def test_the_speed_table_says_what_the_results_say() -> None:
+    def result(name: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads((ROOT / "results" / f"{name}.json").read_text())
+        return found
+
+    shallow = result("shallow_speed")["ratio"]
+    assert isinstance(shallow, dict)
+    for wanted in (
+        f"| {shallow['0']}x faster |",
+        f"| {shallow['14']}x faster |",
+        f"| {result('store_read')['ours_of_mmap']} of its speed |",
+        f"| {result('index_memory')['peak_above_model_mib']} MiB |",
+        f"| {result('ridge_speed')['time_over_one_sklearn_cholesky_fit']}x its time |",
+        f"| {result('fusion_speed')['time_over_ranx_compiled']}x its time |",
+    ):
+        assert wanted in README
+
+
+def test_the_safety_figures_in_the_docs_are_those_of_the_results() -> None:
+    text = (ROOT / "docs" / "fusion.md").read_text()
+    safety = json.loads((ROOT / "results" / "weight_safety.json").read_text())
+    four = safety["queries"].index(4)
+    for kind in ("plain", "shrunk"):
+        share = 100 * safety["share_below_retriever"][kind][four]
+        assert f"{share:.1f} %" in text
+        assert f"{-safety['worst_loss_points'][kind][four]:.1f}" in text
