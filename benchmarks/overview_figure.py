@@ -46,7 +46,13 @@ def box(axis: Axes, x: float, y: float, text: str) -> None:
     """A rounded box with text."""
     axis.add_patch(
         FancyBboxPatch(
-            (x - 0.72, y - 0.25), 1.44, 0.5, boxstyle="round,pad=0.02", facecolor="white", edgecolor="#33415c", zorder=2
+            (x - 0.72, y - 0.25),
+            1.44,
+            0.5,
+            boxstyle="round,pad=0.02",
+            facecolor="white",
+            edgecolor="#33415c",
+            zorder=2,
         )
     )
     axis.text(x, y, text, ha="center", va="center", fontsize=9.5, color="#1b2538", zorder=3)
@@ -62,7 +68,7 @@ def arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float], *, b
             mutation_scale=13,
             color="#33415c",
             connectionstyle=f"arc3,rad={bend}",
-            zorder=1.5,,
+            zorder=1.5,
         )
     )
 
