@@ -27,6 +27,9 @@ bench: $(READY)  ## speed against what one would use instead; ratios go to resul
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python -m benchmarks.fusion_speed --out results/fusion_speed.json
 	$(BIN)/python -m benchmarks.ridge_speed --out results/ridge_speed.json
+	$(BIN)/python -m benchmarks.shallow_speed --out results/shallow_speed.json
+	$(BIN)/python -m benchmarks.store_read --out results/store_read.json
+	$(BIN)/python -m benchmarks.index_memory --out results/index_memory.json
 
 figures: $(READY)  ## the pictures in docs/, and the results they show
 	$(BIN)/python -m benchmarks.overview_figure

@@ -2,13 +2,14 @@
 
     python -m benchmarks.index_memory [--pages 2000] [--out results/index_memory.json]
 
-A random Qwen2.5-VL of the size of the miniature, pages of some 250 visual positions, real PDF files.
-Rendering processes are counted with the process that encodes.
+A random Qwen2.5-VL of the size of the miniature, pages of some 250 visual positions, real PDF files, the
+command as people type it. Rendering processes are counted with the one that encodes.
 """
 
 import argparse
+import contextlib
+import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -18,8 +19,6 @@ from PIL import Image, ImageDraw
 
 from benchmarks.report import publish
 from benchmarks.small_qwen import small_qwen
-from ridgerank.documents.outcomes import Failure
-from ridgerank.indexing import IndexPlan, index_documents
 from ridgerank.store.read import PageStore
 
 BAR_MIB = 1024
@@ -27,55 +26,30 @@ PAGES_PER_FILE = 40
 MAX_PIXELS = 252 * 28 * 28
 
 
-class PeakMemory:
-    """The largest resident memory of this process and its children, looked at ten times a second."""
-
-    def __init__(self) -> None:
-        self.peak = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def _watch(self) -> None:
-        own = psutil.Process()
-        while not self._stop.wait(0.1):
-            total = 0
-            for process in [own, *own.children(recursive=True)]:
-                try:
-                    memory = process.memory_info()
-                except psutil.NoSuchProcess:
-                    continue
-                total += memory.rss - memory.shared
-            self.peak = max(self.peak, total)
-
-    def __enter__(self) -> "PeakMemory":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+def peak_memory(command: list[str]) -> int:
+    """The largest private memory, in bytes, of a command and its children, looked at ten times a second."""
+    process = psutil.Popen(command)
+    peak = 0
+    while process.poll() is None:
+        total = 0
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for one in [process, *process.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    memory = one.memory_info()
+                    total += memory.rss - memory.shared
+        peak = max(peak, total)
+        time.sleep(0.1)
+    if process.returncode:
+        raise RuntimeError(f"{command} ended with {process.returncode}")
+    return peak
 
 
-class Counter:
-    """Prints a line now and then."""
-
-    def __init__(self) -> None:
-        self.pages = 0
-
-    def planned(self, plan: IndexPlan) -> None:
-        """Say how much there is to do."""
-        print(f"{plan.pages} pages to index", flush=True)
-
-    def committed(self, pages: int, nbytes: int) -> None:
-        """Count."""
-        del nbytes
-        if (self.pages + pages) // 500 > self.pages // 500:
-            print(f"{self.pages + pages} pages done", flush=True)
-        self.pages += pages
-
-    def failed(self, failure: Failure) -> None:
-        """Generated files are all readable."""
-        raise RuntimeError(str(failure))
+def save_model(folder: Path) -> None:
+    """A random model as a hub folder."""
+    backbone, model = small_qwen(layers=8, width=192, head_dim=64, max_pixels=MAX_PIXELS)
+    model.save_pretrained(folder)
+    backbone._tokenizer.save_pretrained(folder)
+    backbone._image_processor.save_pretrained(folder)
 
 
 def draw_documents(folder: Path, pages: int) -> None:
@@ -99,27 +73,28 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    backbone, _ = small_qwen(layers=8, width=192, head_dim=64, max_pixels=MAX_PIXELS)
-    own = psutil.Process().memory_info()
-    model = own.rss - own.shared
-    with tempfile.TemporaryDirectory() as folder:
-        documents, store = Path(folder, "documents"), Path(folder, "store")
+    with tempfile.TemporaryDirectory() as scratch:
+        model, documents, store = (Path(scratch, name) for name in ("model", "documents", "store"))
         documents.mkdir()
+        save_model(model)
         draw_documents(documents, arguments.pages)
+        load = (
+            f"import time; from ridgerank.backbones.load import load_backbone; load_backbone({str(model)!r})"
+        )
+        alone = peak_memory([sys.executable, "-c", f"{load}; time.sleep(2)"])
+        index = ["index", str(documents), "--store", str(store), "--backbone", str(model)]
+        index += ["--max-pixels", str(MAX_PIXELS)]
         start = time.perf_counter()
-        with PeakMemory() as memory:
-            report = index_documents([documents], str(store), backbone, watcher=Counter())
+        peak = peak_memory([sys.executable, "-m", "ridgerank.cli.main", *index])
         seconds = time.perf_counter() - start
         with PageStore.open(str(store)) as opened:
             info = opened.info()
-    above = (memory.peak - model) / 2**20
-    print(
-        f"{report.added} pages, {info.bytes_per_page / 1e6:.2f} MB each, {report.added / seconds:.1f} pages/s"
-    )
+    above = (peak - alone) / 2**20
+    print(f"{info.pages} pages, {info.bytes_per_page / 1e6:.2f} MB each, {info.pages / seconds:.1f} pages/s")
     print(f"peak memory above the loaded model: {above:.0f} MiB (bar: at most {BAR_MIB})")
     publish(
         {
-            "pages": report.added,
+            "pages": info.pages,
             "bytes_per_page": round(info.bytes_per_page),
             "store_mib": round(info.prefix_bytes / 2**20),
             "peak_above_model_mib": round(above),

@@ -39,8 +39,8 @@ def page_row(number: int, layers: int, positions: int, random: np.random.Generat
     prefix = PackedPrefix(
         keys=random.integers(-127, 128, shape, dtype=np.int8),
         values=random.integers(-127, 128, shape, dtype=np.int8),
-        key_scales=np.ones((layers, KV_HEADS, HEAD_DIM), dtype=np.float16),
-        value_scales=np.ones((layers, KV_HEADS, positions), dtype=np.float16),
+        key_scales=np.ones((layers, KV_HEADS, HEAD_DIM), dtype=np.uint16),
+        value_scales=np.ones((layers, KV_HEADS, positions), dtype=np.uint16),
         positions=np.arange(positions, dtype=np.int32),
         visual=np.ones(positions, dtype=np.bool_),
         next_position=positions,
