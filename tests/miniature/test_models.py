@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGenera
 
 from ridgerank.backbones.load import load_backbone
 from ridgerank.miniature.architecture import make_mini_qwen, make_tokenizer
+from ridgerank.miniature.first_weights import place_biases
 from ridgerank.miniature.joining import seen_cells
 from ridgerank.miniature.matching import asked_pages, cell_words, worth_keeping
 from ridgerank.miniature.packing import CELLS, Packer
@@ -17,7 +18,7 @@ from ridgerank.miniature.reading import Reader, cell_tokens, practice_page
 from ridgerank.miniature.render import render
 from ridgerank.miniature.train import save
 from ridgerank.miniature.training import training_pages, training_queries
-from ridgerank.miniature.vocabulary import PAGE_WORDS, QUERY_WORDS
+from ridgerank.miniature.vocabulary import ENTITIES, MEASURES, PAGE_WORDS, QUERY_WORDS
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +122,31 @@ def test_practice_pages_hold_their_words_within_the_page() -> None:
         page = practice_page(generator)
         assert all(placed.column + placed.width_cells <= 12 for placed in page.words)
         assert len(page.words) > 50
+
+
+def test_a_head_looks_where_its_biases_say() -> None:
+    """Brute force over distances: the score is largest at the wanted one."""
+    frequencies = [0.2, 0.4, 0.9]
+    half = len(frequencies)
+    for wanted in (-3, 0, 2, 5):
+        query, key = place_biases([(f, wanted) for f in frequencies], strength=4.0)
+        scores = {}
+        for distance in range(-6, 7):
+            angle = torch.tensor(frequencies) * distance  # the query stands so much further on
+            cos, sin = angle.cos(), angle.sin()
+            upper, lower = query[:half] * cos - query[half:] * sin, query[half:] * cos + query[:half] * sin
+            scores[distance] = float(torch.cat([upper, lower]) @ key) / (2 * half) ** 0.5
+        assert max(scores, key=lambda distance: scores[distance]) == wanted
+        assert scores[wanted] == pytest.approx(4.0 * half, rel=1e-5)
+
+
+def test_words_of_a_kind_start_far_apart(
+    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    words = model.model.language_model.embed_tokens.weight[cell_tokens(tokenizer)]
+    nearness = torch.nn.functional.cosine_similarity(words[:, None], words, dim=-1).fill_diagonal_(0)
+    named = nearness[1 : 1 + len(ENTITIES), 1 : 1 + len(ENTITIES)]
+    assert named.max() < 0.75
+    # Blank cells and other kinds have nothing in common with an entity.
+    assert nearness[0].abs().max() < 1e-6
+    assert nearness[1, 1 + len(ENTITIES) : 1 + len(ENTITIES) + len(MEASURES)].abs().max() < 1e-6

@@ -10,8 +10,16 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from ridgerank.miniature.first_weights import start_decoder, start_vision
-from ridgerank.miniature.vocabulary import PAGE_WORDS, QUERY_WORDS
+from ridgerank.miniature.first_weights import start_decoder, start_embeddings, start_vision
+from ridgerank.miniature.vocabulary import (
+    ENTITIES,
+    FIELDS,
+    MEASURES,
+    PAGE_WORDS,
+    QUERY_WORDS,
+    SUBJECTS,
+    YEARS,
+)
 from ridgerank.miniature.world import HEIGHT_PIXELS, WIDTH_PIXELS
 
 LAYERS, WIDTH, HEADS = 8, 192, 4
@@ -61,10 +69,13 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_image_processor() -> Qwen2VLImageProcessorPil:
-    """The image processor, at the size of a drawn page."""
+    """The image processor, at the size of a drawn page; white paper is zero, so that ink is all there is."""
     pixels = WIDTH_PIXELS * HEIGHT_PIXELS
     return Qwen2VLImageProcessorPil(
-        size={"shortest_edge": 28 * 28, "longest_edge": pixels}, temporal_patch_size=1
+        size={"shortest_edge": 28 * 28, "longest_edge": pixels},
+        temporal_patch_size=1,
+        image_mean=[1.0, 1.0, 1.0],
+        image_std=[0.5, 0.5, 0.5],
     )
 
 
@@ -112,7 +123,11 @@ def make_mini_qwen(
         tie_word_embeddings=False,
     )
     model = Qwen2_5_VLForConditionalGeneration(config)
+    kinds = [ids(list(kind)) for kind in (ENTITIES, MEASURES, (*FIELDS, *YEARS), SUBJECTS)]
     with torch.no_grad():
         start_vision(model.model.visual)
-        start_decoder(model.model.language_model)
+        text = model.model.language_model
+        blank, sink = ids("<|image_pad|>"), ids("<|vision_start|>")
+        start_embeddings(text.embed_tokens.weight, kinds=kinds, blank=blank, sink=sink)
+        start_decoder(text)
     return model

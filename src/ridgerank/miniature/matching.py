@@ -4,7 +4,6 @@ A cell holds the embedding of its word, with a little noise. Empty cells away fr
 they cost is time.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from random import Random
@@ -20,7 +19,7 @@ from ridgerank.miniature.cells import word_grid
 from ridgerank.miniature.first_weights import EMBEDDING_SCALE
 from ridgerank.miniature.lessons import Lesson
 from ridgerank.miniature.packing import CELLS, Packed, Packer
-from ridgerank.miniature.queries import ANSWERS, PARTLY
+from ridgerank.miniature.queries import ANSWERS, NOT
 from ridgerank.miniature.reading import cell_tokens
 from ridgerank.miniature.training import KINDS, Example, training_pages, training_queries
 from ridgerank.miniature.world import PlannedPage
@@ -75,28 +74,22 @@ def answer_loss(logits: Tensor, packed: Packed, answers: tuple[int, int]) -> Ten
 
 
 def accuracies(logits: Tensor, packed: Packed, answers: tuple[int, int]) -> dict[str, float]:
-    """By kind: the share of hard questions that were answered rightly.
+    """By kind: how often the margin of an answer is above that of a page that only looks like one.
 
-    It is the mean over right yes and right no, so that chance is a half whatever the mixture. What answers
-    partly is left out, and so is what lacks a word: counting words would do.
+    Chance is a half. What answers partly is left out, and so is what lacks a word: counting words would do.
     """
     margins = (logits[:, answers[0]] - logits[:, answers[1]]).detach()
-    groups: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
-    for kind, grade, hard, margin in zip(
-        packed.kinds, packed.grades.tolist(), packed.hard.tolist(), margins.tolist(), strict=True
-    ):
-        if grade == PARTLY:
-            continue
-        is_yes = grade == ANSWERS
-        if is_yes or hard or kind in ("word", "negation"):
-            groups[kind].append((is_yes, (margin > 0) == is_yes))
-    return {kind: _balanced(right) for kind, right in groups.items()}
-
-
-def _balanced(right: Sequence[tuple[bool, bool]]) -> float:
-    sides = [[correct for is_yes, correct in right if is_yes is side] for side in (True, False)]
-    shares = [sum(side) / len(side) for side in sides if side]
-    return sum(shares) / len(shares)
+    kinds = np.array(packed.kinds)
+    shares = {}
+    for kind in KINDS:
+        of_kind = torch.from_numpy(kinds == kind)
+        # A negation fails by a word that is there, a single word by not being there.
+        tempting = packed.hard if kind not in ("word", "negation") else torch.ones_like(packed.hard)
+        right = margins[of_kind & (packed.grades == ANSWERS)]
+        wrong = margins[of_kind & (packed.grades == NOT) & tempting]
+        if len(right) and len(wrong):
+            shares[kind] = float((right[:, None] > wrong).float().mean())
+    return shares
 
 
 class MatchingLesson(Lesson):

@@ -145,7 +145,7 @@ class ReadingLesson(Lesson):
     """Teach the vision tower alone."""
 
     name = "reading"
-    rate = 1.5e-3
+    rate = 2e-3
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ VISION, DECODER = ("model.visual.",), ("model.language_model.", "lm_head.")
 
 
 def train(out: Path, *, stages: Mapping[str, int], minutes: float, seed: int) -> None:
-    """Teach stages (name → steps) one after the other, within the time, and save the model after each."""
+    """Teach stages (name → steps) one after the other, within the time; save the model once it is joined."""
     until = time.monotonic() + 60 * minutes
     tokenizer = make_tokenizer()
     for stage, steps in stages.items():
@@ -39,7 +39,8 @@ def train(out: Path, *, stages: Mapping[str, int], minutes: float, seed: int) ->
         lesson = _lesson(stage, model, tokenizer, out, seed=seed, steps=steps)
         reached = learn(lesson, out, until=until)
         logger.info("%s: %d of %d steps", stage, reached, lesson.steps)
-        save(model, tokenizer, out / "model")
+        if stage == "joined":
+            save(model, tokenizer, out / "model")
         if reached < lesson.steps:
             return
 
