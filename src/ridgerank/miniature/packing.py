@@ -1,0 +1,125 @@
+"""Many questions behind one page, in one sequence: each sees the page and itself, none sees another.
+
+Tokens and positions are those of the backbone's prompt, so that what is learned here is what runs there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
+
+from ridgerank.backbones.prompt import PromptTokens
+from ridgerank.backbones.qwen2_5_vl import Qwen25VL
+from ridgerank.miniature.training import Example
+from ridgerank.miniature.world import COLUMNS, ROWS
+
+CELLS = ROWS * COLUMNS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """Questions of some pages, laid out behind them."""
+
+    ids: Tensor
+    """(pages, suffix positions)."""
+    positions: Tensor
+    """(pages, suffix positions): rotary position, the same on all axes."""
+    question: Tensor
+    """(pages, suffix positions): number of the question a token belongs to, -1 for padding."""
+    answers: Tensor
+    """(questions, 2): page and suffix position whose next token is the answer."""
+    grades: Tensor
+    """(questions,) 0, 1 or 2."""
+    kinds: list[str]
+    hard: Tensor
+    """(questions,) whether all its words stand on the page."""
+
+
+class Packer:
+    """The prompt of one model, cut into page and question."""
+
+    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast) -> None:
+        self._model = model
+        self._tokens = PromptTokens(Qwen25VL.prompt, tokenizer.backend_tokenizer)
+        self.answers = self._tokens.answers
+        self.page_ids = torch.tensor(self._tokens.page(Qwen25VL.image_token * CELLS))
+        self.visual = self.page_ids == model.config.image_token_id
+        positions, _ = model.model.get_rope_index(
+            self.page_ids[None],
+            mm_token_type_ids=self.visual[None].int(),
+            image_grid_thw=torch.tensor([[1, 2 * ROWS, 2 * COLUMNS]]),
+        )
+        self.page_positions = positions[:, 0]
+        """(3, page positions)."""
+        self._next = int(self.page_positions.max()) + 1
+
+    def pack(self, asked: Sequence[Sequence[Example]]) -> Packed:
+        """Lay each page's questions behind each other."""
+        suffixes = [[self._tokens.suffix(each.question.text) for each in page] for page in asked]
+        length = max(sum(map(len, page)) for page in suffixes)
+        ids = torch.zeros(len(asked), length, dtype=torch.long)
+        positions, question = ids.clone(), torch.full_like(ids, -1)
+        answers = []
+        for row, page in enumerate(suffixes):
+            start = 0
+            for number, suffix in enumerate(page):
+                end = start + len(suffix)
+                ids[row, start:end] = torch.tensor(suffix)
+                positions[row, start:end] = self._next + torch.arange(len(suffix))
+                question[row, start:end] = number
+                answers.append((row, end - 1))
+                start = end
+        flat = [each for page in asked for each in page]
+        return Packed(
+            ids,
+            positions,
+            question,
+            torch.tensor(answers),
+            torch.tensor([each.grade for each in flat]),
+            [each.question.kind for each in flat],
+            torch.tensor([each.is_hard for each in flat]),
+        )
+
+    def logits(self, features: Tensor, packed: Packed, kept: Tensor, seen: Tensor) -> Tensor:
+        """(questions, vocabulary) what the model would say to each question.
+
+        `features` (pages, 192, width) stand at the visual positions. `kept` (pages, n) are the cells that
+        exist at all, in order; `seen` (pages, 192) those that questions may look at.
+        """
+        text = self._model.model.language_model
+        pages, cells = kept.shape
+        first = int(self.visual.int().argmax())
+        where = torch.cat(  # positions of the page part that exist, (pages, page positions)
+            [
+                torch.arange(first).expand(pages, -1),
+                first + kept,
+                torch.arange(first + CELLS, len(self.page_ids)).expand(pages, -1),
+            ],
+            dim=1,
+        )
+        hidden = text.embed_tokens(self.page_ids[where])
+        chosen = features.gather(1, kept[..., None].expand(-1, -1, features.shape[-1]))
+        hidden = torch.cat([hidden[:, :first], chosen, hidden[:, first + cells :]], dim=1)
+        hidden = torch.cat([hidden, text.embed_tokens(packed.ids)], dim=1)
+        positions = torch.cat([self.page_positions[:, where], packed.positions.expand(3, -1, -1)], dim=-1)
+        state = text(
+            inputs_embeds=hidden,
+            position_ids=positions,
+            attention_mask=_mask(packed.question, seen.gather(1, kept), first, where.shape[1]),
+            use_cache=False,
+        ).last_hidden_state
+        page, place = packed.answers.unbind(1)
+        said: Tensor = self._model.lm_head(state[page, where.shape[1] + place])
+        return said
+
+
+def _mask(question: Tensor, seen: Tensor, first: int, page: int) -> Tensor:
+    """(pages, 1, length, length) bool: which position sees which."""
+    pages, suffix = question.shape
+    length = page + suffix
+    mask = torch.ones(length, length, dtype=torch.bool).tril().repeat(pages, 1, 1)
+    mask[:, page:, page:] &= question[:, :, None] == question[:, None, :]
+    mask[:, page:, first : first + seen.shape[1]] &= seen[:, None, :]
+    return mask[:, None]

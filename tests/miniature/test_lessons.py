@@ -1,0 +1,106 @@
+"""Every lesson runs, goes on where it was interrupted, and leaves a model that answers."""
+
+import json
+import time
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from ridgerank.backbones.load import load_backbone
+from ridgerank.errors import MiniatureError
+from ridgerank.miniature import train as training
+from ridgerank.miniature.architecture import make_mini_qwen, make_tokenizer
+from ridgerank.miniature.joining import JoinedLesson
+from ridgerank.miniature.lessons import Lesson, learn, load_part, rate_at
+from ridgerank.miniature.matching import MatchingLesson
+from ridgerank.miniature.reading import ReadingLesson
+from ridgerank.miniature.render import render
+from ridgerank.miniature.training import training_pages
+
+LESSONS = (ReadingLesson, MatchingLesson, JoinedLesson)
+STEPS = 4
+
+
+def _lesson(kind: type[ReadingLesson | MatchingLesson | JoinedLesson], *, steps: int = STEPS) -> Lesson:
+    tokenizer = make_tokenizer()
+    return kind(make_mini_qwen(tokenizer, 1, layers=2), tokenizer, seed=1, steps=steps, pages=1)
+
+
+def _forever() -> float:
+    return time.monotonic() + 600
+
+
+@pytest.mark.parametrize("kind", LESSONS)
+def test_an_interrupted_lesson_ends_with_the_same_weights(
+    kind: type[ReadingLesson | MatchingLesson | JoinedLesson],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = _lesson(kind)
+    learn(whole, tmp_path / "whole", until=_forever(), log_every=1)
+
+    first = _lesson(kind)
+    taught = first.step
+    clock = [0.0]
+
+    def step(number: int) -> tuple[torch.Tensor, dict[str, float]]:
+        clock[0] = 100.0 if number == 1 else 0.0  # time is over after two steps
+        loss, measures = taught(number)
+        return loss, dict(measures)
+
+    monkeypatch.setattr(first, "step", step)
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: clock[0])
+        assert learn(first, tmp_path / "parts", until=50.0) == 2
+    second = _lesson(kind)
+    assert learn(second, tmp_path / "parts", until=_forever()) == STEPS
+    for name, weight in whole.model.state_dict().items():
+        torch.testing.assert_close(second.model.state_dict()[name], weight, rtol=0, atol=0, msg=name)
+    log = [json.loads(line) for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log] == [1, 2, 3, 4]
+
+
+def test_a_lesson_changes_only_what_it_teaches(tmp_path: Path) -> None:
+    lesson = _lesson(MatchingLesson, steps=1)
+    before = {name: weight.clone() for name, weight in lesson.model.state_dict().items()}
+    learn(lesson, tmp_path, until=_forever())
+    changed = {name for name, weight in lesson.model.state_dict().items() if not weight.equal(before[name])}
+    assert changed
+    assert not any("visual" in name or "embed_tokens" in name for name in changed)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
+    learn(_lesson(MatchingLesson, steps=1), tmp_path, until=_forever())
+    with pytest.raises(MiniatureError, match="a lesson of 1 steps with seed 1, wanted 9 steps"):
+        learn(_lesson(MatchingLesson, steps=9), tmp_path, until=_forever())
+
+
+def test_joining_asks_for_the_lessons_before(tmp_path: Path) -> None:
+    with pytest.raises(MiniatureError, match="teach that lesson first"):
+        load_part(_lesson(JoinedLesson).model, tmp_path / "reading.pt", ("model.visual.",))
+
+
+def test_the_rate_rises_then_falls() -> None:
+    rates = [rate_at(number, 1000) for number in range(1000)]
+    assert rates.index(max(rates)) == 39
+    assert rates[-1] == 0.05
+
+
+def test_training_leaves_a_model_that_loads_and_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def small(tokenizer: object, seed: int) -> Qwen2_5_VLForConditionalGeneration:
+        return make_mini_qwen(make_tokenizer(), seed, layers=2)
+
+    monkeypatch.setattr(training, "make_mini_qwen", small)
+    training.train(tmp_path, stages=dict.fromkeys(training.STEPS, 1), minutes=5, seed=0)
+    backbone = load_backbone(tmp_path / "model", device="cpu")
+    images = render(list(islice(training_pages(1), 2)))
+    margins = backbone.full_margins("margin of Norvale in 2019", images)
+    assert margins.shape == (2,)
+    assert margins.isfinite().all()
+    assert backbone.encode(images[:1], exit_layer=2)[0].grid == (16, 12)

@@ -1,0 +1,152 @@
+"""The first weights, the prompt under the small tokenizer, and what a question may see."""
+
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
+
+from ridgerank.backbones.load import load_backbone
+from ridgerank.miniature.architecture import make_mini_qwen, make_tokenizer
+from ridgerank.miniature.first_weights import place_biases
+from ridgerank.miniature.joining import seen_cells
+from ridgerank.miniature.matching import asked_pages, cell_words, worth_keeping
+from ridgerank.miniature.packing import CELLS, Packer
+from ridgerank.miniature.reading import Reader, cell_tokens, practice_page
+from ridgerank.miniature.render import render
+from ridgerank.miniature.train import save
+from ridgerank.miniature.training import training_pages, training_queries
+from ridgerank.miniature.vocabulary import ENTITIES, MEASURES, PAGE_WORDS, QUERY_WORDS
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLForConditionalGeneration:
+    return make_mini_qwen(tokenizer, 3, layers=3).eval()
+
+
+def test_every_word_is_one_token_wherever_it_stands(tokenizer: PreTrainedTokenizerFast) -> None:
+    for word in (*PAGE_WORDS, *QUERY_WORDS):
+        first, second = tokenizer.encode(f"{word} {word}")
+        assert first == second
+        assert tokenizer.decode([first]) == word
+
+
+def test_unknown_words_are_spelled(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert tokenizer.decode(tokenizer.encode("Überschuß")) == "Überschuß"
+
+
+def test_packed_questions_get_the_margins_of_the_backbone(
+    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    pages = list(islice(training_pages(5), 2))
+    asked = [training_queries(page, Random(1)) for page in pages]
+    packer, reader = Packer(model, tokenizer), Reader(model, tokenizer)
+    everything = torch.arange(CELLS).expand(2, -1)
+    with torch.inference_mode():
+        features = reader.features(pages)
+        logits = packer.logits(
+            features, packer.pack(asked), everything, torch.ones(2, CELLS, dtype=torch.bool)
+        )
+    margins = logits[:, packer.answers[0]] - logits[:, packer.answers[1]]
+
+    model.save_pretrained(tmp_path)
+    save(model, tokenizer, tmp_path / "half")
+    for name in ("config.json", "generation_config.json", "model.safetensors"):
+        (tmp_path / name).replace(tmp_path / "half" / name)
+    backbone = load_backbone(tmp_path / "half", device="cpu")
+    expected = [
+        backbone.full_margins(each.question.text, [image])
+        for image, examples in zip(render(pages), asked, strict=True)
+        for each in examples
+    ]
+    torch.testing.assert_close(margins, torch.cat(expected), atol=2e-5, rtol=1e-4)
+
+
+def test_cells_that_are_not_kept_do_not_reach_the_answer(
+    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    pages, asked = asked_pages(0, 0, 2)
+    packer = Packer(model, tokenizer)
+    features = model.model.language_model.embed_tokens.weight[cell_tokens(tokenizer)][cell_words(pages)]
+    changed = features.clone()
+    changed[:, ::2] += 1
+    odd = torch.arange(1, CELLS, 2).expand(2, -1)
+    everything = torch.ones(2, CELLS, dtype=torch.bool)
+    with torch.inference_mode():
+        said = [packer.logits(each, packer.pack(asked), odd, everything) for each in (features, changed)]
+    torch.testing.assert_close(said[0], said[1])
+
+
+def test_what_is_hidden_from_questions_changes_their_answers(
+    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    pages, asked = asked_pages(0, 0, 1)
+    packer = Packer(model, tokenizer)
+    packed = packer.pack(asked)
+    kept = torch.arange(CELLS)[None]
+    features = model.model.language_model.embed_tokens.weight[cell_tokens(tokenizer)][cell_words(pages)]
+    seen = torch.ones(1, CELLS, dtype=torch.bool)
+    with torch.inference_mode():
+        whole = packer.logits(features, packed, kept, seen)
+        blind = packer.logits(features, packed, kept, ~seen)
+    assert (whole - blind).abs().max() > 1e-4
+
+
+def test_cells_with_words_are_kept_first() -> None:
+    pages, _ = asked_pages(0, 0, 3)
+    cells = cell_words(pages)
+    kept = worth_keeping(cells, torch.Generator().manual_seed(0))
+    for row, chosen in zip(cells, kept, strict=True):
+        assert set(row.nonzero().flatten().tolist()) <= set(chosen.tolist())
+        assert chosen.tolist() == sorted(chosen.tolist())
+
+
+def test_seen_cells_keep_their_share() -> None:
+    generator = torch.Generator().manual_seed(0)
+    share = seen_cells(400, CELLS, (1 / 3, 1.0), generator).float().mean(dim=1)
+    assert share.min() > 0.2
+    assert abs(share.mean() - 2 / 3) < 0.03
+    assert seen_cells(2, CELLS, (1.0, 1.0), generator).all()
+
+
+def test_practice_pages_hold_their_words_within_the_page() -> None:
+    generator = Random(0)
+    for _ in range(20):
+        page = practice_page(generator)
+        assert all(placed.column + placed.width_cells <= 12 for placed in page.words)
+        assert len(page.words) > 50
+
+
+def test_a_head_looks_where_its_biases_say() -> None:
+    """Brute force over distances: the score is largest at the wanted one."""
+    frequencies = [0.2, 0.4, 0.9]
+    half = len(frequencies)
+    for wanted in (-3, 0, 2, 5):
+        query, key = place_biases([(f, wanted) for f in frequencies], strength=4.0)
+        scores = {}
+        for distance in range(-6, 7):
+            angle = torch.tensor(frequencies) * distance  # the query stands so much further on
+            cos, sin = angle.cos(), angle.sin()
+            upper, lower = query[:half] * cos - query[half:] * sin, query[half:] * cos + query[:half] * sin
+            scores[distance] = float(torch.cat([upper, lower]) @ key) / (2 * half) ** 0.5
+        assert max(scores, key=lambda distance: scores[distance]) == wanted
+        assert scores[wanted] == pytest.approx(4.0 * half, rel=1e-5)
+
+
+def test_words_of_a_kind_start_far_apart(
+    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    words = model.model.language_model.embed_tokens.weight[cell_tokens(tokenizer)]
+    nearness = torch.nn.functional.cosine_similarity(words[:, None], words, dim=-1).fill_diagonal_(0)
+    named = nearness[1 : 1 + len(ENTITIES), 1 : 1 + len(ENTITIES)]
+    assert named.max() < 0.75
+    # Blank cells and other kinds have nothing in common with an entity.
+    assert nearness[0].abs().max() < 1e-6
+    assert nearness[1, 1 + len(ENTITIES) : 1 + len(ENTITIES) + len(MEASURES)].abs().max() < 1e-6
