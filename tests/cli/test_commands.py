@@ -46,6 +46,9 @@ def test_fusing_ranks_better_than_either_run_and_reports_why(
     wanted = ["weight", "weight_interval", "method", "c_b", "c_s", "rho", "interior"]
     assert set(facts) >= {*wanted, "queries_used", "queries_skipped"}
     assert facts["method"] == method
+    assert facts["interior"] == (
+        facts["partial_correlation_retriever"] > 0 and facts["partial_correlation_reranker"] > 0
+    )
     assert facts["weight_interval"][0] <= facts["weight"] <= facts["weight_interval"][1]
     best_alone = max(quality(world / name, world) for name in ("retriever.trec", "reranker.trec"))
     assert quality(output, world) > best_alone

@@ -113,6 +113,7 @@ def _facts(estimate: "WeightEstimate", joined: "JoinedRuns") -> dict[str, Any]:
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(estimate).items()
     }
+    facts |= _partials(estimate)
     facts["queries"] = len(joined.queries)
     for name, queries, pages in zip(
         ("retriever", "reranker"),
@@ -123,6 +124,17 @@ def _facts(estimate: "WeightEstimate", joined: "JoinedRuns") -> dict[str, Any]:
         facts[f"queries_missing_from_{name}"] = queries
         facts[f"pages_missing_from_{name}"] = pages
     return facts
+
+
+def _partials(estimate: "WeightEstimate") -> dict[str, float | None]:
+    """What each score says of relevance that the other does not; both positive is what `interior` means."""
+    import numpy as np
+
+    from ridgerank.fusion.weight import partial_correlations
+
+    found = partial_correlations(*(np.asarray(value) for value in (estimate.c_b, estimate.c_s, estimate.rho)))
+    names = ("partial_correlation_retriever", "partial_correlation_reranker")
+    return {name: None if np.isnan(value) else float(value) for name, value in zip(names, found, strict=True)}
 
 
 def _talk(facts: dict[str, Any]) -> None:
