@@ -102,7 +102,13 @@ def test_a_missing_store_says_how_to_make_one(tmp_path: Path) -> None:
 def test_ctrl_c_says_that_it_can_go_on(model_folder: Path, tmp_path: Path) -> None:
     write_pdf(tmp_path / "in/long.pdf", pages=400)
     command = ["index", tmp_path / "in", "--store", tmp_path / "store", "--backbone", model_folder]
-    process = subprocess.Popen([*RUN, *map(str, command)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*RUN, *map(str, command)],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests started in the background inherit an ignored SIGINT, which Python then leaves ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if "stored already" in line:
