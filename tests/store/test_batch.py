@@ -87,3 +87,23 @@ def test_a_band_of_layers_is_stored_and_run_as_such(
     states = small_backbone.states("revenue", batch)
     exact = small_backbone.states("revenue", DensePrefixes(banded, join_layer=2))
     assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_filling_writes_memory_of_any_dtype_and_stride_and_nothing_beyond_it(
+    images: list[Image.Image], prefixes: list[Prefix], dtype: torch.dtype
+) -> None:
+    packed = [compress(p, image, Keep()) for p, image in zip(prefixes, images, strict=True)]
+    batch = StoredPrefixes.of(packed, join_layer=0)
+    longest, room = int(batch.lengths.max()), 9
+    shape = (len(packed), packed[0].keys.shape[1], longest + room, packed[0].keys.shape[3])
+    keys, values = torch.full(shape, 7.0, dtype=dtype), torch.full(shape, 7.0, dtype=dtype)
+    batch.fill(2, keys[:, :, :longest], values[:, :, :longest])
+    for row, page in enumerate(packed):
+        whole = decompressed(page)
+        length = len(page.positions)
+        torch.testing.assert_close(keys[row, :, :length].float(), whole.keys[2], rtol=2e-2, atol=1e-3)
+        torch.testing.assert_close(values[row, :, :length].float(), whole.values[2], rtol=2e-2, atol=1e-3)
+        assert not keys[row, :, length:longest].any()
+    assert (keys[:, :, longest:] == 7).all()
+    assert (values[:, :, longest:] == 7).all()

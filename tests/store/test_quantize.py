@@ -1,6 +1,5 @@
-"""int8: at most half a step wrong, as many bytes as the arithmetic says."""
+"""int8: at most half a step wrong, with the scales where they serve best."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,17 +7,13 @@ from torch import Tensor
 
 from ridgerank.store.quantize import (
     CODE_MAX,
-    dequantize,
     quantize_keys,
     quantize_values,
-    quantized_bytes,
 )
 
 
-def restored(codes: Tensor, scales: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    out = torch.empty(codes.shape, dtype=dtype)
-    dequantize(codes, scales, out)
-    return out
+def restored(codes: Tensor, scales: Tensor) -> Tensor:
+    return codes.float() * scales.float()
 
 
 def outlying(seed: int, size: float) -> Tensor:
@@ -78,26 +73,3 @@ def test_key_channels_of_differing_size_want_a_scale_each() -> None:
         for name, quantize in (("channel", quantize_keys), ("position", quantize_values))
     }
     assert error["channel"] < 1e-3 * error["position"]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_dequantizing_fills_memory_of_any_dtype_and_stride(dtype: torch.dtype) -> None:
-    codes, scales = quantize_keys(outlying(2, 1.0))
-    room = torch.zeros(3, 2, 50, 16, dtype=dtype)
-    dequantize(codes, scales, room[:, :, :40])
-    torch.testing.assert_close(room[:, :, :40].float(), restored(codes, scales), rtol=1e-2, atol=1e-3)
-    assert not room[:, :, 40:].any()
-
-
-def test_bytes_are_as_the_arithmetic_says() -> None:
-    x = outlying(3, 1.0)
-    parts = [*quantize_keys(x), *quantize_values(x)]
-    held = sum(part.numel() * part.itemsize for part in parts)
-    assert held == quantized_bytes(layers=3, kv_heads=2, positions=40, head_dim=16)
-
-
-@pytest.mark.parametrize(("kv_heads", "a_token"), [(4, 21_504), (2, 10_752)])
-def test_scales_cost_under_two_percent_of_a_page(kv_heads: int, a_token: int) -> None:
-    positions = 1280 // 3
-    page = quantized_bytes(layers=21, kv_heads=kv_heads, positions=positions, head_dim=128)
-    assert a_token * positions < page < 1.02 * a_token * positions

@@ -27,19 +27,6 @@ def quantize_values(values: Tensor) -> tuple[Tensor, Tensor]:
     return _quantize(values, dim=-1)
 
 
-def dequantize(codes: Tensor, scales: Tensor, out: Tensor) -> None:
-    """Write codes · scales into `out`, of the codes' shape, in its dtype; one layer or many."""
-    # Two passes in place are four times faster on a CPU than one multiplication of mixed types.
-    out.copy_(codes).mul_(scales.to(out.dtype))
-
-
-def quantized_bytes(*, layers: int, kv_heads: int, positions: int, head_dim: int) -> int:
-    """Bytes of one page's codes and scales."""
-    codes = 2 * layers * kv_heads * positions * head_dim
-    scales = layers * kv_heads * (head_dim + positions) * SCALE_DTYPE.itemsize
-    return codes + scales
-
-
 def _quantize(x: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     """Round x / s to integers in [−127, 127], s = max |x| / 127 along `dim`, rounded to `SCALE_DTYPE`.
 
