@@ -27,7 +27,7 @@ class Lineage:
     transformers: str
     """Release of transformers; position ids of still images have changed between releases."""
     processor: str
-    """Fingerprint of the image processor's and tokenizer's settings."""
+    """Fingerprint of the image processor's and tokenizer's settings, and the pixel budget of a page."""
     prompt: str
     """Fingerprint of the prompt, page part and query part."""
     exit_layer: int

@@ -22,7 +22,7 @@ def lineage_of(backbone: Backbone, *, exit_layer: int, join_layer: int, keep: Ke
         family=backbone.family,
         weights=backbone.weights_fingerprint(),
         transformers=transformers.__version__,
-        processor=backbone.processor_fingerprint(),
+        processor=f"{backbone.processor_fingerprint()}, {backbone.max_pixels} pixels a page",
         prompt=backbone.prompt_fingerprint(),
         exit_layer=exit_layer,
         join_layer=join_layer,
