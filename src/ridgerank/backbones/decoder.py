@@ -9,9 +9,10 @@ This module knows no tokens and no images.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ridgerank.backbones.prefix import Geometry, PrefixBatch
@@ -27,6 +28,11 @@ class Affine:
 
     weight: Tensor
     bias: Tensor | None = None
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> Self:
+        """The parameters of a linear module, shared with it."""
+        return cls(linear.weight, linear.bias)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +52,22 @@ class Block:
     """Applied to what attention adds, where the family has one."""
     down_norm: Norm | None = None
     """Applied to what the MLP adds, where the family has one."""
+
+
+def llama_block(layer: Any) -> Block:  # noqa: ANN401 (whatever has a Llama layer's names)
+    """A layer whose parts have the names Llama gave them, as most decoders since."""
+    attention, mlp = layer.self_attn, layer.mlp
+    return Block(
+        attention_norm=layer.input_layernorm,
+        query=Affine.of(attention.q_proj),
+        key=Affine.of(attention.k_proj),
+        value=Affine.of(attention.v_proj),
+        output=Affine.of(attention.o_proj),
+        mlp_norm=layer.post_attention_layernorm,
+        gate=Affine.of(mlp.gate_proj),
+        up=Affine.of(mlp.up_proj),
+        down=Affine.of(mlp.down_proj),
+    )
 
 
 class Scratch:

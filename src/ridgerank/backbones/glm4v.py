@@ -46,15 +46,15 @@ class Glm41V(GridBackbone):
             blocks.append(
                 Block(
                     attention_norm=layer.input_layernorm,
-                    query=Affine(layer.self_attn.q_proj.weight, layer.self_attn.q_proj.bias),
-                    key=Affine(layer.self_attn.k_proj.weight, layer.self_attn.k_proj.bias),
-                    value=Affine(layer.self_attn.v_proj.weight, layer.self_attn.v_proj.bias),
-                    output=Affine(layer.self_attn.o_proj.weight),
+                    query=Affine.of(layer.self_attn.q_proj),
+                    key=Affine.of(layer.self_attn.k_proj),
+                    value=Affine.of(layer.self_attn.v_proj),
+                    output=Affine.of(layer.self_attn.o_proj),
                     output_norm=layer.post_self_attn_layernorm,
                     mlp_norm=layer.post_attention_layernorm,
                     gate=Affine(gate),
                     up=Affine(up),
-                    down=Affine(layer.mlp.down_proj.weight),
+                    down=Affine.of(layer.mlp.down_proj),
                     down_norm=layer.post_mlp_layernorm,
                 )
             )

@@ -22,7 +22,7 @@ from transformers.models.llama.modeling_llama import rotate_half
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
 from ridgerank.backbones.base import Backbone, PageTokens
-from ridgerank.backbones.decoder import Affine, Block, Decoder
+from ridgerank.backbones.decoder import Decoder, llama_block
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
 
@@ -78,20 +78,7 @@ class Idefics3(Backbone):
             raise BackboneError(
                 f"{self.name} has a {text.config.model_type!r} decoder; only 'llama' is supported"
             )
-        blocks = [
-            Block(
-                attention_norm=layer.input_layernorm,
-                query=Affine(layer.self_attn.q_proj.weight, layer.self_attn.q_proj.bias),
-                key=Affine(layer.self_attn.k_proj.weight, layer.self_attn.k_proj.bias),
-                value=Affine(layer.self_attn.v_proj.weight, layer.self_attn.v_proj.bias),
-                output=Affine(layer.self_attn.o_proj.weight, layer.self_attn.o_proj.bias),
-                mlp_norm=layer.post_attention_layernorm,
-                gate=Affine(layer.mlp.gate_proj.weight, layer.mlp.gate_proj.bias),
-                up=Affine(layer.mlp.up_proj.weight, layer.mlp.up_proj.bias),
-                down=Affine(layer.mlp.down_proj.weight, layer.mlp.down_proj.bias),
-            )
-            for layer in text.layers
-        ]
+        blocks = [llama_block(layer) for layer in text.layers]
         return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
 
 

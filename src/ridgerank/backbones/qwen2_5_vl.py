@@ -5,7 +5,7 @@ from transformers import BaseImageProcessor, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import rotate_half
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from ridgerank.backbones.decoder import Affine, Block, Decoder
+from ridgerank.backbones.decoder import Decoder, llama_block
 from ridgerank.backbones.mrope import GridBackbone
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
@@ -42,20 +42,7 @@ class Qwen25VL(GridBackbone):
         text = self._text_model()
         if text.has_sliding_layers:
             raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
-        blocks = [
-            Block(
-                attention_norm=layer.input_layernorm,
-                query=Affine(layer.self_attn.q_proj.weight, layer.self_attn.q_proj.bias),
-                key=Affine(layer.self_attn.k_proj.weight, layer.self_attn.k_proj.bias),
-                value=Affine(layer.self_attn.v_proj.weight, layer.self_attn.v_proj.bias),
-                output=Affine(layer.self_attn.o_proj.weight),
-                mlp_norm=layer.post_attention_layernorm,
-                gate=Affine(layer.mlp.gate_proj.weight),
-                up=Affine(layer.mlp.up_proj.weight),
-                down=Affine(layer.mlp.down_proj.weight),
-            )
-            for layer in text.layers
-        ]
+        blocks = [llama_block(layer) for layer in text.layers]
         return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
 
 
