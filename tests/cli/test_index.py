@@ -80,6 +80,7 @@ def test_check_finds_a_flipped_byte_and_names_the_page(
         (("--backbone", "no-such-model"), "no backbone called 'no-such-model'.*qwen2.5-vl-7b"),
         (("--keep", "all of them"), "wanted a rule and a fraction"),
         (("--dtype", "float8"), "no dtype called 'float8'"),
+        (("--device", "abacus"), "no device 'abacus' on this machine; there is cpu"),
     ],
 )
 def test_a_wrong_option_is_one_line_that_says_what_is_known(

@@ -49,7 +49,7 @@ def load_backbone(
     `max_pixels` is the pixel budget of a page image; the default suits the family.
     """
     source = _resolve(str(name))
-    device = torch.device(device) if device is not None else _best_device()
+    device = _usable(device) if device is not None else _best_device()
     dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
     try:
         config = AutoConfig.from_pretrained(source, revision=revision)
@@ -78,6 +78,19 @@ def parse_dtype(name: str | None) -> torch.dtype | None:
     if name not in known:
         raise BackboneError(f"no dtype called {name!r}; known: {', '.join(known)}")
     return known[name]
+
+
+def _usable(name: str | torch.device) -> torch.device:
+    """A device by its name, refused where this machine does not have it."""
+    have = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or not have.get(device.type, False):
+        usable = ", ".join(kind for kind, there in have.items() if there)
+        raise BackboneError(f"no device {str(name)!r} on this machine; there is {usable}")
+    return device
 
 
 def _best_device() -> torch.device:
