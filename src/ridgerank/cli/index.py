@@ -100,7 +100,7 @@ class _Progress:
 
     def planned(self, plan: "IndexPlan") -> None:
         self._bar.reset(self._task, total=plan.pages - plan.stored, description="indexing")
-        typer.echo(f"{plan.pages} pages, {plan.stored} of them stored already", err=True)
+        self._console.print(f"{plan.pages} pages, {plan.stored} of them stored already", highlight=False)
 
     def committed(self, pages: int, nbytes: int) -> None:
         self._pages, self._bytes = self._pages + pages, self._bytes + nbytes
