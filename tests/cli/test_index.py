@@ -103,12 +103,13 @@ def test_a_missing_store_says_how_to_make_one(tmp_path: Path) -> None:
 def test_ctrl_c_says_that_it_can_go_on(model_folder: Path, tmp_path: Path) -> None:
     write_pdf(tmp_path / "in/long.pdf", pages=400)
     command = ["index", tmp_path / "in", "--store", tmp_path / "store", "--backbone", model_folder]
+    # Tests started in the background inherit an ignored SIGINT, which Python then leaves ignored.
+    listening = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from ridgerank.cli.main import main; main()"
+    )
     process = subprocess.Popen(
-        [*RUN, *map(str, command)],
-        stderr=subprocess.PIPE,
-        text=True,
-        # Tests started in the background inherit an ignored SIGINT, which Python then leaves ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        [sys.executable, "-c", listening, *map(str, command)], stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     for line in process.stderr:
