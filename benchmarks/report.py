@@ -10,15 +10,21 @@ from typing import Any
 from ridgerank.files import replaced_text
 
 
-def interleaved_seconds(arms: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
-    """Median seconds of each arm; the arms take turns, so that a busy machine is busy for all of them."""
+def interleaved_times(arms: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, list[float]]:
+    """Seconds of each run of each arm; they take turns, so that a busy machine is busy for all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(repeats):
         for name, run in arms.items():
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+    return seconds
+
+
+def interleaved_seconds(arms: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
+    """Median seconds of each arm, the arms taking turns."""
+    times = interleaved_times(arms, repeats=repeats)
+    return {name: statistics.median(own) for name, own in times.items()}
 
 
 def publish(result: Mapping[str, Any], out: Path | None) -> None:

@@ -206,7 +206,7 @@ def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
             assert process.exitcode == 0
             break
         assert list(contents(store).items()) == list(expected.items())
-    assert halfway >= 1  # at least one kill left a store half done
+    assert halfway >= 3
 
 
 def test_the_ids_of_all_pages_differ(tmp_path: Path, small_backbone: Backbone) -> None:

@@ -26,10 +26,9 @@ class Prior:
     """Expected correlations of a corpus, and how much corpora and queries differ.
 
     The defaults describe a reranker that adds nothing to the retriever (c_s = ρ c_b, a weight of 0): the
-    order people already have is left only as far as queries speak for it. Of the priors tried in
-    `benchmarks/weight_safety.py` it harms least; one that expects a useful reranker gains a little more
-    on average and ranks below the retriever ten times as often. The spreads are of the size met between
-    corpora (0.1) and between queries with twenty candidates (0.25).
+    order people already have is left only as far as queries speak for it. What that costs and saves is
+    measured in `benchmarks/weight_safety.py`. The spreads are assumptions: 0.1 between corpora, 0.25 between
+    queries with twenty candidates.
     """
 
     c_b: float = 0.4
