@@ -81,6 +81,7 @@ def test_the_speed_table_says_what_the_results_say() -> None:
         f"| {round(ratios['ours'], 2)} of its speed |",
         f"| {result('index_memory')['peak_above_model_mib']} MiB |",
         f"| {result('ridge_speed')['time_over_one_sklearn_cholesky_fit']}x its time |",
+        f"| {100 * float(str(result('rank_overhead')['share_of_request'])):.2f} % of its time |",
         f"| {result('fusion_speed')['time_over_ranx_compiled']}x its time |",
     ):
         assert wanted in README
@@ -94,3 +95,35 @@ def test_the_safety_figures_in_the_docs_are_those_of_the_results() -> None:
         share = 100 * safety["share_below_retriever"][kind][four]
         assert f"{share:.1f} %" in text
         assert f"{-safety['worst_loss_points'][kind][four]:.1f}" in text
+
+
+def test_the_miniature_s_table_says_what_the_results_say() -> None:
+    measured = json.loads((ROOT / "results" / "miniature" / "models.json").read_text())["pairs"]
+    text = (ROOT / "docs" / "miniature.md").read_text()
+    arms = ("retriever", "logit lens", "readout", "ridgerank", "ridgerank, label free", "cross encoder")
+    assert len(measured) == 4
+    for pair in measured:
+        quality = " | ".join(f"{pair['ndcg_at_5'][arm]:.1f}" for arm in arms)
+        wanted = (
+            f"| {pair['backbone']} | {pair['retriever']} | {quality} | "
+            f"{pair['recovery_percent']:.1f} % | {pair['speedup']:.0f}x |"
+        )
+        assert wanted in text
+
+
+def test_the_readme_s_quality_table_says_what_the_results_say() -> None:
+    measured = json.loads((ROOT / "results" / "miniature" / "models.json").read_text())["pairs"]
+    for pair in (each for each in measured if each["retriever"] == "mini-colqwen"):
+        quality = pair["ndcg_at_5"]
+        arms = " | ".join(f"{quality[arm]:.1f}" for arm in ("retriever", "ridgerank", "cross encoder"))
+        assert (
+            f"| `{pair['backbone']}` | {arms} | {pair['recovery_percent']:.1f} % | {pair['speedup']:.0f}x |"
+        ) in README
+
+
+@pytest.mark.parametrize("rule", ["ink", "spread"])
+def test_the_table_of_kept_positions_says_what_the_results_say(rule: str) -> None:
+    [pair] = json.loads((ROOT / "results" / "miniature" / f"keep-{rule}.json").read_text())["pairs"]
+    quality = " | ".join(f"{pair['ndcg_at_5'][arm]:.1f}" for arm in ("readout", "ridgerank"))
+    wanted = f"| {rule} 1/3 | {quality} | {pair['recovery_percent']:.1f} % |"
+    assert wanted in (ROOT / "docs" / "miniature.md").read_text()

@@ -3,22 +3,28 @@
 import multiprocessing
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageStat
 
 from ridgerank import indexing
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.outcomes import Failure
+from ridgerank.documents.pages import render_pages
 from ridgerank.errors import BackboneError, LineageMismatch
 from ridgerank.indexing import IndexPlan, IndexReport, index_documents
+from ridgerank.store import write
 from ridgerank.store.keep import Keep
 from ridgerank.store.layout import pack
 from ridgerank.store.read import PageStore
+from ridgerank.store.vectors import VectorOrigin
 from tests.conftest import write_pdf
 
 
@@ -215,3 +221,110 @@ def test_the_ids_of_all_pages_differ(tmp_path: Path, small_backbone: Backbone) -
     blocks = [row[-1] for row in contents(tmp_path / "store").values()]
     assert len(blocks) == len(set(blocks)) == 6
     assert np.unique([len(block) for block in blocks]).size == 1
+
+
+class Embedder:
+    """Vectors that tell a page's size and colours, and how many pages were looked at."""
+
+    def __init__(self, fingerprint: str = "f", fail_after: int | None = None) -> None:
+        self.origin = VectorOrigin("embedder", fingerprint, 4, 1)
+        self.looked_at = 0
+        self._fail_after = fail_after
+
+    def embed_pages(self, images: Sequence[Image.Image]) -> list[NDArray[np.float16]]:
+        self.looked_at += len(images)
+        if self._fail_after is not None and self.looked_at > self._fail_after:
+            raise KeyboardInterrupt
+        return [np.array([[*ImageStat.Stat(image).mean, image.width]] * 2, np.float16) for image in images]
+
+
+def vectors(store: Path) -> dict[str, list[list[float]] | None]:
+    with PageStore.open(str(store)) as opened:
+        pages = opened.pages(opened.page_ids(), vectors=True)
+    return {page.page_id: None if page.vectors is None else page.vectors.tolist() for page in pages}
+
+
+def test_a_page_is_rendered_once_for_its_prefix_and_its_vectors(
+    tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=6)
+    index([tmp_path / "in"], tmp_path / "plain", small_backbone)
+    rendered = []
+
+    def watched(refs: Any, **options: Any) -> Any:  # noqa: ANN401
+        for page in render_pages(refs, **options):
+            rendered.append(page.reference)
+            yield page
+
+    monkeypatch.setattr(indexing, "render_pages", watched)
+    embedder = Embedder()
+    report = index([tmp_path / "in"], tmp_path / "both", small_backbone, embedder=embedder)
+    assert (report.added, report.embedded, report.without_vectors) == (6, 0, ())
+    assert len(rendered) == len(set(rendered)) == embedder.looked_at == 6
+    assert contents(tmp_path / "both") == contents(tmp_path / "plain")
+    assert all(found is not None and len(found) == 2 for found in vectors(tmp_path / "both").values())
+
+
+def test_a_retriever_added_later_reads_only_pages_that_lack_vectors(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=5)
+    write_pdf(tmp_path / "elsewhere/b.pdf", pages=2, seed=1)
+    index([tmp_path / "in", tmp_path / "elsewhere"], tmp_path / "store", small_backbone)
+    write_pdf(tmp_path / "in/c.pdf", pages=2, seed=2)
+    first, second, third = Embedder(), Embedder(), Embedder()
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=first)
+    assert (report.added, report.skipped, report.embedded, first.looked_at) == (2, 5, 5, 7)
+    assert report.without_vectors == ("elsewhere/b.pdf#1", "elsewhere/b.pdf#2")
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=second)
+    assert (report.embedded, second.looked_at, len(report.without_vectors)) == (0, 0, 2)
+    report = index([tmp_path / "elsewhere"], tmp_path / "store", small_backbone, embedder=third)
+    assert (report.embedded, third.looked_at, report.without_vectors) == (2, 2, ())
+    whole = index(
+        [tmp_path / "in", tmp_path / "elsewhere"], tmp_path / "at once", small_backbone, embedder=Embedder()
+    )
+    assert whole.added == 9
+    assert vectors(tmp_path / "store") == vectors(tmp_path / "at once")
+
+
+def test_interrupted_while_embedding_the_next_run_ends_with_the_same_store(
+    tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=10)
+    monkeypatch.setattr(indexing, "_COMMIT_PAGES", 4)
+    for store, before in (("new", False), ("old", True)):
+        if before:
+            index([tmp_path / "in"], tmp_path / store, small_backbone, batch_pages=2)
+        with pytest.raises(KeyboardInterrupt):
+            index(
+                [tmp_path / "in"], tmp_path / store, small_backbone,
+                embedder=Embedder(fail_after=6), batch_pages=2,
+            )  # fmt: skip
+        again = Embedder()
+        index([tmp_path / "in"], tmp_path / store, small_backbone, embedder=again, batch_pages=2)
+        assert again.looked_at == 6
+    assert vectors(tmp_path / "new") == vectors(tmp_path / "old")
+    assert contents(tmp_path / "new") == contents(tmp_path / "old")
+
+
+def test_another_retriever_is_refused_before_anything_is_read(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=1)
+    index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())
+    other = Embedder("another")
+    with pytest.raises(LineageMismatch, match="fingerprint: 'f' there, 'another' here"):
+        index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=other)
+    assert other.looked_at == 0
+
+
+def test_a_large_store_gets_an_index_over_its_vectors(
+    tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=3)
+    monkeypatch.setattr(indexing, "INDEXED_FROM", 3)
+    built = []
+    monkeypatch.setattr(write.StoreWriter, "index_vectors", lambda self: built.append(len(self.page_ids())))
+    index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())
+    index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())
+    assert built == [3]

@@ -2,6 +2,7 @@
 
 RidgeRankError
 ├── RunFileError        a run or qrels file that cannot be read as one
+├── QueryError          a query that cannot be asked, or a file of them that cannot be read
 ├── ScoreError          scores no ranking can be made of (NaN, infinite, no pages)
 ├── CalibrationError    too little, or nothing informative, to estimate from
 ├── ArtifactError       a stored artifact that is damaged or of another format
@@ -9,7 +10,9 @@ RidgeRankError
 ├── DocumentError       a file that yields no pages, or a page that cannot be read
 ├── BackboneError       a model that is unknown, incomplete or unfit for the request
 ├── StoreError          a page store that is missing, damaged or lacks a page
-└── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
+├── RetrieverError      a retriever that is unknown, or has nothing to search in
+├── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
+└── ExtraMissing        a package an adapter needs that is not installed (an ImportError too)
 
 A message says what was found, what was wanted and what to do about it.
 """
@@ -21,6 +24,10 @@ class RidgeRankError(Exception):
 
 class RunFileError(RidgeRankError):
     """A run or qrels file that cannot be read as one."""
+
+
+class QueryError(RidgeRankError):
+    """A query that cannot be asked, or a file of queries that cannot be read as one."""
 
 
 class ScoreError(RidgeRankError):
@@ -51,5 +58,13 @@ class StoreError(RidgeRankError):
     """A page store that is missing, damaged or lacks a page."""
 
 
+class RetrieverError(RidgeRankError):
+    """A retriever that is unknown, or has nothing to search in."""
+
+
 class MiniatureError(RidgeRankError):
     """A corpus of the miniature that is unknown, or cannot be drawn as wanted."""
+
+
+class ExtraMissing(RidgeRankError, ImportError):  # noqa: N818 (reads as the fact it states)
+    """A package that an adapter needs and that is not installed."""

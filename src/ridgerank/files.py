@@ -1,5 +1,6 @@
 """Writing files so that a killed process leaves the old one or the new one, never half of either."""
 
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +34,11 @@ def replaced_text(path: Path) -> Iterator[TextIO]:
     """Like `replaced`, as an open UTF-8 text file."""
     with replaced(path) as scratch, scratch.open("w", encoding="utf-8", newline="\n") as file:
         yield file
+
+
+def leftovers(path: Path) -> list[Path]:
+    """Scratch files beside `path` that a killed process left (or a living one still writes)."""
+    return sorted(path.parent.glob(f".{glob.escape(path.name)}.*"))
 
 
 def _umask() -> int:

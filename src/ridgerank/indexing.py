@@ -1,5 +1,8 @@
 """Documents into a store: list, skip what is there, render, encode, compress, commit. Interrupt it at will.
 
+A retriever's vectors are made of the same rendered image, where one is given; a page that has its prefix but
+not its vectors is rendered again and gets them.
+
 What makes a second run give the very store an uninterrupted one gives: pages go through the model in
 batches cut from the whole list, never from what happens to be left of it, and a batch is committed whole.
 """
@@ -7,23 +10,29 @@ batches cut from the whole list, never from what happens to be left of it, and a
 import io
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.prefix import Prefix
+from ridgerank.documents.ocr import Recognizer, recognize
 from ridgerank.documents.outcomes import Failure, PassedOver
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
 from ridgerank.records import Page
+from ridgerank.store.beside import remember_sources
 from ridgerank.store.compress import compress
 from ridgerank.store.keep import Keep
 from ridgerank.store.layout import block_of
 from ridgerank.store.origin import default_exit_layer, lineage_of
 from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.vectors import PageEmbedder
 from ridgerank.store.write import StoreWriter
 
 _COMMIT_SECONDS = 15.0
@@ -31,6 +40,8 @@ _COMMIT_BYTES = 128 << 20
 _COMMIT_PAGES = 64
 """Encoded pages wait for a commit until one of these is reached: what a kill can cost, at most."""
 _THUMBNAIL_PIXELS = 320
+INDEXED_FROM = 10_000
+"""From so many pages on, a store's vectors get an index; fewer are searched exactly, block by block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,7 @@ class IndexPlan:
     pages: int
     """Different pages under the paths."""
     stored: int
-    """Of these, how many the store has already."""
+    """Of these, how many the store has already, vectors included where a retriever is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,10 @@ class IndexReport:
     added: int
     skipped: int
     """Pages the store had already."""
+    embedded: int
+    """Pages the store had already, that got vectors."""
+    without_vectors: tuple[str, ...]
+    """Stored pages that still have no vectors, by name: they are not among the documents given."""
     copies: int
     """Further names of the same content: stored once, found by every name."""
     removed: int
@@ -74,6 +89,19 @@ class Watcher(Protocol):
 
     def failed(self, failure: Failure) -> None:
         """A file or page could not be read; the rest goes on."""
+
+
+class Onlooker(Protocol):
+    """Someone who wants to see pages at full depth while they are encoded anyway."""
+
+    def listed(self, refs: Mapping[str, PageRef], stored: frozenset[str]) -> None:
+        """Every page under the paths, by id, and the ids of those that will not be encoded."""
+
+    def wants(self, page_id: str) -> bool:
+        """Whether to show this page: encoding it to full depth costs the layers above the exit layer."""
+
+    def look(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
+        """Pages that were wanted, all layers, uncompressed; not yet committed to the store."""
 
 
 @dataclass(slots=True)
@@ -102,12 +130,16 @@ def index_documents(
     prune: bool = False,
     processes: int | None = None,
     batch_pages: int | None = None,
+    recognizer: Recognizer | None = None,
+    embedder: PageEmbedder | None = None,
+    onlooker: Onlooker | None = None,
 ) -> IndexReport:
     """Bring every page under `paths` into the store at `uri`.
 
     Pages stored already are neither rendered nor encoded. A name that now stands for another content
     moves to it. With `prune` the store ends up with just these pages, except for those of files that
-    could not be read this time.
+    could not be read this time. With a `recognizer` pages without a text layer are read off their image.
+    With an `embedder` every page gets a retriever's vectors, too, and a large store an index over them.
     """
     start = time.perf_counter()
     keep = keep or Keep()
@@ -116,24 +148,35 @@ def index_documents(
     processes = _processes() if processes is None else processes
     lineage = lineage_of(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep)
     with StoreWriter(uri, lineage) as writer:
+        lacking = frozenset() if embedder is None else writer.open_vectors(embedder.origin)
         listing = _list(paths, watcher, processes=processes)
         stored = writer.page_ids()
+        remember_sources(uri, {ref.source.name: ref.source.path for ref in listing.refs.values()})
+        if onlooker is not None:
+            onlooker.listed(listing.refs, stored)
         skipped = sum(page_id in stored for page_id in listing.refs)
-        watcher.planned(IndexPlan(len(listing.refs), skipped))
-        added = nbytes = 0
-        batches = _batches(listing, stored, batch_pages or _batch_pages(backbone))
-        pages = _rendered(batches, listing, watcher, max_pixels=backbone.max_pixels, processes=processes)
-        encoded = (_encode(backbone, batch, listing, exit_layer, join_layer, keep) for batch in pages)
-        for rows in _commits(encoded):
-            writer.append(rows)
-            size = sum(block_of(row.prefix).nbytes for row in rows)
-            watcher.committed(len(rows), size)
-            added, nbytes = added + len(rows), nbytes + size
+        done = stored - lacking
+        watcher.planned(IndexPlan(len(listing.refs), sum(page_id in done for page_id in listing.refs)))
+        added = embedded = nbytes = 0
+        batches = _batches(listing, done, batch_pages or _batch_pages(backbone))
+        pages = _rendered(batches, listing, watcher, recognizer, backbone.max_pixels, processes)
+        model = _Reader(backbone, embedder, onlooker, exit_layer, join_layer, keep)
+        for made in _commits(model.read(batch, listing, stored) for batch in pages):
+            writer.append(made.rows)
+            writer.set_vectors(made.vectors)
+            watcher.committed(len(made), made.nbytes)
+            added, embedded = added + len(made.rows), embedded + len(made.vectors)
+            nbytes += sum(block_of(row.prefix).nbytes for row in made.rows)
         removed = _settle_names(writer, listing, prune=prune)
+        bare = _bare(writer, embedder)
+        if embedder is not None and (added or embedded) and len(writer.page_ids()) >= INDEXED_FROM:
+            writer.index_vectors()
     return IndexReport(
         pages=len(listing.refs),
         added=added,
         skipped=skipped,
+        embedded=embedded,
+        without_vectors=bare,
         copies=listing.copies,
         removed=removed,
         passed_over=listing.passed_over,
@@ -158,10 +201,10 @@ def _list(paths: Iterable[str | Path], watcher: Watcher, *, processes: int) -> _
     return listing
 
 
-def _batches(listing: _Listing, stored: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
-    """The pages to encode, each with the number of its batch in the whole list."""
+def _batches(listing: _Listing, done: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
+    """The pages to read, each with the number of its batch in the whole list."""
     for place, (page_id, ref) in enumerate(listing.refs.items()):
-        if page_id not in stored:
+        if page_id not in done:
             yield place // size, ref
 
 
@@ -169,7 +212,7 @@ def _rendered(
     numbered: Iterable[tuple[int, PageRef]],
     listing: _Listing,
     watcher: Watcher,
-    *,
+    recognizer: Recognizer | None,
     max_pixels: int,
     processes: int,
 ) -> Iterator[list[Page]]:
@@ -182,7 +225,8 @@ def _rendered(
             yield ref
 
     def pages() -> Iterator[Page]:
-        for read in render_pages(refs(), max_pixels=max_pixels, processes=processes):
+        rendered = render_pages(refs(), max_pixels=max_pixels, processes=processes)
+        for read in rendered if recognizer is None else recognize(rendered, recognizer):
             if isinstance(read, Page):
                 yield read
             elif isinstance(read, Failure):
@@ -193,38 +237,98 @@ def _rendered(
         yield list(batch)
 
 
-def _encode(
-    backbone: Backbone, pages: Sequence[Page], listing: _Listing, exit_layer: int, join_layer: int, keep: Keep
-) -> list[PageRow]:
-    prefixes = backbone.encode([page.image for page in pages], exit_layer=exit_layer, join_layer=join_layer)
-    return [
-        PageRow(
-            page=StoredPage(
-                page_id=page.page_id,
-                references=tuple(listing.names[page.page_id]),
-                source=listing.refs[page.page_id].source.name,
-                text=page.text,
-                thumbnail=_thumbnail(page.image),
-            ),
-            prefix=compress(prefix, page.image, keep),
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was made of some pages: rows for new ones, vectors for those stored before."""
+
+    rows: list[PageRow] = field(default_factory=list)
+    vectors: dict[str, NDArray[np.float16]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.vectors)
+
+    def __add__(self, other: "_Made") -> "_Made":
+        return _Made([*self.rows, *other.rows], {**self.vectors, **other.vectors})
+
+    @property
+    def nbytes(self) -> int:
+        own = [row.page.vectors for row in self.rows if row.page.vectors is not None]
+        prefixes = sum(block_of(row.prefix).nbytes for row in self.rows)
+        return prefixes + sum(vectors.nbytes for vectors in (*own, *self.vectors.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """The models that look at pages, and their settings."""
+
+    backbone: Backbone
+    embedder: PageEmbedder | None
+    onlooker: Onlooker | None
+    exit_layer: int
+    join_layer: int
+    keep: Keep
+
+    def read(self, pages: Sequence[Page], listing: _Listing, stored: frozenset[str]) -> _Made:
+        """One batch of rendered pages through both models; a stored page needs its vectors only."""
+        vectors: dict[str, NDArray[np.float16]] = {}
+        if self.embedder is not None:
+            embedded = self.embedder.embed_pages([page.image for page in pages])
+            vectors = dict(zip((page.page_id for page in pages), embedded, strict=True))
+        new = [page for page in pages if page.page_id not in stored]
+        prefixes = self._encode(new)
+        rows = [
+            PageRow(
+                page=StoredPage(
+                    page_id=page.page_id,
+                    references=tuple(listing.names[page.page_id]),
+                    source=listing.refs[page.page_id].source.name,
+                    text=page.text,
+                    thumbnail=_thumbnail(page.image),
+                    vectors=vectors.pop(page.page_id, None),
+                ),
+                prefix=compress(prefix, page.image, self.keep),
+            )
+            for page, prefix in zip(new, prefixes, strict=True)
+        ]
+        return _Made(rows, vectors)
+
+    def _encode(self, pages: Sequence[Page]) -> list[Prefix]:
+        """The layers to store of each page; a page somebody wants to look at is read to its full depth."""
+        contents = [self.backbone.content(page) for page in pages]
+        looked_at = [place for place, page in enumerate(pages) if self._wanted(page)]
+        if self.onlooker is None or not looked_at:
+            return self.backbone.encode(contents, exit_layer=self.exit_layer, join_layer=self.join_layer)
+        # The layers below the exit are computed just as without anyone looking on: the stored bytes agree.
+        whole = self.backbone.encode(contents, exit_layer=self.backbone.geometry.layers)
+        self.onlooker.look(
+            [pages[place].page_id for place in looked_at], [whole[place] for place in looked_at]
         )
-        for page, prefix in zip(pages, prefixes, strict=True)
-    ]
+        return [prefix.layers(self.join_layer, self.exit_layer) for prefix in whole]
+
+    def _wanted(self, page: Page) -> bool:
+        return self.onlooker is not None and self.onlooker.wants(page.page_id)
 
 
-def _commits(batches: Iterable[list[PageRow]]) -> Iterator[list[PageRow]]:
+def _commits(batches: Iterable[_Made]) -> Iterator[_Made]:
     """Whole batches gathered until a commit is worth its while."""
-    waiting: list[PageRow] = []
-    nbytes, since = 0, time.monotonic()
+    waiting, since = _Made(), time.monotonic()
     for batch in batches:
         waiting += batch
-        nbytes += sum(block_of(row.prefix).nbytes for row in batch)
         late = time.monotonic() - since > _COMMIT_SECONDS
-        if late or nbytes > _COMMIT_BYTES or len(waiting) >= _COMMIT_PAGES:
+        if late or waiting.nbytes > _COMMIT_BYTES or len(waiting) >= _COMMIT_PAGES:
             yield waiting
-            waiting, nbytes, since = [], 0, time.monotonic()
-    if waiting:
+            waiting, since = _Made(), time.monotonic()
+    if len(waiting):
         yield waiting
+
+
+def _bare(writer: StoreWriter, embedder: PageEmbedder | None) -> tuple[str, ...]:
+    """Name the stored pages that have no vectors of this retriever."""
+    if embedder is None:
+        return ()
+    lacking = writer.open_vectors(embedder.origin)
+    names = writer.references() if lacking else {}
+    return tuple(sorted((*names[page_id], page_id)[0] for page_id in lacking))
 
 
 def _settle_names(writer: StoreWriter, listing: _Listing, *, prune: bool) -> int:

@@ -27,9 +27,9 @@ class Lineage:
     transformers: str
     """Release of transformers; position ids of still images have changed between releases."""
     processor: str
-    """Fingerprint of the image processor's and tokenizer's settings, and the pixel budget of a page."""
+    """Fingerprint of the image processor's and tokenizer's settings, and how much of a page is read."""
     prompt: str
-    """Fingerprint of the prompt, page part and query part."""
+    """Fingerprint of the prompt, page part and query part, and its name where it was one of several."""
     exit_layer: int
     """ℓ: layers [join_layer, exit_layer) are stored, and the state is read after layer ℓ − 1."""
     join_layer: int

@@ -1,4 +1,4 @@
-"""The words that cross modules: a page, a query, a candidate. They know no model and no file."""
+"""The words that cross modules: a page, a query, a candidate, a ranking. They know no model and no file."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ class Query:
 
     query_id: str
     text: str
+    corpus: str = ""
+    """What it was asked of, where queries of several corpora lie together; empty where that is not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,89 @@ class Candidate:
 
     page_id: str
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPage:
+    """A page in its final place, with both scores it was placed by."""
+
+    page_id: str
+    reference: str
+    """The page's first name, such as `report.pdf#3`."""
+    fused_score: float
+    """(1 − w) z(b) + w z(s), eq. 2: comparable within one ranking only."""
+    retriever_score: float
+    """b, as the retriever gave it."""
+    readout_score: float
+    """s, as the readout gave it."""
+    retriever_part: float
+    """(1 − w) z(b): what the retriever put into the fused score."""
+    readout_part: float
+    """w z(s): what the readout put into the fused score."""
+    rank: int
+    """From 1, by fused score."""
+    retriever_rank: int
+    """From 1, by retriever score."""
+
+    @property
+    def reason(self) -> str:
+        """One line: where the page stood before, and which score put it where it is."""
+        if self.rank == self.retriever_rank:
+            moved = f"stays at {self.rank}"
+        else:
+            moved = f"{'up' if self.rank < self.retriever_rank else 'down'} from {self.retriever_rank}"
+            moved = f"{moved} to {self.rank}"
+        return f"{moved}: retriever {self.retriever_part:+.2f}, readout {self.readout_part:+.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Where the time of one request went."""
+
+    retrieval_ms: float
+    """The retriever, and looking up its pages."""
+    reading_ms: float
+    """Waiting for stored prefixes."""
+    compute_ms: float
+    """The model."""
+    ranking_ms: float
+    """Reading out, standardizing, fusing, sorting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The answer to one query: pages, best first."""
+
+    query: str
+    pages: tuple[RankedPage, ...]
+    weight: float
+    """w: the readout's share in the fused score; 0 leaves the retriever's order."""
+    latency: Latency
+    note: str
+    """What a careful reader should know of this ranking, empty if nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a query's last state looked: its attention over a stored page, averaged over heads and layers."""
+
+    query: str
+    page_id: str
+    reference: str
+    """The page's first name, such as `report.pdf#3`."""
+    layers: tuple[int, int]
+    """The layers averaged over: the first, and one past the last."""
+    grid: tuple[int, int]
+    """Rows and columns of all visual positions of the page, kept or not."""
+    kept: tuple[int, ...]
+    """The visual positions the store kept, counted along the rows of the grid."""
+    weights: tuple[float, ...]
+    """The attention on each of these; they add up to `page_share`."""
+    regions: tuple[tuple[float, float, float, float], ...]
+    """What part of the page each of these stands for: left, top, right, bottom, from 0 to 1."""
+    page_share: float
+    """The attention on the page image; the three shares add up to 1."""
+    instruction_share: float
+    """The attention on the fixed words before and behind the image."""
+    query_share: float
+    """The attention on the query's own tokens and the cue for the answer."""

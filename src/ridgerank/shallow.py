@@ -1,7 +1,7 @@
 """A query over stored pages: read the prefixes, run only the query, return the states at the exit layer."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
@@ -10,10 +10,12 @@ from typing import Self
 import numpy as np
 from torch import Tensor
 
-from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.attention import Attention
+from ridgerank.backbones.base import Backbone, State
 from ridgerank.errors import StoreError
 from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.cache import CacheCounts, PrefixCache
+from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.origin import require_same_origin
 from ridgerank.store.prefetch import LayerStream
 from ridgerank.store.read import PageStore
@@ -25,7 +27,7 @@ class Shallow:
     """What one pass gives."""
 
     states: Tensor
-    """(pages, width), float32: the raw state of each page at the query's last position (eq. 5)."""
+    """(pages, width), float32: the raw state of each page, read where `run` was told to (eq. 5)."""
     reading_ms: float
     """Time spent waiting for prefixes; what was read behind the computation does not count."""
     compute_ms: float
@@ -50,26 +52,53 @@ class ShallowPass:
         self._one_at_a_time = Lock()
         """The reading buffer and the staging area serve one request at a time."""
 
-    def run(self, query: str, page_ids: Sequence[str]) -> Shallow:
+    def run(self, query: str, page_ids: Sequence[str], *, state: State = "last") -> Shallow:
         """Run a query over pages, in the order given; a page twice is read and computed twice."""
         if not page_ids:
             raise StoreError("no pages to run the query over; wanted at least one")
         if self.backbone.device.type == "cuda":
             with self._one_at_a_time:
-                return self._staged(query, page_ids)
+                return self._staged(query, page_ids, state)
         if self._cache is not None:
             start = time.perf_counter()
             pages = self._cache.read_prefixes(page_ids)
             reading = time.perf_counter() - start
-            return self._timed(query, StoredPrefixes.of(pages, join_layer=self._join_layer), reading)
+            prefixes = StoredPrefixes.of(pages, join_layer=self._join_layer)
+            return self._timed(query, prefixes, reading, state)
         with self._one_at_a_time:
-            return self._streamed(query, page_ids)
+            return self._streamed(query, page_ids, state)
+
+    def run_with(
+        self,
+        query: str,
+        page_ids: Sequence[str],
+        guests: Mapping[str, PackedPrefix],
+        *,
+        state: State = "last",
+    ) -> Shallow:
+        """Run a query over pages of which some are in no store: their prefixes are given, by page id."""
+        start = time.perf_counter()
+        stored = [page_id for page_id in page_ids if page_id not in guests]
+        held = dict(zip(stored, self._read(stored), strict=True)) if stored else {}
+        pages = [guests[page_id] if page_id in guests else held[page_id] for page_id in page_ids]
+        prefixes = StoredPrefixes.of(pages, join_layer=self._join_layer, device=self.backbone.device)
+        return self._timed(query, prefixes, time.perf_counter() - start, state)
+
+    def attend(self, query: str, page_id: str) -> tuple[Attention, PackedPrefix]:
+        """What the query's last position attends to on one page, with the page as stored."""
+        [page] = self._read([page_id])
+        prefixes = StoredPrefixes.of([page], join_layer=self._join_layer, device=self.backbone.device)
+        return self.backbone.attention(query, prefixes), page
 
     def cache_counts(self) -> CacheCounts:
         """How the cache has fared; all zeros where there is none."""
         return self._cache.counts() if self._cache is not None else CacheCounts(0, 0, 0, 0)
 
-    def _streamed(self, query: str, page_ids: Sequence[str]) -> Shallow:
+    def _read(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
+        reader = self._cache if self._cache is not None else self.store
+        return reader.read_prefixes(page_ids)
+
+    def _streamed(self, query: str, page_ids: Sequence[str], state: State) -> Shallow:
         """Layers are computed as soon as they are read, in memory kept from request to request."""
         start = time.perf_counter()
         needed = self.store.prefix_nbytes(page_ids)
@@ -85,22 +114,22 @@ class ShallowPass:
                 waited += time.perf_counter() - before
 
             prefixes = StoredPrefixes.of(stream.prefixes, join_layer=self._join_layer, wait=wait)
-            states = self.backbone.states(query, prefixes)
+            states = self.backbone.states(query, prefixes, state=state)
         total = time.perf_counter() - start
         return Shallow(states, reading_ms=1000 * waited, compute_ms=1000 * (total - waited))
 
-    def _staged(self, query: str, page_ids: Sequence[str]) -> Shallow:
+    def _staged(self, query: str, page_ids: Sequence[str], state: State) -> Shallow:
         start = time.perf_counter()
         needed = self.store.prefix_nbytes(page_ids)
         if self._staging is None or needed > self._staged_bytes:
             self._staging, self._staged_bytes = Staging(needed, self.backbone.device), needed
         pages = self._staging.load(self.store, page_ids)
         reading = time.perf_counter() - start
-        return self._timed(query, StoredPrefixes(pages, join_layer=self._join_layer), reading)
+        return self._timed(query, StoredPrefixes(pages, join_layer=self._join_layer), reading, state)
 
-    def _timed(self, query: str, prefixes: StoredPrefixes, reading: float) -> Shallow:
+    def _timed(self, query: str, prefixes: StoredPrefixes, reading: float, state: State) -> Shallow:
         start = time.perf_counter()
-        states = self.backbone.states(query, prefixes)
+        states = self.backbone.states(query, prefixes, state=state)
         return Shallow(states, 1000 * reading, compute_ms=1000 * (time.perf_counter() - start))
 
     def __enter__(self) -> Self:

@@ -38,12 +38,12 @@ def whole_prompt(built: Built, image: Image, query: str) -> Whole:
         batch = processor(images=[[image]], return_row_col_info=True, return_tensors="pt")
         marks = "<fake_token_around_image>", "<image>", "<global-img>"
         page = get_image_prompt_string(batch.pop("rows")[0][0], batch.pop("cols")[0][0], 4, *marks)
-        text = prompt.before_image + page + prompt.instruction
+        text = prompt.before_page + page + prompt.instruction
     else:
         batch = processor(images=[image], return_tensors="pt")
         token = "<|image_pad|>" if built.family == "qwen2_5_vl" else "<|image|>"
         page = token * (int(batch["image_grid_thw"].prod()) // 4)
-        text = prompt.before_image + page + prompt.after_image + prompt.instruction
+        text = prompt.before_page + page + prompt.after_page + prompt.instruction
 
     def ids(string: str) -> list[int]:
         found: list[int] = tokenizer(string, add_special_tokens=False)["input_ids"]
@@ -56,7 +56,8 @@ def whole_prompt(built: Built, image: Image, query: str) -> Whole:
         types = (input_ids == built.model.config.image_token_id).int()
         inputs["mm_token_type_ids"] = types
         positions, _ = built.model.model.get_rope_index(input_ids, types, batch["image_grid_thw"])
-    return Whole(inputs, positions, len(ids(text)))
+    # The instruction's last token opens the suffix.
+    return Whole(inputs, positions, len(ids(text)) - 1)
 
 
 def one_shot(built: Built, whole: Whole, **more: Tensor) -> ModelOutput:

@@ -90,16 +90,10 @@ class Built:
 
 def build(family: str, folder: Path) -> Built:
     """Make a model, its tokenizer and its image processor; save all three to `folder`."""
-    tokenizer = _tokenizer(family)
+    tokenizer = train_tokenizer(_CONTROL[family], _PLAIN_ADDED.get(family, []))
     torch.manual_seed(7)
     model = _MODELS[family](tokenizer)
-    for name, parameter in model.named_parameters():  # biases and norms start out trivial: make them matter
-        if name.endswith("bias"):
-            torch.nn.init.normal_(parameter, std=0.3)
-        elif "norm" in name:
-            torch.nn.init.normal_(parameter, mean=1.0, std=0.2)
-        elif any(part in name for part in ("proj", "embed_tokens", "lm_head")):
-            torch.nn.init.normal_(parameter, std=0.15)
+    shaken(model)
     model.eval()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -107,7 +101,19 @@ def build(family: str, folder: Path) -> Built:
     return Built(family, folder, model)
 
 
-def _tokenizer(family: str) -> PreTrainedTokenizerFast:
+def shaken(model: PreTrainedModel) -> None:
+    """Biases and norms start out trivial: make them matter."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.3)
+        elif "norm" in name:
+            torch.nn.init.normal_(parameter, mean=1.0, std=0.2)
+        elif any(part in name for part in ("proj", "embed_tokens", "lm_head")):
+            torch.nn.init.normal_(parameter, std=0.15)
+
+
+def train_tokenizer(control: list[str], plain_added: list[str]) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer with these control tokens."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -120,14 +126,15 @@ def _tokenizer(family: str) -> PreTrainedTokenizerFast:
         vocab_size=600, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
     backend.train_from_iterator(_SENTENCES, trainer)
-    backend.add_special_tokens(_CONTROL[family])
-    backend.add_tokens(_PLAIN_ADDED.get(family, []))
+    backend.add_special_tokens(control)
+    backend.add_tokens(plain_added)
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token="<|endoftext|>", pad_token="<|endoftext|>"
     )
 
 
-def _text(tokenizer: PreTrainedTokenizerFast, **more: object) -> dict[str, Any]:
+def text_settings(tokenizer: PreTrainedTokenizerFast, **more: object) -> dict[str, Any]:
+    """The decoder's configuration."""
     return {
         "hidden_size": WIDTH,
         "intermediate_size": 96,
@@ -148,7 +155,7 @@ def _qwen(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     ids = tokenizer.convert_tokens_to_ids
     vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2}
     config = Qwen2_5_VLConfig(
-        text_config=_text(tokenizer, rope_parameters=rope),
+        text_config=text_settings(tokenizer, rope_parameters=rope),
         vision_config={**vision, "out_hidden_size": WIDTH, "fullatt_block_indexes": [1]},
         image_token_id=ids("<|image_pad|>"),
         video_token_id=ids("<|video_pad|>"),
@@ -169,7 +176,7 @@ def _glm(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     ids = tokenizer.convert_tokens_to_ids
     vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "image_size": 112}
     config = Glm4vConfig(
-        text_config=_text(tokenizer, rope_parameters=rope),
+        text_config=text_settings(tokenizer, rope_parameters=rope),
         vision_config={**vision, "out_hidden_size": WIDTH},
         image_token_id=ids("<|image|>"),
         video_token_id=ids("<|video|>"),
@@ -188,7 +195,7 @@ def _tiled(
     tokenizer: PreTrainedTokenizerFast,
 ) -> PreTrainedModel:
     config = config_class(
-        text_config={"model_type": "llama", **_text(tokenizer)},
+        text_config={"model_type": "llama", **text_settings(tokenizer)},
         vision_config={
             "hidden_size": 32,
             "intermediate_size": 48,

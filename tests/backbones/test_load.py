@@ -86,8 +86,8 @@ def test_an_unreachable_hub_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_unsupported_type_lists_the_supported_ones(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    with pytest.raises(BackboneError, match="'llama'; supported types: qwen2_5_vl, glm4v"):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    with pytest.raises(BackboneError, match=r"'gpt2'; supported types: qwen2_5_vl, glm4v.*qwen3"):
         load_backbone(tmp_path)
 
 
@@ -97,6 +97,27 @@ def test_an_incomplete_folder_is_refused(built: Built, tmp_path: Path, missing: 
     (tmp_path / "copy" / missing).unlink()
     with pytest.raises(BackboneError, match="cannot load"):
         load_backbone(tmp_path / "copy")
+
+
+def test_a_folder_of_several_gguf_files_asks_which(tmp_path: Path) -> None:
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    with pytest.raises(BackboneError, match=r"2 GGUF files, a\.gguf, b\.gguf; name one"):
+        load_backbone(tmp_path)
+
+
+def test_a_damaged_gguf_file_is_one_clear_line(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    (tmp_path / "a.gguf").write_bytes(b"GGUF but no more than that, padded to have a header" * 4)
+    for name in (tmp_path, tmp_path / "a.gguf"):
+        with pytest.raises(BackboneError, match="cannot load the backbone") as caught:
+            load_backbone(name)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_looks_refuses_settings_of_those_that_read(built: Built) -> None:
+    with pytest.raises(BackboneError, match="looks at pages"):
+        load_backbone(built.folder, page_text="head 100")
 
 
 @pytest.mark.gpu

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import write_pdf
+from tests.retrievers.small_encoders import build
 
 RUN = [sys.executable, "-m", "ridgerank.cli.main"]
 
@@ -74,12 +75,48 @@ def test_check_finds_a_flipped_byte_and_names_the_page(
     assert done.stdout.count("\n") == 1
 
 
+def test_a_retriever_named_later_fills_in_vectors_and_is_remembered(
+    documents: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    encoder = build("colqwen2 on 2.5", tmp_path / "small-colqwen").folder
+    store = tmp_path / "store"
+    common = ["--store", store, "--backbone", model_folder, "--max-pixels", 30 * 28 * 28]
+    assert ridgerank("index", documents / "good.pdf", *common).returncode == 0
+    named = ridgerank("index", documents / "good.pdf", *common, "--retriever", encoder, "--pool", 2)
+    assert named.returncode == 0, named.stderr
+    assert "0 pages added, 3 stored before, 3 of them given vectors" in named.stderr
+    facts = json.loads(ridgerank("store", "info", store, "--json").stdout)
+    assert facts["retriever"]["source"] == str(encoder)
+    assert facts["retriever"]["pool_factor"] == 2
+    write_pdf(tmp_path / "more.pdf", pages=2, seed=5)
+    remembered = ridgerank("index", tmp_path / "more.pdf", *common)
+    assert f"holds vectors of {encoder}: new pages get theirs, too" in remembered.stderr
+    assert remembered.returncode == 0, remembered.stderr
+    assert "16 wide" in ridgerank("store", "info", store).stdout
+
+
+def test_pages_that_cannot_be_rendered_again_are_told(
+    documents: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    encoder = build("colqwen2 on 2.5", tmp_path / "small-colqwen").folder
+    common = ["--store", tmp_path / "store", "--backbone", model_folder, "--max-pixels", 30 * 28 * 28]
+    assert ridgerank("index", documents / "good.pdf", *common).returncode == 0
+    write_pdf(tmp_path / "more.pdf", pages=1, seed=5)
+    done = ridgerank("index", tmp_path / "more.pdf", *common, "--retriever", encoder)
+    assert done.returncode == 3
+    assert (
+        "3 stored pages have no vectors, good.pdf#1 among them: their documents were not given" in done.stderr
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         (("--backbone", "no-such-model"), "no backbone called 'no-such-model'.*qwen2.5-vl-7b"),
         (("--keep", "all of them"), "wanted a rule and a fraction"),
         (("--dtype", "float8"), "no dtype called 'float8'"),
+        (("--retriever", "colplai"), "no retriever called 'colplai'.*colpali-v1.3"),
+        (("--retriever", "bm25"), "makes no vectors"),
         (("--device", "abacus"), "no device 'abacus' on this machine; there is cpu"),
     ],
 )

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from ridgerank.documents.identity import digest_file, file_page_id, image_page_id
+from ridgerank.documents.identity import digest_bytes, digest_file, file_page_id, image_page_id
 
 
 def test_ids_are_256_bits_in_hex() -> None:
@@ -36,3 +36,9 @@ def test_the_text_is_part_of_the_id_of_an_image() -> None:
     image = Image.new("RGB", (4, 6))
     assert image_page_id(image, "one") != image_page_id(image, "two")
     assert image_page_id(image, "one") == image_page_id(image.copy(), "one")
+
+
+def test_a_file_in_memory_has_the_digest_it_has_on_disk(tmp_path: Path) -> None:
+    path = tmp_path / "scan"
+    path.write_bytes(b"some bytes")
+    assert digest_bytes(b"some bytes") == digest_file(path)

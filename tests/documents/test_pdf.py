@@ -88,29 +88,6 @@ def test_text_has_plain_line_ends_and_no_characters_that_stores_refuse(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("raw", "clean"),
-    [
-        ("a\r\nb\rc\n", "a\nb\nc\n"),
-        ("a\0b\x02c\ufffed\uffff", "abcd"),
-        ("lone \ud800 and \udfff", "lone  and "),
-        ("tab\there, é, 漢, 😀", "tab\there, é, 漢, 😀"),
-    ],
-)
-def test_text_is_cleaned_of_what_is_no_text(raw: str, clean: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    class TextPage:
-        def get_text_bounded(self) -> str:
-            return raw
-
-        def close(self) -> None: ...
-
-    class Page:
-        def get_textpage(self) -> TextPage:
-            return TextPage()
-
-    assert pdf_module._text(Page()) == clean
-
-
-@pytest.mark.parametrize(
     ("content", "complaint"),
     [
         (encrypted_pdf(), "encrypted, a password is needed"),

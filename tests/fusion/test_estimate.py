@@ -10,7 +10,7 @@ from ridgerank.fusion.estimate import (
     label_free_estimate,
 )
 from ridgerank.fusion.prior import Prior, pooled_prior
-from ridgerank.fusion.weight import optimal_weight
+from ridgerank.fusion.weight import on_the_edge, optimal_weight
 
 
 def labelled(sample: Sample) -> Correlations:
@@ -79,6 +79,29 @@ def test_an_undefined_one_factor_estimate_falls_back_to_a_cautious_weight_and_sa
     negative = label_free_estimate(triple(-0.1, 0.6, 0.1))
     assert negative.method == "prior"
     assert "not all three correlations are positive" in negative.note
+
+
+def test_a_teacher_as_good_as_relevance_is_no_reason_to_fall_back() -> None:
+    """With c_t near 1 every other sample puts its estimate above 1."""
+    world = World(c_b=0.45, c_s=0.85, c_t=0.98)
+    estimates = [
+        label_free_estimate(unlabelled(simulate(world, queries=80, seed=seed))) for seed in range(1, 21)
+    ]
+    truth = closed_form_estimate(labelled(simulate(world, queries=4000, seed=0))).weight
+    assert {estimate.method for estimate in estimates} == {"label-free"}
+    settled = [estimate for estimate in estimates if "as good as relevance" in estimate.note]
+    assert settled
+    assert all(abs(estimate.weight - truth) < 0.15 for estimate in estimates)
+
+
+def test_a_score_settled_on_the_edge_is_relevance_itself() -> None:
+    low, middle, high = (np.asarray(value) for value in (0.4, 0.6, 0.9))
+    for triple_of, wanted in (
+        ((low, middle, high), (0.6, 0.9)),  # c_t² = 1.35
+        ((middle, low, high), (0.6, 1.0)),  # c_s² = 1.35
+        ((middle, high, low), (1.0, 0.6)),  # c_b² = 1.35
+    ):
+        np.testing.assert_array_equal(on_the_edge(*triple_of), wanted)
 
 
 def test_the_default_prior_is_the_retriever_alone() -> None:

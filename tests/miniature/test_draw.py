@@ -77,7 +77,8 @@ def test_the_text_layer_has_exactly_the_placed_words(pages: list[PlannedPage], t
     with PdfReader() as reader:
         for number, page in enumerate(pages, start=1):
             _, text = reader.read(path, number, max_pixels=MAX_PIXELS)
-            assert sorted(text.split()) == sorted(placed.word for placed in page.words)
+            found = [word for word in text.split() if word != "|"]  # between the cells of a table
+            assert sorted(found) == sorted(placed.word for placed in page.words)
 
 
 def test_a_page_rendered_for_training_is_the_page_of_the_pdf_file(

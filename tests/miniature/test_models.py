@@ -6,58 +6,54 @@ from random import Random
 
 import pytest
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
 
 from ridgerank.backbones.load import load_backbone
-from ridgerank.miniature.architecture import make_mini_qwen, make_tokenizer
-from ridgerank.miniature.first_weights import place_biases
-from ridgerank.miniature.joining import seen_cells
-from ridgerank.miniature.matching import asked_pages, cell_words, worth_keeping
-from ridgerank.miniature.packing import CELLS, Packer
-from ridgerank.miniature.reading import Reader, cell_tokens, practice_page
+from ridgerank.miniature.learning.first_weights import place_biases
+from ridgerank.miniature.learning.keeping import even_cells, seen_cells
+from ridgerank.miniature.learning.matching import asked_pages, cell_words, worth_keeping
+from ridgerank.miniature.learning.mini_glm import make_mini_glm
+from ridgerank.miniature.learning.mini_qwen import make_mini_qwen
+from ridgerank.miniature.learning.packing import CELLS, Packer
+from ridgerank.miniature.learning.reading import Reader, cell_tokens, practice_page
+from ridgerank.miniature.learning.student import Student
 from ridgerank.miniature.render import render
 from ridgerank.miniature.train import save
 from ridgerank.miniature.training import training_pages, training_queries
 from ridgerank.miniature.vocabulary import ENTITIES, MEASURES, PAGE_WORDS, QUERY_WORDS
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    return make_tokenizer()
+@pytest.fixture(scope="module", params=[make_mini_qwen, make_mini_glm], ids=["mini-qwen", "mini-glm"])
+def student(request: pytest.FixtureRequest) -> Student:
+    student: Student = request.param(3, layers=3)
+    student.model.eval()
+    return student
 
 
-@pytest.fixture(scope="module")
-def model(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLForConditionalGeneration:
-    return make_mini_qwen(tokenizer, 3, layers=3).eval()
-
-
-def test_every_word_is_one_token_wherever_it_stands(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_every_word_is_one_token_wherever_it_stands(student: Student) -> None:
     for word in (*PAGE_WORDS, *QUERY_WORDS):
-        first, second = tokenizer.encode(f"{word} {word}")
+        first, second = student.tokenizer.encode(f"{word} {word}")
         assert first == second
-        assert tokenizer.decode([first]) == word
+        assert student.tokenizer.decode([first]) == word
 
 
-def test_unknown_words_are_spelled(tokenizer: PreTrainedTokenizerFast) -> None:
-    assert tokenizer.decode(tokenizer.encode("Überschuß")) == "Überschuß"
+def test_unknown_words_are_spelled(student: Student) -> None:
+    assert student.tokenizer.decode(student.tokenizer.encode("Überschuß")) == "Überschuß"
 
 
-def test_packed_questions_get_the_margins_of_the_backbone(
-    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
-) -> None:
+def test_packed_questions_get_the_margins_of_the_backbone(student: Student, tmp_path: Path) -> None:
     pages = list(islice(training_pages(5), 2))
     asked = [training_queries(page, Random(1)) for page in pages]
-    packer, reader = Packer(model, tokenizer), Reader(model, tokenizer)
+    packer, reader = Packer(student), Reader(student)
     everything = torch.arange(CELLS).expand(2, -1)
     with torch.inference_mode():
         features = reader.features(pages)
-        logits = packer.logits(
+        logits = packer.answer(
             features, packer.pack(asked), everything, torch.ones(2, CELLS, dtype=torch.bool)
-        )
+        ).logits
     margins = logits[:, packer.answers[0]] - logits[:, packer.answers[1]]
 
-    model.save_pretrained(tmp_path)
-    save(model, tokenizer, tmp_path / "half")
+    student.model.save_pretrained(tmp_path)
+    save(student, tmp_path / "half")
     for name in ("config.json", "generation_config.json", "model.safetensors"):
         (tmp_path / name).replace(tmp_path / "half" / name)
     backbone = load_backbone(tmp_path / "half", device="cpu")
@@ -69,33 +65,31 @@ def test_packed_questions_get_the_margins_of_the_backbone(
     torch.testing.assert_close(margins, torch.cat(expected), atol=2e-5, rtol=1e-4)
 
 
-def test_cells_that_are_not_kept_do_not_reach_the_answer(
-    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_cells_that_are_not_kept_do_not_reach_the_answer(student: Student) -> None:
     pages, asked = asked_pages(0, 0, 2)
-    packer = Packer(model, tokenizer)
-    features = model.model.language_model.embed_tokens.weight[cell_tokens(tokenizer)][cell_words(pages)]
+    packer = Packer(student)
+    features = student.model.model.language_model.embed_tokens.weight[cell_tokens(student)][cell_words(pages)]
     changed = features.clone()
     changed[:, ::2] += 1
     odd = torch.arange(1, CELLS, 2).expand(2, -1)
     everything = torch.ones(2, CELLS, dtype=torch.bool)
     with torch.inference_mode():
-        said = [packer.logits(each, packer.pack(asked), odd, everything) for each in (features, changed)]
+        said = [
+            packer.answer(each, packer.pack(asked), odd, everything).logits for each in (features, changed)
+        ]
     torch.testing.assert_close(said[0], said[1])
 
 
-def test_what_is_hidden_from_questions_changes_their_answers(
-    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_what_is_hidden_from_questions_changes_their_answers(student: Student) -> None:
     pages, asked = asked_pages(0, 0, 1)
-    packer = Packer(model, tokenizer)
+    packer = Packer(student)
     packed = packer.pack(asked)
     kept = torch.arange(CELLS)[None]
-    features = model.model.language_model.embed_tokens.weight[cell_tokens(tokenizer)][cell_words(pages)]
+    features = student.model.model.language_model.embed_tokens.weight[cell_tokens(student)][cell_words(pages)]
     seen = torch.ones(1, CELLS, dtype=torch.bool)
     with torch.inference_mode():
-        whole = packer.logits(features, packed, kept, seen)
-        blind = packer.logits(features, packed, kept, ~seen)
+        whole = packer.answer(features, packed, kept, seen).logits
+        blind = packer.answer(features, packed, kept, ~seen).logits
     assert (whole - blind).abs().max() > 1e-4
 
 
@@ -114,6 +108,12 @@ def test_seen_cells_keep_their_share() -> None:
     assert share.min() > 0.2
     assert abs(share.mean() - 2 / 3) < 0.03
     assert seen_cells(2, CELLS, (1.0, 1.0), generator).all()
+
+
+def test_even_cells_are_one_in_three() -> None:
+    chosen = even_cells(5, CELLS, 3, torch.Generator().manual_seed(0))
+    assert (chosen.sum(dim=1) == CELLS // 3).all()
+    assert all(set(row.nonzero().flatten().diff().tolist()) == {3} for row in chosen)
 
 
 def test_practice_pages_hold_their_words_within_the_page() -> None:
@@ -140,10 +140,8 @@ def test_a_head_looks_where_its_biases_say() -> None:
         assert scores[wanted] == pytest.approx(4.0 * half, rel=1e-5)
 
 
-def test_words_of_a_kind_start_far_apart(
-    model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast
-) -> None:
-    words = model.model.language_model.embed_tokens.weight[cell_tokens(tokenizer)]
+def test_words_of_a_kind_start_far_apart(student: Student) -> None:
+    words = student.model.model.language_model.embed_tokens.weight[cell_tokens(student)]
     nearness = torch.nn.functional.cosine_similarity(words[:, None], words, dim=-1).fill_diagonal_(0)
     named = nearness[1 : 1 + len(ENTITIES), 1 : 1 + len(ENTITIES)]
     assert named.max() < 0.75

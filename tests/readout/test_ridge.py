@@ -1,12 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from ridgerank.errors import CalibrationError
 from ridgerank.lists import Floats
-from ridgerank.readout.band import reduce_to_band
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 from tests.readout.test_moments import gathered, random_lists, stacked
@@ -54,26 +51,6 @@ def test_repeating_every_list_halves_the_penalty() -> None:
     np.testing.assert_allclose(
         ridge_path(gathered(data + data), 2 * PENALTIES), ridge_path(gathered(data)), rtol=1e-8, atol=1e-12
     )
-
-
-@settings(deadline=None)
-@given(st.integers(1, 40), st.integers(2, 9), st.integers(0, 1000))
-def test_a_band_solves_like_the_full_matrix(size: int, width: int, seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    factor = generator.standard_normal((size, generator.integers(1, size + 1)))
-    G, right = factor @ factor.T, generator.standard_normal(size)
-    solved = reduce_to_band(G, width=width).solve(np.array([0.1, 10.0]), right)
-    for column, penalty in enumerate((0.1, 10.0)):
-        expected = np.linalg.solve(G + penalty * np.eye(size), right)
-        np.testing.assert_allclose(solved[:, column], expected, rtol=1e-7, atol=1e-9)
-
-
-def test_reducing_leaves_the_matrix_untouched() -> None:
-    factor = np.random.default_rng(0).standard_normal((300, 300))
-    G = factor @ factor.T
-    before = G.copy()
-    reduce_to_band(G)
-    np.testing.assert_array_equal(G, before)
 
 
 @pytest.mark.parametrize("penalties", [[], [0.0], [-1.0], [np.inf], [np.nan]])

@@ -7,6 +7,7 @@ import numpy as np
 from ridgerank.lineage import Lineage
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.vectors import VectorOrigin
 
 LINEAGE = Lineage(
     backbone="tiny",
@@ -20,6 +21,8 @@ LINEAGE = Lineage(
     keep="stride 1/3",
     quantization="int8",
 )
+
+ORIGIN = VectorOrigin(source="colqwen2", fingerprint="f" * 32, dim=4, pool_factor=1)
 
 
 def page_id(number: int) -> str:

@@ -6,7 +6,7 @@ import pytest
 from ridgerank.store.check import damages
 from ridgerank.store.layout import pack
 from ridgerank.store.write import StoreWriter
-from tests.store.pages import LINEAGE, page_id, prefix
+from tests.store.pages import LINEAGE, ORIGIN, page_id, prefix
 
 
 def flip(uri: str, content: bytes, at: int) -> None:
@@ -39,7 +39,8 @@ def test_a_changed_text_is_found(uri: str) -> None:
 def test_a_changed_vector_is_found(uri: str) -> None:
     vectors = {page_id(number): np.full((3, 4), number + 0.5, dtype=np.float16) for number in range(12)}
     with StoreWriter(uri, LINEAGE) as writer:
-        writer.fill_vectors("retriever", 4, lambda ids: [vectors[one] for one in ids])
+        writer.open_vectors(ORIGIN)
+        writer.set_vectors(vectors)
     assert list(damages(uri)) == []
     flip(uri, vectors[page_id(6)].tobytes(), 5)
     [found] = damages(uri)

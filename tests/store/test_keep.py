@@ -13,11 +13,15 @@ fractions = st.fractions(min_value=Fraction(1, 50), max_value=1, max_denominator
 sides = st.integers(1, 12)
 
 
-def look(rows: int, columns: int, seed: int = 0) -> PageLook:
+def look(rows: int, columns: int, seed: int = 0, *, rule: str = "stride") -> PageLook:
+    """A page the rule can look at: text for those that read."""
     random = np.random.default_rng(seed)
     grey = np.full((rows * 4 + 3, columns * 4 + 1), 255, dtype=np.uint8)
     grey[: rows * 2] = random.integers(0, 256, (rows * 2, columns * 4 + 1))
-    return PageLook((rows, columns), grey, random.normal(size=(rows * columns, 6)))
+    words = ["the ", "of ", "revenue ", "2019 ", "Norvale", "\n"]
+    text = tuple(words[number] for number in random.integers(0, len(words), rows * columns))
+    pieces = text if rule == "informative" else None
+    return PageLook((rows, columns), grey, random.normal(size=(rows * columns, 6)), pieces)
 
 
 def masked(rows: int, columns: int, before: int, after: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -29,7 +33,7 @@ def test_exactly_the_fraction_stays_and_every_instruction_position(
     rule: str, fraction: Fraction, rows: int, columns: int, before: int, after: int
 ) -> None:
     visual = masked(rows, columns, before, after)
-    kept = Keep(rule, fraction).positions(visual, look(rows, columns))
+    kept = Keep(rule, fraction).positions(visual, look(rows, columns, rule=rule))
     assert kept.dtype == np.int32
     assert (np.diff(kept) > 0).all()
     assert visual[kept].sum() == max(1, round(fraction * rows * columns))
@@ -39,7 +43,7 @@ def test_exactly_the_fraction_stays_and_every_instruction_position(
 @given(rules, sides, sides)
 def test_all_stay_at_one(rule: str, rows: int, columns: int) -> None:
     visual = masked(rows, columns, 2, 1)
-    kept = Keep(rule, Fraction(1)).positions(visual, look(rows, columns))
+    kept = Keep(rule, Fraction(1)).positions(visual, look(rows, columns, rule=rule))
     assert kept.tolist() == list(range(visual.size))
 
 
@@ -48,7 +52,9 @@ def test_the_same_page_keeps_the_same_positions(
     rule: str, fraction: Fraction, rows: int, columns: int
 ) -> None:
     visual = masked(rows, columns, 0, 0)
-    once, again = (Keep(rule, fraction).positions(visual, look(rows, columns, 7)) for _ in range(2))
+    once, again = (
+        Keep(rule, fraction).positions(visual, look(rows, columns, 7, rule=rule)) for _ in range(2)
+    )
     assert once.tolist() == again.tolist()
 
 
@@ -69,6 +75,34 @@ def test_ink_goes_to_what_is_written() -> None:
     inked = np.flatnonzero(patch_deviation(grey, (8, 6)).ravel() > 0)
     assert set(inked) <= set(kept.tolist())
     assert inked.tolist() == [13, 14, 15, 16]
+
+
+def test_rules_refuse_the_other_kind_of_page() -> None:
+    with pytest.raises(StoreError, match="reads text"):
+        Keep("informative").positions(np.ones(4, bool), look(2, 2))
+    with pytest.raises(StoreError, match="looks at an image"):
+        Keep("ink").positions(np.ones(4, bool), look(2, 2, rule="informative"))
+
+
+def test_informative_goes_to_numbers_names_and_headings_before_filler() -> None:
+    pieces = (
+        "Margins",
+        "\n",
+        "The",
+        " margin",
+        " of",
+        " Nor",
+        "vale",
+        " was",
+        " 12",
+        ".4",
+        " in",
+        " it",
+        ".",
+    )
+    shown = PageLook((1, len(pieces)), np.zeros((1, 1)), np.zeros((len(pieces), 1)), pieces)
+    kept = RULES["informative"](shown, 6)
+    assert [pieces[place] for place in kept] == ["Margins", " margin", " Nor", "vale", " 12", ".4"]
 
 
 def test_spread_takes_one_of_each_kind_before_any_twice() -> None:

@@ -22,7 +22,7 @@ _WRITER = f"""
 import sys
 import numpy as np
 from ridgerank.store.write import StoreWriter
-from tests.store.pages import LINEAGE, page_id, row
+from tests.store.pages import LINEAGE, ORIGIN, page_id, row
 
 print("ready", flush=True)
 with StoreWriter(sys.argv[1], LINEAGE) as writer:
@@ -35,9 +35,10 @@ with StoreWriter(sys.argv[1], LINEAGE) as writer:
             writer.append(batch)
     renamed = [first for first in range(0, {PAGES}, 7) if page_id(first) in writer.page_ids()]
     writer.set_references({{page_id(first): [f"renamed.pdf#{{first}}"] for first in renamed}})
-    writer.fill_vectors(
-        "retriever", 2, lambda ids: [np.full((2, 2), int(i[:2], 16), np.float16) for i in ids]
-    )
+    lacking = sorted(writer.open_vectors(ORIGIN))
+    for first in range(0, len(lacking), {BATCH}):
+        ids = lacking[first : first + {BATCH}]
+        writer.set_vectors({{i: np.full((2, 4), int(i[:2], 16), np.float16) for i in ids}})
 print("done", flush=True)
 """
 

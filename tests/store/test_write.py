@@ -3,6 +3,7 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 from ridgerank.store import write
 from ridgerank.store.read import PageStore
 from ridgerank.store.write import StoreWriter
-from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
+from tests.store.pages import LINEAGE, ORIGIN, assert_same, page_id, prefix, row
 
 
 def read_back(uri: str, numbers: list[int]) -> None:
@@ -114,37 +115,38 @@ def test_references_are_replaced_without_rewriting_prefixes(uri: str) -> None:
 
 
 def test_vectors_come_later_and_only_where_they_are_missing(uri: str) -> None:
-    asked: list[str] = []
-
-    def vectors_of(page_ids: object) -> list[np.ndarray[tuple[int, int], np.dtype[np.float16]]]:
-        assert isinstance(page_ids, list)
-        asked.extend(page_ids)
-        return [np.full((2, 4), len(asked), dtype=np.float16) for _ in page_ids]
-
+    two = np.full((2, 4), 0.5, dtype=np.float16)
     with StoreWriter(uri, LINEAGE) as writer:
-        writer.fill_vectors("colqwen2", 4, vectors_of)
-        assert len(asked) == 12
+        lacking = writer.open_vectors(ORIGIN)
+        assert lacking == writer.page_ids()
+        writer.set_vectors(dict.fromkeys(lacking, two))
         writer.append([row(12)])
         writer.append([replace(row(13), page=replace(row(13).page, vectors=np.ones((3, 4), np.float16)))])
-        writer.fill_vectors("colqwen2", 4, vectors_of)
-        assert asked[12:] == [page_id(12)]
-        with pytest.raises(LineageMismatch, match="'colqwen2', not of 'colpali'"):
-            writer.fill_vectors("colpali", 4, vectors_of)
-        with pytest.raises(LineageMismatch, match="4 dimensions, not of 8"):
-            writer.fill_vectors("colqwen2", 8, vectors_of)
-        writer.append([row(14)])
-        with pytest.raises(StoreError, match="changing pages"):
-            writer.fill_vectors("colqwen2", 4, lambda ids: [])
+        assert writer.open_vectors(replace(ORIGIN, source="/moved/colqwen2")) == {page_id(12)}
+        with pytest.raises(StoreError, match="not in the page store"):
+            writer.set_vectors({"nothing": two})
         with pytest.raises(StoreError, match=r"float16 \(vectors, 4\)"):
-            writer.fill_vectors("colqwen2", 4, lambda ids: [np.ones((1, 5), np.float16) for _ in ids])
+            writer.set_vectors({page_id(12): np.ones((1, 5), np.float16)})
     with PageStore.open(uri) as store:
-        assert store.info().retriever == "colqwen2"
+        assert store.info().retriever == ORIGIN
+        assert store.vectors is not None
+        assert store.vectors.missing() == [page_id(12)]
         first, given = store.pages([page_id(0), page_id(13)], vectors=True)
         assert first.vectors is not None
         assert given.vectors is not None
-        assert first.vectors.tolist() == [[4.0] * 4] * 2
+        assert first.vectors.tolist() == [[0.5] * 4] * 2
         assert given.vectors.tolist() == [[1.0] * 4] * 3
     read_back(uri, list(range(14)))
+
+
+@pytest.mark.parametrize(
+    "other", [{"fingerprint": "0" * 32}, {"dim": 8}, {"pool_factor": 3}], ids=lambda other: next(iter(other))
+)
+def test_vectors_of_another_retriever_are_refused(uri: str, other: dict[str, Any]) -> None:
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.open_vectors(ORIGIN)
+        with pytest.raises(LineageMismatch, match=rf"'colqwen2', not of 'colpali' \({next(iter(other))}: "):
+            writer.open_vectors(replace(ORIGIN, source="colpali", **other))
 
 
 def test_vectors_without_a_column_are_refused(uri: str) -> None:
@@ -172,6 +174,14 @@ def test_what_a_dead_writer_left_is_swept_away(uri: str) -> None:
     orphan.write_bytes(b"half a file")
     StoreWriter(uri, LINEAGE).close()
     assert not orphan.exists()
+    read_back(uri, list(range(12)))
+
+
+def test_the_list_of_sources_a_dead_writer_did_not_finish_is_swept_away(uri: str) -> None:
+    left = Path(uri) / f".{layout.SOURCES}.k3x9"
+    left.write_text('{"half": [')
+    StoreWriter(uri, LINEAGE).close()
+    assert not left.exists()
     read_back(uri, list(range(12)))
 
 
@@ -216,7 +226,7 @@ _WRITE_UNTIL_FULL = """
 import resource, signal, sys
 from ridgerank.errors import StoreError
 from ridgerank.store.write import StoreWriter
-from tests.store.pages import LINEAGE, row
+from tests.store.pages import LINEAGE, ORIGIN, row
 
 with StoreWriter(sys.argv[1], LINEAGE) as writer:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,1 +1,1 @@
-"""The multimodal language models, cut at a layer: one file per family."""
+"""The language models, multimodal and plain, cut at a layer: one file per family."""

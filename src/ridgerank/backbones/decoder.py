@@ -2,7 +2,7 @@
 
 The modules are the model's own; the loop is ours, because the library's forward cannot stop at a layer,
 start from dropped positions, share the suffix between pages, or do the last layer for one position only.
-Families differ in names, in two extra norms and in the rotation; a `Block` and `rotate` hold all of that.
+Families differ in names, in extra norms and in the rotation; a `Block` and `rotate` hold all of that.
 This module knows no tokens and no images.
 """
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
+from ridgerank.backbones.attention import attention_weights
 from ridgerank.backbones.prefix import Geometry, PrefixBatch
 
 Norm = Callable[[Tensor], Tensor]
@@ -48,6 +49,9 @@ class Block:
     gate: Affine
     up: Affine
     down: Affine
+    query_norm: Norm | None = None
+    key_norm: Norm | None = None
+    """Applied to each head before the rotation, where the family has them."""
     output_norm: Norm | None = None
     """Applied to what attention adds, where the family has one."""
     down_norm: Norm | None = None
@@ -67,6 +71,8 @@ def llama_block(layer: Any) -> Block:  # noqa: ANN401 (whatever has a Llama laye
         gate=Affine.of(mlp.gate_proj),
         up=Affine.of(mlp.up_proj),
         down=Affine.of(mlp.down_proj),
+        query_norm=getattr(attention, "q_norm", None),
+        key_norm=getattr(attention, "k_norm", None),
     )
 
 
@@ -128,25 +134,36 @@ class Decoder:
         for index, block in enumerate(self._blocks[:exit_layer]):
             normed = block.attention_norm(hidden)
             # A copy where it is kept, since the product's memory is used again.
-            keys = self._rotate(self._heads(scratch.linear("key", normed, block.key)), cos, sin)
+            keys = self._rotate(self._keys(block, normed, scratch), cos, sin)
             values = self._heads(scratch.linear("value", normed, block.value))
             if index >= join_layer:
                 kept.append((keys, values.clone()))
             if index == exit_layer - 1:
                 break
-            queries = self._rotate(self._heads(scratch.linear("query", normed, block.query)), cos, sin)
+            queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
             attended = F.scaled_dot_product_attention(
                 queries, keys, values, is_causal=True, enable_gqa=self._groups > 1
             )
             self._finish(block, hidden, attended.transpose(1, 2).flatten(2), scratch)
         return kept
 
-    def extend(self, hidden: Tensor, lengths: Tensor, prefixes: PrefixBatch) -> Tensor:
+    def extend(
+        self,
+        hidden: Tensor,
+        lengths: Tensor | None,
+        prefixes: PrefixBatch,
+        *,
+        attention: list[Tensor] | None = None,
+    ) -> Tensor:
         """States (pairs, width) after layer `prefixes.exit_layer` − 1 at each suffix's last position (eq. 5).
 
+        Without `lengths` the states of all positions, (pairs, positions, width), padding included.
         `hidden` is (suffixes, positions, width), padded on the right, `lengths` (suffixes,). One suffix
         runs over every page, many suffixes over one page, or the two pair up. One suffix over many pages
         stays one row until the first attention that can tell the pages apart.
+
+        A list given as `attention` is filled, layer by layer, with what the last position attended to:
+        (pairs, longest page + positions), averaged over heads.
         """
         scratch = Scratch(hidden)
         hidden = self._alone(hidden.clone(), prefixes.join_layer, scratch)
@@ -159,7 +176,7 @@ class Decoder:
         cos, sin = (part.unsqueeze(1) for part in self._rotary(hidden, positions))
         real = torch.arange(page, device=hidden.device) < prefixes.lengths.to(hidden.device)[:, None]
         mask = self._mask(real.expand(pairs, -1), suffix, hidden)
-        last = (lengths.to(hidden.device) - 1).expand(pairs)
+        last = None if lengths is None else (lengths.to(hidden.device) - 1).expand(pairs)
         row = torch.arange(pairs, device=hidden.device)
         shape = (pairs, self._geometry.kv_heads, page + suffix, self._geometry.head_dim)
         keys, values = scratch.empty("keys", *shape), scratch.empty("values", *shape)
@@ -172,19 +189,23 @@ class Decoder:
                 values[1:, :, :page] = values[:1, :, :page]
             normed = block.attention_norm(hidden)
             # Where the suffix is still one row, these products are made once and broadcast by the rotation.
-            new_keys = self._heads(scratch.linear("key", normed, block.key))
+            new_keys = self._keys(block, normed, scratch)
             keys[:, :, page:] = self._rotate(new_keys, cos, sin)
             values[:, :, page:] = self._heads(scratch.linear("value", normed, block.value))
             hidden = hidden.expand(pairs, -1, -1).contiguous()
-            if index == prefixes.exit_layer - 1:  # only the last position's output is read
+            if last is not None and index == prefixes.exit_layer - 1:  # no other position's output is read
                 hidden = hidden[row, last].unsqueeze(1)
                 normed = normed.expand(pairs, -1, -1)[row, last].unsqueeze(1)
                 cos, sin = (part[row, :, last].unsqueeze(2) for part in (cos, sin))
                 mask = mask[row, :, last].unsqueeze(2).expand(-1, -1, self._groups, -1)
-            queries = self._heads(scratch.linear("query", normed, block.query))
-            attended = self._attend(self._rotate(queries, cos, sin), keys, values, mask)
+            queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
+            if attention is not None and last is not None:
+                place = last.clamp(max=queries.shape[2] - 1)  # of one position, it is that one
+                weights = attention_weights(queries[row, :, place], keys, mask[row, 0, place])
+                attention.append(weights)
+            attended = self._attend(queries, keys, values, mask)
             self._finish(block, hidden, attended, scratch)
-        return hidden[:, 0]
+        return hidden if last is None else hidden[:, 0]
 
     def _alone(self, hidden: Tensor, join_layer: int, scratch: Scratch) -> Tensor:
         """Run the layers below the band: the suffix sees itself only, so where it starts is immaterial."""
@@ -196,8 +217,8 @@ class Decoder:
         mask = self._mask(no_page, hidden.shape[1], hidden)
         for block in self._blocks[:join_layer]:
             normed = block.attention_norm(hidden)
-            queries = self._heads(scratch.linear("query", normed, block.query))
-            keys = self._heads(scratch.linear("key", normed, block.key))
+            queries = self._queries(block, normed, scratch)
+            keys = self._keys(block, normed, scratch)
             values = self._heads(scratch.linear("value", normed, block.value))
             rotated = self._rotate(queries, cos, sin), self._rotate(keys, cos, sin)
             self._finish(block, hidden, self._attend(*rotated, values, mask), scratch)
@@ -233,6 +254,14 @@ class Decoder:
         gate.mul_(scratch.linear("up", normed, block.up))
         added = scratch.linear("added", gate, block.down)
         hidden.add_(block.down_norm(added) if block.down_norm else added)
+
+    def _queries(self, block: Block, normed: Tensor, scratch: Scratch) -> Tensor:
+        queries = self._heads(scratch.linear("query", normed, block.query))
+        return block.query_norm(queries) if block.query_norm else queries
+
+    def _keys(self, block: Block, normed: Tensor, scratch: Scratch) -> Tensor:
+        keys = self._heads(scratch.linear("key", normed, block.key))
+        return block.key_norm(keys) if block.key_norm else keys
 
     def _heads(self, x: Tensor) -> Tensor:
         """(batch, positions, heads x head_dim) -> (batch, heads, positions, head_dim)."""

@@ -15,8 +15,8 @@ class Glm41V(GridBackbone):
     """GLM-4.1V-9B-Thinking, its thinking closed before it starts so that the next token is the answer."""
 
     prompt = Prompt(
-        before_image="[gMASK]<sop><|user|>\n<|begin_of_image|>",
-        after_image="<|end_of_image|>",
+        before_page="[gMASK]<sop><|user|>\n<|begin_of_image|>",
+        after_page="<|end_of_image|>",
         instruction=INSTRUCTION,
         after_query="<|assistant|>\n<think></think><answer>",
         answers=("yes", "no"),

@@ -21,20 +21,22 @@ from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3I
 from transformers.models.llama.modeling_llama import rotate_half
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from ridgerank.backbones.base import Backbone, PageTokens
+from ridgerank.backbones.base import PageTokens
 from ridgerank.backbones.decoder import Decoder, llama_block
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
+from ridgerank.backbones.regions import Regions, tiled
+from ridgerank.backbones.visual import VisualBackbone
 from ridgerank.errors import BackboneError
 
 _TILE_START = "<fake_token_around_image>"
 
 
-class Idefics3(Backbone):
+class Idefics3(VisualBackbone):
     """Idefics3-8B-Llama3."""
 
     prompt = Prompt(
-        before_image="<|begin_of_text|>User:",
-        after_image=_TILE_START,
+        before_page="<|begin_of_text|>User:",
+        after_page=_TILE_START,
         instruction=INSTRUCTION,
         after_query="<end_of_utterance>\nAssistant:",
         answers=(" yes", " no"),
@@ -52,6 +54,10 @@ class Idefics3(Backbone):
     def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the longest edge to the side of a square of that many pixels."""
         image_processor.size = image_processor.size | {"longest_edge": isqrt(max_pixels)}
+
+    def regions(self, grid: tuple[int, int], aspect: float) -> Regions:
+        """Where the visual positions of a grid lie: those of the tiles, then of the page seen whole."""
+        return tiled(grid, aspect)
 
     def _text_model(self) -> PreTrainedModel:
         return self._model.model.text_model
@@ -86,8 +92,8 @@ class SmolVLM(Idefics3):
     """SmolVLM and SmolVLM2, the choice for a laptop."""
 
     prompt = Prompt(
-        before_image="<|im_start|>User:",
-        after_image=_TILE_START,
+        before_page="<|im_start|>User:",
+        after_page=_TILE_START,
         instruction=INSTRUCTION,
         after_query="<end_of_utterance>\nAssistant:",
         answers=(" yes", " no"),

@@ -4,12 +4,17 @@ import logging
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.budget import TextBudget
+from ridgerank.backbones.causal import MODEL_CLASSES, CausalText
 from ridgerank.backbones.glm4v import Glm41V
 from ridgerank.backbones.idefics3 import Idefics3, SmolVLM
 from ridgerank.backbones.qwen2_5_vl import Qwen25VL
+from ridgerank.backbones.text_prompts import choose_prompt, text_prompt
+from ridgerank.backbones.visual import VisualBackbone
+from ridgerank.embedded import BACKBONES, embedded_folder
 from ridgerank.errors import BackboneError
 
 logger = logging.getLogger(__name__)
@@ -25,13 +30,13 @@ SHORT_NAMES = {
 }
 """What people type, and the repository it stands for."""
 
-FAMILIES: dict[str, type[Backbone]] = {
+FAMILIES: dict[str, type[VisualBackbone]] = {
     "qwen2_5_vl": Qwen25VL,
     "glm4v": Glm41V,
     "idefics3": Idefics3,
     "smolvlm": SmolVLM,
 }
-"""Families by the `model_type` of their configuration."""
+"""Families that look at pages, by the `model_type` of their configuration; `MODEL_CLASSES` read text."""
 
 
 def load_backbone(
@@ -41,33 +46,56 @@ def load_backbone(
     dtype: torch.dtype | None = None,
     revision: str | None = None,
     max_pixels: int | None = None,
+    page_text: str | None = None,
+    prompt: str | None = None,
 ) -> Backbone:
-    """Load a model by short name, by hub repository (`owner/name`) or from a folder.
+    """Load a model by short name (`mini-qwen` comes with the package), by hub repository or from a folder.
 
     Device and dtype default to CUDA in bfloat16, else Apple's GPU, else the CPU, both in float32: weights
-    trained in bfloat16 overflow float16.
-    `max_pixels` is the pixel budget of a page image; the default suits the family.
+    trained in bfloat16 overflow float16. A folder with one `.gguf` file, or the file itself, is read by
+    transformers' own loader.
+    `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
+    the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
+    and `prompt` one of `TEXT_PROMPTS`.
     """
-    source = _resolve(str(name))
-    device = _usable(device) if device is not None else _best_device()
-    dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
+    source, weights = _resolve(str(name))
+    options = {"revision": revision} | ({"gguf_file": weights} if weights else {})
+    device, dtype = placement(device, dtype)
     try:
-        config = AutoConfig.from_pretrained(source, revision=revision)
-        family = _family(str(name), config.model_type)
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
-        image_processor = family.image_processor_class.from_pretrained(source, revision=revision)
-        model = family.model_class.from_pretrained(source, revision=revision, dtype=dtype)
-    except (OSError, ValueError) as error:
+        config = AutoConfig.from_pretrained(source, **options)
+        _require_supported(str(name), config, max_pixels=max_pixels, page_text=page_text, prompt=prompt)
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        family = FAMILIES.get(config.model_type)
+        if family is not None:
+            image_processor = family.image_processor_class.from_pretrained(source, revision=revision)
+        model_class = family.model_class if family is not None else MODEL_CLASSES[config.model_type]
+        model = model_class.from_pretrained(source, dtype=dtype, **options)
+    except (OSError, ValueError, ImportError) as error:
         first_line = str(error).strip().partition("\n")[0]
+        advice = "Check the name and the connection, or download it once and give its folder."
+        if weights and isinstance(error, ImportError):
+            advice = "Install what reads GGUF with: pip install 'ridgerank[gguf]'"
         raise BackboneError(
-            f"cannot load the backbone {str(name)!r} from {source!r}: {first_line} "
-            "Check the name and the connection, or download it once and give its folder."
+            f"cannot load the backbone {str(name)!r} from {source!r}: {first_line} {advice}"
         ) from error
-    budget = max_pixels if max_pixels is not None else family.default_max_pixels
-    if budget is not None:
-        family.limit_pixels(image_processor, budget)
-    logger.info("loaded %s (%s) on %s in %s", name, family.__name__, device, dtype)
-    return family(str(name), model.eval().to(device), tokenizer, image_processor)
+    model = model.eval().to(device)
+    logger.info("loaded %s (%s) on %s in %s", name, config.model_type, device, dtype)
+    if family is None:
+        control = {token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()}
+        return CausalText(
+            str(name),
+            model,
+            tokenizer,
+            prompt=text_prompt(prompt or choose_prompt(str(name), control)),
+            budget=TextBudget.parse(page_text) if page_text else TextBudget(),
+        )
+    backbone = family(str(name), model, tokenizer, image_processor)
+    default = family.default_max_pixels
+    if max_pixels is not None:
+        family.limit_pixels(image_processor, max_pixels)
+    elif default is not None and default < backbone.max_pixels:
+        family.limit_pixels(image_processor, default)
+    return backbone
 
 
 def parse_dtype(name: str | None) -> torch.dtype | None:
@@ -78,6 +106,14 @@ def parse_dtype(name: str | None) -> torch.dtype | None:
     if name not in known:
         raise BackboneError(f"no dtype called {name!r}; known: {', '.join(known)}")
     return known[name]
+
+
+def placement(
+    device: str | torch.device | None, dtype: torch.dtype | None
+) -> tuple[torch.device, torch.dtype]:
+    """Where a model runs and with what numbers, the best there is where nothing was asked for."""
+    chosen = _usable(device) if device is not None else _best_device()
+    return chosen, dtype or (torch.bfloat16 if chosen.type == "cuda" else torch.float32)
 
 
 def _usable(name: str | torch.device) -> torch.device:
@@ -101,23 +137,43 @@ def _best_device() -> torch.device:
     return torch.device("cpu")
 
 
-def _resolve(name: str) -> str:
-    """Find the folder or repository; a bare word has to be a short name."""
+def _resolve(name: str) -> tuple[str, str | None]:
+    """Find the folder or repository, and the GGUF file in it if that is all; a bare word is a short name."""
     if name.lower() in SHORT_NAMES:
-        return SHORT_NAMES[name.lower()]
-    if Path(name).is_dir():
-        return name
+        return SHORT_NAMES[name.lower()], None
+    if (folder := embedded_folder(name.lower())) is not None:
+        return str(folder), None
+    path = Path(name)
+    if path.suffix == ".gguf" and path.is_file():
+        return str(path.parent), path.name
+    if path.is_dir():
+        packed = sorted(path.glob("*.gguf"))
+        if len(packed) == 1 and not (path / "config.json").exists():
+            return name, packed[0].name
+        if len(packed) > 1 and not (path / "config.json").exists():
+            raise BackboneError(
+                f"{name} holds {len(packed)} GGUF files, {', '.join(each.name for each in packed)}; name one"
+            )
+        return name, None
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise BackboneError(
-            f"no backbone called {name!r}, and no such folder; known names: {', '.join(SHORT_NAMES)}, "
+            f"no backbone called {name!r}, and no such folder; known names: "
+            f"{', '.join((*BACKBONES, *SHORT_NAMES))}, "
             "or a repository as owner/name"
         )
-    return name
+    return name, None
 
 
-def _family(name: str, model_type: str) -> type[Backbone]:
-    if model_type not in FAMILIES:
+def _require_supported(
+    name: str, config: PreTrainedConfig, *, max_pixels: int | None, page_text: str | None, prompt: str | None
+) -> None:
+    """Refuse a model of another type, and settings of the other kind of page."""
+    if config.model_type not in {*FAMILIES, *MODEL_CLASSES}:
         raise BackboneError(
-            f"{name} is a model of type {model_type!r}; supported types: {', '.join(FAMILIES)}"
+            f"{name} is a model of type {config.model_type!r}; supported types: "
+            f"{', '.join([*FAMILIES, *MODEL_CLASSES])}"
         )
-    return FAMILIES[model_type]
+    if config.model_type in FAMILIES and (page_text is not None or prompt is not None):
+        raise BackboneError(f"{name} looks at pages; a budget of text or another prompt is not for it")
+    if config.model_type in MODEL_CLASSES and max_pixels is not None:
+        raise BackboneError(f"{name} reads the text of pages; a budget of pixels is not for it")

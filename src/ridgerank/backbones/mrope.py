@@ -6,10 +6,11 @@ import torch
 from PIL.Image import Image
 from transformers import PreTrainedModel
 
-from ridgerank.backbones.base import Backbone, PageTokens
+from ridgerank.backbones.base import PageTokens
+from ridgerank.backbones.visual import VisualBackbone
 
 
-class GridBackbone(Backbone):
+class GridBackbone(VisualBackbone):
     """A model whose processor gives `image_grid_thw` and which places tokens by `get_rope_index`."""
 
     image_token: str

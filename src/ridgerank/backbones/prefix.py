@@ -1,6 +1,6 @@
 """A page as a decoder sees it: keys and values, layer by layer, before any compression."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from torch import Tensor
@@ -26,11 +26,18 @@ class Prefix:
     values: Tensor
     """(layers, kv_heads, positions, head_dim)."""
     visual: Tensor
-    """(positions,) bool: which positions hold the page image; the others hold system and instruction."""
+    """(positions,) bool: which positions hold the page, its image or its text; the others hold system and
+    instruction."""
     grid: tuple[int, int]
     """Rows and columns of the visual positions on the page; their product is the number of them."""
     next_position: int
     """The rotary position at which the query suffix starts."""
+    pieces: tuple[str, ...] | None = None
+    """(visual positions,): the characters each stands for, where the page is text."""
+
+    def layers(self, start: int, stop: int) -> "Prefix":
+        """The same page at layers `start` to `stop` − 1 of those held; nothing is copied."""
+        return replace(self, keys=self.keys[start:stop], values=self.values[start:stop])
 
 
 class PrefixBatch(Protocol):

@@ -1,9 +1,10 @@
 """The prompt, cut where the page ends and the query begins.
 
 A stored page is only worth its name if the tokens before the cut and those after it are the tokens of the
-whole prompt. Both ends of the query are therefore proven: it follows a newline of the instruction, checked
-query by query, and is followed by a control token. What people type is tokenized as plain text: it can
-never become a control token. This module knows no model.
+whole prompt. The instruction ends in a newline; that its tokens stay the same with a query behind them is
+proven query by query. The last of them opens the suffix: it is the position that predicts the query's first
+token, without which a query would have no likelihood. What people type, and what stands on a page, is
+tokenized as plain text: it can never become a control token. This module knows no model.
 """
 
 import json
@@ -22,18 +23,28 @@ INSTRUCTION = (
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A family's prompt, in order; the page image goes between the first two parts."""
+    """A family's prompt, in order; the page goes between the first two parts."""
 
-    before_image: str
+    before_page: str
     """The system turn, and the opening of the user's turn."""
-    after_image: str
-    """The control token that closes the image."""
+    after_page: str
+    """The control token that closes the page's image; empty where a page is text."""
     instruction: str
     """Plain text, the same for every page, ending in a newline."""
     after_query: str
-    """A control token that ends the user's turn, and the cue for the answer."""
+    """What ends the user's turn, a control token or a newline, and the cue for the answer."""
     answers: tuple[str, str]
     """The text of the answer token for a relevant page, then for an irrelevant one."""
+    name: str = ""
+    """What it is chosen by, where a family may have one of several."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTokens:
+    """A text in tokens, each with the characters it stands for."""
+
+    ids: list[int]
+    pieces: list[str]
 
 
 class PromptTokens:
@@ -47,40 +58,76 @@ class PromptTokens:
         self._added = frozenset(backend.get_added_tokens_decoder())
         self._instruction = self._plain_ids(prompt.instruction)
         self._after_query = self._ids(prompt.after_query)
-        closed = self._ids(prompt.after_image)
-        self._require(closed[-1] in self._added, prompt.after_image)
-        self._require(
-            self._ids(prompt.after_image + prompt.instruction) == [*closed, *self._instruction],
-            prompt.after_image + prompt.instruction,
-        )
-        self._require(self._after_query[0] in self._added, prompt.after_query)
+        if prompt.after_page:
+            closed = self._ids(prompt.after_page)
+            self._require(closed[-1] in self._added, prompt.after_page)
+            self._require(
+                self._ids(prompt.after_page + prompt.instruction) == [*closed, *self._instruction],
+                prompt.after_page + prompt.instruction,
+            )
+        self._bounded = self._after_query[0] in self._added
+        self._require(self._bounded or prompt.after_query.startswith("\n"), prompt.after_query)
         self.answers = self._answer(prompt.answers[0]), self._answer(prompt.answers[1])
         """Ids of the two answer tokens: yes, no."""
 
     def page(self, image: str) -> list[int]:
         """Tokens of the page part; `image` is the text that stands for the page's image."""
-        opening = self._ids(self.prompt.before_image + image + self.prompt.after_image)
-        return [*opening, *self._instruction]
+        opening = self._ids(self.prompt.before_page + image + self.prompt.after_page)
+        return [*opening, *self._instruction[:-1]]
+
+    def around(self) -> tuple[list[int], list[int]]:
+        """Tokens of the page part before and after a page that is text."""
+        return self._ids(self.prompt.before_page), self._instruction[:-1]
+
+    def text(self, text: str) -> TextTokens:
+        """A page's text as plain tokens; the rare one that would still be a control token is left out."""
+        encoding = self._plain.encode(text, add_special_tokens=False)
+        kept = [number for number, token in enumerate(encoding.ids) if token not in self._added]
+        return TextTokens(
+            ids=[encoding.ids[number] for number in kept],
+            pieces=[text[slice(*encoding.offsets[number])] for number in kept],
+        )
 
     def suffix(self, query: str) -> list[int]:
-        """Tokens of the query part; white space around the query means nothing and is dropped."""
+        """Tokens behind the cut: the instruction's last, the query's, the cue for the answer."""
+        asked = self.asked(query)
+        if self._bounded:
+            return [*asked, *self._after_query]
+        # A newline may merge with the query's last sign: the two are tokenized together.
+        return self._behind_instruction(query.strip(), self.prompt.after_query)
+
+    def asked(self, query: str) -> list[int]:
+        """The suffix without the cue; white space around the query means nothing and is dropped."""
         query = query.strip()
-        ids = self._plain_ids(query)
-        if self._plain_ids(self.prompt.instruction + query) != [*self._instruction, *ids]:
-            raise BackboneError(
-                f"the query {query!r} does not tokenize the same behind the instruction as on its own, so "
-                "stored pages cannot be used for it; start it with a letter or a digit"
-            )
+        ids = self._behind_instruction(query)
         if not self._added.isdisjoint(ids):
             raise BackboneError(
                 f"the query {query!r} holds text this tokenizer reads as a control token even as plain text; "
                 "leave that text out"
             )
-        return [*ids, *self._after_query]
+        return ids
+
+    def continuation(self, tokens: list[int]) -> str | None:
+        """The text of tokens behind the instruction; None once one is a control token or a new line."""
+        if not self._added.isdisjoint(tokens):
+            return None
+        text: str = self._whole.decode(tokens, skip_special_tokens=False)
+        return None if "\n" in text.strip(" ") else text
 
     def describe(self) -> dict[str, Any]:
-        """Everything that decides the tokens of a prompt, for a fingerprint."""
-        return {**asdict(self.prompt), "answer_ids": self.answers}
+        """Everything that decides the tokens of a prompt and where it is cut, for a fingerprint."""
+        stored = len(self._instruction) - 1
+        return {**asdict(self.prompt), "answer_ids": self.answers, "instruction_tokens_stored": stored}
+
+    def _behind_instruction(self, query: str, more: str = "") -> list[int]:
+        ids = self._plain_ids(self.prompt.instruction + query + more)
+        cut = len(self._instruction)
+        if ids[:cut] != self._instruction:
+            raise BackboneError(
+                f"the query {query!r} does not tokenize the same behind the instruction as on its own, so "
+                "stored pages cannot be used for it; start it with a letter or a digit"
+            )
+        return ids[cut - 1 :]
 
     def _answer(self, text: str) -> int:
         ids = self._ids(self.prompt.after_query + text)

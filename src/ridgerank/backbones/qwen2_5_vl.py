@@ -15,10 +15,10 @@ class Qwen25VL(GridBackbone):
     """Qwen2.5-VL-3B, -7B, -32B, -72B."""
 
     prompt = Prompt(
-        before_image=(
+        before_page=(
             "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
         ),
-        after_image="<|vision_end|>",
+        after_page="<|vision_end|>",
         instruction=INSTRUCTION,
         after_query="<|im_end|>\n<|im_start|>assistant\n",
         answers=("yes", "no"),

@@ -1,14 +1,23 @@
 """`ridgerank index`: documents into a store."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ridgerank.cli.calibrate import fit, read_given, request_for
+from ridgerank.cli.models import default_backbone
+
 if TYPE_CHECKING:
+    import torch
+
+    from ridgerank.documents.ocr import Recognizer
     from ridgerank.documents.outcomes import Failure
     from ridgerank.indexing import IndexPlan, IndexReport
+    from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+    from ridgerank.store.vectors import PageEmbedder
 
 SOME_FAILED = 3
 """Exit status when the work was done but some files could not be read."""
@@ -18,15 +27,18 @@ def index(
     paths: Annotated[list[Path], typer.Argument(help="PDFs, images, folders of both.", show_default=False)],
     store: Annotated[str, typer.Option(help="Folder or URL of the page store.", show_default=False)],
     backbone: Annotated[
-        str,
+        str | None,
         typer.Option(help="Model: a folder, a hub name (owner/name) or a short name.", show_default=False),
-    ],
+    ] = None,
     exit_layer: Annotated[
         int | None, typer.Option(help="Read pages to this layer. [default: 21, or 3/4 of a smaller model]")
     ] = None,
     join_layer: Annotated[int, typer.Option(help="Below it the query runs alone; 0 is the paper.")] = 0,
     keep: Annotated[
-        str, typer.Option(help="Visual positions to keep: a rule (stride, ink, spread) and a fraction.")
+        str,
+        typer.Option(
+            help="Positions of the page to keep: a rule (stride, ink, spread, informative) and a fraction."
+        ),
     ] = "stride 1/3",
     device: Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")] = None,
     dtype: Annotated[
@@ -34,6 +46,32 @@ def index(
     ] = None,
     max_pixels: Annotated[
         int | None, typer.Option(help="Pixels of a page image. [default: what suits the model]")
+    ] = None,
+    page_text: Annotated[
+        str | None,
+        typer.Option(help="Text of a page that a text model reads: head or ends, and tokens. [head 512]"),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Prompt of a text model. [default: what its tokenizer speaks]")
+    ] = None,
+    ocr: Annotated[
+        bool, typer.Option("--ocr", help="Read pages without a text layer off their image (slow, cached).")
+    ] = False,
+    retriever: Annotated[
+        str | None,
+        typer.Option(
+            help="Late interaction model whose vectors to store, too. [default: the store's, if any]"
+        ),
+    ] = None,
+    pool: Annotated[
+        int | None,
+        typer.Option(help="Average so many of a page's vectors into one. [default: 1, all of them]"),
+    ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Calibrate, too, while pages are read anyway.")
+    ] = False,
+    queries: Annotated[
+        Path | None, typer.Option(help="With --calibrate: its queries. [default: made from the pages]")
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Afterwards the store holds these paths' pages and no others.")
@@ -46,17 +84,48 @@ def index(
 
     Pages already stored are skipped, by content; run it again after an interruption, or when documents
     were added or changed. A file that cannot be read is one line on stderr, the rest goes on, and the exit
-    status is 3.
+    status is 3; so it is where stored pages are left without vectors.
+
+    With `--retriever` each page is rendered once for both models; added to a store that has pages already, it
+    reads again only those that lack vectors, so give it their documents.
+
+    With `--calibrate` the full-depth margins that calibrating needs are taken on the way; `ridgerank
+    calibrate` afterwards then reads no page again.
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
     from ridgerank.store.keep import Keep
 
     kept = Keep.parse(keep)  # before the heavy imports: a slip of the fingers should not cost seconds
+    if queries is not None and not calibrate:
+        raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
+    request = request_for(*read_given(queries), None, "default", 20, 32, "auto", None) if calibrate else None
+    name = backbone or default_backbone()
     from ridgerank.backbones.load import load_backbone, parse_dtype
     from ridgerank.indexing import index_documents
 
-    model = load_backbone(backbone, device=device, dtype=parse_dtype(dtype), max_pixels=max_pixels)
+    recognizer = _recognizer() if ocr else None
+    encoder = _embedder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))
+    model = load_backbone(
+        name,
+        device=device,
+        dtype=parse_dtype(dtype),
+        max_pixels=max_pixels,
+        page_text=page_text,
+        prompt=prompt,
+    )
+    embedder: PageEmbedder | None = encoder
+    onlooker = None
+    if request is not None:
+        from ridgerank.calibration.foresight import EmbedFirst
+        from ridgerank.calibration.onepass import OnePass
+        from ridgerank.retrievers.bm25 import BM25
+
+        if encoder is None:
+            onlooker = OnePass(store, model, request, BM25)
+        else:
+            embedder = first = EmbedFirst(encoder, max_pixels=model.max_pixels)
+            onlooker = OnePass(store, model, request, first.foresee)
     try:
         with _Progress() as progress:
             report = index_documents(
@@ -69,13 +138,44 @@ def index(
                 keep=kept,
                 prune=prune,
                 processes=processes,
+                recognizer=recognizer,
+                embedder=embedder,
+                onlooker=onlooker,
             )
     except KeyboardInterrupt:
         typer.echo(f"\ninterrupted; what was committed is safe in {store}: run it again to go on", err=True)
         raise typer.Exit(130) from None
     _summarize(report, store)
-    if report.failures:
+    if request is not None:
+        fit(store, model, request, None, None, device=device, dtype=dtype, as_json=False)
+    if report.failures or report.without_vectors:
         raise typer.Exit(SOME_FAILED)
+
+
+def _embedder(
+    name: str | None, pool: int | None, store: str, *, device: str | None, dtype: "torch.dtype | None"
+) -> "MultiVectorEncoder | None":
+    """The retriever named, else the one whose vectors the store holds already, if any."""
+    from ridgerank.store.vectors import origin_at
+
+    held = origin_at(store)
+    if name is None and held is None:
+        return None
+    from ridgerank.retrievers.encoders.load import load_encoder
+
+    if name is None and held is not None:
+        name = held.source
+        typer.echo(f"{store} holds vectors of {name}: new pages get theirs, too", err=True)
+    pool_factor = pool if pool is not None else 1 if held is None else held.pool_factor
+    return load_encoder(str(name), device=device, dtype=dtype, pool_factor=pool_factor)
+
+
+def _recognizer() -> "Recognizer":
+    """OCR whose texts are kept where a system keeps what can be made again."""
+    from ridgerank.documents.ocr import Recognizer
+
+    home = os.environ.get("XDG_CACHE_HOME")
+    return Recognizer(cache=(Path(home) if home else Path.home() / ".cache") / "ridgerank" / "ocr")
 
 
 class _Progress:
@@ -124,6 +224,8 @@ class _Progress:
 
 def _summarize(report: "IndexReport", store: str) -> None:
     facts = [f"{report.added} pages added", f"{report.skipped} stored before"]
+    if report.embedded:
+        facts.append(f"{report.embedded} of them given vectors")
     if report.removed:
         facts.append(f"{report.removed} removed")
     if report.copies:
@@ -133,6 +235,12 @@ def _summarize(report: "IndexReport", store: str) -> None:
     if report.failures:
         facts.append(f"{len(report.failures)} not read")
     typer.echo(f"{store}: {', '.join(facts)}", err=True)
+    if report.without_vectors:
+        typer.echo(
+            f"{len(report.without_vectors)} stored pages have no vectors, {report.without_vectors[0]} among "
+            "them: their documents were not given, so they cannot be rendered again; give them, or --prune",
+            err=True,
+        )
     if report.added:
         speed = report.added / report.seconds
         size = report.prefix_bytes / report.added / 1e6

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from ridgerank.cli.calibrate import calibrate
 from ridgerank.cli.evaluate import evaluate
 from ridgerank.cli.fuse import fuse
 from ridgerank.cli.index import index
 from ridgerank.cli.miniature import app as miniature
+from ridgerank.cli.rank import rank
+from ridgerank.cli.search import search
 from ridgerank.cli.simulate import simulate
 from ridgerank.cli.store import store
 from ridgerank.errors import RidgeRankError
@@ -25,6 +28,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command()(index)
+app.command()(calibrate)
+app.command()(search)
+app.command()(rank)
 app.add_typer(store, name="store")
 app.command()(fuse)
 app.command()(evaluate)

@@ -32,7 +32,8 @@ def info(
     table.add_row(
         "prefixes", f"{found.prefix_bytes / 1e6:,.1f} MB, {found.bytes_per_page / 1e6:.3f} MB a page"
     )
-    table.add_row("retriever vectors", found.retriever or "none")
+    made_by = found.retriever
+    table.add_row("retriever vectors", "none" if made_by is None else f"{made_by.source}, {made_by.dim} wide")
     for name, value in asdict(found.lineage).items():
         table.add_row(name.replace("_", " "), str(value))
     Console().print(table)

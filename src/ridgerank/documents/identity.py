@@ -36,6 +36,11 @@ def digest_file(path: Path) -> bytes:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=_BYTES)).digest()
 
 
+def digest_bytes(data: bytes) -> bytes:
+    """`digest_file` of a file held in memory."""
+    return hashlib.blake2b(data, digest_size=_BYTES).digest()
+
+
 def file_page_id(file_digest: bytes, number: int) -> str:
     """Id of page `number`, counted from 1, of the file with this digest."""
     return _digest(b"page of file", file_digest, number.to_bytes(8, "big"))

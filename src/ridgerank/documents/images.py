@@ -4,10 +4,12 @@ Only the formats the suffixes promise are tried, whatever the suffix: Pillow kno
 start programs (Ghostscript) or read other files.
 """
 
+import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -40,6 +42,12 @@ def read_image(path: Path, number: int, *, max_pixels: int) -> Image.Image:
         # A JPEG can be decoded at half, a quarter or an eighth of its size: a photo costs half the time.
         image.draft(None, (int(columns * _GAP), int(rows * _GAP)))
         return as_page(image, max_pixels=max_pixels)
+
+
+def decoded(data: bytes) -> Image.Image:
+    """The first frame of an image file held in memory, at its full size: see `upright`."""
+    with _decoding(io.BytesIO(data)) as image:
+        return upright(image)
 
 
 def as_page(image: Image.Image, *, max_pixels: int) -> Image.Image:
@@ -92,8 +100,14 @@ def _refuse_bombs(image: Image.Image) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
-    """Open a file, nothing decoded yet; whatever goes wrong inside the block is a `DocumentError`."""
-    with path.open("rb") as file, warnings.catch_warnings():
+    with path.open("rb") as file, _decoding(file) as image:
+        yield image
+
+
+@contextmanager
+def _decoding(file: IO[bytes]) -> Iterator[Image.Image]:
+    """Open an image, nothing decoded yet; whatever goes wrong inside the block is a `DocumentError`."""
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of odd metadata, and of sizes judged here
         try:
             with Image.open(file, formats=_FORMATS) as image:

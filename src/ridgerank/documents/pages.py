@@ -6,7 +6,7 @@ files; what cannot be read is a `Failure` in its place, and the rest goes on.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,19 @@ def render_pages(
     """
     _require_budget(max_pixels)
     return in_order(listed, partial(_renderer, max_pixels), lost=_lost, processes=processes)
+
+
+def read_texts(refs: Iterable[PageRef]) -> Iterator[tuple[str, str]]:
+    """Page id and text of listed pages, nothing rendered; images have none, nor has what cannot be read."""
+    from ridgerank.documents.pdf import PdfReader
+
+    with PdfReader() as pdfs:
+        for ref in refs:
+            text = ""
+            if ref.source.is_pdf:
+                with suppress(DocumentError, OSError):
+                    text = pdfs.text(ref.source.path, ref.number)
+            yield ref.page_id, text
 
 
 def read_pages(

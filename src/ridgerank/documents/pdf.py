@@ -5,7 +5,6 @@ pages are closed where they were opened, never left to the garbage collector.
 """
 
 import os
-import re
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ import pypdfium2.raw
 from PIL.Image import Image
 
 from ridgerank.documents.identity import Stamp
+from ridgerank.documents.pdf_text import page_text
 from ridgerank.documents.shape import MAX_DOCUMENT_PAGES, fit
 from ridgerank.errors import DocumentError
 
@@ -25,7 +25,6 @@ _HEADER_WITHIN = 1024
 """How far into a file its `%PDF-` may stand; pdfium looks no further."""
 _END_WITHIN = 64 << 10
 """How far from the end its `%%EOF` may stand: mail gateways and web servers append to files."""
-_NOT_TEXT = re.compile("[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def count_pages(path: Path) -> int:
@@ -66,7 +65,16 @@ class PdfReader:
         with _PDFIUM:
             try:
                 with closing(self._open(path)[number - 1]) as page:
-                    return _render(page, max_pixels=max_pixels), _text(page)
+                    return _render(page, max_pixels=max_pixels), page_text(page)
+            except pypdfium2.PdfiumError as error:
+                raise DocumentError(f"pdfium cannot read this page ({error}); repair the PDF") from error
+
+    def text(self, path: Path, number: int) -> str:
+        """The text of page `number`, counted from 1, without rendering it."""
+        with _PDFIUM:
+            try:
+                with closing(self._open(path)[number - 1]) as page:
+                    return page_text(page)
             except pypdfium2.PdfiumError as error:
                 raise DocumentError(f"pdfium cannot read this page ({error}); repair the PDF") from error
 
@@ -113,12 +121,3 @@ def _render(page: pypdfium2.PdfPage, *, max_pixels: int) -> Image:
         # The image may borrow the memory of the bitmap; a copy outlives it.
         image: Image = bitmap.to_pil().copy()
     return image
-
-
-def _text(page: pypdfium2.PdfPage) -> str:
-    """Take the text inside the visible page, in pdfium's order; printer's marks beside it are left out."""
-    with closing(page.get_textpage()) as text_page:
-        text: str = text_page.get_text_bounded()
-    # What is dropped: NULs and other controls, lone surrogates, and pdfium's marks for a hyphen at the end of
-    # a line (U+0002, U+FFFE), which joins the halves of the word again.
-    return _NOT_TEXT.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgerank.fusion.correlations import Correlations
 from ridgerank.fusion.prior import Prior
-from ridgerank.fusion.weight import is_interior, objective, one_factor, optimal_weight
+from ridgerank.fusion.weight import is_interior, objective, on_the_edge, one_factor, optimal_weight
 from ridgerank.lists import Floats
 
 Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
@@ -19,6 +19,10 @@ ranks badly alone tends to help (proposition 1 asks only for some partial correl
 one costs little."""
 RESAMPLES = 1000
 CONFIDENCE = 0.95
+BEYOND_CHANCE = 2.58
+"""Standard errors: of scores that know nothing of each other, one pair in two hundred gets past this."""
+_WITHIN_REACH = 0.05
+"""Share of the resamples in which the one-factor model must have a solution to be called unrefuted."""
 _BLOCK = 1 << 21
 """Resampled queries drawn at a time: the bootstrap's memory, whatever the number of queries."""
 
@@ -101,16 +105,19 @@ def label_free_estimate(correlations: Correlations, *, prior: Prior | None = Non
     """The weight of §B.6: c_b and c_s from the correlations of three scores, no relevance judgement read.
 
     `correlations` has the full-depth margin as its third vector. Where the one-factor model has no
-    solution the weight is `FALLBACK_WEIGHT`; method and note then say so.
+    solution the weight is `FALLBACK_WEIGHT`; method and note then say so. An estimate above 1 that chance
+    explains is no such case: a score nearly as good as relevance gives one in every other sample. It is taken
+    for 1, and the note says so.
     """
     correlations.require_queries()
     pull = _pull(correlations, prior)
     mean = _shrunk(correlations.stacked().mean(axis=0), pull, prior)
     rho_bt, rho_st, rho_bs = mean
     model = one_factor(rho_bs, rho_bt, rho_st)
-    if not bool(model.defined):
+    settled = bool(model.beyond_one) and _chance_explains(correlations)
+    if not bool(model.defined) and not settled:
         return _fallback(correlations, mean, beyond_one=bool(model.beyond_one), shrunk=prior is not None)
-    c_b, c_s = model.c_b, model.c_s
+    c_b, c_s = on_the_edge(rho_bs, rho_bt, rho_st) if settled else (model.c_b, model.c_s)
     weight = float(optimal_weight(c_b, c_s, rho_bs))
 
     def resampled(means: Floats) -> tuple[Floats, Floats]:
@@ -121,6 +128,8 @@ def label_free_estimate(correlations: Correlations, *, prior: Prior | None = Non
 
     interval, chance, undefined = _bootstrap(correlations, resampled)
     note = _few_queries(correlations)
+    if settled:
+        note = f"{note} a score is as good as relevance itself, as far as these queries can tell.".strip()
     if undefined:
         note = f"{note} the one-factor model has no solution in {undefined:.0%} of the resamples".strip()
     return WeightEstimate(
@@ -137,6 +146,23 @@ def label_free_estimate(correlations: Correlations, *, prior: Prior | None = Non
         chance_of_gain=chance,
         note=note,
     )
+
+
+def _chance_explains(correlations: Correlations) -> bool:
+    """Whether an estimate above 1 may be chance.
+
+    Every correlation must be clear of 0 (a ratio of noise can be anything), and the model must have a
+    solution in some of the resamples.
+    """
+    rows = correlations.stacked()
+    if len(rows) < 2:
+        return False
+    errors = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+    if (rows.mean(axis=0) <= BEYOND_CHANCE * errors).any():
+        return False
+    means = np.concatenate(list(_resampled_means(rows)))
+    bt, st, bs = means.T
+    return bool(one_factor(bs, bt, st).defined.mean() >= _WITHIN_REACH)
 
 
 def _fallback(correlations: Correlations, mean: Floats, *, beyond_one: bool, shrunk: bool) -> WeightEstimate:

@@ -81,3 +81,15 @@ def one_factor(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> OneFactor:
     beyond = positive & np.any([estimate > 1.0 + 1e-12 for estimate in estimates], axis=0)
     c_b, c_s, c_third = (np.where(positive, estimate, np.nan) for estimate in estimates)
     return OneFactor(c_b, c_s, c_third, positive & ~beyond, beyond)
+
+
+def on_the_edge(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> tuple[Floats, Floats]:
+    """c_b and c_s of a Heywood case, settled where the one-factor model ends.
+
+    The score whose estimate is largest is taken for relevance itself, c = 1; the others' are then their
+    correlations with it. One triple of correlations at a time.
+    """
+    estimates = one_factor(rho_bs, rho_bt, rho_st)
+    largest = int(np.argmax([estimates.c_b, estimates.c_s, estimates.c_third]))
+    one = np.ones_like(rho_bs)
+    return ((one, rho_bs), (rho_bs, one), (rho_bt, rho_st))[largest]

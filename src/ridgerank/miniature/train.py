@@ -2,7 +2,11 @@
 
     DIR/reading.pt    the vision tower reads            DIR/log.jsonl   a line every 20 steps
     DIR/matching.pt   the decoder matches words         DIR/model/      for `load_backbone`
-    DIR/joined.pt     both together, on images
+    DIR/keeping.pt    and does with a part of a page
+    DIR/wording.pt    and speaks in its last layers only
+
+A retriever has one lesson, `retrieval`, and the eyes of a `mini-qwen` that can read:
+`python -m ridgerank.miniature.train --model mini-colqwen --out DIR --eyes MINI-QWEN/reading.pt`.
 
 The first two lessons do not depend on each other and may run side by side. Started again, a lesson goes on
 from its last checkpoint and ends with the weights it would have had anyway.
@@ -11,66 +15,88 @@ from its last checkpoint and ends with the weights it would have had anyway.
 import argparse
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
+from transformers import PreTrainedModel
 
-from ridgerank.miniature.architecture import make_image_processor, make_mini_qwen, make_tokenizer
-from ridgerank.miniature.joining import JoinedLesson
-from ridgerank.miniature.lessons import Lesson, learn, load_part
-from ridgerank.miniature.matching import MatchingLesson
-from ridgerank.miniature.reading import ReadingLesson
+from ridgerank.miniature.learning.keeping import KeepingLesson
+from ridgerank.miniature.learning.lessons import Lesson, learn, load_part
+from ridgerank.miniature.learning.matching import MatchingLesson
+from ridgerank.miniature.learning.mini_colqwen import Apprentice, make_mini_colqwen
+from ridgerank.miniature.learning.mini_glm import make_mini_glm
+from ridgerank.miniature.learning.mini_qwen import make_mini_qwen
+from ridgerank.miniature.learning.reading import ReadingLesson
+from ridgerank.miniature.learning.retrieval import RetrievalLesson
+from ridgerank.miniature.learning.student import Student
+from ridgerank.miniature.learning.wording import WordingLesson
 
 logger = logging.getLogger(__name__)
 
-STEPS = {"reading": 2400, "matching": 3000, "joined": 1500}
+DESIGNS: Mapping[str, Callable[[int], Student]] = {"mini-qwen": make_mini_qwen, "mini-glm": make_mini_glm}
+"""Model → how it is made from a seed."""
+RETRIEVERS: Mapping[str, Callable[[int, Path], Apprentice]] = {
+    "mini-colqwen": partial(make_mini_colqwen, layers=2, dim=32),
+    "mini-colqwen-small": partial(make_mini_colqwen, layers=1, dim=16),
+}
+"""Retriever → how it is made from a seed and the checkpoint it gets its eyes from."""
+RETRIEVER_STEPS = {"mini-colqwen": 300, "mini-colqwen-small": 200}
+STEPS = {"reading": 1000, "matching": 1500, "keeping": 1200, "wording": 400}
 """Stage → its steps, in order."""
 VISION, DECODER = ("model.visual.",), ("model.language_model.", "lm_head.")
 
 
-def train(out: Path, *, stages: Mapping[str, int], minutes: float, seed: int) -> None:
-    """Teach stages (name → steps) one after the other, within the time; save the model once it is joined."""
+def train(name: str, out: Path, *, stages: Mapping[str, int], minutes: float, seed: int) -> None:
+    """Teach stages (name → steps) one after the other, within the time; after the last, save the model."""
     until = time.monotonic() + 60 * minutes
-    tokenizer = make_tokenizer()
     for stage, steps in stages.items():
-        model = make_mini_qwen(tokenizer, seed)
-        lesson = _lesson(stage, model, tokenizer, out, seed=seed, steps=steps)
+        student = DESIGNS[name](seed)
+        lesson = _lesson(stage, student, out, seed=seed, steps=steps)
         reached = learn(lesson, out, until=until)
         logger.info("%s: %d of %d steps", stage, reached, lesson.steps)
-        if stage == "joined":
-            save(model, tokenizer, out / "model")
+        if stage == "wording":
+            load_part(student.model, out / "reading.pt", VISION)
+            save(student, out / "model")
         if reached < lesson.steps:
             return
 
 
-def save(model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+def train_retriever(name: str, out: Path, eyes: Path, *, steps: int, minutes: float, seed: int) -> None:
+    """Teach a retriever within the time, and save it."""
+    apprentice = RETRIEVERS[name](seed, eyes)
+    lesson = RetrievalLesson(apprentice, seed=seed, steps=steps)
+    reached = learn(lesson, out, until=time.monotonic() + 60 * minutes)
+    logger.info("retrieval: %d of %d steps", reached, steps)
+    _save_weights(apprentice.model, out / "model")
+    apprentice.processor.save_pretrained(out / "model")
+
+
+def save(student: Student, folder: Path) -> None:
     """Write the model as the hub keeps models, in half precision."""
+    _save_weights(student.model, folder)
+    student.tokenizer.save_pretrained(folder)
+    student.image_processor.save_pretrained(folder)
+
+
+def _save_weights(model: PreTrainedModel, folder: Path) -> None:
     state = {name: weight.to(torch.float16) for name, weight in model.state_dict().items()}
     model.save_pretrained(folder, state_dict=state)
-    tokenizer.save_pretrained(folder)
-    make_image_processor().save_pretrained(folder)
 
 
-def _lesson(
-    stage: str,
-    model: Qwen2_5_VLForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerFast,
-    out: Path,
-    *,
-    seed: int,
-    steps: int,
-) -> Lesson:
+def _lesson(stage: str, student: Student, out: Path, *, seed: int, steps: int) -> Lesson:
     match stage:
         case "reading":
-            return ReadingLesson(model, tokenizer, seed=seed, steps=steps)
+            return ReadingLesson(student, seed=seed, steps=steps)
         case "matching":
-            return MatchingLesson(model, tokenizer, seed=seed, steps=steps)
+            return MatchingLesson(student, seed=seed, steps=steps)
+        case "keeping":
+            load_part(student.model, out / "matching.pt", DECODER)
+            return KeepingLesson(student, seed=seed, steps=steps)
         case _:
-            load_part(model, out / "reading.pt", VISION)
-            load_part(model, out / "matching.pt", DECODER)
-            return JoinedLesson(model, tokenizer, seed=seed, steps=steps)
+            load_part(student.model, out / "keeping.pt", DECODER)
+            return WordingLesson(student, seed=seed, steps=steps)
 
 
 def main() -> None:
@@ -78,17 +104,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", choices=["mini-qwen"], required=True)
+    parser.add_argument("--model", choices=[*DESIGNS, *RETRIEVERS], required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder of checkpoints, log and model")
     parser.add_argument("--stage", choices=list(STEPS), action="append", help="one or more; all by default")
     parser.add_argument(
         "--minutes", type=float, default=600, help="stop after this time; start again to go on"
     )
     parser.add_argument("--steps", type=int, help=f"of each stage; {STEPS} by default")
+    parser.add_argument("--eyes", type=Path, help="for a retriever: the checkpoint of a reading mini-qwen")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if arguments.model in RETRIEVERS:
+        if arguments.eyes is None:
+            parser.error(f"{arguments.model} learns to see from mini-qwen; name its reading.pt (--eyes)")
+        train_retriever(
+            arguments.model,
+            arguments.out,
+            arguments.eyes,
+            steps=arguments.steps or RETRIEVER_STEPS[arguments.model],
+            minutes=arguments.minutes,
+            seed=arguments.seed,
+        )
+        return
     train(
+        arguments.model,
         arguments.out,
         stages={stage: arguments.steps or STEPS[stage] for stage in arguments.stage or STEPS},
         minutes=arguments.minutes,

@@ -14,9 +14,12 @@ def ridge_path(moments: CenteredMoments, penalties: Floats = PENALTIES) -> Float
     """a = (H_c'H_c + λI)⁻¹ H_c't_c for every λ, from one factorization: (penalties, dim).
 
     With fewer pairs than dimensions the dual form H_c'(H_c H_c' + λI)⁻¹ t_c gives the same vectors.
+    The factorization is in float32, the solutions are refined in float64; `refine` says when a penalty is
+    solved a second time.
     """
     # Here, so that only those who solve pay for loading scipy.linalg.
-    from ridgerank.readout.band import lower_gram, reduce_to_band
+    from ridgerank.readout.refine import solve_path
+    from ridgerank.readout.system import Dual, Primal
 
     lambdas = np.asarray(penalties, dtype=np.float64)
     if lambdas.ndim != 1 or not len(lambdas) or not ((lambdas > 0) & np.isfinite(lambdas)).all():
@@ -27,7 +30,5 @@ def ridge_path(moments: CenteredMoments, penalties: Floats = PENALTIES) -> Float
             "there is no order to learn; wanted lists in which the full model tells pages apart"
         )
     problem = moments.problem()
-    if isinstance(problem, Rows):
-        dual = reduce_to_band(lower_gram(problem.states)).solve(lambdas, problem.targets)
-        return np.ascontiguousarray((problem.states.T @ dual).T)
-    return np.ascontiguousarray(reduce_to_band(problem.gram.T).solve(lambdas, problem.moment).T)
+    system = Dual(problem) if isinstance(problem, Rows) else Primal(problem)
+    return np.ascontiguousarray(solve_path(system, lambdas).T)

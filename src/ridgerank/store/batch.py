@@ -29,10 +29,15 @@ class StoredPrefixes:
 
     @classmethod
     def of(
-        cls, pages: Sequence[PackedPrefix], *, join_layer: int, wait: Callable[[int], None] | None = None
+        cls,
+        pages: Sequence[PackedPrefix],
+        *,
+        join_layer: int,
+        wait: Callable[[int], None] | None = None,
+        device: torch.device | None = None,
     ) -> Self:
-        """A batch over pages as the store hands them out; nothing is copied."""
-        return cls([_tensors(page) for page in pages], join_layer=join_layer, wait=wait)
+        """A batch over pages as the store hands them out; nothing is copied unless to a device."""
+        return cls([_tensors(page, device) for page in pages], join_layer=join_layer, wait=wait)
 
     def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
         """Write decoder layer `index` of every page into `keys` and `values`, padding with zeros.
@@ -58,14 +63,7 @@ class StoredPrefixes:
         values.mul_(value_scales.unsqueeze(-1).to(values.dtype))
 
 
-def _tensors(page: PackedPrefix) -> DevicePrefix:
-    return DevicePrefix(
-        keys=torch.from_numpy(page.keys),
-        values=torch.from_numpy(page.values),
-        key_scales=torch.from_numpy(page.key_scales),
-        value_scales=torch.from_numpy(page.value_scales),
-        positions=torch.from_numpy(page.positions),
-        visual=torch.from_numpy(page.visual),
-        next_position=page.next_position,
-        grid=page.grid,
-    )
+def _tensors(page: PackedPrefix, device: torch.device | None) -> DevicePrefix:
+    names = ("keys", "values", "key_scales", "value_scales", "positions", "visual")
+    arrays: dict[str, Tensor] = {name: torch.from_numpy(getattr(page, name)).to(device) for name in names}
+    return DevicePrefix(**arrays, next_position=page.next_position, grid=page.grid)

@@ -49,12 +49,15 @@ class Catalog:
     @cached_property
     def page_of_reference(self) -> dict[str, str]:
         """Page id by every name it has."""
+        return {name: page_id for page_id, names in self.references_of.items() for name in names}
+
+    @cached_property
+    def references_of(self) -> dict[str, list[str]]:
+        """Every name of a page, by page id."""
         with dataset.telling(f"reading the page store at {self._uri}"):
             table = self._dataset.to_table(columns=[layout.PAGE_ID, layout.REFERENCES])
         ids, references = (table.column(name).to_pylist() for name in (layout.PAGE_ID, layout.REFERENCES))
-        return {
-            reference: page_id for page_id, named in zip(ids, references, strict=True) for reference in named
-        }
+        return dict(zip(ids, references, strict=True))
 
     def places(self, page_ids: Sequence[str]) -> list[Place]:
         """Tell where the prefix of each page lies."""

@@ -18,6 +18,7 @@ def compress(prefix: Prefix, image: Image, keep: Keep) -> PackedPrefix:
         grid=prefix.grid,
         grey=np.asarray(image.convert("L")),
         features=last_values.transpose(0, 1).flatten(1).numpy()[visual],
+        pieces=prefix.pieces,
     )
     positions = keep.positions(visual, look)
     chosen = torch.from_numpy(positions).to(prefix.keys.device)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
+from ridgerank.store.worth import token_worth
 
 Indices = NDArray[np.int64]
 
@@ -33,6 +34,8 @@ class PageLook:
     """(height, width): the page image in grey levels, 0 to 255."""
     features: NDArray[Any]
     """(visual positions, dim): a vector for each, such as its values at the last stored layer."""
+    pieces: tuple[str, ...] | None = None
+    """(visual positions,): the characters each stands for; None where the page is an image."""
 
 
 Rule = Callable[[PageLook, int], Indices]
@@ -49,12 +52,22 @@ def ink(look: PageLook, count: int) -> Indices:
 
     Where the budget covers not even the regions with ink, an even stride over these is taken.
     """
+    if look.pieces is not None:
+        raise StoreError("the rule 'ink' looks at an image, and this page is text; use stride or informative")
     inked = patch_deviation(look.grey, look.grid).ravel() > INK_THRESHOLD
     written, blank = np.flatnonzero(inked), np.flatnonzero(~inked)
     if written.size >= count:
         return written[evenly(written.size, count)]
     filling = blank[evenly(blank.size, count - written.size)]
     return np.sort(np.concatenate([written, filling]))
+
+
+def informative(look: PageLook, count: int) -> Indices:
+    """Tokens of words that say what the page is about: numbers, names, long and rare words, headings."""
+    if look.pieces is None:
+        raise StoreError("the rule 'informative' reads text, and this page is an image; use stride or ink")
+    worth = token_worth(look.pieces)
+    return np.sort(np.argsort(-worth, kind="stable")[:count])
 
 
 def spread(look: PageLook, count: int) -> Indices:
@@ -76,7 +89,9 @@ def spread(look: PageLook, count: int) -> Indices:
     return np.sort(taken)
 
 
-RULES: Mapping[str, Rule] = MappingProxyType({"stride": stride, "ink": ink, "spread": spread})
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {"stride": stride, "ink": ink, "spread": spread, "informative": informative}
+)
 """Every rule by the name a lineage records."""
 
 
@@ -112,7 +127,7 @@ class Keep:
     def positions(self, visual: NDArray[np.bool_], look: PageLook) -> NDArray[np.int32]:
         """List all positions that stay, in order: every one that is not visual, and the rule's choice.
 
-        `visual` is (positions,): which positions of the prefix hold the page image.
+        `visual` is (positions,): which positions of the prefix hold the page.
         """
         on_page = np.flatnonzero(visual)
         if on_page.size != look.grid[0] * look.grid[1]:

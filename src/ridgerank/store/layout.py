@@ -48,6 +48,13 @@ VECTORS = "vectors"
 VECTORS_CHECKSUM = "vectors_checksum"
 """Columns of the dataset, in this order; the last two are absent until a retriever fills them."""
 
+CALIBRATIONS = "calibrations"
+SOURCES = "_sources.json"
+"""What may lie beside the dataset in a local directory: fitted readouts, and where documents were found."""
+
+EMBEDDINGS = "embeddings"
+"""Beside the dataset, what text embedders made of the pages: a directory that may be removed at any time."""
+
 LANCE_FILE_VERSION = "2.1"
 """With it a blob's bytes lie in the fragment's data file, at the position its description gives."""
 
@@ -84,6 +91,15 @@ class PackedPrefix:
     """The rotary position at which the query suffix starts."""
     grid: tuple[int, int]
     """Rows and columns of the page's visual positions before any was dropped."""
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """Which cells of the grid, in raster order, the kept visual positions are.
+
+        Every position that is not visual is kept, so those before a position tell its place on the page.
+        """
+        others = np.cumsum(~self.visual)
+        return (self.positions.astype(np.int64) - others)[self.visual]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,7 @@ from ridgerank.store import blocks, dataset, layout, rows
 from ridgerank.store.catalog import Catalog, Place
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.rows import StoredPage
+from ridgerank.store.vectors import VectorColumn, VectorOrigin, origin_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class StoreInfo:
     pages: int
     prefix_bytes: int
     fragments: int
-    retriever: str | None
+    retriever: VectorOrigin | None
     """Whose vectors are stored, if any."""
     lineage: Lineage
 
@@ -69,26 +71,48 @@ class PageStore:
 
     def info(self) -> StoreInfo:
         """Count pages and bytes, and tell the lineage."""
-        retriever = (self._dataset.schema.metadata or {}).get(layout.RETRIEVER_KEY.encode())
         return StoreInfo(
             uri=self.uri,
             pages=len(self),
             prefix_bytes=self.catalog.prefix_nbytes,
             fragments=len(self.fragments()),
-            retriever=None if retriever is None else retriever.decode(),
+            retriever=origin_in(self._dataset),
             lineage=self.lineage,
+        )
+
+    @cached_property
+    def vectors(self) -> VectorColumn | None:
+        """The retriever's vectors, None where no retriever has stored any."""
+        origin = origin_in(self._dataset)
+        return None if origin is None else VectorColumn(self._dataset, self.uri, origin, self.catalog)
+
+    def texts(self) -> dict[str, str]:
+        """Read the text of every page, by page id, in the order stored."""
+        with dataset.telling(f"reading the page store at {self.uri}"):
+            table = self._dataset.to_table(columns=[layout.PAGE_ID, layout.TEXT])
+        return dict(
+            zip(*(table.column(name).to_pylist() for name in (layout.PAGE_ID, layout.TEXT)), strict=True)
         )
 
     def page_ids(self) -> list[str]:
         """List every page, in the order stored."""
         return list(self.catalog.row_of)
 
+    def lookup(self, name: str) -> str | None:
+        """Look up the page id behind a page id or an exact reference, None where there is no such page."""
+        return name if name in self.catalog.row_of else self.catalog.page_of_reference.get(name)
+
     def find(self, name: str) -> str:
         """Look up the page id behind a page id or an exact reference such as `report.pdf#3`."""
-        found = name if name in self.catalog.row_of else self.catalog.page_of_reference.get(name)
+        found = self.lookup(name)
         if found is None:
             raise StoreError(f"no page {name!r} among the {len(self)} of the page store at {self.uri}")
         return found
+
+    def reference(self, page_id: str) -> str:
+        """The first name of a stored page, or its id where it has none left."""
+        names = self.catalog.references_of[page_id]
+        return names[0] if names else page_id
 
     def pages(self, page_ids: Sequence[str], *, vectors: bool = False) -> list[StoredPage]:
         """Read what is known of pages beside their prefixes, in the order asked for."""

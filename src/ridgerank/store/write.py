@@ -4,7 +4,8 @@ Locally one writer holds the store (`lock.py`); a second is refused. On an objec
 lock: Lance settles conflicting commits, and pages that two writers add at once may be stored twice.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -14,24 +15,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ridgerank.errors import LineageMismatch, StoreError
+from ridgerank.errors import StoreError
+from ridgerank.files import leftovers
 from ridgerank.lineage import Lineage
 from ridgerank.store import dataset, layout, rows
 from ridgerank.store.lock import LOCK_NAME, WriterLock
 from ridgerank.store.rows import PageRow
+from ridgerank.store.vectors import VectorOrigin, has_index, origin_in, without_vectors
 
 READER_GRACE = timedelta(hours=1)
 """Versions younger than this are left for those who read them."""
 _COMMITS_BETWEEN_SWEEPS = 256
 """Each version lists all fragments: unswept, a long run's versions would grow with its square."""
-_OURS = {LOCK_NAME, "_versions", "_transactions", "_deletions", "_indices", "_refs", "data", "tree"}
+_LANCES = {"_versions", "_transactions", "_deletions", "_indices", "_refs", "data", "tree"}
+_OURS = _LANCES | {LOCK_NAME, layout.EMBEDDINGS, layout.CALIBRATIONS, layout.SOURCES}
 """What may lie in the directory of a store."""
 _PAGES_PER_RECLAIMED_FILE = 64
 _RECLAIM_BATCH = 8
 """Prefixes held in memory while removed pages' space is reclaimed."""
-
-VectorsOf = Callable[[Sequence[str]], Sequence[NDArray[np.float16] | None]]
-"""The retriever's vectors of pages, each (vectors, dim), None where it has none."""
+_PAGES_SAMPLED = 64
+"""Pages whose vectors are counted to guess how many there are in all."""
+_TRAINING_VECTORS = 256
+"""An index with fewer vectors than this in a cell, or in all, cannot be trained."""
 
 
 class StoreWriter:
@@ -44,11 +49,15 @@ class StoreWriter:
         if root is not None:
             with dataset.telling(f"making the page store at {uri}"):
                 root.mkdir(parents=True, exist_ok=True)
-                foreign = sorted({entry.name for entry in root.iterdir()} - _OURS)
+                abandoned = leftovers(root / layout.SOURCES)
+                ours = _OURS | {scratch.name for scratch in abandoned}
+                foreign = sorted({entry.name for entry in root.iterdir()} - ours)
                 if foreign:
                     names = dataset.named(foreign)
                     raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
                 self._lock = WriterLock(root)
+                for scratch in abandoned:
+                    scratch.unlink(missing_ok=True)
         try:
             found = dataset.find(uri)
             self._dataset: Any = self._create(lineage) if found is None else found
@@ -117,14 +126,52 @@ class StoreWriter:
                 excluded_fragment_ids=whole,
             )
 
-    def fill_vectors(self, retriever: str, dim: int, vectors_of: VectorsOf) -> None:
-        """Ask `vectors_of` for the vectors of every page that has none, and store them.
+    def open_vectors(self, origin: VectorOrigin) -> frozenset[str]:
+        """Make room for a retriever's vectors, tell which pages lack them; another retriever is refused."""
+        held = origin_in(self._dataset)
+        if held is not None:
+            held.require(origin, artifact=f"the page store at {self.uri}")
+        with dataset.telling(f"adding vectors to the page store at {self.uri}"):
+            if held is None:
+                self._dataset.update_schema_metadata({layout.RETRIEVER_KEY: origin.to_json()})
+            if layout.VECTORS not in self._dataset.schema.names:
+                self._dataset.add_columns(rows.vector_fields(origin.dim))
+            return frozenset(without_vectors(self._dataset))
 
-        One file's pages are asked for and committed at a time, so a killed run goes on where it stopped.
+    def set_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
+        """Give pages their vectors, each (vectors, dim), in one commit; their prefixes are not rewritten."""
+        self._require(vectors)
+        if vectors:
+            dim = rows.vector_dim(self._dataset.schema)
+            columns = rows.vector_columns(list(vectors.values()), dim)
+            self._rewrite({layout.PAGE_ID: list(vectors), **columns})
+
+    def index_vectors(self) -> None:
+        """Make an index over all vectors, or take those that came later into the one there is.
+
+        With it a search need not read every vector of a large store; see `VectorColumn.nearest`.
         """
-        self._require_vectors(retriever, dim)
-        for page_ids in self._without_vectors():
-            self._rewrite({layout.PAGE_ID: page_ids, **rows.vector_columns(vectors_of(page_ids), dim)})
+        with dataset.telling(f"indexing the vectors of the page store at {self.uri}"):
+            if has_index(self._dataset):
+                self._dataset.optimize.optimize_indices()
+                return
+            some = self._dataset.head(_PAGES_SAMPLED, columns=[layout.VECTORS]).column(layout.VECTORS)
+            vectors = len(some.combine_chunks().flatten()) * self._dataset.count_rows() / max(1, len(some))
+            if vectors < _TRAINING_VECTORS:
+                raise StoreError(
+                    f"about {vectors:.0f} vectors in the page store at {self.uri}; an index takes at least "
+                    f"{_TRAINING_VECTORS}, and so few are searched faster without"
+                )
+            cells = max(1, min(round(math.sqrt(vectors)), int(vectors / _TRAINING_VECTORS)))
+            dim = rows.vector_dim(self._dataset.schema)
+            # Lance searches lists of vectors by the cosine alone; ours have unit length.
+            self._dataset = self._dataset.create_index(
+                layout.VECTORS,
+                "IVF_PQ",
+                metric="cosine",
+                num_partitions=cells,
+                num_sub_vectors=math.gcd(dim, max(1, dim // 4)),
+            )
 
     def close(self) -> None:
         """Let the next writer in."""
@@ -179,27 +226,3 @@ class StoreWriter:
         missing = [page_id for page_id in page_ids if page_id not in self._stored]
         if missing:
             raise StoreError(f"pages not in the page store at {self.uri}: {dataset.named(missing)}")
-
-    def _require_vectors(self, retriever: str, dim: int) -> None:
-        schema = self._dataset.schema
-        found = (schema.metadata or {}).get(layout.RETRIEVER_KEY.encode(), retriever.encode()).decode()
-        if found != retriever:
-            raise LineageMismatch(
-                f"the page store at {self.uri} holds vectors of {found!r}, not of {retriever!r}; "
-                "use that retriever, or index into another store"
-            )
-        with dataset.telling(f"adding vectors to the page store at {self.uri}"):
-            self._dataset.update_schema_metadata({layout.RETRIEVER_KEY: retriever})
-            if layout.VECTORS not in schema.names:
-                self._dataset.add_columns(rows.vector_fields(dim))
-        if rows.vector_dim(self._dataset.schema) != dim:
-            held = rows.vector_dim(self._dataset.schema)
-            raise LineageMismatch(
-                f"the page store at {self.uri} holds vectors of {held} dimensions, not of {dim}"
-            )
-
-    def _without_vectors(self) -> Iterator[list[str]]:
-        for fragment in self._dataset.get_fragments():
-            table = fragment.to_table(columns=[layout.PAGE_ID], filter=f"{layout.VECTORS} IS NULL")
-            if table.num_rows:
-                yield table.column(layout.PAGE_ID).to_pylist()

@@ -1,0 +1,1 @@
+"""RidgeRank behind the interfaces of other libraries, one file each; only that file imports the library."""

@@ -1,0 +1,85 @@
+"""MTEB: a model that satisfies its `CrossEncoderProtocol`, for reranking tasks."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from PIL.Image import Image
+
+from ridgerank.adapters.offered import Offered, score_pairs
+from ridgerank.errors import ExtraMissing, ScoreError
+from ridgerank.lists import Floats
+from ridgerank.reranker import Reranker
+
+try:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models.model_meta import ModelMeta
+    from mteb.types import PromptType
+except ModuleNotFoundError as error:
+    raise ExtraMissing("mteb is not installed: `pip install 'ridgerank[mteb]'`") from error
+
+Batches = Iterable[Mapping[str, Any]]
+"""What MTEB's data loaders yield: columns of a few rows at a time."""
+
+
+class PageCrossEncoderModel:
+    """A `Reranker` as a model of MTEB.
+
+    Scores are comparable within one query only, which is all that MTEB compares.
+
+    A document names its stored page by its id in the task's corpus, else by its image. MTEB hands over no
+    retriever scores: the retriever of the calibration gives them, so that a page in no store is an error.
+    """
+
+    def __init__(self, reranker: Reranker, *, name: str | None = None) -> None:
+        """Wrap a reranker; `name`, as `organisation/model`, is what results are filed under."""
+        self.reranker = reranker
+        lineage = reranker.store.lineage
+        self._meta = ModelMeta.create_empty(
+            {
+                "name": name or f"ridgerank/{PurePath(lineage.backbone).name}",
+                "revision": lineage.weights,
+                "framework": ["PyTorch"],
+                "modalities": ["image", "text"],
+                "model_type": ["cross-encoder"],
+            }
+        )
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:
+        """What MTEB files results under."""
+        return self._meta
+
+    def predict(
+        self,
+        inputs1: Batches,
+        inputs2: Batches,
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: PromptType | None = None,
+        **kwargs: Any,  # noqa: ANN401 (the protocol's: batch_size, show_progress_bar; neither changes a score)
+    ) -> Floats:
+        """Fused scores (pairs,) of queries (`inputs1`) with documents (`inputs2`)."""
+        queries = [text for batch in inputs1 for text in batch["text"]]
+        documents = [self._offered(row) for batch in inputs2 for row in _rows(batch)]
+        if len(queries) != len(documents):
+            raise ScoreError(f"{len(queries)} queries with {len(documents)} documents; wanted pairs")
+        return score_pairs(self.reranker, list(zip(queries, documents, strict=True)))
+
+    def _offered(self, row: Mapping[str, Any]) -> Offered:
+        name, image = row.get("id"), row.get("image")
+        if image is None or (name is not None and self.reranker.store.lookup(name) is not None):
+            return Offered((name,))  # an image not needed is not held either: there are as many as pairs
+        return Offered((name,), image=_given(image))
+
+
+def _given(image: Image) -> Callable[[], Image]:
+    return lambda: image
+
+
+def _rows(batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    columns = {name: batch[name] for name in ("id", "image") if name in batch}
+    for row in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, row, strict=True))

@@ -1,0 +1,86 @@
+"""The `rerankers` library: a ranker object that takes its documents and gives its results."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from ridgerank.adapters.offered import PAGE_KEY, SCORE_KEY, Offered, image_file, rank_offered, score_in
+from ridgerank.errors import ExtraMissing, ScoreError
+from ridgerank.reranker import Reranker
+
+try:
+    from rerankers.documents import Document
+    from rerankers.models.ranker import BaseRanker
+    from rerankers.results import RankedResults, Result
+except ModuleNotFoundError as error:
+    raise ExtraMissing("rerankers is not installed: `pip install 'ridgerank[rerankers]'`") from error
+
+Documents: TypeAlias = str | Document | Sequence[str | Document]
+
+
+class PageRanker(BaseRanker):  # type: ignore[misc]
+    """A `Reranker` where a ranker of `rerankers` is wanted; `rank_async` comes with the library.
+
+    A document names its page in `metadata[page_key]`, by its `doc_id`, or by its text; a plain string names
+    a page. The retriever's scores are taken from `metadata[score_key]`; where there are none, the
+    calibration's retriever gives them. An image document of a page that is in no store is encoded on the
+    fly, from `base64` or `image_path`.
+    """
+
+    def __init__(self, reranker: Reranker, *, page_key: str = PAGE_KEY, score_key: str = SCORE_KEY) -> None:
+        self.reranker = reranker
+        self.page_key = page_key
+        self.score_key = score_key
+
+    def rank(
+        self,
+        query: str,
+        docs: Documents,
+        doc_ids: Sequence[str] | Sequence[int] | None = None,
+        metadata: Sequence[dict[str, Any]] | None = None,
+    ) -> RankedResults:
+        """Rank documents, best first, with ranks from 1 and fused scores."""
+        documents = _documents(docs, doc_ids, metadata)
+        offered = [
+            self._offered(document, score_in(document.metadata, self.score_key)) for document in documents
+        ]
+        ranked = rank_offered(self.reranker, query, offered)
+        results = [
+            Result(document=documents[placed.place], score=placed.page.fused_score, rank=rank)
+            for rank, placed in enumerate(ranked, start=1)
+        ]
+        return RankedResults(results=results, query=query, has_scores=True)
+
+    def score(self, query: str, doc: str | Document) -> float:
+        """The readout's score of one page: a fused score needs other pages to compare with."""
+        [document] = _documents(doc, None, None)
+        [placed] = rank_offered(self.reranker, query, [self._offered(document, 0.0)])
+        return placed.page.readout_score
+
+    def _offered(self, document: Document, score: float | None) -> Offered:
+        names = (document.metadata.get(self.page_key), document.doc_id, document.text)
+        return Offered(names, score, image_file(document.base64, document.image_path))
+
+
+def _documents(
+    docs: Documents, doc_ids: Sequence[str] | Sequence[int] | None, metadata: Sequence[dict[str, Any]] | None
+) -> list[Document]:
+    """Documents of their own, as the library makes them: numbered from 0 where they have no id."""
+    given = [docs] if isinstance(docs, str | Document) else list(docs)
+    for name, values in (("doc_ids", doc_ids), ("metadata", metadata)):
+        if values is not None and len(values) != len(given):
+            raise ScoreError(f"{len(values)} {name} for {len(given)} documents; wanted one each")
+    made = []
+    for place, document in enumerate(given):
+        known = Document(document) if isinstance(document, str) else document
+        number = known.doc_id if known.doc_id is not None else place
+        made.append(
+            Document(
+                text=known.text,
+                doc_id=number if doc_ids is None else doc_ids[place],
+                metadata=known.metadata if metadata is None else metadata[place],
+                document_type=known.document_type,
+                image_path=known.image_path,
+                base64=known.base64,
+            )
+        )
+    return made

@@ -1,0 +1,58 @@
+"""Families that look at a page: an image, a processor, a vision tower."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from PIL.Image import Image
+from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.fingerprints import fingerprint_processor
+from ridgerank.errors import BackboneError
+from ridgerank.records import Page
+
+
+class VisualBackbone(Backbone):
+    """A multimodal model; its prompt is the family's."""
+
+    model_class: ClassVar[type[PreTrainedModel]]
+    image_processor_class: ClassVar[type[BaseImageProcessor]]
+    default_max_pixels: ClassVar[int | None]
+    """Pixel budget of a page unless the user says otherwise; `None` leaves the processor's own."""
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        image_processor: BaseImageProcessor,
+    ) -> None:
+        """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
+        self._image_processor = image_processor
+        super().__init__(name, model, tokenizer)
+
+    def content(self, page: Page) -> Image:
+        """The page's image."""
+        return page.image
+
+    def processor_fingerprint(self) -> str:
+        """Digest the image processor's settings and the whole tokenizer."""
+        return fingerprint_processor(self._image_processor, self._tokenizer)
+
+    @property
+    def page_budget(self) -> str:
+        """How much of a page is read: its pixels."""
+        return f"{self.max_pixels} pixels"
+
+    @classmethod
+    @abstractmethod
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
+        """Set the image processor's pixel budget, before the backbone is built."""
+
+    def _process(self, images: Sequence[Image] | Sequence[list[Image]], **options: bool) -> BatchFeature:
+        """Run the image processor."""
+        try:
+            return self._image_processor(images=list(images), return_tensors="pt", **options)
+        except ValueError as error:
+            raise BackboneError(f"the image processor of {self.name} refused a page: {error}") from error

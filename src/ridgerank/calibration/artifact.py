@@ -1,0 +1,185 @@
+"""A calibration as a small file beside the store: the readout, the weight, and how both came about.
+
+`NAME.safetensors` is all that ranking reads; `NAME.json` says the same to people and `NAME.png` shows it.
+A calibration is bound to the lineage of its store and to the retriever whose scores it weighs.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ridgerank.errors import ArtifactError
+from ridgerank.files import replaced, replaced_text
+from ridgerank.fusion.estimate import WeightEstimate
+from ridgerank.lineage import Lineage
+from ridgerank.readout.artifact import Readout
+
+FORMAT = "ridgerank-calibration-1"
+DEFAULT_NAME = "default"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """What a careful reader wants to know of a fit."""
+
+    queries_from: str
+    """A file, or how the queries were made."""
+    queries: int
+    """Queries asked."""
+    lists: int
+    """Of these, queries whose candidates the teacher tells apart: what the readout was fitted on."""
+    candidates: int
+    """K: pages a query, at most."""
+    pairs: int
+    """Pairs of a query and a candidate the readout was fitted on."""
+    penalties: tuple[float, ...]
+    """λ tried, ascending."""
+    errors: Mapping[str, tuple[float, ...]]
+    """Held-out part → error on its validation part at each λ, as a share of the targets' own spread."""
+    chosen: Mapping[str, float]
+    """Held-out part → the λ its fold picked."""
+    penalty_at_edge: bool
+    """The deployed λ is the least or greatest tried: a wider range might serve better."""
+    agreement: float
+    """r: mean correlation of the readout with the teacher, on lists it was not fitted on."""
+    agreement_interval: tuple[float, float]
+    """95 % interval of r over lists."""
+    teacher_relevance: float
+    """c_t: correlation of the teacher with relevance, judged or estimated; NaN where neither is possible."""
+    relevance_floor: float
+    """Proposition 2: the least c_s that r and c_t allow; NaN where c_t is."""
+    expected_gain: float
+    """What the deployed weight adds to the retriever's correlation with relevance; NaN where unknown."""
+    label_free: WeightEstimate
+    """The weight read from the three scores alone."""
+    closed_form: WeightEstimate | None
+    """The weight read from judgements, where there were any."""
+    warnings: tuple[str, ...]
+    """What must not go unnoticed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """A fitted readout and the weight to fuse it at."""
+
+    readout: Readout
+    weight: WeightEstimate
+    """What is deployed: an estimate, or the safe choice where that promises no gain."""
+    retriever: str
+    """Name of the retriever whose scores the weight is for."""
+    retriever_source: str
+    """What to load that retriever by: its name, or the folder of its model."""
+    diagnostics: Diagnostics
+
+    def save(self, folder: Path, name: str = DEFAULT_NAME) -> Path:
+        """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
+        path = path_of(folder, name)
+        facts = self.facts()
+        with replaced_text(path.with_suffix(".json")) as file:
+            file.write(json.dumps({"name": name, **facts}, indent=2, ensure_ascii=False) + "\n")
+        from safetensors.numpy import save
+
+        fit = {part: getattr(self.readout, part) for part in ("penalty", "lists", "pairs")}
+        metadata = {
+            "format": FORMAT,
+            "lineage": self.readout.lineage.to_json(),
+            "fit": json.dumps(fit),
+            "facts": json.dumps(facts, ensure_ascii=False),
+        }
+        with replaced(path) as scratch:
+            scratch.write_bytes(save({"readout": self.readout.vector}, metadata))
+        return path
+
+    def facts(self) -> dict[str, Any]:
+        """The calibration without its vector, as JSON has it: what could not be estimated is null."""
+        retriever = {"retriever": self.retriever, "retriever_source": self.retriever_source}
+        parts = {**retriever, "penalty": self.readout.penalty, "weight": asdict(self.weight)}
+        plain: dict[str, Any] = _plain({**parts, "diagnostics": asdict(self.diagnostics)})
+        return plain
+
+    @classmethod
+    def load(cls, folder: Path, name: str = DEFAULT_NAME, *, lineage: Lineage | None = None) -> Self:
+        """Read a calibration by its name; with `lineage` given, one made with another is refused."""
+        from safetensors import SafetensorError, safe_open
+
+        path = path_of(folder, name)
+        if not path.exists():
+            there = ", ".join(names_in(folder)) or "none"
+            raise ArtifactError(
+                f"no calibration called {name!r} in {folder}, there: {there}; make one with "
+                "`ridgerank calibrate`"
+            )
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata() or {}
+                vector = np.asarray(file.get_tensor("readout"), dtype=np.float64)
+        except SafetensorError as error:
+            raise ArtifactError(f"{path}: not a readable calibration ({error}); calibrate again") from error
+        if metadata.get("format") != FORMAT:
+            raise ArtifactError(
+                f"{path}: format {metadata.get('format')!r}, wanted {FORMAT!r}; calibrate again"
+            )
+        found = Lineage.from_json(metadata["lineage"])
+        if lineage is not None:
+            found.require(lineage, artifact=f"the calibration {name!r}")
+        facts = json.loads(metadata["facts"])
+        return cls(
+            readout=Readout(vector=vector, lineage=found, **json.loads(metadata["fit"])),
+            weight=_estimate(facts["weight"]),
+            retriever=facts["retriever"],
+            retriever_source=facts["retriever_source"],
+            diagnostics=_diagnostics(facts["diagnostics"]),
+        )
+
+
+def path_of(folder: Path, name: str) -> Path:
+    """Where the calibration called `name` lies."""
+    if not _NAME.fullmatch(name):
+        raise ArtifactError(f"a calibration called {name!r}; wanted letters, digits, '.', '_' and '-'")
+    return folder / f"{name}.safetensors"
+
+
+def names_in(folder: Path) -> list[str]:
+    """The calibrations of a folder, sorted."""
+    return sorted(path.stem for path in folder.glob("*.safetensors"))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
+    """JSON has no NaN: null stands for it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _estimate(facts: Mapping[str, Any]) -> WeightEstimate:
+    known = _restored(WeightEstimate, facts)
+    return WeightEstimate(**{**known, "weight_interval": tuple(facts["weight_interval"])})
+
+
+def _diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
+    return Diagnostics(
+        **{
+            **_restored(Diagnostics, facts),
+            "penalties": tuple(facts["penalties"]),
+            "errors": {part: tuple(errors) for part, errors in facts["errors"].items()},
+            "agreement_interval": tuple(facts["agreement_interval"]),
+            "label_free": _estimate(facts["label_free"]),
+            "closed_form": None if facts["closed_form"] is None else _estimate(facts["closed_form"]),
+            "warnings": tuple(facts["warnings"]),
+        }
+    )
+
+
+def _restored(kind: type[WeightEstimate] | type[Diagnostics], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record, NaN where null stands for it."""
+    numbers = {field.name for field in fields(kind) if field.type is float}
+    return {name: math.nan if value is None and name in numbers else value for name, value in facts.items()}

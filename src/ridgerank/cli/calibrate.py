@@ -1,0 +1,219 @@
+"""`ridgerank calibrate`: fit the readout and the weight."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ridgerank.backbones.base import Backbone
+    from ridgerank.calibration.artifact import Calibration
+    from ridgerank.calibration.calibrate import CalibrationRequest
+    from ridgerank.records import Query
+    from ridgerank.retrievers.base import Retriever
+    from ridgerank.store.read import PageStore
+
+Store = Annotated[str, typer.Option(help="Folder of the page store.", show_default=False)]
+BackboneName = Annotated[
+    str | None, typer.Option("--backbone", help="Model. [default: the one the store was made with]")
+]
+Device = Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")]
+Dtype = Annotated[
+    str | None, typer.Option(help="float32, bfloat16 or float16. [default: what suits the device]")
+]
+
+
+def calibrate(
+    store: Store,
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            help="Queries: JSON lines (query_id, text) or plain lines. [default: made from the pages]"
+        ),
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Judgements of these queries, TREC: the weight is then w*.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Your retriever's candidates for the queries, TREC; needs --queries.")
+    ] = None,
+    retriever: Annotated[
+        str | None,
+        typer.Option(help="bm25, dense:NAME or a late interaction model. [default: the store's, else bm25]"),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="Name of the calibration: several may lie beside a store.")
+    ] = "default",
+    candidates: Annotated[int, typer.Option(min=2, help="Candidate pages a query.")] = 20,
+    count: Annotated[int, typer.Option(min=16, help="Queries to make where none are given.")] = 32,
+    make: Annotated[
+        str, typer.Option(help="Make queries from the pages' text, by asking the model, or as fits best.")
+    ] = "auto",
+    documents: Annotated[
+        list[Path] | None,
+        typer.Option(help="Where the documents are now. [default: where they were indexed from]"),
+    ] = None,
+    backbone: BackboneName = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON, not as a table.")
+    ] = False,
+) -> None:
+    """Fit a readout and a fusion weight to a store and its retriever; no labels needed.
+
+    Pages whose full-depth margins are known are not read again: after `index --calibrate`, none are. An
+    interrupted calibration goes on where it stopped. The report lies beside the store, as
+    calibrations/NAME.json and NAME.png.
+
+    Example: `ridgerank calibrate --store pages --queries queries.jsonl`
+    """
+    asked, origin = read_given(queries)
+    request = request_for(asked, origin, qrels, name, candidates, count, make, documents)
+    if run is not None and queries is None:
+        raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
+    fit(store, backbone, request, retriever, run, device=device, dtype=dtype, as_json=as_json)
+
+
+def fit(
+    store: str,
+    backbone: "Backbone | str | None",
+    request: "CalibrationRequest",
+    retriever: str | None,
+    run: Path | None,
+    *,
+    device: str | None,
+    dtype: str | None,
+    as_json: bool,
+) -> None:
+    """Calibrate with a bar on stderr and print the report."""
+    from ridgerank.calibration.calibrate import calibrate as calibrate_store
+    from ridgerank.cli.models import backbone_for
+    from ridgerank.cli.progress import Bar, CalibrationProgress
+    from ridgerank.store.read import PageStore
+
+    try:
+        with PageStore.open(store) as opened, Bar() as bar:
+            found = _retriever(opened, retriever, run, request.queries, device=device, dtype=dtype)
+            source = "" if run is not None else _source(opened, retriever)
+            request = replace(request, retriever_source=source)
+            if isinstance(backbone, str) or backbone is None:
+                backbone = backbone_for(opened, backbone, device=device, dtype=dtype)
+            made = calibrate_store(opened, backbone, found, request, watcher=CalibrationProgress(bar))
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted; margins taken so far are kept: run it again to go on", err=True)
+        raise typer.Exit(130) from None
+    _report(made, store, request.name, as_json=as_json)
+
+
+def _source(store: "PageStore", name: str | None) -> str:
+    """What a retriever can be loaded by later: its name, or that of the one whose vectors are stored."""
+    if name is not None:
+        return name
+    return "bm25" if store.vectors is None else store.vectors.origin.source
+
+
+def _report(made: "Calibration", store: str, name: str, *, as_json: bool) -> None:
+    """Print what was found, warnings last and loud."""
+    from ridgerank.calibration.artifact import path_of
+    from ridgerank.store.beside import calibrations_folder
+
+    if as_json:
+        typer.echo(json.dumps({"name": name, **made.facts()}, ensure_ascii=False))
+    else:
+        _print(made)
+    for warning in made.diagnostics.warnings:
+        typer.secho(f"warning: {warning}", err=True, fg="yellow", bold=True)
+    written = path_of(calibrations_folder(store), name).with_suffix(".json")
+    typer.echo(f"{written}: the whole report", err=True)
+
+
+def _print(made: "Calibration") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    facts, weight = made.diagnostics, made.weight
+    low, high = weight.weight_interval
+    table = Table(show_header=False)
+    table.add_row("retriever", made.retriever)
+    table.add_row("queries", f"{facts.queries}, {facts.queries_from}; {facts.lists} lists fitted")
+    table.add_row("penalty λ", f"{made.readout.penalty:g}{' (at the edge)' if facts.penalty_at_edge else ''}")
+    r_low, r_high = facts.agreement_interval
+    table.add_row("agreement r", f"{facts.agreement:.3f} ({r_low:.3f} to {r_high:.3f}), held-out lists")
+    table.add_row("c_b, c_s, ρ", f"{_shown(weight.c_b)}, {_shown(weight.c_s)}, {_shown(weight.rho)}")
+    table.add_row("least c_s (proposition 2)", _shown(facts.relevance_floor))
+    table.add_row("weight", f"{weight.weight:.3f} ({low:.2f} to {high:.2f}), {weight.method}")
+    table.add_row("interior", "yes" if weight.interior else "no")
+    for title, estimate in (("label-free", facts.label_free), ("with judgements", facts.closed_form)):
+        if facts.closed_form is not None and estimate is not None:
+            table.add_row(f"weight {title}", f"{estimate.weight:.3f}")
+    table.add_row("expected gain", _shown(facts.expected_gain, sign="+"))
+    Console().print(table)
+
+
+def _shown(value: float, *, sign: str = "") -> str:
+    return "unknown" if value != value else f"{value:{sign}.3f}"
+
+
+def read_given(queries: Path | None) -> "tuple[list[Query], str]":
+    """Queries of a file and where they came from; none where none are given."""
+    from ridgerank.queries import read_queries
+
+    return ([], "") if queries is None else (read_queries(queries), f"from {queries.name}")
+
+
+def request_for(
+    queries: "list[Query]",
+    source: str,
+    qrels: Path | None,
+    name: str,
+    candidates: int,
+    count: int,
+    make: str,
+    documents: list[Path] | None,
+) -> "CalibrationRequest":
+    """What was asked for, checked before anything heavy is imported."""
+    from ridgerank.runs.trec import read_qrels
+
+    judged = None if qrels is None else read_qrels(qrels)  # before the heavy imports
+    if judged is not None and not queries:
+        raise typer.BadParameter("judgements need the queries they judge: --queries", param_hint="--qrels")
+    if make not in ("auto", "text", "model"):
+        raise typer.BadParameter(f"{make!r}, wanted auto, text or model", param_hint="--make")
+    from ridgerank.calibration.calibrate import CalibrationRequest
+
+    making: Any = make
+    return CalibrationRequest(
+        queries=tuple(queries),
+        queries_from=source,
+        qrels=judged,
+        name=name,
+        candidates=candidates,
+        count=count,
+        making=making,
+        documents=tuple(documents or ()),
+    )
+
+
+def _retriever(
+    store: "PageStore",
+    name: str | None,
+    run: Path | None,
+    queries: "Sequence[Query]",
+    *,
+    device: str | None,
+    dtype: str | None,
+) -> "Retriever":
+    """The retriever named, or one that has done its work already."""
+    from ridgerank.backbones.load import parse_dtype
+    from ridgerank.retrievers.load import load_retriever
+
+    if run is None:
+        return load_retriever(name, store, device=device, dtype=parse_dtype(dtype))
+    from ridgerank.retrievers.given import GivenCandidates
+    from ridgerank.runs.trec import read_run
+
+    return GivenCandidates.of_run(read_run(run), queries, resolve=store.find)

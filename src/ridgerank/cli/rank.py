@@ -1,0 +1,162 @@
+"""`ridgerank rank`: a whole run, reranked."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
+from ridgerank.cli.search import Readout
+
+if TYPE_CHECKING:
+    from ridgerank.records import Query
+    from ridgerank.reranker import Reranker
+    from ridgerank.runs.run import Run
+
+Candidates = list[tuple[str, float]]
+
+
+def rank(
+    store: Store,
+    queries: Annotated[
+        Path, typer.Option(help="Queries: JSON lines (query_id, text) or plain lines.", show_default=False)
+    ],
+    run: Annotated[Path, typer.Option(help="Your retriever's candidates, TREC.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Write the run here, not to stdout; what it holds already is not done again."),
+    ] = None,
+    encode_missing: Annotated[
+        list[Path] | None,
+        typer.Option(help="Files or folders of candidates that are not stored: encoded on the fly."),
+    ] = None,
+    readout: Readout = "default",
+    tag: Annotated[str, typer.Option(help="Name of the run, its last column.")] = "ridgerank",
+    backbone: BackboneName = None,
+    device: Device = None,
+    dtype: Dtype = None,
+) -> None:
+    """Rerank the candidates of many queries; pages by id or reference (report.pdf#3), scores are fused.
+
+    With --output, an interrupted run goes on where it stopped.
+
+    Example: `ridgerank rank --store pages --queries queries.jsonl --run colpali.trec > reranked.trec`
+    """
+    from ridgerank.queries import read_queries
+    from ridgerank.runs.trec import read_run
+
+    if not tag or tag.split() != [tag]:
+        raise typer.BadParameter(f"tag {tag!r}, wanted one word", param_hint="--tag")
+    wanted = _wanted(read_queries(queries), read_run(run))
+    from ridgerank.backbones.load import parse_dtype
+    from ridgerank.cli.progress import Bar
+    from ridgerank.reranker import Reranker
+
+    opened = Reranker.open(store, readout=readout, backbone=backbone, device=device, dtype=parse_dtype(dtype))
+    try:
+        with opened as reranker, Bar() as bar:
+            worker = _Worker(reranker, encode_missing, tag)
+            done = 0 if output is None else _resumed(output, wanted, worker)
+            if done:
+                bar.say(f"{done} of {len(wanted)} queries were done before")
+            bar.start("ranking", len(wanted))
+            bar.advance(done)
+            for block in worker.blocks(wanted[done:]):
+                _write(block, output)
+                bar.advance()
+    except KeyboardInterrupt:
+        again = "run it again to go on" if output is not None else "with --output it could go on"
+        typer.echo(f"\ninterrupted; {again}", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"{len(wanted)} queries ranked at weight {opened.calibration.weight.weight:.3f}", err=True)
+
+
+class _Worker:
+    """Ranks the candidates of a query and puts them into lines."""
+
+    def __init__(self, reranker: "Reranker", encode_missing: list[Path] | None, tag: str) -> None:
+        self._reranker = reranker
+        self._encode_missing = encode_missing
+        self._tag = tag
+
+    def blocks(self, wanted: "list[tuple[Query, Candidates]]") -> Iterator[str]:
+        """The lines of each query in turn."""
+        for query, candidates in wanted:
+            yield self.block(query, candidates)
+
+    def block(self, query: "Query", candidates: Candidates) -> str:
+        """The lines of one query, pages named as the run names them."""
+        ranking = self._reranker.rank(query.text, candidates, encode_missing=self._encode_missing)
+        given: dict[str, str] = {}
+        for name, _ in candidates:
+            given.setdefault(self._reranker.store.lookup(name) or name, name)
+        return "".join(
+            f"{query.query_id} Q0 {given.get(page.page_id, page.reference)} {page.rank} "
+            f"{page.fused_score!r} {self._tag}\n"
+            for page in ranking.pages
+        )
+
+
+def _wanted(queries: "list[Query]", run: "Run") -> "list[tuple[Query, Candidates]]":
+    """The queries that have candidates, in the order of their file."""
+    from ridgerank.errors import QueryError
+
+    scored = run.to_dict()
+    known = {query.query_id for query in queries}
+    unknown = [query_id for query_id in scored if query_id not in known]
+    if unknown:
+        raise QueryError(
+            f"{len(unknown)} queries of the run have no text, {unknown[0]!r} among them; wanted them all in "
+            "--queries"
+        )
+    without = [query for query in queries if query.query_id not in scored]
+    if without:
+        typer.echo(f"note: {len(without)} queries have no candidates in the run; left out", err=True)
+    return [(query, list(scored[query.query_id].items())) for query in queries if query.query_id in scored]
+
+
+def _resumed(output: Path, wanted: "list[tuple[Query, Candidates]]", worker: _Worker) -> int:
+    """Cut what an interruption left half written; how many queries the file holds already.
+
+    The last whole query is ranked again and has to come out the same: a file made with another calibration,
+    store or run is not continued.
+    """
+    from ridgerank.errors import RunFileError
+
+    if not output.exists():
+        return 0
+    text = output.read_text(encoding="utf-8")
+    lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
+    owners = [line.split(maxsplit=1)[0] for line in lines if line.strip()]
+    present = list(dict.fromkeys(owners))
+    if present != [query.query_id for query, _ in wanted[: len(present)]]:
+        raise RunFileError(f"{output} holds another run's queries; remove it, or name another file")
+    if not present:
+        output.write_text("", encoding="utf-8")
+        return 0
+    *_, (last, candidates) = wanted[: len(present)]
+    again = worker.block(last, candidates)
+    tail = "".join(line for line, owner in zip(lines, owners, strict=True) if owner == last.query_id)
+    if tail != again and not again.startswith(text[text.index(tail) :]):
+        raise RunFileError(
+            f"{output} was made with another store, calibration or run; remove it, or name another file"
+        )
+    whole = text[: len("".join(lines)) - len(tail)] + again
+    if whole != text:
+        output.write_text(whole, encoding="utf-8", newline="\n")
+    return len(present)
+
+
+def _write(block: str, output: Path | None) -> None:
+    if output is None:
+        _put(sys.stdout, block)
+        return
+    with output.open("a", encoding="utf-8", newline="\n") as file:
+        _put(file, block)
+
+
+def _put(file: TextIO, block: str) -> None:
+    file.write(block)
+    file.flush()

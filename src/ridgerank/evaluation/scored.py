@@ -1,0 +1,52 @@
+"""A corpus with everything that protocols compare: candidates, their scores, states and judgements."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from ridgerank.evaluation.metrics import evaluate
+from ridgerank.lists import Floats, Lists
+from ridgerank.runs.run import Qrels, Run
+
+OfCorpus = TypeVar("OfCorpus")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """The candidate lists of a corpus' queries, laid end to end; arrays are (candidates, …)."""
+
+    corpus: str
+    queries: tuple[str, ...]
+    """Query ids, one a list."""
+    pages: tuple[str, ...]
+    """Page of every candidate."""
+    lists: Lists
+    retriever: Floats
+    margins: Floats
+    """t: yes − no at full depth over the uncompressed page."""
+    states: Floats
+    """(candidates, dim): at the exit layer over the stored page."""
+    lens: Floats
+    """The logit lens of the states."""
+    qrels: Qrels
+
+    @property
+    def relevance(self) -> Floats:
+        """The grade of every candidate."""
+        query_of = self.lists.index().tolist()
+        graded = zip(query_of, self.pages, strict=True)
+        return np.array([self.qrels[self.queries[number]].get(page, 0) for number, page in graded], float)
+
+    def ndcg(self, scores: Floats) -> Floats:
+        """(queries,) nDCG@5 in percent when candidates are ordered by `scores`."""
+        run: dict[str, dict[str, float]] = {}
+        for number, page, score in zip(self.lists.index().tolist(), self.pages, scores.tolist(), strict=True):
+            run.setdefault(self.queries[number], {})[page] = score
+        return evaluate(Run.of_dict(run), self.qrels, ("nDCG@5",)).of("nDCG@5")
+
+
+def next_in_cycle(corpora: Sequence[OfCorpus], number: int) -> OfCorpus:
+    """What belongs to the corpus that a corpus' weight is read on."""
+    return corpora[(number + 1) % len(corpora)]

@@ -1,0 +1,390 @@
+"""What users import: a store, a calibration and a retriever joined, queries in, rankings out.
+
+    with Reranker.open("pages") as reranker:
+        for page in reranker.search("operating margin in 2019").pages:
+            print(page.rank, page.reference, page.reason)
+
+A request: candidates with the retriever's scores, states over their stored prefixes (`shallow.py`), one
+product with the readout, eq. 2 at the calibrated weight. Safe for any number of threads.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import numpy as np
+import torch
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
+from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
+from ridgerank.errors import LineageMismatch, ScoreError, StoreError
+from ridgerank.explain import explain
+from ridgerank.fusion.standardize import fused_parts
+from ridgerank.guests import Guest, Guests, Origin
+from ridgerank.lists import Floats, Lists, finite_scores
+from ridgerank.queries import checked
+from ridgerank.records import Candidate, Explanation, Latency, RankedPage, Ranking
+from ridgerank.retrievers.base import Retriever
+from ridgerank.retrievers.load import load_retriever
+from ridgerank.shallow import ShallowPass
+from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.dataset import named
+from ridgerank.store.origin import reading_of
+from ridgerank.store.read import PageStore
+
+CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
+"""A page by id or reference, with the retriever's score or without."""
+
+CANDIDATES = 20
+"""K, as in the paper."""
+CACHE_BYTES = 1 << 30
+PAGES_A_PASS = 64
+"""More candidates than this run in several passes: memory grows with the pages of a pass."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """Candidates made one of a kind: pages found, scores finite, best first, ties by page id."""
+
+    page_ids: list[str]
+    scores: Floats
+    guests: dict[str, Guest]
+    """Pages that are in no store, by page id."""
+    notes: list[str]
+
+
+class Reranker:
+    """Ranks the pages of one store; a context manager that closes the store, not the model.
+
+    Pass the same `Backbone` to several of them: the model is then in memory once.
+    """
+
+    def __init__(
+        self,
+        shallow: ShallowPass,
+        calibration: Calibration,
+        *,
+        retriever: Retriever | None = None,
+        guest_bytes: int = CACHE_BYTES,
+    ) -> None:
+        """Join parts that were made for each other; `open` finds them by name."""
+        self.store = shallow.store
+        self.backbone = shallow.backbone
+        self.calibration = calibration
+        calibration.readout.lineage.require(self.store.lineage, artifact="the calibration")
+        self._shallow = shallow
+        self._retriever = retriever
+        self._loading = Lock()
+        self._guests = Guests(shallow.backbone, self.store.lineage, capacity_bytes=guest_bytes)
+        if retriever is not None:
+            self._require_own(retriever)
+
+    @classmethod
+    def open(
+        cls,
+        store: str,
+        *,
+        readout: str = DEFAULT_NAME,
+        backbone: Backbone | str | None = None,
+        retriever: Retriever | str | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        device: str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Open a calibrated store: its own model and retriever unless others are given.
+
+        `readout` names one of the calibrations beside the store. The retriever is loaded when it is first
+        needed: candidates that come with scores do not need one.
+        """
+        opened = PageStore.open(store)
+        try:
+            calibration = Calibration.load(calibrations_folder(store), readout, lineage=opened.lineage)
+            if not isinstance(backbone, Backbone):
+                name = backbone or opened.lineage.backbone
+                backbone = load_backbone(name, device=device, dtype=dtype, **reading_of(opened.lineage))
+            if isinstance(retriever, str):
+                retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
+            shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)
+            return cls(shallow, calibration, retriever=retriever, guest_bytes=cache_bytes)
+        except BaseException:
+            opened.close()
+            raise
+
+    @property
+    def retriever(self) -> Retriever:
+        """The retriever the weight was estimated for."""
+        with self._loading:
+            if self._retriever is None:
+                found = load_retriever(self.calibration.retriever_source, self.store)
+                self._require_own(found)
+                self._retriever = found
+            return self._retriever
+
+    def rank(
+        self,
+        query: str,
+        candidates: Sequence[CandidateLike],
+        *,
+        top_k: int | None = None,
+        encode_missing: Origin | None = None,
+    ) -> Ranking:
+        """Put candidates in order, best first; the best `top_k` of them, or all.
+
+        Candidates name pages by id or reference, in any order. Either all come with scores, or none, and the
+        calibration's retriever then supplies them. A page given twice counts once, at its higher score. A
+        page the store lacks is an error, unless `encode_missing` has it: images by name, or files to look in.
+        """
+        text = checked(query)
+        _require_count(top_k, "top_k")
+        start = time.perf_counter()
+        wanted = self._wanted(text, candidates, encode_missing)
+        return self._ranked(text, wanted, top_k, retrieval_ms=1000 * (time.perf_counter() - start))
+
+    def search(self, query: str, *, k: int = CANDIDATES, top_k: int = 5) -> Ranking:
+        """Let the retriever find `k` candidates, rerank them, return the best `top_k`."""
+        return self.search_many([query], k=k, top_k=top_k)[0]
+
+    def rank_many(
+        self,
+        queries: Sequence[str],
+        candidates: Sequence[Sequence[CandidateLike]],
+        *,
+        top_k: int | None = None,
+        encode_missing: Origin | None = None,
+    ) -> list[Ranking]:
+        """`rank` for each query with its candidates."""
+        if len(queries) != len(candidates):
+            raise ScoreError(
+                f"{len(queries)} queries with {len(candidates)} candidate lists; wanted one each"
+            )
+        return [
+            self.rank(query, own, top_k=top_k, encode_missing=encode_missing)
+            for query, own in zip(queries, candidates, strict=True)
+        ]
+
+    def search_many(self, queries: Sequence[str], *, k: int = CANDIDATES, top_k: int = 5) -> list[Ranking]:
+        """`search` for each query; the retriever sees them together."""
+        texts = [checked(query) for query in queries]
+        _require_count(k, "k")
+        _require_count(top_k, "top_k")
+        if not texts:
+            return []
+        start = time.perf_counter()
+        found = self.retriever.search_many(texts, k)
+        retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
+        return [
+            self._ranked(text, self._wanted(text, own, None), top_k, retrieval_ms=retrieval_ms)
+            for text, own in zip(texts, found, strict=True)
+        ]
+
+    def explain(self, query: str, page: str, *, layer: int | None = None) -> Explanation:
+        """Where the query's last state looked on a stored page, named by id or reference.
+
+        The attention is averaged over heads and over the stored layers, or taken at one `layer` of them.
+        """
+        return explain(self._shallow, checked(query), self.store.find(page), layer=layer)
+
+    async def arank(
+        self,
+        query: str,
+        candidates: Sequence[CandidateLike],
+        *,
+        top_k: int | None = None,
+        encode_missing: Origin | None = None,
+    ) -> Ranking:
+        """`rank` in a thread of its own, so that the event loop goes on."""
+        return await asyncio.to_thread(
+            self.rank, query, candidates, top_k=top_k, encode_missing=encode_missing
+        )
+
+    async def asearch(self, query: str, *, k: int = CANDIDATES, top_k: int = 5) -> Ranking:
+        """`search` in a thread of its own, so that the event loop goes on."""
+        return await asyncio.to_thread(self.search, query, k=k, top_k=top_k)
+
+    def close(self) -> None:
+        """Close the store; the model stays with whoever gave it."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ranked(self, query: str, wanted: _Wanted, top_k: int | None, *, retrieval_ms: float) -> Ranking:
+        weight = self.calibration.weight.weight
+        if not wanted.page_ids:
+            latency = Latency(retrieval_ms, 0.0, 0.0, 0.0)
+            return Ranking(query, (), weight, latency, note="; ".join([*wanted.notes, "no candidates"]))
+        states, reading_ms, compute_ms = self._states(query, wanted)
+        start = time.perf_counter()
+        scores = self.calibration.readout.score(states)
+        pages = self._placed(wanted, scores, weight)[:top_k]
+        notes = [*wanted.notes, *_flat(wanted.scores, scores)]
+        ranking_ms = 1000 * (time.perf_counter() - start)
+        latency = Latency(retrieval_ms, reading_ms, compute_ms, ranking_ms)
+        return Ranking(query, tuple(pages), weight, latency, note="; ".join(notes))
+
+    def _states(self, query: str, wanted: _Wanted) -> tuple[Floats, float, float]:
+        """(candidates, width) in float64, and the time spent reading and computing."""
+        prefixes = {page_id: guest.prefix for page_id, guest in wanted.guests.items()}
+        passes = []
+        for start in range(0, len(wanted.page_ids), PAGES_A_PASS):
+            page_ids = wanted.page_ids[start : start + PAGES_A_PASS]
+            if prefixes:
+                passes.append(self._shallow.run_with(query, page_ids, prefixes))
+            else:
+                passes.append(self._shallow.run(query, page_ids))
+        states = torch.cat([one.states for one in passes]).cpu().numpy().astype(np.float64)
+        return states, sum(one.reading_ms for one in passes), sum(one.compute_ms for one in passes)
+
+    def _placed(self, wanted: _Wanted, scores: Floats, weight: float) -> list[RankedPage]:
+        lists = Lists.of_lengths([len(scores)])
+        retriever_ranks = lists.ranks(wanted.scores)
+        own, other = fused_parts(wanted.scores, scores, weight, lists)
+        fused = own + other
+        columns = zip(
+            wanted.page_ids,
+            fused.tolist(),
+            wanted.scores.tolist(),
+            scores.tolist(),
+            own.tolist(),
+            other.tolist(),
+            retriever_ranks.tolist(),
+            strict=True,
+        )
+        rows = list(columns)
+        order = np.lexsort((retriever_ranks, -fused)).tolist()  # a tie goes to the retriever's order
+        return [
+            RankedPage(
+                page_id=page_id,
+                reference=self._reference(page_id, wanted),
+                fused_score=fused_score,
+                retriever_score=retriever_score,
+                readout_score=readout_score,
+                retriever_part=retriever_part,
+                readout_part=readout_part,
+                rank=rank,
+                retriever_rank=retriever_rank,
+            )
+            for rank, (
+                page_id,
+                fused_score,
+                retriever_score,
+                readout_score,
+                retriever_part,
+                readout_part,
+                retriever_rank,
+            ) in enumerate((rows[place] for place in order), start=1)
+        ]
+
+    def _reference(self, page_id: str, wanted: _Wanted) -> str:
+        guest = wanted.guests.get(page_id)
+        return guest.reference if guest is not None else self.store.reference(page_id)
+
+    def _wanted(
+        self, query: str, candidates: Sequence[CandidateLike], encode_missing: Origin | None
+    ) -> _Wanted:
+        names, given = _split(candidates)
+        page_of, guests = self._resolved(names, encode_missing)
+        page_ids = [page_of[name] for name in names]
+        notes = []
+        if given is None:
+            page_ids, repeated = list(dict.fromkeys(page_ids)), len(page_ids) - len(set(page_ids))
+            scores = self._retriever_scores(query, page_ids, guests)
+        else:
+            best: dict[str, float] = {}
+            for page_id, score in zip(page_ids, given, strict=True):
+                best[page_id] = max(score, best.get(page_id, score))
+            repeated = len(page_ids) - len(best)
+            page_ids, scores = list(best), np.array(list(best.values()), dtype=np.float64)
+        if repeated:
+            notes.append(f"{repeated} repeated candidates count once, at their highest score")
+        # One order, whatever order was given: the last digits of a sum depend on it.
+        order = sorted(range(len(page_ids)), key=lambda place: (-scores[place], page_ids[place]))
+        return _Wanted([page_ids[place] for place in order], scores[order], guests, notes)
+
+    def _resolved(
+        self, names: Sequence[str], encode_missing: Origin | None
+    ) -> tuple[dict[str, str], dict[str, Guest]]:
+        """Name → page id for every candidate, and the pages among them that are in no store."""
+        page_of: dict[str, str] = {}
+        missing = []
+        for name in dict.fromkeys(names):
+            found = self.store.lookup(name)
+            if found is None:
+                missing.append(name)
+            else:
+                page_of[name] = found
+        guests: dict[str, Guest] = {}
+        if missing and encode_missing is not None:
+            for name, guest in self._guests.find(missing, encode_missing).items():
+                page_of[name] = guest.page_id
+                if guest.page_id not in self.store:
+                    guests[guest.page_id] = guest
+        unknown = [name for name in missing if name not in page_of]
+        if unknown:
+            tried = "" if encode_missing is None else ", nor where missing pages were to be found"
+            raise StoreError(
+                f"pages not in the page store at {self.store.uri}{tried}: {named(unknown)}; index them, "
+                "leave them out, or have them encoded on the fly (encode_missing)"
+            )
+        return page_of, guests
+
+    def _retriever_scores(self, query: str, page_ids: list[str], guests: dict[str, Guest]) -> Floats:
+        if not page_ids:
+            return np.zeros(0)
+        if guests:
+            names = named([guest.reference for guest in guests.values()])
+            raise ScoreError(f"the retriever does not know {names}, which are in no store; give their scores")
+        return self.retriever.score(query, page_ids)
+
+    def _require_own(self, retriever: Retriever) -> None:
+        if retriever.name != self.calibration.retriever:
+            raise LineageMismatch(
+                f"the calibration weighs the scores of {self.calibration.retriever!r}, not of "
+                f"{retriever.name!r}; use that retriever, or calibrate for this one under another name"
+            )
+
+
+def _split(candidates: Sequence[CandidateLike]) -> tuple[list[str], list[float] | None]:
+    """Names and scores; scores are None where candidates are bare names."""
+    bare = [candidate for candidate in candidates if isinstance(candidate, str)]
+    if bare and len(bare) < len(candidates):
+        raise ScoreError(
+            f"{len(bare)} of {len(candidates)} candidates have no score ({named(bare)}); give all, or none"
+        )
+    if bare or not candidates:
+        return bare, None
+    pairs = [
+        (candidate.page_id, candidate.score) if isinstance(candidate, Candidate) else candidate
+        for candidate in candidates
+        if not isinstance(candidate, str)
+    ]
+    scores = [float(score) for _, score in pairs]
+    finite_scores(scores, Lists.of_lengths([len(scores)]), what="the candidates' scores")
+    return [name for name, _ in pairs], scores
+
+
+def _flat(retriever: Floats, readout: Floats) -> list[str]:
+    """Say where a score could not tell the candidates apart."""
+    if len(retriever) == 1:
+        return ["one candidate: there is nothing to rank"]
+    notes = []
+    if retriever.max() == retriever.min():
+        notes.append("the retriever's scores are all equal: the readout alone decides")
+    if readout.max() == readout.min():
+        notes.append("the readout's scores are all equal: the retriever alone decides")
+    return notes
+
+
+def _require_count(count: int | None, name: str) -> None:
+    if count is not None and count < 1:
+        raise ScoreError(f"{name} is {count}, wanted at least 1")

@@ -1,0 +1,1 @@
+"""A query becomes candidates: by late interaction, by text, or as someone else found them."""

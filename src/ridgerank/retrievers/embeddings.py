@@ -1,0 +1,66 @@
+"""One vector a page, kept beside the store so that it is computed once; knows no model.
+
+A file of its own for each embedder, under the store's directory. A store that lies elsewhere than on a disk
+keeps nothing.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ridgerank.errors import ArtifactError
+from ridgerank.files import replaced
+from ridgerank.store import layout
+from ridgerank.store.dataset import local_root
+
+logger = logging.getLogger(__name__)
+
+
+class Embeddings:
+    """The embeddings one embedder made of a store's pages."""
+
+    def __init__(self, uri: str, fingerprint: str) -> None:
+        """Open what was kept under this fingerprint, if anything was."""
+        root = local_root(uri)
+        self._path = None if root is None else root / layout.EMBEDDINGS / f"{fingerprint}.safetensors"
+        self._row_of: dict[str, int] = {}
+        self._vectors = np.zeros((0, 0), dtype=np.float32)
+        if self._path is not None and self._path.exists():
+            self._read()
+
+    def __contains__(self, page_id: object) -> bool:
+        return page_id in self._row_of
+
+    def rows(self, page_ids: Sequence[str]) -> NDArray[np.float32]:
+        """Embeddings (pages, dim) of pages that are in here."""
+        return self._vectors[[self._row_of[page_id] for page_id in page_ids]]
+
+    def add(self, page_ids: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Take in more pages (pages, dim), and keep them."""
+        self._row_of |= {page_id: len(self._row_of) + place for place, page_id in enumerate(page_ids)}
+        self._vectors = np.concatenate([self._vectors, vectors]) if self._vectors.size else vectors
+        if self._path is None:
+            logger.info("the store is on no disk of this machine: embeddings are not kept")
+            return
+        with replaced(self._path) as scratch:
+            ids = json.dumps(list(self._row_of))
+            save_file({"embeddings": self._vectors}, scratch, metadata={"page_ids": ids})
+
+    def _read(self) -> None:
+        try:
+            with safe_open(self._path, framework="numpy") as file:
+                page_ids = json.loads((file.metadata() or {})["page_ids"])
+                vectors: NDArray[np.float32] = file.get_tensor("embeddings")
+        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            raise ArtifactError(f"{self._path} cannot be read as embeddings ({error}); remove it") from error
+        if len(page_ids) != len(vectors):
+            raise ArtifactError(
+                f"{self._path} names {len(page_ids)} pages and holds {len(vectors)} embeddings; remove it"
+            )
+        self._row_of = {page_id: row for row, page_id in enumerate(page_ids)}
+        self._vectors = vectors

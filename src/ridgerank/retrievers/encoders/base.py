@@ -1,0 +1,155 @@
+"""A late interaction model: page images and queries in, vectors of unit length out.
+
+`MultiVectorEncoder` holds what the families share: how a query is worded, how vectors leave the model, what
+the encoder is made of. A family says how a page becomes tokens and runs its model. Pages run one at a time,
+so a page's vectors do not depend on its neighbours; queries run in batches, padded on the right.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL.Image import Image
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
+
+from ridgerank.backbones.fingerprints import fingerprint_processor
+from ridgerank.errors import RetrieverError
+from ridgerank.lineage import fingerprint
+from ridgerank.retrievers.encoders.prompt import EncoderPrompt
+from ridgerank.retrievers.pooling import pool
+from ridgerank.store.vectors import VectorOrigin
+
+_QUERIES_AT_ONCE = 32
+_SAMPLES = 4096
+"""Values read of each tensor for the fingerprint."""
+
+
+class MultiVectorEncoder(ABC):
+    """One loaded late interaction model. Build it with `load_encoder`."""
+
+    def __init__(
+        self,
+        source: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        image_processor: BaseImageProcessor,
+        prompt: EncoderPrompt,
+        *,
+        pool_factor: int = 1,
+    ) -> None:
+        """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
+        if pool_factor < 1:
+            raise RetrieverError(f"{pool_factor} vectors pooled into one; wanted at least 1")
+        self.source = source
+        self._model = model
+        self._backend: Tokenizer = tokenizer.backend_tokenizer
+        self._plain = Tokenizer.from_str(self._backend.to_str())
+        self._plain.encode_special_tokens = True  # what people type never becomes a control token
+        self._image_processor = image_processor
+        self._prompt = prompt
+        self._pool_factor = pool_factor
+        self._before, self._after = self._ids(prompt.before_query), self._ids(prompt.after_query)
+        self._fingerprint = fingerprint(
+            {
+                "weights": fingerprint_values(model),
+                "processor": fingerprint_processor(image_processor, tokenizer),
+                "prompt": prompt.describe(),
+            }
+        )
+
+    @property
+    def name(self) -> str:
+        """What people call it: the hub repository, or the last part of the folder."""
+        return Path(self.source).name if Path(self.source).is_dir() else self.source
+
+    @property
+    def origin(self) -> VectorOrigin:
+        """What its vectors are made with."""
+        return VectorOrigin(self.source, self._fingerprint, self.dim, self._pool_factor)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        device: torch.device = self._model.device
+        return device
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Numbers in a vector."""
+
+    def embed_pages(self, images: Sequence[Image]) -> list[NDArray[np.float16]]:
+        """Vectors (vectors, dim) of each page, of unit length, pooled if so asked for."""
+        with torch.inference_mode():
+            pages = [_unit(self._page(image)).float().cpu().numpy() for image in images]
+        return [pool(page, self._pool_factor).astype(np.float16) for page in pages]
+
+    def embed_queries(self, queries: Sequence[str]) -> list[Tensor]:
+        """Vectors (tokens, dim) of each query, float32, of unit length, on the model's device."""
+        tokens = [torch.tensor(self.query_ids(query)) for query in queries]
+        found: list[Tensor] = []
+        for start in range(0, len(tokens), _QUERIES_AT_ONCE):
+            batch = tokens[start : start + _QUERIES_AT_ONCE]
+            ids = pad_sequence(batch, batch_first=True).to(self.device)
+            mask = pad_sequence([torch.ones_like(one) for one in batch], batch_first=True).to(self.device)
+            with torch.inference_mode():
+                vectors = _unit(self._query_batch(ids, mask)).float()
+            # Outside inference mode, so that what is handed out may be changed in place by anyone.
+            found += [vectors[row, : len(one)].clone() for row, one in enumerate(batch)]
+        return found
+
+    def query_ids(self, query: str) -> list[int]:
+        """Tokens of a query as the model was trained to read it."""
+        ids = list(self._plain.encode(self._prompt.query_prefix + query, add_special_tokens=False).ids)
+        if self._prompt.image_token_id in ids:
+            raise RetrieverError(
+                f"the query {query!r} holds text that {self.name} reads as a page image; leave that text out"
+            )
+        return [*self._before, *ids, *self._after]
+
+    def page_ids(self, visual_positions: int) -> list[int]:
+        """Tokens of a page with so many visual positions."""
+        return self._ids(self._prompt.page(visual_positions))
+
+    @abstractmethod
+    def _page(self, image: Image) -> Tensor:
+        """Projected states (positions, dim) of a page."""
+
+    @abstractmethod
+    def _query_batch(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Projected states (queries, tokens, dim) of tokens (queries, tokens), where `mask` is 1."""
+
+    def _process(self, image: Image) -> BatchFeature:
+        try:
+            return self._image_processor(images=[image], return_tensors="pt").to(self.device)
+        except ValueError as error:
+            raise RetrieverError(f"the image processor of {self.name} refused a page: {error}") from error
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+
+def _unit(states: Tensor) -> Tensor:
+    unit: Tensor = states / states.norm(dim=-1, keepdim=True)
+    return unit
+
+
+def fingerprint_values(model: torch.nn.Module) -> str:
+    """Digest every parameter's name, shape and evenly spaced values, whatever precision it was loaded in.
+
+    Pages embedded on a GPU in bfloat16 may be searched on a CPU in float32: the vectors differ by rounding.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in sorted(model.named_parameters()):
+        digest.update(f"{name} {tuple(parameter.shape)}\n".encode())
+        values = parameter.detach().flatten()
+        sample = values[:: max(1, values.numel() // _SAMPLES)].to(torch.bfloat16)
+        digest.update(sample.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,114 @@
+"""ColQwen2.5, as ColNomic is published: a peft adapter and a projection on Qwen2.5-VL.
+
+The adapter names a base: Qwen2.5-VL's weights with a projection of 128 dimensions, which the adapter tunes
+with the rest. Both are loaded on transformers' own class. Checkpoints of three layouts exist, as transformers
+renamed the parts of that class over time; all become the present one.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLModel
+
+from ridgerank.errors import RetrieverError
+from ridgerank.retrievers.encoders.colqwen2 import PAGE_PROMPT, QUERY_PREFIX, THINKING_TOKENS, GridEncoder
+from ridgerank.retrievers.encoders.prompt import EncoderPrompt
+
+_DIM = 128
+_RENAMED = {
+    r"^model\.(visual|language_model)\.": r"\1.",
+    r"^model\.(embed_tokens|layers|norm)\.": r"language_model.\1.",
+}
+"""Names of parts in earlier layouts, and what they are now."""
+
+
+class ColQwen25(GridEncoder):
+    """ColNomic-7B and -3B, ColQwen2.5."""
+
+    @staticmethod
+    def prompt(
+        model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, settings: Mapping[str, Any]
+    ) -> EncoderPrompt:
+        """The words these models were trained with; a folder may bring its own."""
+        image_id = model.config.image_token_id
+        return EncoderPrompt(
+            page_prompt=settings.get("visual_prompt_prefix") or PAGE_PROMPT,
+            image_token=tokenizer.convert_ids_to_tokens(image_id),
+            image_token_id=image_id,
+            query_prefix=settings.get("query_prefix") or QUERY_PREFIX,
+            after_query=tokenizer.pad_token * THINKING_TOKENS,
+        )
+
+    def _vlm(self) -> PreTrainedModel:
+        return self._model
+
+    def _projection(self) -> nn.Linear:
+        projection: nn.Linear = self._model.custom_text_proj
+        return projection
+
+
+class ProjectedQwen25(Qwen2_5_VLModel):  # type: ignore[misc]
+    """Qwen2.5-VL without its language head, and the projection under the name it was published with."""
+
+    def __init__(self, config: Qwen2_5_VLConfig) -> None:
+        super().__init__(config)
+        self.custom_text_proj = nn.Linear(config.text_config.hidden_size, _DIM)
+        self.post_init()
+
+
+def load_adapted(source: str, base: str, *, dtype: torch.dtype, revision: str | None) -> ProjectedQwen25:
+    """Load the base an adapter was made for, and the adapter on it; a part without weights is an error."""
+    model: ProjectedQwen25
+    model, loading = ProjectedQwen25.from_pretrained(
+        base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True
+    )
+    replaced = _adapt(model, source, revision)
+    random = sorted(name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replaced)
+    if random:
+        raise RetrieverError(
+            f"neither the adapter {source!r} nor its base {base!r} holds the weights of "
+            f"{', '.join(random[:3])} ({len(random)} in all); give a base that goes with the adapter"
+        )
+    return model
+
+
+def _adapt(model: PreTrainedModel, source: str, revision: str | None) -> set[str]:
+    """Put an adapter into the model; returns the parts that it replaces instead of tuning them."""
+    try:
+        from peft import PeftConfig, inject_adapter_in_model
+        from peft.utils.save_and_load import (
+            get_peft_model_state_dict,
+            load_peft_weights,
+            set_peft_model_state_dict,
+        )
+    except ImportError as error:
+        raise RetrieverError(
+            f"{source} is published as a peft adapter, and peft is not installed: "
+            "`pip install 'ridgerank[colpali]'`"
+        ) from error
+    where = {"revision": revision} if revision else {}
+    config = PeftConfig.from_pretrained(source, **where)
+    config.inference_mode = True
+    inject_adapter_in_model(config, model)
+    stored = load_peft_weights(source, device="cpu", **where)
+    weights = {_present(name): value for name, value in stored.items()}
+    wanted = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+    if set(weights) != wanted:
+        odd = sorted(set(weights) ^ wanted)
+        raise RetrieverError(
+            f"the adapter {source!r} has {len(weights)} tensors and its settings ask for {len(wanted)}; they "
+            f"differ in {odd[0]}: it is damaged, or made for a model of another layout"
+        )
+    set_peft_model_state_dict(model, weights)
+    return set(config.modules_to_save or ())
+
+
+def _present(name: str) -> str:
+    """Name a tensor of an adapter as the present layout does."""
+    name = name.removeprefix("base_model.model.")
+    for pattern, replacement in _RENAMED.items():
+        name = re.sub(pattern, replacement, name)
+    return name

@@ -1,0 +1,90 @@
+"""The compressor in LangChain's own hands."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ridgerank.errors import ScoreError, StoreError
+from ridgerank.reranker import Reranker
+from tests.adapters.conftest import QUERY
+
+documents = pytest.importorskip("langchain_core.documents", reason="the [langchain] extra is not installed")
+Document = documents.Document
+
+from ridgerank.adapters.langchain import PageCompressor  # noqa: E402
+
+
+def test_it_is_a_compressor_of_langchain(reranker: Reranker) -> None:
+    assert isinstance(PageCompressor(reranker=reranker), documents.BaseDocumentCompressor)
+    with pytest.raises(ValueError, match="top_k"):
+        PageCompressor(reranker=reranker, top_k=3)
+
+
+@pytest.mark.parametrize("named_by", ["metadata", "id", "content"])
+def test_documents_come_back_in_the_rerankers_order(reranker: Reranker, named_by: str) -> None:
+    names = [f"report.pdf#{number}" for number in range(1, 8)]
+    made = {
+        "metadata": [Document(page_content="some words", metadata={"page_id": name}) for name in names],
+        "id": [Document(page_content="some words", id=reranker.store.find(name)) for name in names],
+        "content": [Document(page_content=name) for name in names],
+    }[named_by]
+    found = PageCompressor(reranker=reranker, top_n=4).compress_documents(made, QUERY)
+    expected = reranker.rank(QUERY, names, top_k=4).pages
+    assert [made.index(_without_score(document)) for document in found] == [
+        names.index(page.reference) for page in expected
+    ]
+    scores = [page.fused_score for page in expected]
+    assert [document.metadata["relevance_score"] for document in found] == scores
+    assert all("relevance_score" not in document.metadata for document in made)
+
+
+def test_the_retrievers_scores_are_read_from_the_metadata(reranker: Reranker) -> None:
+    pairs = [("report.pdf#1", 3.0), ("report.pdf#2", 1.0), ("report.pdf#3", 2.0)]
+    made = [Document(page_content="", metadata={"page": name, "bm25": score}) for name, score in pairs]
+    compressor = PageCompressor(reranker=reranker, page_key="page", score_key="bm25")
+    found = compressor.compress_documents(made, QUERY)
+    expected = [(page.reference, page.fused_score) for page in reranker.rank(QUERY, pairs).pages]
+    assert [(one.metadata["page"], one.metadata["relevance_score"]) for one in found] == expected
+    with pytest.raises(ScoreError, match="1 of 4 candidates have no score"):
+        compressor.compress_documents([*made, Document(page_content="report.pdf#4")], QUERY)
+
+
+def test_ranked_again_a_ranking_stays_as_it_is(reranker: Reranker) -> None:
+    made = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
+    compressor = PageCompressor(reranker=reranker)
+    once = compressor.compress_documents(made, QUERY)
+    twice = compressor.compress_documents(once, QUERY)
+    assert [one.page_content for one in twice] == [one.page_content for one in once]
+    scores = [[one.metadata["relevance_score"] for one in found] for found in (once, twice)]
+    assert scores[0] == pytest.approx(scores[1])
+
+
+def test_the_async_twin_gives_the_same(reranker: Reranker) -> None:
+    made = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
+    compressor = PageCompressor(reranker=reranker)
+    assert asyncio.run(compressor.acompress_documents(made, QUERY)) == compressor.compress_documents(
+        made, QUERY
+    )
+    assert list(compressor.compress_documents([], QUERY)) == []
+
+
+def test_it_runs_in_a_chain(reranker: Reranker) -> None:
+    from langchain_core.runnables import RunnableLambda
+
+    compressor = PageCompressor(reranker=reranker, top_n=1)
+    made = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
+    chain = RunnableLambda(lambda query: (query, made)) | (
+        lambda found: compressor.compress_documents(found[1], found[0])
+    )
+    assert chain.invoke(QUERY) == compressor.compress_documents(made, QUERY)
+
+
+def test_a_document_of_no_page_is_an_error(reranker: Reranker) -> None:
+    with pytest.raises(StoreError, match="document 1 of 1 names no page"):
+        PageCompressor(reranker=reranker).compress_documents([Document(page_content="words")], QUERY)
+
+
+def _without_score(document: Any) -> Any:  # noqa: ANN401
+    metadata = {key: value for key, value in document.metadata.items() if key != "relevance_score"}
+    return document.model_copy(update={"metadata": metadata})

@@ -1,0 +1,83 @@
+"""The postprocessor in LlamaIndex's own hands."""
+
+import asyncio
+import base64
+from pathlib import Path
+
+import pytest
+
+from ridgerank.errors import QueryError, StoreError
+from ridgerank.reranker import Reranker
+from tests.adapters.conftest import QUERY, png, scan
+
+schema = pytest.importorskip("llama_index.core.schema", reason="the [llamaindex] extra is not installed")
+NodeWithScore, TextNode, ImageNode = schema.NodeWithScore, schema.TextNode, schema.ImageNode
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor  # noqa: E402
+
+from ridgerank.adapters.llamaindex import PagePostprocessor  # noqa: E402
+
+NAMES = [f"report.pdf#{number}" for number in range(1, 8)]
+
+
+def test_it_is_a_postprocessor_of_llamaindex(reranker: Reranker) -> None:
+    made = PagePostprocessor(reranker=reranker)
+    assert isinstance(made, BaseNodePostprocessor)
+    assert made.reranker is reranker
+    assert made.class_name() == "PagePostprocessor"
+
+
+def test_nodes_come_back_in_the_rerankers_order(reranker: Reranker) -> None:
+    pairs = [(name, float(place % 3)) for place, name in enumerate(NAMES)]
+    nodes = [
+        NodeWithScore(node=TextNode(text="some words", metadata={"page_id": name}), score=score)
+        for name, score in pairs
+    ]
+    made = PagePostprocessor(reranker=reranker, top_n=4)
+    found = made.postprocess_nodes(nodes, query_str=QUERY)
+    expected = [(page.reference, page.fused_score) for page in reranker.rank(QUERY, pairs, top_k=4).pages]
+    assert [(one.node.metadata["page_id"], one.score) for one in found] == expected
+    assert asyncio.run(made.apostprocess_nodes(nodes, schema.QueryBundle(QUERY))) == found
+
+
+def test_nodes_without_scores_get_the_calibrations_retriever(reranker: Reranker) -> None:
+    by_id = [NodeWithScore(node=TextNode(id_=reranker.store.find(name), text="words")) for name in NAMES]
+    by_content = [NodeWithScore(node=TextNode(text=name)) for name in NAMES]
+    expected = [page.fused_score for page in reranker.rank(QUERY, NAMES).pages]
+    for nodes in (by_id, by_content):
+        found = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
+        assert [one.score for one in found] == expected
+
+
+def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_scan: Path) -> None:
+    stored, new = png(scan("a stored scan")), scan("a page in no store")
+    named = ImageNode(metadata={"page_id": "report.pdf#1"}, image_url="https://example.invalid/1.png")
+    held = ImageNode(image=base64.b64encode(stored).decode())
+    for unknown in (
+        ImageNode(image_path=str(new_scan)),
+        ImageNode(image=base64.b64encode(png(new)).decode()),
+    ):
+        nodes = [
+            NodeWithScore(node=node, score=float(place)) for place, node in enumerate((named, held, unknown))
+        ]
+        found = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
+        expected = reranker.rank(
+            QUERY, [("report.pdf#1", 0.0), ("scan.png#1", 1.0), ("new", 2.0)], encode_missing={"new": new}
+        )
+        assert [one.score for one in found] == [page.fused_score for page in expected.pages]
+        order = ["report.pdf#1", "scan.png#1"]
+        places = [order.index(page.reference) if page.reference in order else 2 for page in expected.pages]
+        assert [one.node for one in found] == [nodes[place].node for place in places]
+
+
+def test_an_image_behind_an_address_is_never_fetched(reranker: Reranker) -> None:
+    node = NodeWithScore(node=ImageNode(image_url="https://example.invalid/1.png"), score=1.0)
+    with pytest.raises(StoreError, match="document 1 of 1 names no page"):
+        PagePostprocessor(reranker=reranker).postprocess_nodes([node], query_str=QUERY)
+
+
+def test_no_query_is_an_error_and_no_nodes_are_none(reranker: Reranker) -> None:
+    made = PagePostprocessor(reranker=reranker)
+    with pytest.raises(QueryError, match="pass query_bundle or query_str"):
+        made.postprocess_nodes([NodeWithScore(node=TextNode(text=NAMES[0]))])
+    assert made.postprocess_nodes([], query_str=QUERY) == []

@@ -1,0 +1,70 @@
+"""The calibration as a file: whole, versioned, bound to its lineage."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from ridgerank.calibration.artifact import Calibration, names_in
+from ridgerank.errors import ArtifactError, LineageMismatch
+from tests.calibrated import random_calibration
+from tests.store.pages import LINEAGE
+
+
+@pytest.fixture
+def made() -> Calibration:
+    return random_calibration(LINEAGE, 8)
+
+
+def test_a_calibration_is_read_back_as_it_was(tmp_path: Path, made: Calibration) -> None:
+    made.save(tmp_path)
+    found = Calibration.load(tmp_path, lineage=LINEAGE)
+    np.testing.assert_array_equal(found.readout.vector, made.readout.vector)
+    assert found.readout.lineage == LINEAGE
+    assert (found.retriever, found.retriever_source) == (made.retriever, made.retriever_source)
+    assert found.facts() == made.facts()
+    assert repr(found.weight) == repr(made.weight)
+    assert repr(found.diagnostics) == repr(made.diagnostics)
+    assert math.isnan(found.diagnostics.agreement)
+
+
+def test_the_report_beside_it_is_json_without_nan(tmp_path: Path, made: Calibration) -> None:
+    made.save(tmp_path, "mine")
+    facts = json.loads((tmp_path / "mine.json").read_text(), parse_constant=pytest.fail)
+    assert facts["name"] == "mine"
+    assert facts["diagnostics"]["agreement"] is None
+
+
+def test_several_names_live_side_by_side(tmp_path: Path, made: Calibration) -> None:
+    for name in ("default", "bm25", "v1.2"):
+        made.save(tmp_path, name)
+    assert names_in(tmp_path) == ["bm25", "default", "v1.2"]
+    with pytest.raises(
+        ArtifactError, match=r"no calibration called 'x'.*there: bm25, default, v1\.2; make one"
+    ):
+        Calibration.load(tmp_path, "x")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b"])
+def test_names_that_are_no_file_names_are_refused(tmp_path: Path, made: Calibration, name: str) -> None:
+    with pytest.raises(ArtifactError, match="wanted letters, digits"):
+        made.save(tmp_path, name)
+
+
+def test_another_lineage_is_refused(tmp_path: Path, made: Calibration) -> None:
+    made.save(tmp_path)
+    with pytest.raises(LineageMismatch, match="the calibration 'default' was made with another lineage"):
+        Calibration.load(tmp_path, lineage=replace(LINEAGE, exit_layer=9))
+
+
+def test_damaged_files_and_other_formats_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ArtifactError, match="not a readable calibration"):
+        Calibration.load(tmp_path, "bad")
+    save_file({"readout": np.zeros(3)}, tmp_path / "other.safetensors", {"format": "ridgerank-calibration-0"})
+    with pytest.raises(ArtifactError, match="format 'ridgerank-calibration-0', wanted"):
+        Calibration.load(tmp_path, "other")

@@ -1,0 +1,283 @@
+"""Calibration from end to end: equal to its parts, resumable, and honest about what it cannot do."""
+
+import logging
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.calibration.artifact import Calibration
+from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
+from ridgerank.calibration.margins import MarginCache
+from ridgerank.calibration.onepass import OnePass
+from ridgerank.documents.pages import read_pages
+from ridgerank.errors import CalibrationError
+from ridgerank.fusion.estimate import FALLBACK_WEIGHT
+from ridgerank.indexing import index_documents
+from ridgerank.lists import Floats, Lists
+from ridgerank.readout.moments import CenteredMoments
+from ridgerank.readout.ridge import ridge_path
+from ridgerank.records import Candidate, Page, Query
+from ridgerank.reranker import Reranker
+from ridgerank.retrievers.base import HasTexts
+from ridgerank.retrievers.bm25 import BM25
+from ridgerank.shallow import ShallowPass
+from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.read import PageStore
+from tests.calibrated import WordOverlap
+from tests.calibration.conftest import Looking
+from tests.test_indexing import Seen, contents
+
+REQUEST = CalibrationRequest(count=20, candidates=8)
+
+
+def overlap(texts: HasTexts) -> WordOverlap:
+    return WordOverlap(texts.texts())
+
+
+def run(
+    uri: str, backbone: Backbone, request: CalibrationRequest = REQUEST, watcher: Looking | None = None
+) -> Calibration:
+    with PageStore.open(uri) as store:
+        return calibrate(store, backbone, overlap(store), request, watcher=watcher or Looking())
+
+
+def one_pass(reports: Path, uri: str, backbone: Backbone) -> None:
+    onlooker = OnePass(uri, backbone, REQUEST, overlap)
+    index_documents([reports], uri, backbone, watcher=Seen(), processes=1, onlooker=onlooker)
+
+
+def same(one: Calibration, other: Calibration) -> bool:
+    return one.facts() == other.facts() and np.array_equal(one.readout.vector, other.readout.vector)
+
+
+@pytest.fixture
+def no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a page was encoded")
+
+    monkeypatch.setattr(Backbone, "encode", refuse)
+
+
+def test_a_calibration_is_what_its_stages_give_by_hand(
+    store: str, reports: Path, small_backbone: Backbone
+) -> None:
+    made = run(store, small_backbone)
+    pages = {
+        page.page_id: page.image
+        for page in read_pages([reports], max_pixels=small_backbone.max_pixels)
+        if isinstance(page, Page)
+    }
+    with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
+        from ridgerank.calibration.making import queries_from_texts
+
+        queries = queries_from_texts(shallow.store.texts(), 20).queries
+        found = overlap(shallow.store).search_many([query.text for query in queries], 8)
+        cache = MarginCache(calibrations_folder(store), shallow.store.lineage)
+        moments = CenteredMoments(small_backbone.geometry.width)
+        for query, candidates in zip(queries, found, strict=True):
+            ids = [candidate.page_id for candidate in candidates]
+            kept = [cache.margin(query.text, page_id) for page_id in ids]
+            full = small_backbone.full_margins(query.text, [pages[page_id] for page_id in ids])
+            np.testing.assert_allclose(np.array(kept, dtype=float), full.numpy(), rtol=1e-4, atol=1e-4)
+            states = shallow.run(query.text, ids).states.numpy().astype(np.float64)
+            moments.add(states, np.array(kept, dtype=np.float64))
+    [vector] = ridge_path(moments, np.array([made.readout.penalty]))
+    np.testing.assert_allclose(made.readout.vector, vector, rtol=1e-6, atol=1e-9)
+    assert (made.readout.lists, made.readout.pairs) == (20, 160)
+
+
+def test_one_pass_gives_the_store_and_the_calibration_of_two(
+    reports: Path, store: str, small_backbone: Backbone, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    apart = run(store, small_backbone)
+    uri = str(tmp_path / "onepass")
+    one_pass(reports, uri, small_backbone)
+    assert contents(Path(uri)) == contents(Path(store))
+    request.getfixturevalue("no_encoding")
+    watcher = Looking()
+    together = run(uri, small_backbone, watcher=watcher)
+    assert watcher.plans[0].unseen == 0
+    assert watcher.plans[0].queries == watcher.asked_queries == 20
+    np.testing.assert_allclose(together.readout.vector, apart.readout.vector, rtol=1e-3, atol=1e-6)
+    assert same(run(uri, small_backbone), together)
+
+
+def test_one_pass_works_with_bm25(reports: Path, small_backbone: Backbone, tmp_path: Path) -> None:
+    uri = str(tmp_path / "store")
+    onlooker = OnePass(uri, small_backbone, REQUEST, BM25)
+    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1, onlooker=onlooker)
+    watcher = Looking()
+    with PageStore.open(uri) as store:
+        calibrate(store, small_backbone, BM25(store), REQUEST, watcher=watcher)
+    assert watcher.plans[0].unseen == 0
+
+
+@pytest.mark.parametrize("interruption", ["interrupt_after_pages", "interrupt_after_queries"])
+def test_an_interrupted_calibration_goes_on_and_ends_the_same(
+    store: str, reports: Path, small_backbone: Backbone, tmp_path: Path, interruption: str
+) -> None:
+    copy = str(tmp_path / "copy")
+    shutil.copytree(store, copy)
+    whole = run(store, small_backbone)
+    stopped = Looking()
+    setattr(stopped, interruption, 8)
+    with pytest.raises(KeyboardInterrupt):
+        run(copy, small_backbone, watcher=stopped)
+    resumed = Looking()
+    again = run(copy, small_backbone, watcher=resumed)
+    assert resumed.plans[0].unseen == stopped.plans[0].unseen - stopped.taught_pages
+    np.testing.assert_allclose(again.readout.vector, whole.readout.vector, rtol=1e-3, atol=1e-6)
+
+
+def test_an_interrupted_one_pass_goes_on(
+    reports: Path, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "store")
+    looks = 0
+    look = OnePass.look
+
+    def interrupted(self: OnePass, page_ids: Sequence[str], prefixes: Any) -> None:  # noqa: ANN401
+        nonlocal looks
+        looks += 1
+        if looks == 5:
+            raise KeyboardInterrupt
+        look(self, page_ids, prefixes)
+
+    monkeypatch.setattr(OnePass, "look", interrupted)
+    monkeypatch.setattr("ridgerank.indexing._COMMIT_PAGES", 4)
+    with pytest.raises(KeyboardInterrupt):
+        one_pass(reports, uri, small_backbone)
+    one_pass(reports, uri, small_backbone)
+    watcher = Looking()
+    run(uri, small_backbone, watcher=watcher)
+    assert watcher.plans[0].unseen == 0
+
+
+def test_a_saved_calibration_ranks(store: str, small_backbone: Backbone) -> None:
+    made = run(store, small_backbone)
+    with PageStore.open(store) as opened:
+        retriever = overlap(opened)
+    with Reranker.open(store, backbone=small_backbone, retriever=retriever) as reranker:
+        ranking = reranker.search("margin of Norway", k=8, top_k=8)
+    assert ranking.weight == made.weight.weight
+    assert len(ranking.pages) == 8
+    assert (calibrations_folder(store) / "default.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_model_that_cannot_read_is_not_trusted_and_that_is_said(
+    store: str, small_backbone: Backbone
+) -> None:
+    """The model here is random: it agrees with itself, and with nothing else."""
+    made = run(store, small_backbone)
+    assert made.weight.weight in (0.0, FALLBACK_WEIGHT)
+    assert made.diagnostics.warnings
+
+
+def test_given_queries_and_judgements_are_used_and_both_weights_reported(
+    store: str, small_backbone: Backbone
+) -> None:
+    queries = tuple(Query(f"q{number}", f"growth of market {number} in Chile") for number in range(20))
+    with PageStore.open(store) as opened:
+        names = [opened.reference(page_id) for page_id in opened.page_ids()]
+    qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
+    request = replace(
+        REQUEST, queries=(*queries, Query("again", queries[0].text)), queries_from="by hand", qrels=qrels
+    )
+    made = run(store, small_backbone, request)
+    assert made.diagnostics.closed_form is not None
+    assert made.diagnostics.queries == 20
+    assert made.diagnostics.queries_from == "by hand"
+    assert made.diagnostics.closed_form.method == "closed-form"
+    with pytest.raises(CalibrationError, match="the judgements name none of the queries"):
+        run(store, small_backbone, replace(request, qrels={"other": {names[0]: 1}}))
+
+
+def test_too_few_queries_are_refused_before_a_page_is_read(
+    store: str, small_backbone: Backbone, no_encoding: None
+) -> None:
+    few = tuple(Query(str(number), f"query number {number}") for number in range(15))
+    with pytest.raises(CalibrationError, match=r"15 different queries .*, wanted at least 16; give them"):
+        run(store, small_backbone, replace(REQUEST, queries=few))
+
+
+def test_a_retriever_that_tells_nothing_apart_is_refused(store: str, small_backbone: Backbone) -> None:
+    class Flat(WordOverlap):
+        def score(self, query: str, page_ids: Sequence[str]) -> Floats:
+            return np.ones(len(page_ids))
+
+        def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
+            return [[Candidate(page_id, 1.0) for page_id in list(self._words)[:k]] for _ in queries]
+
+    with PageStore.open(store) as opened, pytest.raises(CalibrationError, match="one and the same score"):
+        calibrate(opened, small_backbone, Flat(opened.texts()), REQUEST, watcher=Looking())
+
+
+def test_a_teacher_that_tells_nothing_apart_is_refused(
+    store: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(Backbone, "pair_margins", lambda _, queries, pages: torch.zeros(len(pages)))
+    with pytest.raises(CalibrationError, match="there is no order to learn"):
+        run(store, small_backbone)
+
+
+def test_documents_that_are_gone_are_named_and_may_be_said_where_they_are(
+    reports: Path, small_backbone: Backbone, tmp_path: Path
+) -> None:
+    shutil.copytree(reports, tmp_path / "docs")
+    uri = str(tmp_path / "store")
+    index_documents([tmp_path / "docs"], uri, small_backbone, watcher=Seen(), processes=1)
+    (tmp_path / "docs").rename(tmp_path / "moved")
+    with pytest.raises(CalibrationError, match=r"report-\d\.pdf#\d+.*say where they are \(--documents\)"):
+        run(uri, small_backbone)
+    run(uri, small_backbone, replace(REQUEST, documents=(tmp_path / "moved",)))
+
+
+def test_pages_without_text_are_asked_of_the_model(
+    store: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = iter(range(1000))
+    asked: list[int] = []
+
+    def write(_: Backbone, pages: Sequence[object], **__: object) -> list[str]:
+        asked.append(len(pages))
+        return [f"what did the model write {next(written)}" for _ in pages]
+
+    monkeypatch.setattr(Backbone, "write_queries", write)
+    request = replace(REQUEST, making="model", name="asked")
+    made = run(store, small_backbone, request)
+    assert made.diagnostics.queries_from == "asked of the model: 20, a page each"
+    assert sum(asked) == 20
+    assert same(run(store, small_backbone, request), made)
+    assert sum(asked) == 20
+
+
+def test_without_matplotlib_there_is_no_picture_and_a_line_says_so(
+    store: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with caplog.at_level(logging.WARNING):
+        run(store, small_backbone, replace(REQUEST, name="plain"))
+    assert "no picture of the calibration: matplotlib is missing" in caplog.text
+    assert sorted(path.name for path in calibrations_folder(store).glob("plain.*")) == [
+        "plain.json",
+        "plain.safetensors",
+    ]
+
+
+def test_lists_of_one_corpus_fold_by_turns_and_of_three_by_corpus(
+    store: str, small_backbone: Backbone
+) -> None:
+    queries = tuple(Query(str(n), f"growth of market {n} in Chile", "abc"[n % 3]) for n in range(18))
+    made = run(store, small_backbone, replace(REQUEST, queries=queries))
+    assert set(made.diagnostics.chosen) == {"a", "b", "c"}
+    lists = Lists.of_lengths([8] * 18)
+    assert made.diagnostics.pairs == lists.members

@@ -1,0 +1,89 @@
+"""Pages without a text layer are read off their image, once."""
+
+import importlib.metadata
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from ridgerank.documents import ocr
+from ridgerank.documents.ocr import Recognizer, lacks_text, recognize
+from ridgerank.documents.outcomes import Failure
+from ridgerank.errors import DocumentError
+from ridgerank.records import Page
+
+
+def drawn(text: str, *, layer: str = "") -> Page:
+    image = Image.new("RGB", (700, 200), "white")
+    ImageDraw.Draw(image).text((20, 60), text, fill="black", font=ImageFont.load_default(40))
+    return Page(f"id of {text}", "scan.pdf#1", image, layer)
+
+
+class Counting(Recognizer):
+    """Reads what it is told to, and counts."""
+
+    def __init__(self, answer: str, *, cache: Path | None = None) -> None:
+        self._version, self._cache, self._answer, self.calls = "0", cache, answer, 0
+
+    def _recognize(self, image: Image.Image) -> str:
+        self.calls += 1
+        return self._answer
+
+
+def test_a_scan_is_read() -> None:
+    pytest.importorskip("rapidocr")
+    text = Recognizer(threads=1).read(drawn("Operating margin 2019"))
+    assert text.replace(" ", "").lower() == "operatingmargin2019"
+
+
+def test_an_empty_image_has_no_text() -> None:
+    pytest.importorskip("rapidocr")
+    blank = Page("blank", "scan.pdf#2", Image.fromarray(np.full((64, 64, 3), 255, dtype=np.uint8)), "")
+    assert Recognizer(threads=1).read(blank) == ""
+
+
+def test_only_pages_without_a_layer_are_read_and_everything_else_passes_through() -> None:
+    scan, printed, failure = (
+        drawn("a"),
+        drawn("b", layer="a layer of more than sixteen signs"),
+        Failure("x", "y"),
+    )
+    engine = Counting("what the image shows")
+    seen: list[Page] = []
+    out = list(recognize([scan, printed, failure], engine, recognized=seen.append))
+    assert engine.calls == 1
+    assert [page.text for page in out[:2] if isinstance(page, Page)] == ["what the image shows", printed.text]
+    assert (out[1], out[2], [page.reference for page in seen]) == (printed, failure, ["scan.pdf#1"])
+
+
+def test_a_layer_of_few_signs_stays_where_the_image_yields_fewer() -> None:
+    (page,) = recognize([drawn("a", layer="page 12")], Counting("pg"))
+    assert isinstance(page, Page)
+    assert page.text == "page 12"
+
+
+def test_a_page_is_read_once_with_a_cache(tmp_path: Path) -> None:
+    first = Counting("found", cache=tmp_path / "cache")
+    assert [first.read(drawn("a")), first.read(drawn("a"))] == ["found", "found"]
+    second = Counting("other", cache=tmp_path / "cache")
+    assert [second.read(drawn("a")), second.read(drawn("b"))] == ["found", "other"]
+    assert (first.calls, second.calls) == (1, 1)
+
+
+def test_a_missing_extra_is_said_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(ocr, "version", missing)
+    with pytest.raises(DocumentError, match=r"needs rapidocr.*ridgerank\[ocr\]"):
+        Recognizer()
+    assert importlib.metadata.version("numpy")
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"), [("", True), ("- 12 -", True), ("a line of real text, as pages have", False)]
+)
+def test_a_stamp_is_no_text_layer(text: str, lacks: bool) -> None:
+    assert lacks_text(text) is lacks

@@ -1,0 +1,97 @@
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ridgerank.errors import RetrieverError, StoreError
+from ridgerank.retrievers.bm25 import BM25
+from ridgerank.store.read import PageStore
+from ridgerank.store.write import StoreWriter
+from tests.store.pages import LINEAGE, page_id, row
+
+TEXTS = [
+    "Revenue rose in 2023, and revenue will rise again.",
+    "Costs fell in 2023.",
+    "",
+    "Café prices in Zürich",
+    "收入 2023",
+]
+
+
+def store_of(uri: str, texts: list[str]) -> PageStore:
+    with StoreWriter(uri, LINEAGE) as writer:
+        rows = [row(number) for number in range(len(texts))]
+        writer.append(
+            [replace(one, page=replace(one.page, text=text)) for one, text in zip(rows, texts, strict=True)]
+        )
+    return PageStore.open(uri)
+
+
+@pytest.fixture
+def bm25(tmp_path: Path) -> Iterator[BM25]:
+    with store_of(str(tmp_path / "store"), TEXTS) as store:
+        yield BM25(store)
+
+
+def test_scores_are_lucenes_formula(bm25: BM25) -> None:
+    plain = [
+        "revenue rose in 2023 and revenue will rise again",
+        "costs fell in 2023",
+        "",
+        "cafe prices in zurich",
+    ]
+    words = [text.split() for text in [*plain, "收入 2023"]]
+    mean = sum(len(page) for page in words) / len(words)
+    wanted = []
+    for page in words:
+        score = 0.0
+        for word in ("revenue", "2023"):
+            holding = sum(word in other for other in words)
+            rarity = math.log(1 + (len(words) - holding + 0.5) / (holding + 0.5))
+            count = page.count(word)
+            score += rarity * count / (count + 1.5 * (1 - 0.75 + 0.75 * len(page) / mean))
+        wanted.append(score)
+    ids = [page_id(number) for number in range(5)]
+    np.testing.assert_allclose(bm25.score("Revenue, 2023!", ids), wanted, rtol=1e-5)
+    best = max(range(5), key=lambda number: wanted[number])
+    assert bm25.search("Revenue, 2023!", 1)[0].page_id == page_id(best)
+
+
+def test_case_accents_and_scripts_do_not_hide_a_word(bm25: BM25) -> None:
+    assert bm25.search("CAFE ZURICH", 1)[0].page_id == page_id(3)
+    assert bm25.search("收入", 1)[0].page_id == page_id(4)
+
+
+def test_pages_without_a_word_of_the_query_come_last_in_order_of_their_ids(bm25: BM25) -> None:
+    found = bm25.search("costs", 10)
+    assert len(found) == 5
+    assert found[0].page_id == page_id(1)
+    rest = [one.page_id for one in found[1:]]
+    assert rest == sorted(rest)
+    assert {one.score for one in found[1:]} == {0.0}
+    assert {one.score for one in bm25.search("zebra", 10)} == {0.0}
+
+
+def test_many_queries_are_each_alone(bm25: BM25) -> None:
+    queries = ["revenue", "costs 2023", "zebra"]
+    assert bm25.search_many(queries, 3) == [bm25.search(query, 3) for query in queries]
+
+
+def test_pages_without_text_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with (
+        store_of(str(tmp_path / "scans"), ["", " \n", ""]) as store,
+        pytest.raises(RetrieverError, match=r"none of the 3 pages .* text layer.*--retriever NAME"),
+    ):
+        BM25(store)
+
+
+def test_an_empty_store_and_unknown_pages_are_errors(tmp_path: Path, bm25: BM25) -> None:
+    with store_of(str(tmp_path / "empty"), []) as store, pytest.raises(RetrieverError, match="is empty"):
+        BM25(store)
+    with pytest.raises(StoreError, match=r"not in the page store .*: nothing"):
+        bm25.score("revenue", ["nothing"])
+    with pytest.raises(RetrieverError, match="is empty; say what"):
+        bm25.search(" ", 3)

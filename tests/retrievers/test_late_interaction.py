@@ -1,0 +1,205 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL.Image import Image
+from torch import Tensor
+
+from ridgerank.errors import LineageMismatch, RetrieverError, StoreError
+from ridgerank.retrievers import late_interaction as module
+from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+from ridgerank.retrievers.late_interaction import LateInteraction
+from ridgerank.store.read import PageStore
+from ridgerank.store.vectors import VectorOrigin
+from ridgerank.store.write import StoreWriter
+from tests.store.pages import LINEAGE, page_id, row
+
+QUERIES = ["what was the revenue in 2023?", "who is on page 7", "cats"]
+
+
+def fill(uri: str, origin: VectorOrigin, vectors: Sequence[NDArray[np.float16]], *, batch: int = 5) -> None:
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.open_vectors(origin)
+        for first in range(0, len(vectors), batch):
+            numbers = range(first, min(first + batch, len(vectors)))
+            rows = [row(number, layers=1, positions=1) for number in numbers]
+            writer.append(
+                [
+                    replace(one, page=replace(one.page, vectors=vectors[n]))
+                    for n, one in zip(numbers, rows, strict=True)
+                ]
+            )
+
+
+@pytest.fixture(scope="module")
+def vectors(encoder: MultiVectorEncoder) -> list[NDArray[np.float16]]:
+    random = np.random.default_rng(0)
+    made = [random.standard_normal((3 + number % 4, encoder.dim)) for number in range(23)]
+    return [(one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for one in made]
+
+
+@pytest.fixture(scope="module")
+def store(
+    encoder: MultiVectorEncoder, vectors: list[NDArray[np.float16]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PageStore]:
+    uri = str(tmp_path_factory.mktemp("late") / "store")
+    fill(uri, encoder.origin, vectors)
+    with PageStore.open(uri) as opened:
+        yield opened
+
+
+def brute_force(
+    encoder: MultiVectorEncoder, query: str, vectors: list[NDArray[np.float16]]
+) -> list[tuple[str, float]]:
+    [embedded] = encoder.embed_queries([query])
+    scored = []
+    for number, page in enumerate(vectors):
+        products = embedded @ torch.from_numpy(page.astype(np.float32)).T
+        scored.append((page_id(number), float(products.max(dim=1).values.sum())))
+    return sorted(scored, key=lambda pair: (-pair[1], pair[0]))
+
+
+@pytest.mark.parametrize("resident_bytes", [0, 1 << 20])
+def test_search_is_brute_force_maxsim(
+    encoder: MultiVectorEncoder,
+    vectors: list[NDArray[np.float16]],
+    store: PageStore,
+    monkeypatch: pytest.MonkeyPatch,
+    resident_bytes: int,
+) -> None:
+    monkeypatch.setattr(module, "_RESIDENT_BYTES", resident_bytes)
+    retriever = LateInteraction(encoder, store)
+    assert retriever.name == "small-colqwen"
+    for _ in range(2):  # the second time from memory, where it may be kept
+        for query, found in zip(QUERIES, retriever.search_many(QUERIES, 7), strict=True):
+            wanted = brute_force(encoder, query, vectors)[:7]
+            assert [one.page_id for one in found] == [page for page, _ in wanted]
+            np.testing.assert_allclose(
+                [one.score for one in found], [score for _, score in wanted], rtol=1e-5
+            )
+            assert retriever.search(query, 7)[0].page_id == wanted[0][0]
+    assert (retriever._resident is None) == (resident_bytes == 0)
+
+
+def test_given_pages_are_scored_on_the_scale_of_search(encoder: MultiVectorEncoder, store: PageStore) -> None:
+    retriever = LateInteraction(encoder, store)
+    found = retriever.search(QUERIES[0], 5)
+    ids = [one.page_id for one in reversed(found)]
+    np.testing.assert_allclose(
+        retriever.score(QUERIES[0], ids), [one.score for one in reversed(found)], rtol=1e-5
+    )
+    assert retriever.score(QUERIES[0], []).shape == (0,)
+    with pytest.raises(StoreError, match="nothing"):
+        retriever.score(QUERIES[0], ["nothing"])
+
+
+def test_more_pages_than_there_are_give_all_of_them(encoder: MultiVectorEncoder, store: PageStore) -> None:
+    assert len(LateInteraction(encoder, store).search("cats", 1000)) == 23
+
+
+def test_a_long_query_is_one_like_any_other(encoder: MultiVectorEncoder, store: PageStore) -> None:
+    assert len(LateInteraction(encoder, store).search("revenue " * 400, 3)) == 3
+
+
+class Fake(MultiVectorEncoder):
+    """An encoder whose queries are vectors it was told."""
+
+    def __init__(self, origin: VectorOrigin, queries: dict[str, NDArray[np.float32]]) -> None:
+        self.source = origin.source
+        self._origin, self._queries = origin, queries
+
+    @property
+    def origin(self) -> VectorOrigin:
+        return self._origin
+
+    @property
+    def dim(self) -> int:
+        return self._origin.dim
+
+    def embed_queries(self, queries: Sequence[str]) -> list[Tensor]:
+        return [torch.from_numpy(self._queries[query]) for query in queries]
+
+    def _page(self, image: Image) -> Tensor:
+        raise NotImplementedError
+
+    def _query_batch(self, ids: Tensor, mask: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def test_with_an_index_the_top_results_are_those_of_the_exact_search(tmp_path: Path) -> None:
+    """Three thousand pages, whose vectors gather around two hundred topics."""
+    random = np.random.default_rng(2)
+    pages, dim = 3000, 24
+    topics = random.standard_normal((200, dim))
+    made = topics[random.integers(0, 200, (pages, 8))] + 0.6 * random.standard_normal((pages, 8, dim))
+    vectors = (made / np.linalg.norm(made, axis=2, keepdims=True)).astype(np.float16)
+    queries = {
+        f"query {number}": (vectors[number, :5] + 0.1 * random.standard_normal((5, dim))).astype(np.float32)
+        for number in range(0, 400, 20)
+    }
+    origin = VectorOrigin("fake", "f", dim, 1)
+    uri = str(tmp_path / "store")
+    fill(uri, origin, list(vectors), batch=1000)
+    with PageStore.open(uri) as store:
+        exact = LateInteraction(Fake(origin, queries), store).search_many(list(queries), 10)
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.index_vectors()
+    with PageStore.open(uri) as store:
+        assert store.vectors is not None
+        assert store.vectors.indexed
+        approximate = LateInteraction(Fake(origin, queries), store).search_many(list(queries), 10)
+    shared = [
+        len({one.page_id for one in a} & {one.page_id for one in b}) / 10
+        for a, b in zip(exact, approximate, strict=True)
+    ]
+    assert [found[0].page_id for found in approximate] == [found[0].page_id for found in exact]
+    assert np.mean(shared) > 0.95
+    scores = {(place, one.page_id): one.score for place, found in enumerate(exact) for one in found}
+    for place, found in enumerate(approximate):
+        for one in found:
+            assert one.score == pytest.approx(scores.get((place, one.page_id), one.score), rel=1e-5)
+
+
+def test_vectors_of_another_retriever_are_refused(encoder: MultiVectorEncoder, store: PageStore) -> None:
+    other = replace(encoder.origin, fingerprint="0" * 32, source="colpali")
+    with pytest.raises(LineageMismatch, match=r"small-colqwen' \(.*\), not of 'colpali' \(0000"):
+        LateInteraction(Fake(other, {}), store)
+
+
+def test_a_pooled_store_is_searched_by_the_unpooled_encoder(
+    encoder: MultiVectorEncoder, vectors: list[NDArray[np.float16]], tmp_path: Path
+) -> None:
+    fill(str(tmp_path / "store"), replace(encoder.origin, pool_factor=3), vectors)
+    with PageStore.open(str(tmp_path / "store")) as pooled:
+        assert len(LateInteraction(encoder, pooled).search("cats", 3)) == 3
+
+
+def test_an_empty_store_no_vectors_and_missing_vectors_are_told_apart(
+    encoder: MultiVectorEncoder, vectors: list[NDArray[np.float16]], tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "store")
+    StoreWriter(uri, LINEAGE).close()
+    with PageStore.open(uri) as store, pytest.raises(RetrieverError, match="is empty; index documents"):
+        LateInteraction(encoder, store)
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.append([row(100)])
+    with PageStore.open(uri) as store, pytest.raises(RetrieverError, match=r"holds no vectors.*--retriever"):
+        LateInteraction(encoder, store)
+    fill(uri, encoder.origin, vectors[:3])
+    with (
+        PageStore.open(uri) as store,
+        pytest.raises(RetrieverError, match=r"1 of 4 pages .* have no vectors, report.pdf#100 among them"),
+    ):
+        LateInteraction(encoder, store)
+
+
+def test_empty_queries_are_refused(encoder: MultiVectorEncoder, store: PageStore) -> None:
+    retriever = LateInteraction(encoder, store)
+    with pytest.raises(RetrieverError, match="query 1 of 1 is empty"):
+        retriever.search("", 3)
+    with pytest.raises(RetrieverError, match="is empty"):
+        retriever.score(" ", store.page_ids())

@@ -1,0 +1,94 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL.Image import Image
+
+from ridgerank.errors import RetrieverError
+from ridgerank.retrievers.bm25 import BM25
+from ridgerank.retrievers.dense import DenseText
+from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+from ridgerank.retrievers.late_interaction import LateInteraction
+from ridgerank.retrievers.load import load_retriever
+from ridgerank.store.read import PageStore
+from ridgerank.store.write import StoreWriter
+from tests.retrievers.small_embedder import build_embedder
+from tests.retrievers.small_encoders import Built
+from tests.store.pages import LINEAGE, row
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    with StoreWriter(str(tmp_path / "store"), LINEAGE) as writer:
+        writer.append([row(number) for number in range(3)])
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def store(uri: str) -> Iterator[PageStore]:
+    with PageStore.open(uri) as opened:
+        yield opened
+
+
+def test_without_a_name_it_is_the_one_whose_vectors_are_stored_else_bm25(
+    uri: str, encoder: MultiVectorEncoder, pages: list[Image]
+) -> None:
+    with PageStore.open(uri) as store:
+        assert isinstance(load_retriever(None, store), BM25)
+    with StoreWriter(uri, LINEAGE) as writer:
+        lacking = sorted(writer.open_vectors(replace(encoder.origin, pool_factor=1)))
+        writer.set_vectors(dict(zip(lacking, encoder.embed_pages(pages), strict=True)))
+    with PageStore.open(uri) as store:
+        found = load_retriever(None, store, device="cpu")
+        assert isinstance(found, LateInteraction)
+        assert found.name == encoder.name
+        assert len(found.search("revenue", 2)) == 2
+        assert isinstance(load_retriever("bm25", store), BM25)
+
+
+def test_a_retriever_that_has_moved_is_asked_for_by_its_new_name(
+    uri: str, encoder: MultiVectorEncoder, colqwen: Built, pages: list[Image]
+) -> None:
+    with StoreWriter(uri, LINEAGE) as writer:
+        lacking = sorted(writer.open_vectors(replace(encoder.origin, source="/gone/colqwen")))
+        writer.set_vectors(dict(zip(lacking, encoder.embed_pages(pages), strict=True)))
+    with PageStore.open(uri) as store:
+        with pytest.raises(
+            RetrieverError, match=r"holds vectors of /gone/colqwen.*as it is called now, or bm25"
+        ):
+            load_retriever(None, store, device="cpu")
+        assert load_retriever(str(colqwen.folder), store, device="cpu").search("revenue", 1)
+
+
+def test_names_lead_to_their_retrievers(store: PageStore, tmp_path: Path, colqwen: Built) -> None:
+    assert isinstance(load_retriever("BM25", store), BM25)
+    embedder = build_embedder(tmp_path / "model")
+    assert isinstance(load_retriever(f"dense:{embedder}", store, device="cpu"), DenseText)
+    with pytest.raises(RetrieverError, match="holds no vectors, and small-colqwen needs its own"):
+        load_retriever(str(colqwen.folder), store, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("colbert", "no retriever called 'colbert'.*known: bm25"), ("dense:", "without a model")],
+)
+def test_unknown_names_list_those_known(store: PageStore, name: str, reason: str) -> None:
+    with pytest.raises(RetrieverError, match=reason):
+        load_retriever(name, store)
+
+
+def test_bm25_and_given_candidates_work_without_torch(uri: str) -> None:
+    script = """
+import sys
+sys.modules["torch"] = sys.modules["transformers"] = None
+from ridgerank.retrievers.given import GivenCandidates
+from ridgerank.retrievers.load import load_retriever
+from ridgerank.store.read import PageStore
+with PageStore.open(sys.argv[1]) as store:
+    assert len(load_retriever(None, store).search("text", 2)) == 2
+    GivenCandidates([("cats", "report.pdf#1", 1.0)], resolve=store.find).search("cats", 1)
+"""
+    subprocess.run([sys.executable, "-c", script, uri], check=True)
