@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
-from ridgerank.store import write
+from ridgerank.store import layout, write
 from ridgerank.store.read import PageStore
 from ridgerank.store.write import StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, assert_same, page_id, prefix, row

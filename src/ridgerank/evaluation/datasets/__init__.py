@@ -1,0 +1,1 @@
+"""What is evaluated on: corpora of documents with queries and judgements."""

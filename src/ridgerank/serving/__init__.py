@@ -1,0 +1,1 @@
+"""The reranker behind HTTP: the rerank API people already call, and a page to look at."""
