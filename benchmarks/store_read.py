@@ -68,14 +68,18 @@ def measure_reads(uri: str) -> dict[str, float]:
         out = np.zeros(store.prefix_nbytes(ids[:CANDIDATES]), dtype=np.uint8)
         dataset = lance.dataset(uri)
         assert isinstance(store.blocks, DirectBlocks)
+        place_of = {entry.page_id: entry.place for entry in store.catalog.entries(ids)}
+        row_of = {page_id: row for row, page_id in enumerate(ids)}
+        paths = {place.address >> 32: store.blocks.file(place) for place in place_of.values()}
         maps = {
             fragment: np.frombuffer(_mapped(path), dtype=np.uint8)
-            for fragment, path in store.blocks.files.items()
+            for fragment, path in paths.items()
+            if path is not None
         }
 
         def mmap_copy(wanted: Sequence[str]) -> None:
             start = 0
-            for address, offset, nbytes in store.catalog.places(wanted):
+            for address, offset, nbytes in (place_of[page_id] for page_id in wanted):
                 out[start : start + nbytes] = maps[address >> 32][offset : offset + nbytes]
                 start += nbytes
 
@@ -88,7 +92,7 @@ def measure_reads(uri: str) -> dict[str, float]:
 
         def take_blobs(wanted: Sequence[str]) -> None:
             start = 0
-            for blob in dataset.take_blobs(layout.PREFIX, indices=store.catalog.rows(wanted)):
+            for blob in dataset.take_blobs(layout.PREFIX, indices=[row_of[page_id] for page_id in wanted]):
                 content = np.frombuffer(blob.read(), dtype=np.uint8)
                 out[start : start + content.size] = content
                 start += content.size

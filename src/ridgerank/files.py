@@ -10,10 +10,11 @@ from typing import TextIO
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def replaced(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a scratch path beside `path`; on success it takes the place of `path` in one step.
 
-    The scratch file is removed when the block fails, and an existing `path` is then left untouched.
+    The scratch file is removed when the block fails, and an existing `path` is then left untouched. Unless
+    `durable`, a machine that loses power may be left with a file cut short: for what can be made again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -21,8 +22,9 @@ def replaced(path: Path) -> Iterator[Path]:
     scratch = Path(name)
     try:
         yield scratch
-        with scratch.open("rb") as written:
-            os.fsync(written.fileno())
+        if durable:
+            with scratch.open("rb") as written:
+                os.fsync(written.fileno())
         scratch.chmod(0o666 & ~_umask())
         scratch.replace(path)
     finally:

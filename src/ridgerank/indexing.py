@@ -41,7 +41,8 @@ _COMMIT_PAGES = 64
 """Encoded pages wait for a commit until one of these is reached: what a kill can cost, at most."""
 _THUMBNAIL_PIXELS = 320
 INDEXED_FROM = 10_000
-"""From so many pages on, a store's vectors get an index; fewer are searched exactly, block by block."""
+"""From so many pages on, a store gets indices: over its page ids and names, to look pages up instead of
+listing all of them, and over its vectors, fewer of which are searched exactly, block by block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +170,10 @@ def index_documents(
             nbytes += sum(block_of(row.prefix).nbytes for row in made.rows)
         removed = _settle_names(writer, listing, prune=prune)
         bare = _bare(writer, embedder)
-        if embedder is not None and (added or embedded) and len(writer.page_ids()) >= INDEXED_FROM:
-            writer.index_vectors()
+        if len(writer.page_ids()) >= INDEXED_FROM:
+            writer.index_pages()
+            if embedder is not None and (added or embedded):
+                writer.index_vectors()
     return IndexReport(
         pages=len(listing.refs),
         added=added,

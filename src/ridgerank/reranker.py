@@ -32,8 +32,9 @@ from ridgerank.records import Candidate, Explanation, Latency, RankedPage, Ranki
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.shallow import ShallowPass
-from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.beside import reading_calibrations
 from ridgerank.store.dataset import named
+from ridgerank.store.disk_cache import DiskCache
 from ridgerank.store.origin import reading_of
 from ridgerank.store.read import PageStore
 
@@ -93,17 +94,20 @@ class Reranker:
         backbone: Backbone | str | None = None,
         retriever: Retriever | str | None = None,
         cache_bytes: int = CACHE_BYTES,
+        disk: DiskCache | None = None,
         device: str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Self:
         """Open a calibrated store: its own model and retriever unless others are given.
 
         `readout` names one of the calibrations beside the store. The retriever is loaded when it is first
-        needed: candidates that come with scores do not need one.
+        needed: candidates that come with scores do not need one. `cache_bytes` of prefixes stay in memory;
+        with `disk`, more of them stay on a local disk, for a store that lies far away.
         """
-        opened = PageStore.open(store)
+        opened = PageStore.open(store, disk=disk)
         try:
-            calibration = Calibration.load(calibrations_folder(store), readout, lineage=opened.lineage)
+            with reading_calibrations(store) as folder:
+                calibration = Calibration.load(folder, readout, lineage=opened.lineage)
             if not isinstance(backbone, Backbone):
                 name = backbone or opened.lineage.backbone
                 backbone = load_backbone(name, device=device, dtype=dtype, **reading_of(opened.lineage))
@@ -262,10 +266,11 @@ class Reranker:
         )
         rows = list(columns)
         order = np.lexsort((retriever_ranks, -fused)).tolist()  # a tie goes to the retriever's order
+        references = self._references(wanted)
         return [
             RankedPage(
                 page_id=page_id,
-                reference=self._reference(page_id, wanted),
+                reference=references[page_id],
                 fused_score=fused_score,
                 retriever_score=retriever_score,
                 readout_score=readout_score,
@@ -285,9 +290,11 @@ class Reranker:
             ) in enumerate((rows[place] for place in order), start=1)
         ]
 
-    def _reference(self, page_id: str, wanted: _Wanted) -> str:
-        guest = wanted.guests.get(page_id)
-        return guest.reference if guest is not None else self.store.reference(page_id)
+    def _references(self, wanted: _Wanted) -> dict[str, str]:
+        """What each candidate is called, by page id."""
+        stored = [page_id for page_id in wanted.page_ids if page_id not in wanted.guests]
+        names = dict(zip(stored, self.store.references(stored), strict=True))
+        return names | {page_id: guest.reference for page_id, guest in wanted.guests.items()}
 
     def _wanted(
         self, query: str, candidates: Sequence[CandidateLike], encode_missing: Origin | None
@@ -315,14 +322,8 @@ class Reranker:
         self, names: Sequence[str], encode_missing: Origin | None
     ) -> tuple[dict[str, str], dict[str, Guest]]:
         """Name → page id for every candidate, and the pages among them that are in no store."""
-        page_of: dict[str, str] = {}
-        missing = []
-        for name in dict.fromkeys(names):
-            found = self.store.lookup(name)
-            if found is None:
-                missing.append(name)
-            else:
-                page_of[name] = found
+        page_of = self.store.lookup_many(names)
+        missing = [name for name in dict.fromkeys(names) if name not in page_of]
         guests: dict[str, Guest] = {}
         if missing and encode_missing is not None:
             for name, guest in self._guests.find(missing, encode_missing).items():

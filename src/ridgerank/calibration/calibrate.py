@@ -29,7 +29,7 @@ from ridgerank.records import Candidate, Query
 from ridgerank.retrievers.base import Retriever
 from ridgerank.runs.run import Qrels
 from ridgerank.shallow import ShallowPass
-from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.beside import keeping_calibrations
 from ridgerank.store.origin import require_same_origin
 from ridgerank.store.read import PageStore
 
@@ -98,7 +98,18 @@ def calibrate(
 ) -> Calibration:
     """Fit readout and weight to a store and a retriever, and save them beside the store."""
     require_same_origin(store.lineage, backbone, artifact=f"the page store at {store.uri}")
-    folder = calibrations_folder(store.uri)
+    with keeping_calibrations(store.uri) as folder:
+        return _calibrate(store, backbone, retriever, request, watcher, folder)
+
+
+def _calibrate(
+    store: PageStore,
+    backbone: Backbone,
+    retriever: Retriever,
+    request: CalibrationRequest,
+    watcher: CalibrationWatcher,
+    folder: Path,
+) -> Calibration:
     path_of(folder, request.name)
     cache = MarginCache(folder, store.lineage)
     made = _queries(store, backbone, request, cache)
@@ -196,8 +207,9 @@ def _lessons(
 
 def _relevance(store: PageStore, qrels: Qrels, candidates: Mapping[Query, Sequence[Candidate]]) -> Floats:
     """(members,) graded relevance; a page nobody judged, or judged below 0, is not relevant."""
+    found = store.lookup_many(page for query in candidates for page in qrels.get(query.query_id, {}))
     judged = {
-        query: {store.lookup(page): grade for page, grade in qrels.get(query.query_id, {}).items()}
+        query: {found.get(page): grade for page, grade in qrels.get(query.query_id, {}).items()}
         for query in candidates
     }
     if not any(judged.values()):

@@ -8,6 +8,7 @@ exactness.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from ridgerank.backbones.base import Backbone
@@ -47,12 +48,20 @@ class OnePass:
     """An `Onlooker` that foresees candidates and takes their margins while they are indexed."""
 
     def __init__(
-        self, uri: str, backbone: Backbone, request: CalibrationRequest, plan_with: PlanRetriever
+        self,
+        uri: str,
+        backbone: Backbone,
+        request: CalibrationRequest,
+        plan_with: PlanRetriever,
+        *,
+        folder: Path | None = None,
     ) -> None:
+        """`folder` is where margins are kept: by default, beside the store on a local disk."""
         self._uri = uri
         self._backbone = backbone
         self._request = request
         self._plan_with = plan_with
+        self._folder = calibrations_folder(uri) if folder is None else folder
         self._teacher: Teacher | None = None
 
     def listed(self, refs: Mapping[str, PageRef], stored: frozenset[str]) -> None:
@@ -69,7 +78,7 @@ class OnePass:
         if retriever is None:
             return
         candidates = find_candidates(retriever, queries, request.candidates)
-        self._teacher = Teacher(self._backbone, MarginCache(calibrations_folder(self._uri), lineage))
+        self._teacher = Teacher(self._backbone, MarginCache(self._folder, lineage))
         self._teacher.want({query.text: found for query, found in candidates.items()})
 
     def wants(self, page_id: str) -> bool:

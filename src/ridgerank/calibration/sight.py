@@ -33,7 +33,7 @@ def see_pages(
     refs = {
         ref.page_id: ref for ref in list_pages(paths) if isinstance(ref, PageRef) and ref.page_id in wanted
     }
-    missing = [store.reference(page_id) for page_id in page_ids if page_id not in refs]
+    missing = store.references([page_id for page_id in page_ids if page_id not in refs])
     if missing:
         raise CalibrationError(
             f"{len(missing)} pages have to be looked at again and are not where they were indexed from, or "

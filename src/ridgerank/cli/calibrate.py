@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ridgerank.retrievers.base import Retriever
     from ridgerank.store.read import PageStore
 
-Store = Annotated[str, typer.Option(help="Folder of the page store.", show_default=False)]
+Store = Annotated[str, typer.Option(help="Folder or URL of the page store.", show_default=False)]
 BackboneName = Annotated[
     str | None, typer.Option("--backbone", help="Model. [default: the one the store was made with]")
 ]
@@ -118,8 +118,7 @@ def _source(store: "PageStore", name: str | None) -> str:
 
 def _report(made: "Calibration", store: str, name: str, *, as_json: bool) -> None:
     """Print what was found, warnings last and loud."""
-    from ridgerank.calibration.artifact import path_of
-    from ridgerank.store.beside import calibrations_folder
+    from ridgerank.store.beside import calibrations_place
 
     if as_json:
         typer.echo(json.dumps({"name": name, **made.facts()}, ensure_ascii=False))
@@ -127,8 +126,7 @@ def _report(made: "Calibration", store: str, name: str, *, as_json: bool) -> Non
         _print(made)
     for warning in made.diagnostics.warnings:
         typer.secho(f"warning: {warning}", err=True, fg="yellow", bold=True)
-    written = path_of(calibrations_folder(store), name).with_suffix(".json")
-    typer.echo(f"{written}: the whole report", err=True)
+    typer.echo(f"{calibrations_place(store)}/{name}.json: the whole report", err=True)
 
 
 def _print(made: "Calibration") -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,18 +117,21 @@ def index(
     )
     embedder: PageEmbedder | None = encoder
     onlooker = None
+    beside = ExitStack()
     if request is not None:
         from ridgerank.calibration.foresight import EmbedFirst
         from ridgerank.calibration.onepass import OnePass
         from ridgerank.retrievers.bm25 import BM25
+        from ridgerank.store.beside import keeping_calibrations
 
+        folder = beside.enter_context(keeping_calibrations(store))
         if encoder is None:
-            onlooker = OnePass(store, model, request, BM25)
+            onlooker = OnePass(store, model, request, BM25, folder=folder)
         else:
             embedder = first = EmbedFirst(encoder, max_pixels=model.max_pixels)
-            onlooker = OnePass(store, model, request, first.foresee)
+            onlooker = OnePass(store, model, request, first.foresee, folder=folder)
     try:
-        with _Progress() as progress:
+        with beside, _Progress() as progress:
             report = index_documents(
                 paths,
                 store,

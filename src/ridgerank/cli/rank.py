@@ -9,6 +9,7 @@ import typer
 
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
 from ridgerank.cli.search import Readout
+from ridgerank.cli.storage import CacheDir, CacheSize, disk_cache
 
 if TYPE_CHECKING:
     from ridgerank.records import Query
@@ -34,6 +35,8 @@ def rank(
     ] = None,
     readout: Readout = "default",
     tag: Annotated[str, typer.Option(help="Name of the run, its last column.")] = "ridgerank",
+    cache_dir: CacheDir = None,
+    cache_size: CacheSize = "20GB",
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -50,11 +53,14 @@ def rank(
     if not tag or tag.split() != [tag]:
         raise typer.BadParameter(f"tag {tag!r}, wanted one word", param_hint="--tag")
     wanted = _wanted(read_queries(queries), read_run(run))
+    disk = disk_cache(cache_dir, cache_size)
     from ridgerank.backbones.load import parse_dtype
     from ridgerank.cli.progress import Bar
     from ridgerank.reranker import Reranker
 
-    opened = Reranker.open(store, readout=readout, backbone=backbone, device=device, dtype=parse_dtype(dtype))
+    opened = Reranker.open(
+        store, readout=readout, backbone=backbone, disk=disk, device=device, dtype=parse_dtype(dtype)
+    )
     try:
         with opened as reranker, Bar() as bar:
             worker = _Worker(reranker, encode_missing, tag)

@@ -9,6 +9,7 @@ import typer
 
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
 from ridgerank.cli.pictures import page_images, save_explanations, save_pages
+from ridgerank.cli.storage import CacheDir, CacheSize, disk_cache
 
 if TYPE_CHECKING:
     from ridgerank.records import Ranking
@@ -34,6 +35,8 @@ def search(
     retriever: Annotated[
         str | None, typer.Option(help="Retriever. [default: the one that was calibrated]")
     ] = None,
+    cache_dir: CacheDir = None,
+    cache_size: CacheSize = "20GB",
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -45,6 +48,7 @@ def search(
     from ridgerank.queries import checked
 
     asked = checked(query)  # before the heavy imports: a slip of the fingers should not cost seconds
+    disk = disk_cache(cache_dir, cache_size)
     from ridgerank.backbones.load import parse_dtype
     from ridgerank.reranker import Reranker
 
@@ -53,6 +57,7 @@ def search(
         readout=readout,
         backbone=backbone,
         retriever=retriever,
+        disk=disk,
         device=device,
         dtype=parse_dtype(dtype),
     )

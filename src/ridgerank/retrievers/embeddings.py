@@ -1,12 +1,13 @@
 """One vector a page, kept beside the store so that it is computed once; knows no model.
 
-A file of its own for each embedder, under the store's directory. A store that lies elsewhere than on a disk
-keeps nothing.
+A file of its own for each embedder, under the store's directory or URL.
 """
 
 import json
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,7 @@ from ridgerank.errors import ArtifactError
 from ridgerank.files import replaced
 from ridgerank.store import layout
 from ridgerank.store.dataset import local_root
-
-logger = logging.getLogger(__name__)
+from ridgerank.store.remote import RemoteFolder
 
 
 class Embeddings:
@@ -26,12 +26,16 @@ class Embeddings:
 
     def __init__(self, uri: str, fingerprint: str) -> None:
         """Open what was kept under this fingerprint, if anything was."""
-        root = local_root(uri)
-        self._path = None if root is None else root / layout.EMBEDDINGS / f"{fingerprint}.safetensors"
+        self._name = f"{fingerprint}.safetensors"
+        self._root = local_root(uri)
+        self._remote = RemoteFolder(uri, layout.EMBEDDINGS) if self._root is None else None
         self._row_of: dict[str, int] = {}
         self._vectors = np.zeros((0, 0), dtype=np.float32)
-        if self._path is not None and self._path.exists():
-            self._read()
+        with self._folder() as folder:
+            if self._remote is not None:
+                self._remote.get(self._name, folder)
+            if (folder / self._name).exists():
+                self._read(folder / self._name)
 
     def __contains__(self, page_id: object) -> bool:
         return page_id in self._row_of
@@ -44,23 +48,32 @@ class Embeddings:
         """Take in more pages (pages, dim), and keep them."""
         self._row_of |= {page_id: len(self._row_of) + place for place, page_id in enumerate(page_ids)}
         self._vectors = np.concatenate([self._vectors, vectors]) if self._vectors.size else vectors
-        if self._path is None:
-            logger.info("the store is on no disk of this machine: embeddings are not kept")
-            return
-        with replaced(self._path) as scratch:
-            ids = json.dumps(list(self._row_of))
-            save_file({"embeddings": self._vectors}, scratch, metadata={"page_ids": ids})
+        with self._folder() as folder:
+            with replaced(folder / self._name) as scratch:
+                ids = json.dumps(list(self._row_of))
+                save_file({"embeddings": self._vectors}, scratch, metadata={"page_ids": ids})
+            if self._remote is not None:
+                self._remote.put(folder / self._name)
 
-    def _read(self) -> None:
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """The folder beside a local store, or a passing one for copies."""
+        if self._root is not None:
+            yield self._root / layout.EMBEDDINGS
+            return
+        with TemporaryDirectory(prefix="ridgerank-") as scratch:
+            yield Path(scratch)
+
+    def _read(self, path: Path) -> None:
         try:
-            with safe_open(self._path, framework="numpy") as file:
+            with safe_open(path, framework="numpy") as file:
                 page_ids = json.loads((file.metadata() or {})["page_ids"])
                 vectors: NDArray[np.float32] = file.get_tensor("embeddings")
         except (SafetensorError, KeyError, ValueError, OSError) as error:
-            raise ArtifactError(f"{self._path} cannot be read as embeddings ({error}); remove it") from error
+            raise ArtifactError(f"{path} cannot be read as embeddings ({error}); remove it") from error
         if len(page_ids) != len(vectors):
             raise ArtifactError(
-                f"{self._path} names {len(page_ids)} pages and holds {len(vectors)} embeddings; remove it"
+                f"{path} names {len(page_ids)} pages and holds {len(vectors)} embeddings; remove it"
             )
         self._row_of = {page_id: row for row, page_id in enumerate(page_ids)}
         self._vectors = vectors

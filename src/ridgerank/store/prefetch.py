@@ -35,7 +35,10 @@ def prefetched(
 
 
 class LayerStream:
-    """The prefixes of pages, read layer 0 of every page first, then layer 1, and so on; a context manager."""
+    """The prefixes of pages, read layer 0 of every page first, then layer 1, and so on; a context manager.
+
+    Where a request costs more than its bytes, on an object store, each is read in one piece.
+    """
 
     def __init__(
         self, store: PageStore, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
@@ -46,6 +49,9 @@ class LayerStream:
             store.blocks.read(places[index], start, buffers[index][start:stop].data)
 
         def head(index: int) -> layout.Block:
+            if store.blocks.whole:
+                read(index, 0, places[index].nbytes)
+                return layout.read_header(buffers[index])
             read(index, 0, layout.ALIGNMENT)
             shape = layout.read_header(buffers[index])
             read(index, layout.ALIGNMENT, shape.layers_start)
@@ -57,6 +63,8 @@ class LayerStream:
         widest = max((shape.layer_nbytes for shape in shapes), default=1)
         self._layers_per_step = max(1, _STEP_BYTES // widest)
         self._steps: list[list[Future[None]]] = []
+        if store.blocks.whole:
+            return
         for first in range(0, max((shape.layers for shape in shapes), default=0), self._layers_per_step):
             last = first + self._layers_per_step
             step = [

@@ -1,6 +1,6 @@
 """Reading a store: pages by id or name, prefixes by the dozen into memory the caller holds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import blocks, dataset, layout, rows
-from ridgerank.store.catalog import Catalog, Place
+from ridgerank.store.blocks import BlockReader, DataFiles
+from ridgerank.store.catalog import Place, catalog_of
+from ridgerank.store.disk_cache import CachedBlocks, DiskCache
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.rows import StoredPage
 from ridgerank.store.vectors import VectorColumn, VectorOrigin, origin_in
@@ -44,22 +46,39 @@ class PageStore:
     Pages added after it was opened are seen by those who open it again.
     """
 
-    def __init__(self, opened: Any, uri: str, lineage: Lineage, *, mapped: bool) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        opened: Any,  # noqa: ANN401 (Lance is untyped)
+        uri: str,
+        lineage: Lineage,
+        *,
+        mapped: bool,
+        disk: DiskCache | None,
+    ) -> None:
         self.uri = uri
         self.lineage = lineage
         self._dataset = opened
-        self.catalog = Catalog(opened, uri)
-        self.blocks = blocks.reader_for(opened, uri, mapped=mapped)
+        self.catalog = catalog_of(opened, uri)
+        self.blocks: BlockReader = blocks.reader_for(opened, uri, mapped=mapped)
+        if disk is not None:
+            self.blocks = CachedBlocks(self.blocks, disk, DataFiles(opened), uri)
         self.threads = ThreadPoolExecutor(self.blocks.threads, thread_name_prefix="ridgerank-read")
         # Those that wait for reads have threads of their own: in one pool they could starve the reads.
         self._waiting = ThreadPoolExecutor(2, thread_name_prefix="ridgerank-prefetch")
 
     @classmethod
-    def open(cls, uri: str, *, lineage: Lineage | None = None, mapped: bool = True) -> Self:
+    def open(
+        cls,
+        uri: str,
+        *,
+        lineage: Lineage | None = None,
+        mapped: bool = True,
+        disk: DiskCache | None = None,
+    ) -> Self:
         """Open the store at a path or URL, refusing one of another lineage than `lineage` where given.
 
         Unless `mapped`, files are read without mapping them: slower, but the system then does not count
-        what it caches of them as this process's memory.
+        what it caches of them as this process's memory. With `disk`, prefixes are kept there once read.
         """
         opened = dataset.find(uri)
         if opened is None:
@@ -67,7 +86,7 @@ class PageStore:
         found = dataset.lineage_of(opened, uri)
         if lineage is not None:
             found.require(lineage, artifact=f"the page store at {uri}")
-        return cls(opened, uri, found, mapped=mapped)
+        return cls(opened, uri, found, mapped=mapped, disk=disk)
 
     def info(self) -> StoreInfo:
         """Count pages and bytes, and tell the lineage."""
@@ -96,11 +115,15 @@ class PageStore:
 
     def page_ids(self) -> list[str]:
         """List every page, in the order stored."""
-        return list(self.catalog.row_of)
+        return self.catalog.page_ids()
 
     def lookup(self, name: str) -> str | None:
         """Look up the page id behind a page id or an exact reference, None where there is no such page."""
-        return name if name in self.catalog.row_of else self.catalog.page_of_reference.get(name)
+        return self.lookup_many([name]).get(name)
+
+    def lookup_many(self, names: Iterable[str]) -> dict[str, str]:
+        """`lookup` for many names at once: name → page id, names of no page left out."""
+        return self.catalog.resolve(names)
 
     def find(self, name: str) -> str:
         """Look up the page id behind a page id or an exact reference such as `report.pdf#3`."""
@@ -111,20 +134,22 @@ class PageStore:
 
     def reference(self, page_id: str) -> str:
         """The first name of a stored page, or its id where it has none left."""
-        names = self.catalog.references_of[page_id]
-        return names[0] if names else page_id
+        return self.references([page_id])[0]
+
+    def references(self, page_ids: Sequence[str]) -> list[str]:
+        """`reference` for many pages at once."""
+        return [(*entry.references, entry.page_id)[0] for entry in self.catalog.entries(page_ids)]
 
     def pages(self, page_ids: Sequence[str], *, vectors: bool = False) -> list[StoredPage]:
         """Read what is known of pages beside their prefixes, in the order asked for."""
-        wanted = self.catalog.rows(page_ids)
         held = vectors and layout.VECTORS in self._dataset.schema.names
-        with dataset.telling(f"reading the page store at {self.uri}"):
-            columns = [*rows.PAGE_COLUMNS, *([layout.VECTORS] if held else [])]
-            return rows.from_table(self._dataset.take(wanted, columns=columns))
+        return rows.from_table(
+            self.catalog.table(page_ids, [*rows.PAGE_COLUMNS, *([layout.VECTORS] if held else [])])
+        )
 
     def prefix_nbytes(self, page_ids: Sequence[str]) -> int:
         """Count the bytes that the prefixes of these pages take in memory."""
-        return sum(place.nbytes for place in self.catalog.places(page_ids))
+        return sum(entry.place.nbytes for entry in self.catalog.entries(page_ids))
 
     def read_prefixes(
         self, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
@@ -151,7 +176,7 @@ class PageStore:
         self, page_ids: Sequence[str], out: NDArray[np.uint8] | None
     ) -> tuple[list[Place], list[NDArray[np.uint8]]]:
         """Tell where the prefixes of pages lie, and give a piece of memory for each."""
-        places = self.catalog.places(page_ids)
+        places = [entry.place for entry in self.catalog.entries(page_ids)]
         if out is None:
             return places, [np.empty(place.nbytes, dtype=np.uint8) for place in places]
         ends = list(accumulate(place.nbytes for place in places))
@@ -172,7 +197,7 @@ class PageStore:
         return int(self._dataset.count_rows())
 
     def __contains__(self, page_id: object) -> bool:
-        return page_id in self.catalog.row_of
+        return isinstance(page_id, str) and self.lookup(page_id) == page_id
 
     def __enter__(self) -> Self:
         return self

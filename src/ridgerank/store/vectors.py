@@ -121,10 +121,8 @@ class VectorColumn:
 
     def take(self, page_ids: Sequence[str]) -> VectorBlock:
         """Read the vectors of given pages, in the order asked for."""
-        rows = self._catalog.rows(page_ids)
-        with dataset.telling(f"reading vectors from the page store at {self._uri}"):
-            table = self._dataset.take(rows, columns=[layout.PAGE_ID, layout.VECTORS])
-            return _block(table.combine_chunks().to_batches()[0])
+        table = self._catalog.table(page_ids, [layout.PAGE_ID, layout.VECTORS])
+        return _block(table.combine_chunks().to_batches()[0])
 
     @cached_property
     def indexed(self) -> bool:

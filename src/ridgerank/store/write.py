@@ -19,6 +19,7 @@ from ridgerank.errors import StoreError
 from ridgerank.files import leftovers
 from ridgerank.lineage import Lineage
 from ridgerank.store import dataset, layout, rows
+from ridgerank.store.catalog import pages_indexed
 from ridgerank.store.lock import LOCK_NAME, WriterLock
 from ridgerank.store.rows import PageRow
 from ridgerank.store.vectors import VectorOrigin, has_index, origin_in, without_vectors
@@ -37,6 +38,9 @@ _PAGES_SAMPLED = 64
 """Pages whose vectors are counted to guess how many there are in all."""
 _TRAINING_VECTORS = 256
 """An index with fewer vectors than this in a cell, or in all, cannot be trained."""
+
+_PAGES_INDEX, _NAMES_INDEX = "page_id_idx", "references_idx"
+"""Lance's own names for indices over these columns."""
 
 
 class StoreWriter:
@@ -172,6 +176,18 @@ class StoreWriter:
                 num_partitions=cells,
                 num_sub_vectors=math.gcd(dim, max(1, dim // 4)),
             )
+
+    def index_pages(self) -> None:
+        """Make indices over page ids and names, or take the pages that came later into those there are.
+
+        With them a reader looks pages up instead of listing a large store; see `IndexedCatalog`.
+        """
+        with dataset.telling(f"indexing the pages of the page store at {self.uri}"):
+            if pages_indexed(self._dataset):
+                self._dataset.optimize.optimize_indices(index_names=[_PAGES_INDEX, _NAMES_INDEX])
+                return
+            self._dataset.create_scalar_index(layout.PAGE_ID, "BTREE", name=_PAGES_INDEX)
+            self._dataset.create_scalar_index(layout.REFERENCES, "LABEL_LIST", name=_NAMES_INDEX)
 
     def close(self) -> None:
         """Let the next writer in."""
