@@ -56,7 +56,7 @@ def index(
     return index_documents(paths, str(store), backbone, watcher=Seen(), processes=1, **options)
 
 
-def contents(store: Path) -> dict[str, tuple[Any, ...]]:
+def contents(store: Path | str) -> dict[str, tuple[Any, ...]]:
     """Everything a store holds, in order, prefixes byte by byte."""
     with PageStore.open(str(store)) as opened:
         ids = opened.page_ids()

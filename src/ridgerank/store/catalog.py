@@ -174,7 +174,7 @@ class IndexedCatalog:
             table = pa.concat_tables(parts) if parts else self._dataset.schema.empty_table().select(columns)
         row_of = {page_id: row for row, page_id in enumerate(table.column(layout.PAGE_ID).to_pylist())}
         _require_all(page_ids, row_of, self._uri)
-        return table.take([row_of[page_id] for page_id in page_ids])
+        return table.take(pa.array([row_of[page_id] for page_id in page_ids], pa.int64()))
 
     def page_ids(self) -> list[str]:
         """Every page, in the order stored."""
@@ -207,7 +207,9 @@ class IndexedCatalog:
 
     def _remember(self, entries: Sequence[Entry]) -> None:
         with self._lock:
-            self._known.update((entry.page_id, entry) for entry in entries)
+            for entry in entries:
+                self._known[entry.page_id] = entry
+                self._known.move_to_end(entry.page_id)
             while len(self._known) > self._remembered:
                 self._known.popitem(last=False)
 

@@ -1,0 +1,213 @@
+"""A store in a bucket is a store: the same bytes, the same rankings, and no more asked of it than needed."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lance.file import LanceFileSession
+
+from benchmarks.loopback_s3 import BUCKET, LoopbackS3
+from ridgerank.backbones.base import Backbone
+from ridgerank.calibration.artifact import Calibration
+from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
+from ridgerank.calibration.margins import MarginCache
+from ridgerank.errors import ArtifactError, StoreError
+from ridgerank.indexing import index_documents
+from ridgerank.reranker import Reranker
+from ridgerank.retrievers.embeddings import Embeddings
+from ridgerank.store import remote
+from ridgerank.store.beside import (
+    keeping_calibrations,
+    reading_calibrations,
+    recall_sources,
+    remember_sources,
+)
+from ridgerank.store.check import damages
+from ridgerank.store.disk_cache import DiskCache
+from ridgerank.store.prefetch import LayerStream
+from ridgerank.store.read import PageStore
+from ridgerank.store.write import StoreWriter
+from tests.calibrated import WordOverlap
+from tests.calibration.conftest import Looking
+from tests.store.pages import LINEAGE, page_id, row
+from tests.test_indexing import Seen, contents
+
+REQUEST = CalibrationRequest(count=20, candidates=8)
+QUERY = "profit of Norway rose"
+
+_KILLED = """
+import os, signal, sys
+from ridgerank import indexing
+from ridgerank.backbones.load import load_backbone
+from tests.test_indexing import Seen
+
+class Dying(Seen):
+    def committed(self, pages, nbytes):
+        super().committed(pages, nbytes)
+        if len(self.commits) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+indexing._COMMIT_PAGES = 8
+backbone = load_backbone(sys.argv[3], device="cpu", max_pixels=30 * 28 * 28)
+indexing.index_documents([sys.argv[1]], sys.argv[2], backbone, watcher=Dying(), processes=1)
+"""
+
+
+@pytest.fixture(scope="module")
+def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The reports in a store on disk, calibrated."""
+    uri = str(tmp_path_factory.mktemp("local") / "store")
+    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
+    _calibrate(uri, small_backbone)
+    return uri
+
+
+@pytest.fixture(scope="module")
+def bucket(reports: Path, small_backbone: Backbone, model_folder: Path, s3: LoopbackS3) -> str:
+    """The same in a bucket: indexing was killed between two commits and run again."""
+    uri = f"s3://{BUCKET}/reports"
+    command = [sys.executable, "-W", "ignore", "-c", _KILLED, str(reports), uri, str(model_folder)]
+    killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[2])
+    assert killed.returncode == -signal.SIGKILL
+    with PageStore.open(uri) as half:
+        assert 0 < len(half) < 40
+    watcher = Seen()
+    report = index_documents([reports], uri, small_backbone, watcher=watcher, processes=1)
+    assert (report.added, report.skipped) == (24, 16)
+    assert watcher.plans[0].stored == 16
+    _calibrate(uri, small_backbone)
+    return uri
+
+
+def _calibrate(uri: str, backbone: Backbone, watcher: Looking | None = None) -> Calibration:
+    with PageStore.open(uri) as store:
+        retriever = WordOverlap(store.texts())
+        return calibrate(store, backbone, retriever, REQUEST, watcher=watcher or Looking())
+
+
+def test_killed_and_run_again_a_bucket_holds_the_bytes_of_a_folder(bucket: str, local: str) -> None:
+    assert list(contents(bucket).items()) == list(contents(local).items())
+    assert list(damages(bucket)) == []
+
+
+def test_a_calibration_in_a_bucket_is_the_one_of_a_folder(bucket: str, local: str) -> None:
+    with PageStore.open(local) as store, reading_calibrations(local) as folder:
+        here = Calibration.load(folder, lineage=store.lineage)
+    with PageStore.open(bucket) as store, reading_calibrations(bucket) as folder:
+        there = Calibration.load(folder, lineage=store.lineage)
+        assert [path.name for path in folder.iterdir()] == ["default.safetensors"]
+        with pytest.raises(ArtifactError, match="there: default"):
+            Calibration.load(folder, "other")
+    np.testing.assert_allclose(there.readout.vector, here.readout.vector, rtol=1e-12)
+    assert there.weight.weight == pytest.approx(here.weight.weight, rel=1e-12)
+    names = set(remote.RemoteFolder(bucket, "calibrations").names())
+    assert names == {"default.json", "default.png", "default.safetensors", "margins.jsonl"}
+
+
+def test_a_bucket_ranks_as_a_folder_does(bucket: str, local: str, small_backbone: Backbone) -> None:
+    rankings = []
+    for uri in (bucket, local):
+        with PageStore.open(uri) as store:
+            retriever = WordOverlap(store.texts())
+        with Reranker.open(uri, backbone=small_backbone, retriever=retriever) as reranker:
+            rankings.append(reranker.search(QUERY, k=12, top_k=12))
+    assert rankings[0].pages == rankings[1].pages
+
+
+def test_a_query_asks_for_its_prefixes_and_nothing_else(bucket: str, s3: LoopbackS3) -> None:
+    with PageStore.open(bucket) as store:
+        ids = store.page_ids()[3:15]
+        wanted = store.prefix_nbytes(ids)
+        for read in (store.read_prefixes, lambda pages: LayerStream(store, pages)):
+            with s3.counted() as traffic:
+                read(ids)
+            assert (traffic().requests, traffic().nbytes) == (12, wanted)
+            assert traffic().methods == (("GET", 12),)
+
+
+def test_what_is_in_the_cache_is_not_asked_for_again(bucket: str, s3: LoopbackS3, tmp_path: Path) -> None:
+    disk = DiskCache(tmp_path, capacity_bytes=100_000_000)
+    with PageStore.open(bucket, disk=disk) as store, PageStore.open(bucket) as without:
+        ids = store.page_ids()[:12]
+        without.page_ids()
+        before = [prefix.keys.tobytes() for prefix in without.read_prefixes(ids)]
+        for expected in (12, 0):
+            with s3.counted() as traffic:
+                found = store.read_prefixes(ids)
+            assert traffic().requests == expected
+            assert [prefix.keys.tobytes() for prefix in found] == before
+
+
+def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backbone: Backbone) -> None:
+    with keeping_calibrations(bucket) as folder:
+        (folder / "margins.jsonl").write_text("")
+    with pytest.raises(KeyboardInterrupt):
+        _calibrate(bucket, small_backbone, Looking(interrupt_after_pages=8))
+    with PageStore.open(bucket) as store, keeping_calibrations(bucket) as folder:
+        taught = len(MarginCache(folder, store.lineage))
+    assert taught > 0
+    watcher = Looking()
+    _calibrate(bucket, small_backbone, watcher)
+    assert watcher.plans[0].unseen == watcher.plans[0].pages - 8
+
+
+def test_margins_reach_the_bucket_while_a_calibration_runs(
+    s3: LoopbackS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_SECONDS_BETWEEN_SAVINGS", 0.05)
+    uri = f"s3://{BUCKET}/saved"
+    with keeping_calibrations(uri) as folder:
+        (folder / "margins.jsonl").write_text("first\n")
+        saved = remote.RemoteFolder(uri, "calibrations")
+        until = time.monotonic() + 30
+        while "margins.jsonl" not in saved.names() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert "margins.jsonl" in saved.names()
+
+
+def test_sources_and_embeddings_are_kept_in_the_bucket(s3: LoopbackS3, tmp_path: Path) -> None:
+    uri = f"s3://{BUCKET}/beside"
+    (tmp_path / "a.pdf").touch()
+    remember_sources(uri, {"a.pdf": tmp_path / "a.pdf"})
+    remember_sources(uri, {"b.pdf": tmp_path / "gone.pdf"})
+    assert recall_sources(uri, ["a.pdf", "b.pdf"]) == [tmp_path / "a.pdf"]
+    vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
+    Embeddings(uri, "f").add(["one", "two"], vectors)
+    np.testing.assert_array_equal(Embeddings(uri, "f").rows(["two"]), vectors[1:])
+    assert "one" not in Embeddings(uri, "g")
+
+
+def test_damage_in_a_bucket_is_found(s3: LoopbackS3, tmp_path: Path) -> None:
+    uri = f"s3://{BUCKET}/damaged"
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.append([row(number) for number in range(4)])
+    data = remote.RemoteFolder(uri, "data")
+    [name] = data.names()
+    data.get(name, tmp_path)
+    with PageStore.open(uri) as store:
+        place = store.catalog.entries([page_id(2)])[0].place
+    content = bytearray((tmp_path / name).read_bytes())
+    content[place.offset + 100] ^= 1
+    (tmp_path / name).write_bytes(content)
+    data.put(tmp_path / name)
+    assert [damage.page_id for damage in damages(uri)] == [page_id(2)]
+
+
+def test_no_credential_is_written_anywhere(bucket: str, s3: LoopbackS3, tmp_path: Path) -> None:
+    secrets = [s3.environment[name].encode() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
+    whole = LanceFileSession(bucket)
+    names = whole.list()
+    assert any(name.startswith("_versions/") for name in names)
+    for number, name in enumerate(names):
+        whole.download_file(name, str(tmp_path / str(number)))
+        assert not any(secret in (tmp_path / str(number)).read_bytes() for secret in secrets), name
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_place_without_a_store_says_so() -> None:
+    with pytest.raises(StoreError, match="no page store at s3://"):
+        PageStore.open(f"s3://{BUCKET}/nothing")

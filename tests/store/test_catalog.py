@@ -1,0 +1,85 @@
+"""Pages looked up in an index are the pages listed, and memory of them is bounded."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ridgerank.errors import StoreError
+from ridgerank.store.catalog import Entry, IndexedCatalog, ListedCatalog, catalog_of, pages_indexed
+from ridgerank.store.dataset import find
+from ridgerank.store.read import PageStore
+from ridgerank.store.write import StoreWriter
+from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
+
+
+@pytest.fixture
+def indexed(uri: str) -> Iterator[PageStore]:
+    """Twelve pages that were indexed, three that came later, some of all renamed since."""
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.index_pages()
+        writer.append([row(number) for number in range(12, 15)])
+        writer.set_references({page_id(3): ["three.pdf#1", "it's.pdf#1"], page_id(13): []})
+    with PageStore.open(uri) as opened:
+        yield opened
+
+
+def test_a_store_is_listed_until_its_pages_are_indexed(uri: str) -> None:
+    assert isinstance(catalog_of(find(uri), uri), ListedCatalog)
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.index_pages()
+    assert isinstance(catalog_of(find(uri), uri), IndexedCatalog)
+
+
+def test_an_index_finds_what_a_list_holds(indexed: PageStore) -> None:
+    opened, uri = find(indexed.uri), indexed.uri
+    listed = ListedCatalog(opened, uri)
+    looked_up = indexed.catalog
+    assert isinstance(looked_up, IndexedCatalog)
+    ids = [page_id(number) for number in (14, 3, 0, 3, 13)]
+    assert looked_up.entries(ids) == listed.entries(ids)
+    assert looked_up.page_ids() == listed.page_ids()
+    assert looked_up.prefix_nbytes == listed.prefix_nbytes
+    columns = ["page_id", "text", "references"]
+    assert looked_up.table(ids, columns).to_pylist() == listed.table(ids, columns).to_pylist()
+    names = ["report.pdf#7", "report.pdf#14", "it's.pdf#1", "report.pdf#3", page_id(5), "nothing", "f" * 64]
+    assert looked_up.resolve(names) == listed.resolve(names)
+    assert looked_up.resolve(names) == {
+        "report.pdf#7": page_id(7),
+        "report.pdf#14": page_id(14),
+        "it's.pdf#1": page_id(3),
+        page_id(5): page_id(5),
+    }
+
+
+def test_an_indexed_store_reads_as_any_other(indexed: PageStore) -> None:
+    for number, found in enumerate(indexed.read_prefixes([page_id(number) for number in range(15)])):
+        assert_same(found, prefix(number))
+    assert indexed.references([page_id(3), page_id(13)]) == ["three.pdf#1", page_id(13)]
+    assert [page.text for page in indexed.pages([page_id(9)])] == ["text of page 9"]
+    assert page_id(4) in indexed
+    assert page_id(99) not in indexed
+    with pytest.raises(StoreError, match="pages not in the page store"):
+        indexed.read_prefixes([page_id(4), page_id(99)])
+    assert indexed.pages([]) == []
+
+
+def test_no_more_pages_are_remembered_than_allowed(indexed: PageStore) -> None:
+    catalog = IndexedCatalog(find(indexed.uri), indexed.uri, remembered=4)
+    expected = ListedCatalog(find(indexed.uri), indexed.uri)
+    for first in range(0, 12, 3):
+        ids = [page_id(number) for number in range(first, first + 3)]
+        assert catalog.entries(ids) == expected.entries(ids)
+        assert catalog.resolve([f"report.pdf#{first + 1}"])
+    held: list[Entry] = list(catalog._known.values())
+    assert [entry.page_id for entry in held] == [page_id(number) for number in (8, 9, 11, 10)]
+    assert list(catalog._named) == [f"report.pdf#{number}" for number in (1, 4, 7, 10)]
+
+
+def test_indexing_again_takes_later_pages_in(indexed: PageStore) -> None:
+    with StoreWriter(indexed.uri, LINEAGE) as writer:
+        writer.index_pages()
+    opened = find(indexed.uri)
+    assert opened is not None
+    assert pages_indexed(opened)
+    for name in ("page_id_idx", "references_idx"):
+        assert opened.stats.index_stats(name)["num_unindexed_rows"] == 0
