@@ -32,7 +32,7 @@ def test_a_store_with_calibrations_and_sources_beside_it_can_be_written_to(tmp_p
         assert writer.page_ids() == frozenset()
 
 
-def test_a_store_that_is_not_local_keeps_no_calibrations() -> None:
+def test_a_store_that_is_not_local_has_no_folder_of_calibrations() -> None:
     with pytest.raises(StoreError, match="not on a local disk"):
         calibrations_folder("s3://bucket/store")
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.store.blocks import BlockReader, DirectBlocks, LanceBlocks
+from ridgerank.store.blocks import BlockReader, DirectBlocks, RemoteBlocks
 from ridgerank.store.catalog import Place
 from ridgerank.store.prefetch import LayerStream, prefetched
 from ridgerank.store.read import PageStore
@@ -67,7 +67,7 @@ def test_every_way_of_reading_gives_the_same_bytes(uri: str, scheme: str) -> Non
         writer.reclaim()
         writer.append([row(30, positions=3000)])
     with PageStore.open(scheme + uri) as store, PageStore.open(uri) as local:
-        wanted = LanceBlocks if scheme == "file-object-store://" else DirectBlocks
+        wanted = RemoteBlocks if scheme == "file-object-store://" else DirectBlocks
         assert isinstance(store.blocks, wanted)
         out, direct = (np.zeros(store.prefix_nbytes(store.page_ids()), dtype=np.uint8) for _ in range(2))
         store.read_prefixes(store.page_ids(), out=out)
@@ -92,7 +92,8 @@ def test_blobs_that_do_not_lie_in_the_data_file_are_read_by_lance(tmp_path: Path
     table = rows.to_table([row(0), row(1, positions=9000)], dataset.schema(LINEAGE))
     lance.write_dataset(table, uri, data_storage_version="2.2")
     with PageStore.open(uri) as store:
-        assert isinstance(store.blocks, LanceBlocks)
+        assert isinstance(store.blocks, DirectBlocks)
+        assert store.blocks.file(store.catalog.entries([page_id(1)])[0].place) is None
         assert_same(store.read_prefixes([page_id(1)])[0], prefix(1, positions=9000))
 
 
@@ -150,6 +151,7 @@ class SlowStart:
     """Reads the first layers of a prefix last, and counts the reads that are done."""
 
     threads = 4
+    whole = False
 
     def __init__(self, inner: BlockReader) -> None:
         self.inner = inner

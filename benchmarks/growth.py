@@ -1,0 +1,203 @@
+"""What grows with a store: latency of a request, opening, memory, retrieval.
+
+    python -m benchmarks.growth --out results/growth.json [--folder /large/disk]
+
+Stores of 1,000, 10,000 and 100,000 pages of the embedded model's size, 64 pages to a commit, as `ridgerank
+index` leaves them. Requests to the three take turns in one process, so that a busy machine is busy for all;
+nothing is cached by us: each reads its 20 prefixes. Candidates come from 400 pages strewn over each store
+(equal traffic), or from all of its pages (mostly never seen before, neither by us nor by the system).
+Memory is what a fresh process holds for itself (RssAnon) above a model that is loaded.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.report import interleaved_times, publish
+from benchmarks.synthetic import any_calibration, folder_bytes, originals, page_id, write_store
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
+from ridgerank.lineage import Lineage
+from ridgerank.reranker import Reranker
+from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.late_interaction import LateInteraction
+from ridgerank.shallow import ShallowPass
+from ridgerank.store.read import PageStore
+from ridgerank.store.write import StoreWriter
+
+SIZES = (1_000, 10_000, 100_000)
+CANDIDATES, WARM_PAGES, VECTORS = 20, 400, 16
+QUERY = "which region had the highest share"
+LATENCY_BAR, OPEN_BAR_S = 1.1, 1.0
+
+
+def main() -> None:
+    """Build, measure, remove, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--folder", type=Path, help="where the stores may lie meanwhile: about 22 GB")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--requests", type=int, default=61)
+    parser.add_argument("--opened", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.opened:
+        print(json.dumps(opened_and_asked(options.opened)))
+        return
+    backbone = load_backbone("mini-qwen", device="cpu")
+    encoder = load_encoder("mini-colqwen", device="cpu")
+    lineage, copied = originals(backbone)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        uris = {pages: f"{folder}/{pages}" for pages in options.sizes}
+        for pages, uri in uris.items():
+            began = time.perf_counter()
+            write_store(uri, lineage, copied, pages, origin=encoder.origin, vectors=VECTORS)
+            with StoreWriter(uri, lineage) as writer:
+                if pages >= 10_000:
+                    writer.index_pages()
+            size = folder_bytes(Path(uri)) / 1e9
+            print(
+                f"{pages:7} pages, {size:.2f} GB, written in {time.perf_counter() - began:.0f} s", flush=True
+            )
+        print("searching", flush=True)
+        retrieval = {"exact": retrieval_ms(uris, encoder)}
+        for pages, uri in uris.items():
+            if pages >= 10_000:
+                with StoreWriter(uri, lineage) as writer:
+                    writer.index_vectors()
+        print("searching with an index", flush=True)
+        retrieval["indexed"] = retrieval_ms({p: u for p, u in uris.items() if p >= 10_000}, encoder)
+        print("reranking", flush=True)
+        latency = rerank_ms(uris, backbone, lineage, options.requests)
+        memory = {pages: child(uri) for pages, uri in uris.items()}
+    first, last = options.sizes[0], options.sizes[-1]
+    result = {
+        "pages": list(options.sizes),
+        "candidates": CANDIDATES,
+        "rerank_p50_ms": latency,
+        "rerank_p50_last_over_first": {
+            traffic: round(own[str(last)] / own[str(first)], 3) for traffic, own in latency.items()
+        },
+        "open_s": {str(pages): found["open_s"] for pages, found in memory.items()},
+        "memory_above_model_mib": {str(pages): found["above_model_mib"] for pages, found in memory.items()},
+        "retrieval_p50_ms": retrieval,
+        "vectors_a_page": VECTORS,
+        "bars": {"rerank_p50_last_over_first": LATENCY_BAR, "open_s": OPEN_BAR_S},
+    }
+    show(result)
+    publish(result, options.out)
+
+
+def rerank_ms(
+    uris: dict[int, str], backbone: Backbone, lineage: Lineage, requests: int
+) -> dict[str, dict[str, float]]:
+    """Median milliseconds of `Reranker.rank`, by traffic and pages; the stores take turns."""
+    calibration = any_calibration(lineage, backbone.geometry.width, "any")
+    found: dict[str, dict[str, float]] = {}
+    with ExitStack() as opened:
+        rerankers = {}
+        for pages, uri in uris.items():
+            shallow = ShallowPass(backbone, opened.enter_context(PageStore.open(uri)), cache_bytes=0)
+            rerankers[pages] = Reranker(shallow, calibration)
+        for traffic in ("equal", "uniform"):
+            chance = np.random.default_rng(2)
+            drawn = {pages: chance.choice(pages, min(WARM_PAGES, pages), replace=False) for pages in uris}
+
+            if traffic == "equal":
+                for pages, reranker in rerankers.items():
+                    reranker.store.read_prefixes([page_id(number) for number in drawn[pages].tolist()])
+            arms = {
+                str(pages): partial(
+                    _ask, reranker, drawn[pages] if traffic == "equal" else np.arange(pages), chance
+                )
+                for pages, reranker in rerankers.items()
+            }
+            times = interleaved_times(arms, repeats=requests)
+            found[traffic] = {name: round(1e3 * statistics.median(own), 2) for name, own in times.items()}
+    return found
+
+
+def _ask(reranker: Reranker, numbers: NDArray[np.int64], chance: np.random.Generator) -> None:
+    chosen = chance.choice(numbers, CANDIDATES, replace=False).tolist()
+    reranker.rank(QUERY, [(page_id(number), float(number)) for number in chosen])
+
+
+def retrieval_ms(uris: dict[int, str], encoder: object) -> dict[str, float]:
+    """Median milliseconds of a search for twenty pages, after a first one."""
+    with ExitStack() as opened:
+        retrievers = {
+            str(pages): LateInteraction(encoder, opened.enter_context(PageStore.open(uri)))  # type: ignore[arg-type]
+            for pages, uri in uris.items()
+        }
+        for retriever in retrievers.values():
+            retriever.search(QUERY, CANDIDATES)
+        arms = {name: (lambda own=own: own.search(QUERY, CANDIDATES)) for name, own in retrievers.items()}
+        times = interleaved_times(arms, repeats=11)
+    return {name: round(1e3 * statistics.median(own), 2) for name, own in times.items()}
+
+
+def child(uri: str) -> dict[str, float]:
+    """`opened_and_asked` in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.growth", "--opened", uri]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
+    return found
+
+
+def opened_and_asked(uri: str) -> dict[str, float]:
+    """Seconds to open a store and find a first page; memory after a hundred requests, above the model's."""
+    backbone = load_backbone("mini-qwen", device="cpu")
+    pages = int(Path(uri).name)
+    chance = np.random.default_rng(3)
+    before = None
+    with PageStore.open(uri) as store:  # the first use of Lance loads its library
+        store.lineage.to_json()
+    began = time.perf_counter()
+    with PageStore.open(uri, mapped=False) as store:
+        store.reference(page_id(pages // 2))
+        open_s = time.perf_counter() - began
+        shallow = ShallowPass(backbone, store, cache_bytes=0)
+        for number in range(101):
+            chosen = chance.choice(pages, CANDIDATES, replace=False).tolist()
+            shallow.run(QUERY, [page_id(each) for each in chosen])
+            before = _anonymous_mib() if number == 0 else before
+        after = _anonymous_mib()
+    return {"open_s": round(open_s, 3), "above_model_mib": round(after - (before or 0.0), 1)}
+
+
+def _anonymous_mib() -> float:
+    text = Path(f"/proc/{os.getpid()}/status").read_text()
+    [line] = [line for line in text.splitlines() if line.startswith("RssAnon")]
+    return int(line.split()[1]) / 1024
+
+
+def show(result: dict[str, object]) -> None:
+    """Print a table."""
+    latency, retrieval = result["rerank_p50_ms"], result["retrieval_p50_ms"]
+    assert isinstance(latency, dict)
+    assert isinstance(retrieval, dict)
+    print(
+        f"{'pages':>8}{'equal ms':>10}{'uniform ms':>12}{'open s':>8}{'MiB':>8}{'exact ms':>10}{'index ms':>10}"
+    )
+    for pages in latency["equal"]:
+        print(
+            f"{pages:>8}{latency['equal'][pages]:10.1f}{latency['uniform'][pages]:12.1f}"
+            f"{result['open_s'][pages]:8.2f}{result['memory_above_model_mib'][pages]:8.1f}"  # type: ignore[index]
+            f"{retrieval['exact'][pages]:10.1f}{retrieval['indexed'].get(pages, float('nan')):9.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Large stores in little time: a few dozen pages encoded once, their prefixes written under many ids.
+
+Everything a reader does is the same as with real pages; only `ridgerank store check` would notice that the
+checksums are those of the pages that were copied.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance.fragment import write_fragments
+from PIL import Image, ImageDraw
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.calibration.artifact import Calibration, Diagnostics
+from ridgerank.fusion.estimate import given_estimate
+from ridgerank.lineage import Lineage
+from ridgerank.readout.artifact import Readout
+from ridgerank.store import layout, rows
+from ridgerank.store.compress import compress
+from ridgerank.store.keep import Keep
+from ridgerank.store.origin import default_exit_layer, lineage_of
+from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.vectors import VectorOrigin
+from ridgerank.store.write import StoreWriter
+
+PAGES_A_FRAGMENT = 64
+"""As indexing commits them."""
+_FRAGMENTS_A_COMMIT = 256
+
+
+def page_id(number: int) -> str:
+    """The id of a page, as good as random."""
+    return hashlib.blake2b(f"page {number}".encode(), digest_size=32).hexdigest()
+
+
+def reference(number: int) -> str:
+    """The name of a page: ten to a document."""
+    return f"report-{number // 10}.pdf#{number % 10 + 1}"
+
+
+def originals(backbone: Backbone, count: int = PAGES_A_FRAGMENT) -> tuple[Lineage, list[PageRow]]:
+    """Pages of bars, encoded and compressed as indexing does it."""
+    keep = Keep()
+    exit_layer = default_exit_layer(backbone.geometry.layers)
+    generator = np.random.default_rng(0)
+    made = []
+    for start in range(0, count, 8):
+        images = [_picture(generator, backbone.max_pixels) for _ in range(min(8, count - start))]
+        for image, prefix in zip(images, backbone.encode(images, exit_layer=exit_layer), strict=True):
+            number = len(made)
+            page = StoredPage(page_id(number), (reference(number),), "report.pdf", "some words " * 20, b"")
+            made.append(PageRow(page, compress(prefix, image, keep)))
+    return lineage_of(backbone, exit_layer=exit_layer, join_layer=0, keep=keep), made
+
+
+def write_store(
+    uri: str, lineage: Lineage, copied: Sequence[PageRow], pages: int, *, origin: VectorOrigin, vectors: int
+) -> None:
+    """A store of `pages` whose prefixes are those of `copied` in turn, each with random vectors."""
+    with StoreWriter(uri, lineage) as writer:
+        writer.open_vectors(origin)
+    opened = lance.dataset(uri)
+    schema = opened.schema
+    blank = [PageRow(row.page, row.prefix) for row in copied]
+    table = rows.to_table(blank, schema)
+    generator = np.random.default_rng(1)
+    fragments = []
+    for first in range(0, pages, PAGES_A_FRAGMENT):
+        count = min(PAGES_A_FRAGMENT, pages - first)
+        numbers = range(first, first + count)
+        drawn = generator.normal(size=(count, vectors, origin.dim))
+        drawn /= np.linalg.norm(drawn, axis=2, keepdims=True)
+        columns = {
+            layout.PAGE_ID: [page_id(number) for number in numbers],
+            layout.REFERENCES: [[reference(number)] for number in numbers],
+            **rows.vector_columns(list(drawn.astype(np.float16)), origin.dim),
+        }
+        part = table.slice(0, count)
+        for name, column in columns.items():
+            field = schema.field(name)
+            part = part.set_column(schema.get_field_index(name), field, pa.array(column, field.type))
+        fragments += write_fragments(part, uri, schema=schema, data_storage_version=layout.LANCE_FILE_VERSION)
+        if len(fragments) >= _FRAGMENTS_A_COMMIT or first + count == pages:
+            operation = lance.LanceOperation.Append(fragments)
+            opened = lance.LanceDataset.commit(uri, operation, read_version=opened.version)
+            fragments = []
+
+
+def any_calibration(lineage: Lineage, width: int, retriever: str) -> Calibration:
+    """A readout nobody fitted: ranking takes the time it takes."""
+    unknown = float("nan")
+    weight = given_estimate(0.5)
+    readout = Readout(np.random.default_rng(0).normal(size=width), 1.0, 0, 0, lineage)
+    facts = Diagnostics(
+        "", 0, 0, 20, 0, (), {}, {}, False, unknown, (0, 1), unknown, unknown, unknown, weight, None, ()
+    )
+    return Calibration(readout, weight, retriever, retriever, facts)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _picture(generator: np.random.Generator, max_pixels: int) -> Image.Image:
+    side = int(max_pixels**0.5) // 28 * 28
+    image = Image.new("RGB", (side, side), "white")
+    draw = ImageDraw.Draw(image)
+    for _ in range(40):
+        left, top = generator.integers(0, side - 40, 2).tolist()
+        draw.rectangle((left, top, left + 36, top + 12), fill=int(generator.integers(0, 1 << 24)))
+    return image
