@@ -13,6 +13,7 @@ import pytest
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
+from ridgerank.calibration.borrowing import judged_weight
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.margins import MarginCache
 from ridgerank.calibration.onepass import OnePass
@@ -197,6 +198,30 @@ def test_given_queries_and_judgements_are_used_and_both_weights_reported(
     assert made.diagnostics.closed_form.method == "closed-form"
     with pytest.raises(CalibrationError, match="the judgements name none of the queries"):
         run(store, small_backbone, replace(request, qrels={"other": {names[0]: 1}}))
+
+
+def test_a_weight_can_come_from_the_judgements_of_another_corpus(
+    store: str, small_backbone: Backbone, tmp_path: Path
+) -> None:
+    other = str(tmp_path / "other")
+    shutil.copytree(store, other)
+    queries = tuple(Query(f"q{number}", f"growth of market {number} in Chile") for number in range(20))
+    with PageStore.open(store) as opened:
+        names = [opened.reference(page_id) for page_id in opened.page_ids()]
+    qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
+    judged = run(
+        other, small_backbone, replace(REQUEST, queries=queries, qrels=qrels)
+    ).diagnostics.closed_form
+    assert judged is not None
+    made = run(store, small_backbone, replace(REQUEST, weight_from=other)).diagnostics.closed_form
+    assert made is not None
+    assert (made.weight, made.weight_interval) == (judged.weight, judged.weight_interval)
+    assert made.note.startswith(f"read on the {judged.queries_used} judged queries of {other}")
+    with pytest.raises(CalibrationError, match=r"weighs the scores of 'word-overlap', wanted 'bm25'"):
+        judged_weight(other, lineage=PageStore.open(store).lineage, retriever="bm25")
+    run(other, small_backbone, replace(REQUEST, name="unjudged"))
+    with pytest.raises(CalibrationError, match="was calibrated without judgements"):
+        run(store, small_backbone, replace(REQUEST, weight_from=f"{other}#unjudged"))
 
 
 def test_too_few_queries_are_refused_before_a_page_is_read(

@@ -60,7 +60,7 @@ class Diagnostics:
     label_free: WeightEstimate
     """The weight read from the three scores alone."""
     closed_form: WeightEstimate | None
-    """The weight read from judgements, where there were any."""
+    """The weight read from judgements, of this corpus or another, where there were any."""
     warnings: tuple[str, ...]
     """What must not go unnoticed."""
 

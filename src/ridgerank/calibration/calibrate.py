@@ -14,6 +14,7 @@ import numpy as np
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, Diagnostics, path_of
+from ridgerank.calibration.borrowing import judged_weight
 from ridgerank.calibration.candidates import find_candidates
 from ridgerank.calibration.fit import LEAST_LISTS, Fit, Lessons, fit, usable
 from ridgerank.calibration.making import MadeQueries, is_query, queries_from_texts
@@ -23,6 +24,7 @@ from ridgerank.calibration.sight import see_pages
 from ridgerank.calibration.teacher import Teacher
 from ridgerank.calibration.weighing import Weighing, weigh
 from ridgerank.errors import CalibrationError
+from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lists import Floats, Lists
 from ridgerank.readout.artifact import Readout
 from ridgerank.records import Candidate, Query
@@ -77,6 +79,8 @@ class CalibrationRequest:
     """Made from the pages where there are none."""
     queries_from: str = "given"
     qrels: Qrels | None = None
+    weight_from: str = ""
+    """Another store, `STORE` or `STORE#NAME`, whose judgements set the weight where there are none here."""
     name: str = DEFAULT_NAME
     retriever_source: str = ""
     """What to load the retriever by; its name, where empty."""
@@ -100,6 +104,9 @@ def calibrate(
     require_same_origin(store.lineage, backbone, artifact=f"the page store at {store.uri}")
     folder = calibrations_folder(store.uri)
     path_of(folder, request.name)
+    elsewhere = None
+    if request.weight_from:
+        elsewhere = judged_weight(request.weight_from, lineage=store.lineage, retriever=retriever.name)
     cache = MarginCache(folder, store.lineage)
     made = _queries(store, backbone, request, cache)
     candidates = find_candidates(retriever, made.queries, request.candidates)
@@ -114,7 +121,7 @@ def calibrate(
         watcher.taught(len(batch))
     lessons = _lessons(ShallowPass(backbone, store), candidates, cache, watcher)
     relevance = None if request.qrels is None else _relevance(store, request.qrels, candidates)
-    calibration, fitted = _fitted(store, retriever, request, made, lessons, relevance)
+    calibration, fitted = _fitted(store, retriever, request, made, lessons, relevance, elsewhere)
     calibration.save(folder, request.name)
     draw(calibration, fitted, path_of(folder, request.name).with_suffix(".png"))
     return calibration
@@ -221,6 +228,7 @@ def _fitted(
     made: MadeQueries,
     lessons: Lessons,
     relevance: Floats | None,
+    elsewhere: WeightEstimate | None,
 ) -> tuple[Calibration, Fit]:
     told_apart = usable(lessons)
     if not told_apart.any():
@@ -237,7 +245,7 @@ def _fitted(
         states=lessons.states[members],
     )
     fitted = fit(kept)
-    weighing = weigh(kept, fitted, None if relevance is None else relevance[members])
+    weighing = weigh(kept, fitted, None if relevance is None else relevance[members], elsewhere=elsewhere)
     readout = Readout(
         vector=fitted.vector,
         penalty=fitted.choice.deployed,

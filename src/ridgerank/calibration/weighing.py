@@ -6,8 +6,8 @@ Calibrating must not make a ranking worse than the retriever's unnoticed. So the
 - the documented fallback of `fusion/estimate.py` where no estimate is possible. Shrinking must not hide
   that: three scores that hardly correlate look well-behaved once they are pulled towards a prior. So the
   one-factor model has to fit before shrinking, and the retriever to agree with both others beyond chance;
-- the estimate otherwise: w* where there are judgements, else the label-free one, both shrunk towards a
-  cautious prior while queries are few.
+- the estimate otherwise: w* where there are judgements, here or of another corpus, else the label-free
+  one, both shrunk towards a cautious prior while queries are few.
 Anything but the last is a warning.
 """
 
@@ -50,12 +50,17 @@ class Weighing:
     warnings: tuple[str, ...]
 
 
-def weigh(lessons: Lessons, fit: Fit, relevance: Floats | None) -> Weighing:
-    """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements."""
+def weigh(
+    lessons: Lessons, fit: Fit, relevance: Floats | None, *, elsewhere: WeightEstimate | None = None
+) -> Weighing:
+    """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements.
+
+    A weight judged `elsewhere`, on another corpus, takes the place of w* where there are none.
+    """
     b, s, t, lists = lessons.retriever, fit.held_out, lessons.teacher, lessons.lists
     seen = correlate(b, s, t, lists)
     label_free = _label_free(seen)
-    closed_form = None
+    closed_form = elsewhere
     if relevance is not None:
         judged = correlate(b, s, relevance, lists)
         closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))

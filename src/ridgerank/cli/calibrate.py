@@ -37,6 +37,13 @@ def calibrate(
     qrels: Annotated[
         Path | None, typer.Option(help="Judgements of these queries, TREC: the weight is then w*.")
     ] = None,
+    weight_from: Annotated[
+        str,
+        typer.Option(
+            help="Take w* from another store that was calibrated with --qrels: STORE, or STORE#NAME.",
+            show_default=False,
+        ),
+    ] = "",
     run: Annotated[
         Path | None, typer.Option(help="Your retriever's candidates for the queries, TREC; needs --queries.")
     ] = None,
@@ -73,6 +80,9 @@ def calibrate(
     """
     asked, origin = read_given(queries)
     request = request_for(asked, origin, qrels, name, candidates, count, make, documents)
+    if weight_from and qrels is not None:
+        raise typer.BadParameter("judgements are here already: --qrels", param_hint="--weight-from")
+    request = replace(request, weight_from=weight_from)
     if run is not None and queries is None:
         raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
     fit(store, backbone, request, retriever, run, device=device, dtype=dtype, as_json=as_json)
