@@ -72,9 +72,11 @@ def calibrate(
     """Fit a readout and a fusion weight to a store and its retriever; no labels needed.
 
     Pages whose full-depth targets are known are not read again: after `index --calibrate`, none are. An
-    interrupted calibration goes on where it stopped. With `auto`, the paper's margin at the last position is
-    kept where the model supports it; else the report says what was taken and why. The report lies beside the store, as
+    interrupted calibration goes on where it stopped. The report lies beside the store, as
     calibrations/NAME.json and NAME.png.
+
+    With `auto`, the paper's margin at the last position is kept where the model supports it; where it does
+    not, the report says what was taken instead, and why.
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`
     """
