@@ -47,6 +47,10 @@ class Weighing:
     teacher_relevance: float
     relevance_floor: float
     expected_gain: float
+    retriever_target: float
+    """ρ_bt: how far retriever and teacher agree."""
+    retriever_readout: float
+    """ρ_bs: how far retriever and held-out readout agree."""
     warnings: tuple[str, ...]
 
 
@@ -60,13 +64,13 @@ def weigh(
     b, s, t, lists = lessons.retriever, fit.held_out, lessons.teacher, lessons.lists
     seen = correlate(b, s, t, lists)
     label_free = _label_free(seen)
+    rho_bt, rho_st, rho_bs = seen.stacked().mean(axis=0)
     closed_form = elsewhere
     if relevance is not None:
         judged = correlate(b, s, relevance, lists)
         closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
         c_t = float(correlate(b, t, relevance, lists).reranker.mean())
     else:
-        rho_bt, rho_st, rho_bs = seen.stacked().mean(axis=0)
         factors = one_factor(rho_bs, rho_bt, rho_st)
         c_t = float(factors.c_third) if bool(factors.defined) else float("nan")
     agreement, interval = _mean_interval(fit.agreement)
@@ -80,6 +84,8 @@ def weigh(
         teacher_relevance=c_t,
         relevance_floor=float(relevance_floor(np.asarray(agreement), np.asarray(c_t))),
         expected_gain=gain,
+        retriever_target=float(rho_bt),
+        retriever_readout=float(rho_bs),
         warnings=warnings,
     )
 
