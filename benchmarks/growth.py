@@ -37,7 +37,7 @@ from ridgerank.store.read import PageStore
 from ridgerank.store.write import StoreWriter
 
 SIZES = (1_000, 10_000, 100_000)
-CANDIDATES, WARM_PAGES, VECTORS = 20, 400, 16
+CANDIDATES, WARM_PAGES, VECTORS = 20, 400, 4
 QUERY = "which region had the highest share"
 LATENCY_BAR, OPEN_BAR_S = 1.1, 1.0
 

@@ -11,6 +11,7 @@ RidgeRankError
 ├── BackboneError       a model that is unknown, incomplete or unfit for the request
 ├── StoreError          a page store that is missing, damaged or lacks a page
 ├── RetrieverError      a retriever that is unknown, or has nothing to search in
+├── ClusterError        a Ray cluster that cannot be reached, or work that was lost on it
 ├── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
 └── ExtraMissing        a package an adapter needs that is not installed (an ImportError too)
 
@@ -60,6 +61,10 @@ class StoreError(RidgeRankError):
 
 class RetrieverError(RidgeRankError):
     """A retriever that is unknown, or has nothing to search in."""
+
+
+class ClusterError(RidgeRankError):
+    """A Ray cluster that cannot be reached, or work that was lost on it."""
 
 
 class MiniatureError(RidgeRankError):

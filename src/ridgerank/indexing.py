@@ -10,8 +10,9 @@ batches cut from the whole list, never from what happens to be left of it, and a
 import io
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +26,7 @@ from ridgerank.backbones.prefix import Prefix
 from ridgerank.documents.ocr import Recognizer, recognize
 from ridgerank.documents.outcomes import Failure, PassedOver
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
+from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.beside import remember_sources
 from ridgerank.store.compress import compress
@@ -32,7 +34,7 @@ from ridgerank.store.keep import Keep
 from ridgerank.store.layout import block_of
 from ridgerank.store.origin import default_exit_layer, lineage_of
 from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.vectors import PageEmbedder
+from ridgerank.store.vectors import PageEmbedder, VectorOrigin
 from ridgerank.store.write import StoreWriter
 
 _COMMIT_SECONDS = 15.0
@@ -106,7 +108,7 @@ class Onlooker(Protocol):
 
 
 @dataclass(slots=True)
-class _Listing:
+class Listing:
     """The pages under the paths, by id, each with all its names."""
 
     refs: dict[str, PageRef] = field(default_factory=dict)
@@ -116,6 +118,7 @@ class _Listing:
 
     @property
     def copies(self) -> int:
+        """Further names of the same content."""
         return sum(len(names) - 1 for names in self.names.values())
 
 
@@ -142,14 +145,79 @@ def index_documents(
     could not be read this time. With a `recognizer` pages without a text layer are read off their image.
     With an `embedder` every page gets a retriever's vectors, too, and a large store an index over them.
     """
-    start = time.perf_counter()
     keep = keep or Keep()
     exit_layer = default_exit_layer(backbone.geometry.layers) if exit_layer is None else exit_layer
     backbone.require_layers(join_layer, exit_layer)
     processes = _processes() if processes is None else processes
-    lineage = lineage_of(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep)
+    return run_index(
+        paths,
+        uri,
+        lineage_of(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep),
+        _Here(
+            PageReader(backbone, embedder, onlooker, exit_layer, join_layer, keep),
+            recognizer,
+            batch_pages or default_batch_pages(backbone),
+            processes,
+        ),
+        watcher=watcher,
+        origin=None if embedder is None else embedder.origin,
+        onlooker=onlooker,
+        prune=prune,
+        processes=processes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is left to do once the documents are listed."""
+
+    listing: "Listing"
+    stored: frozenset[str]
+    """Pages that have their prefix."""
+    done: frozenset[str]
+    """Pages that have all they need."""
+
+    def failed(self, watcher: Watcher, failure: Failure) -> None:
+        """Note a page that could not be read."""
+        self.listing.failures.append(failure)
+        watcher.failed(failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Pages that are safe in the store."""
+
+    added: int
+    embedded: int
+    """Pages stored before, that got vectors."""
+    prefix_bytes: int
+    nbytes: int
+    """Prefixes and vectors."""
+
+
+class Work(Protocol):
+    """Reads the pages of a task and commits them: here, or on other machines."""
+
+    def commits(self, task: Task, writer: StoreWriter, watcher: Watcher) -> Iterator[Committed]:
+        """Do the task, telling of each commit when it is made."""
+
+
+def run_index(
+    paths: Iterable[str | Path],
+    uri: str,
+    lineage: Lineage,
+    work: Work,
+    *,
+    watcher: Watcher,
+    origin: VectorOrigin | None,
+    onlooker: Onlooker | None = None,
+    prune: bool = False,
+    processes: int = 1,
+) -> IndexReport:
+    """List documents, have the pages that are missing read by `work`, settle names and indices."""
+    start = time.perf_counter()
     with StoreWriter(uri, lineage) as writer:
-        lacking = frozenset() if embedder is None else writer.open_vectors(embedder.origin)
+        lacking = frozenset() if origin is None else writer.open_vectors(origin)
         listing = _list(paths, watcher, processes=processes)
         stored = writer.page_ids()
         remember_sources(uri, {ref.source.name: ref.source.path for ref in listing.refs.values()})
@@ -159,20 +227,15 @@ def index_documents(
         done = stored - lacking
         watcher.planned(IndexPlan(len(listing.refs), sum(page_id in done for page_id in listing.refs)))
         added = embedded = nbytes = 0
-        batches = _batches(listing, done, batch_pages or _batch_pages(backbone))
-        pages = _rendered(batches, listing, watcher, recognizer, backbone.max_pixels, processes)
-        model = _Reader(backbone, embedder, onlooker, exit_layer, join_layer, keep)
-        for made in _commits(model.read(batch, listing, stored) for batch in pages):
-            writer.append(made.rows)
-            writer.set_vectors(made.vectors)
-            watcher.committed(len(made), made.nbytes)
-            added, embedded = added + len(made.rows), embedded + len(made.vectors)
-            nbytes += sum(block_of(row.prefix).nbytes for row in made.rows)
+        for made in work.commits(Task(listing, stored, done), writer, watcher):
+            watcher.committed(made.added + made.embedded, made.nbytes)
+            added, embedded = added + made.added, embedded + made.embedded
+            nbytes += made.prefix_bytes
         removed = _settle_names(writer, listing, prune=prune)
-        bare = _bare(writer, embedder)
+        bare = _bare(writer, origin)
         if len(writer.page_ids()) >= INDEXED_FROM:
             writer.index_pages()
-            if embedder is not None and (added or embedded):
+            if origin is not None and (added or embedded):
                 writer.index_vectors()
     return IndexReport(
         pages=len(listing.refs),
@@ -189,8 +252,29 @@ def index_documents(
     )
 
 
-def _list(paths: Iterable[str | Path], watcher: Watcher, *, processes: int) -> _Listing:
-    listing = _Listing()
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """Everything in this process, but for rendering."""
+
+    reader: "PageReader"
+    recognizer: Recognizer | None
+    batch_pages: int
+    processes: int
+
+    def commits(self, task: Task, writer: StoreWriter, watcher: Watcher) -> Iterator[Committed]:
+        """Do the task, telling of each commit when it is made."""
+        numbered = batches(task.listing, task.done, self.batch_pages)
+        failed = partial(task.failed, watcher)
+        max_pixels = self.reader.backbone.max_pixels
+        pages = rendered(numbered, failed, self.recognizer, max_pixels, self.processes)
+        for made in _commits(self.reader.read(batch, task.listing, task.stored) for batch in pages):
+            writer.append(made.rows)
+            writer.set_vectors(made.vectors)
+            yield Committed(len(made.rows), len(made.vectors), made.prefix_bytes, made.nbytes)
+
+
+def _list(paths: Iterable[str | Path], watcher: Watcher, *, processes: int) -> Listing:
+    listing = Listing()
     for found in list_pages(paths, processes=min(processes, 2)):
         match found:
             case PageRef():
@@ -204,17 +288,16 @@ def _list(paths: Iterable[str | Path], watcher: Watcher, *, processes: int) -> _
     return listing
 
 
-def _batches(listing: _Listing, done: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
+def batches(listing: Listing, done: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
     """The pages to read, each with the number of its batch in the whole list."""
     for place, (page_id, ref) in enumerate(listing.refs.items()):
         if page_id not in done:
             yield place // size, ref
 
 
-def _rendered(
+def rendered(
     numbered: Iterable[tuple[int, PageRef]],
-    listing: _Listing,
-    watcher: Watcher,
+    failed: Callable[[Failure], None],
     recognizer: Recognizer | None,
     max_pixels: int,
     processes: int,
@@ -228,20 +311,19 @@ def _rendered(
             yield ref
 
     def pages() -> Iterator[Page]:
-        rendered = render_pages(refs(), max_pixels=max_pixels, processes=processes)
-        for read in rendered if recognizer is None else recognize(rendered, recognizer):
+        images = render_pages(refs(), max_pixels=max_pixels, processes=processes)
+        for read in images if recognizer is None else recognize(images, recognizer):
             if isinstance(read, Page):
                 yield read
             elif isinstance(read, Failure):
-                listing.failures.append(read)
-                watcher.failed(read)
+                failed(read)
 
     for _, batch in groupby(pages(), key=lambda page: batch_of.pop(page.page_id)):
         yield list(batch)
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class Made:
     """What was made of some pages: rows for new ones, vectors for those stored before."""
 
     rows: list[PageRow] = field(default_factory=list)
@@ -250,18 +332,23 @@ class _Made:
     def __len__(self) -> int:
         return len(self.rows) + len(self.vectors)
 
-    def __add__(self, other: "_Made") -> "_Made":
-        return _Made([*self.rows, *other.rows], {**self.vectors, **other.vectors})
+    def __add__(self, other: "Made") -> "Made":
+        return Made([*self.rows, *other.rows], {**self.vectors, **other.vectors})
+
+    @property
+    def prefix_bytes(self) -> int:
+        """Bytes of the prefixes."""
+        return sum(block_of(row.prefix).nbytes for row in self.rows)
 
     @property
     def nbytes(self) -> int:
+        """Bytes of prefixes and vectors."""
         own = [row.page.vectors for row in self.rows if row.page.vectors is not None]
-        prefixes = sum(block_of(row.prefix).nbytes for row in self.rows)
-        return prefixes + sum(vectors.nbytes for vectors in (*own, *self.vectors.values()))
+        return self.prefix_bytes + sum(vectors.nbytes for vectors in (*own, *self.vectors.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class PageReader:
     """The models that look at pages, and their settings."""
 
     backbone: Backbone
@@ -271,7 +358,7 @@ class _Reader:
     join_layer: int
     keep: Keep
 
-    def read(self, pages: Sequence[Page], listing: _Listing, stored: frozenset[str]) -> _Made:
+    def read(self, pages: Sequence[Page], listing: Listing, stored: frozenset[str]) -> Made:
         """One batch of rendered pages through both models; a stored page needs its vectors only."""
         vectors: dict[str, NDArray[np.float16]] = {}
         if self.embedder is not None:
@@ -293,7 +380,7 @@ class _Reader:
             )
             for page, prefix in zip(new, prefixes, strict=True)
         ]
-        return _Made(rows, vectors)
+        return Made(rows, vectors)
 
     def _encode(self, pages: Sequence[Page]) -> list[Prefix]:
         """The layers to store of each page; a page somebody wants to look at is read to its full depth."""
@@ -312,29 +399,29 @@ class _Reader:
         return self.onlooker is not None and self.onlooker.wants(page.page_id)
 
 
-def _commits(batches: Iterable[_Made]) -> Iterator[_Made]:
+def _commits(batches: Iterable[Made]) -> Iterator[Made]:
     """Whole batches gathered until a commit is worth its while."""
-    waiting, since = _Made(), time.monotonic()
+    waiting, since = Made(), time.monotonic()
     for batch in batches:
         waiting += batch
         late = time.monotonic() - since > _COMMIT_SECONDS
         if late or waiting.nbytes > _COMMIT_BYTES or len(waiting) >= _COMMIT_PAGES:
             yield waiting
-            waiting, since = _Made(), time.monotonic()
+            waiting, since = Made(), time.monotonic()
     if len(waiting):
         yield waiting
 
 
-def _bare(writer: StoreWriter, embedder: PageEmbedder | None) -> tuple[str, ...]:
+def _bare(writer: StoreWriter, origin: VectorOrigin | None) -> tuple[str, ...]:
     """Name the stored pages that have no vectors of this retriever."""
-    if embedder is None:
+    if origin is None:
         return ()
-    lacking = writer.open_vectors(embedder.origin)
+    lacking = writer.open_vectors(origin)
     names = writer.references() if lacking else {}
     return tuple(sorted((*names[page_id], page_id)[0] for page_id in lacking))
 
 
-def _settle_names(writer: StoreWriter, listing: _Listing, *, prune: bool) -> int:
+def _settle_names(writer: StoreWriter, listing: Listing, *, prune: bool) -> int:
     """Give every stored page the names it has now; with `prune`, remove pages left without one."""
     owner = {name: page_id for page_id, names in listing.names.items() for name in names}
     unread = {failure.reference for failure in listing.failures}
@@ -368,5 +455,6 @@ def _processes() -> int:
     return max(1, min(8, (os.cpu_count() or 1)))
 
 
-def _batch_pages(backbone: Backbone) -> int:
+def default_batch_pages(backbone: Backbone) -> int:
+    """Pages that go through a model at once: the same wherever, since the last bit of a prefix depends on it."""
     return 8 if backbone.device.type == "cuda" else 4

@@ -11,7 +11,7 @@ from ridgerank.errors import CalibrationError
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
 from ridgerank.records import State, Target
-from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.beside import reading_calibrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class Borrowed:
 def borrow(source: str, *, lineage: Lineage, retriever: str) -> Borrowed:
     """The closed-form weight of another store's calibration, `STORE` or `STORE#NAME`."""
     uri, _, name = source.partition("#")
-    other = Calibration.load(calibrations_folder(uri), name or DEFAULT_NAME, lineage=lineage)
+    with reading_calibrations(uri) as folder:
+        other = Calibration.load(folder, name or DEFAULT_NAME, lineage=lineage)
     if other.retriever != retriever:
         raise CalibrationError(
             f"the calibration of {source} weighs the scores of {other.retriever!r}, wanted {retriever!r}; "

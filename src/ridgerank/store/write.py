@@ -5,6 +5,7 @@ lock: Lance settles conflicting commits, and pages that two writers add at once 
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Any, Self
 import lance
 import numpy as np
 import pyarrow as pa
+from lance.fragment import FragmentMetadata
 from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
@@ -75,11 +77,7 @@ class StoreWriter:
     def append(self, batch: Sequence[PageRow]) -> None:
         """Store a batch of pages in one commit; none may be stored already."""
         ids = [row.page.page_id for row in batch]
-        repeated = sorted({page_id for page_id in ids if page_id in self._stored or ids.count(page_id) > 1})
-        if repeated:
-            raise StoreError(
-                f"pages stored already or given twice: {dataset.named(repeated)}; leave them out"
-            )
+        self._require_new(ids)
         if not batch:
             return
         table = rows.to_table(batch, self._dataset.schema)
@@ -87,6 +85,25 @@ class StoreWriter:
             self._dataset = lance.write_dataset(table, self._dataset, mode="append")
         self._stored.update(ids)
         self._sweep_at_times()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns a fragment written for this store has to have."""
+        return self._dataset.schema
+
+    def append_fragments(self, fragments: Sequence[str], page_ids: Sequence[str]) -> None:
+        """Take in, in one commit, fragments that others wrote beside the store, as Lance's JSON.
+
+        Their pages are given by id, and none may be stored already. While others write, `append_fragments` is
+        all that may be called: sweeping would remove what they have written and nobody has committed.
+        """
+        self._require_new(page_ids)
+        if not fragments:
+            return
+        operation = lance.LanceOperation.Append([FragmentMetadata.from_json(text) for text in fragments])
+        with dataset.telling(f"adding {len(page_ids)} pages to the page store at {self.uri}"):
+            self._dataset = lance.LanceDataset.commit(self.uri, operation, read_version=self._dataset.version)
+        self._stored.update(page_ids)
 
     def page_ids(self) -> frozenset[str]:
         """List what is stored."""
@@ -237,6 +254,14 @@ class StoreWriter:
             merge = self._dataset.merge_insert(layout.PAGE_ID).when_matched_update_all()
             merge.write_mode("rewrite_columns").execute(table)
         self._sweep_at_times()
+
+    def _require_new(self, page_ids: Sequence[str]) -> None:
+        counts = Counter(page_ids)
+        repeated = sorted(one for one, count in counts.items() if count > 1 or one in self._stored)
+        if repeated:
+            raise StoreError(
+                f"pages stored already or given twice: {dataset.named(repeated)}; leave them out"
+            )
 
     def _require(self, page_ids: Iterable[str]) -> None:
         missing = [page_id for page_id in page_ids if page_id not in self._stored]
