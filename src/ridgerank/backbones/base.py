@@ -167,9 +167,7 @@ class Backbone(ABC):
             mean = torch.einsum("pnw,pn->pw", states, weights)
         return mean.clone()
 
-    def states_together(
-        self, queries: Sequence[str], owners: Sequence[int], prefixes: PrefixBatch
-    ) -> Tensor:
+    def states_together(self, queries: Sequence[str], owners: Sequence[int], prefixes: PrefixBatch) -> Tensor:
         """States (pages, width), float32, of several queries in one pass: page i is for query owners[i].
 
         What `states` gives for each query alone, up to the rounding that the shape of a product decides.
@@ -332,9 +330,7 @@ class Backbone(ABC):
     ) -> Tensor:
         """States at each suffix's last position (pairs, width), or at all (pairs, positions, width)."""
         pages = len(prefixes.lengths)
-        if owners is None and (
-            not suffixes or (len(suffixes) != pages and 1 not in (len(suffixes), pages))
-        ):
+        if owners is None and (not suffixes or (len(suffixes) != pages and 1 not in (len(suffixes), pages))):
             raise BackboneError(
                 f"{len(suffixes)} queries over {pages} pages; wanted as many of one as of the other, or one"
             )

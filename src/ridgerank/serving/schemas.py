@@ -361,7 +361,9 @@ class ExplainRequest(Request):
 
     query: QueryText
     page: Name
-    layer: int | None = Field(default=None, ge=0, description="One stored layer; the mean of all unless said.")
+    layer: int | None = Field(
+        default=None, ge=0, description="One stored layer; the mean of all unless said."
+    )
     deadline_ms: DeadlineMs = None
 
 
