@@ -33,6 +33,7 @@ from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.shallow import ShallowPass
 from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.cache import CacheCounts
 from ridgerank.store.dataset import named
 from ridgerank.store.origin import reading_of
 from ridgerank.store.read import PageStore
@@ -248,6 +249,10 @@ class Reranker:
     async def asearch(self, query: str, *, k: int = CANDIDATES, top_k: int = 5) -> Ranking:
         """`search` in a thread of its own, so that the event loop goes on."""
         return await asyncio.to_thread(self.search, query, k=k, top_k=top_k)
+
+    def cache_counts(self) -> CacheCounts:
+        """How the cache of pages has fared."""
+        return self._shallow.cache_counts()
 
     def close(self) -> None:
         """Close the store; the model stays with whoever gave it."""

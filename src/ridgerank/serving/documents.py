@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
@@ -114,13 +114,14 @@ class Pages(Mapping[str, Page]):
         *,
         max_pixels: int,
         image_pixels: int,
+        page_ids: MutableMapping[str, str],
     ) -> None:
+        """`go_on` is called before each, and `page_ids` gets the id of every page made, by name."""
         self._attached = attached
         self._go_on = go_on
         self._max_pixels = max_pixels
         self._image_pixels = image_pixels
-        self.page_ids: dict[str, str] = {}
-        """Name → page id of every page made."""
+        self._page_ids = page_ids
 
     def __getitem__(self, name: str) -> Page:
         one = self._attached[name]
@@ -129,7 +130,7 @@ class Pages(Mapping[str, Page]):
             page = self._page(one, name)
         except DocumentError as error:
             raise DocumentError(f"{name}: {error}") from error
-        self.page_ids[name] = page.page_id
+        self._page_ids[name] = page.page_id
         return page
 
     def __contains__(self, name: object) -> bool:
@@ -167,7 +168,7 @@ def draw_text(text: str) -> Image.Image:
 
 
 def _stored(document: Document, store: PageStore) -> str | None:
-    """The page id behind a document that names a stored page; a name that must be one and is not is refused."""
+    """The page id behind a document that names a stored page; a name that can be nothing else must be known."""
     if isinstance(document, PageDocument | IdDocument):
         name = document.page if isinstance(document, PageDocument) else document.id
         found = store.lookup(name)

@@ -169,7 +169,7 @@ class Engine:
                 self._seconds_each += 0.1 * (each - self._seconds_each)
 
     def _take(self) -> list[Job]:
-        """This worker's share of what is waiting; nothing once the server closes and the queue is empty."""
+        """Take a worker's share of what is waiting; nothing once the server closes and the queue is empty."""
         with self._changed:
             while not self._waiting and not self._closing:
                 self._changed.wait()
@@ -203,9 +203,7 @@ class Engine:
                 if isinstance(job.work, Rank):
                     found.append((job, job.work.prepare(job.go_on)))
                 else:
-                    job.answer.set_result(
-                        Served(job.queue_ms, len(jobs), explanation=job.work.run())
-                    )
+                    job.answer.set_result(Served(job.queue_ms, len(jobs), explanation=job.work.run()))
             except (RidgeRankError, Refusal, Gone) as error:
                 _fail(job, error)
         for k, asked in searches.items():

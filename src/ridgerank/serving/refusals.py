@@ -1,4 +1,4 @@
-"""Everything a caller can be told instead of an answer: a status, one word for programs, one line for people."""
+"""What a caller can be told instead of an answer: a status, one word for programs, a line for people."""
 
 from ridgerank.errors import BackboneError, DocumentError, QueryError, RidgeRankError, ScoreError
 

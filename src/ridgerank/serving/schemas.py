@@ -441,6 +441,7 @@ class CalibrationAnswer(Answer):
     teacher_relevance: float | None
     relevance_floor: float | None
     expected_gain: float | None
+    readout_spread: float | None = Field(description="Mean width of the readout's scores in a held-out list.")
     relevance_slope: float = Field(description="Log-odds of relevance a unit of fused score at the weight.")
     relevance_offset: float = Field(description="Log-odds of relevance at a fused score of 0.")
     warnings: list[str]

@@ -72,5 +72,5 @@ def read_keys(path: Path) -> tuple[str, ...]:
 
 
 def default_workers(device: str) -> int:
-    """One for a device of its own; on a CPU two share the cores: one caller alone leaves some of them idle."""
+    """One for a device of its own; on a CPU two share the cores: one caller alone leaves some idle."""
     return 1 if device != "cpu" else min(2, len(os.sched_getaffinity(0)))
