@@ -1,6 +1,6 @@
 """A number in [0, 1] that orders as the fused score does, and what it claims. Pure formulas.
 
-Let one page in K be relevant, K as in the calibration: those in which some hidden quality exceeds a threshold.
+Let one page in K be relevant, K as in the calibration: those whose hidden quality exceeds a threshold.
 Let quality and fused score be jointly normal over the pages of a list, with the correlation r that the
 calibration estimated (eq. 3). Then the chance that a page is relevant follows from its fused score alone. It
 is a chance under these assumptions: that the list holds relevant pages at all is taken for granted.
