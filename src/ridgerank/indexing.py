@@ -456,5 +456,5 @@ def _processes() -> int:
 
 
 def default_batch_pages(backbone: Backbone) -> int:
-    """Pages that go through a model at once: the same wherever, since the last bit of a prefix depends on it."""
+    """Pages that go through a model at once; the same anywhere: the last bits of prefixes depend on it."""
     return 8 if backbone.device.type == "cuda" else 4

@@ -97,6 +97,8 @@ class Diagnostics:
     """Why this target was learned and this state read."""
     readings: tuple[Reading, ...] = ()
     """All targets and states that were looked at."""
+    readout_spread: float = math.nan
+    """Mean standard deviation of the readout's scores within a held-out list: what a server watches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,6 +24,7 @@ from ridgerank.calibration.picture import draw
 from ridgerank.calibration.sight import see_pages
 from ridgerank.calibration.teacher import Teacher
 from ridgerank.errors import CalibrationError
+from ridgerank.fusion.standardize import spread
 from ridgerank.lists import Floats, Lists
 from ridgerank.readout.artifact import Readout
 from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
@@ -303,4 +304,5 @@ def _diagnostics(request: CalibrationRequest, made: MadeQueries, choice: Choice)
         warnings=weighing.warnings,
         reason=choice.reason,
         readings=choice.readings,
+        readout_spread=float(spread(fitted.held_out, lessons.lists).mean()),
     )

@@ -1,7 +1,7 @@
 """Documents into a store by way of Ray Data: portions of pages out to workers, fragments committed here.
 
-Listing, names and commits are those of one machine (`indexing.run_index`). Portions are committed whole and in
-the order of the list, so that an interrupted run is gone on with as a local one is, here or there.
+Listing, names and commits are those of one machine (`indexing.run_index`). Portions are committed whole and
+in the order of the list, so that an interrupted run is gone on with as a local one is, here or there.
 """
 
 import pickle

@@ -40,6 +40,8 @@ class Entry(NamedTuple):
 
     page_id: str
     references: tuple[str, ...]
+    positions: int
+    """How many positions its prefix holds."""
     place: Place
 
 
@@ -57,6 +59,11 @@ class Catalog(Protocol):
 
     def page_ids(self) -> list[str]:
         """Every page, in the order stored."""
+
+    def positions(self, page_ids: Sequence[str]) -> list[int]:
+        """Count the stored positions of each page."""
+        counted: list[int] = self._positions[self.rows(page_ids)].tolist()
+        return counted
 
     @property
     def prefix_nbytes(self) -> int:
@@ -216,7 +223,7 @@ class IndexedCatalog:
 
 DESCRIBED: dict[str, Any] = {"blob_handling": "blobs_descriptions", "with_row_address": True}
 """How to scan so that prefixes come as positions and sizes, not as bytes."""
-_ENTRY_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.PREFIX]
+_ENTRY_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.POSITIONS, layout.PREFIX]
 
 
 def places_of(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
@@ -229,10 +236,10 @@ def places_of(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
 
 
 def _entries_in(table: Any) -> list[Entry]:  # noqa: ANN401
-    columns = [table.column(name).to_pylist() for name in (layout.PAGE_ID, layout.REFERENCES)]
+    columns = [table.column(name).to_pylist() for name in _ENTRY_COLUMNS[:3]]
     return [
-        Entry(page_id, tuple(references), Place(*place))
-        for page_id, references, place in zip(*columns, places_of(table).tolist(), strict=True)
+        Entry(page_id, tuple(references), positions, Place(*place))
+        for page_id, references, positions, place in zip(*columns, places_of(table).tolist(), strict=True)
     ]
 
 
