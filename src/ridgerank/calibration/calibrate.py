@@ -17,12 +17,13 @@ from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, Diagnostic
 from ridgerank.calibration.borrowing import borrow
 from ridgerank.calibration.candidates import find_candidates
 from ridgerank.calibration.choosing import Choice, Observed, choose
-from ridgerank.calibration.fit import LEAST_LISTS
-from ridgerank.calibration.making import MadeQueries, is_query, queries_from_texts
+from ridgerank.calibration.fit import LEAST_LISTS, StatesElsewhere
+from ridgerank.calibration.hands import Hands, Here
+from ridgerank.calibration.making import MadeQueries, queries_from_texts
 from ridgerank.calibration.margins import MarginCache
 from ridgerank.calibration.picture import draw
-from ridgerank.calibration.sight import see_pages
-from ridgerank.calibration.teacher import Teacher
+from ridgerank.calibration.sight import find_again
+from ridgerank.calibration.teacher import wanted_pairs
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.standardize import spread
 from ridgerank.lists import Floats, Lists
@@ -30,7 +31,6 @@ from ridgerank.readout.artifact import Readout
 from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.runs.run import Qrels
-from ridgerank.shallow import ShallowPass
 from ridgerank.store.beside import keeping_calibrations
 from ridgerank.store.origin import require_same_origin
 from ridgerank.store.read import PageStore
@@ -116,13 +116,25 @@ def calibrate(
 ) -> Calibration:
     """Fit readout and weight to a store and a retriever, and save them beside the store."""
     require_same_origin(store.lineage, backbone, artifact=f"the page store at {store.uri}")
+    return calibrate_with(Here(store, backbone), store, retriever, request, watcher=watcher)
+
+
+def calibrate_with(
+    hands: Hands,
+    store: PageStore,
+    retriever: Retriever,
+    request: CalibrationRequest,
+    *,
+    watcher: CalibrationWatcher,
+) -> Calibration:
+    """`calibrate`, with the model run by `hands`."""
     with keeping_calibrations(store.uri) as folder:
-        return _calibrate(store, backbone, retriever, request, watcher, folder)
+        return _calibrate(hands, store, retriever, request, watcher, folder)
 
 
 def _calibrate(
+    hands: Hands,
     store: PageStore,
-    backbone: Backbone,
     retriever: Retriever,
     request: CalibrationRequest,
     watcher: CalibrationWatcher,
@@ -134,19 +146,18 @@ def _calibrate(
         borrowed = borrow(request.weight_from, lineage=store.lineage, retriever=retriever.name)
         request = replace(request, target=borrowed.target, state=borrowed.state)
     cache = MarginCache(folder, store.lineage)
-    made = _queries(store, backbone, request, cache)
+    made = _queries(hands, store, request, cache)
     candidates = find_candidates(retriever, made.queries, request.candidates)
-    teacher = Teacher(backbone, cache, targets=request.targets)
-    teacher.want({query.text: found for query, found in candidates.items()})
-    pages = {candidate.page_id for found in candidates.values() for candidate in found}
-    watcher.calibrating(CalibrationPlan(len(made.queries), made.origin, len(pages), len(teacher.missing)))
-    for batch in see_pages(
-        store, teacher.missing, max_pixels=backbone.max_pixels, documents=request.documents
-    ):
-        teacher.read(batch)
-        watcher.taught(len(batch))
+    wanted = wanted_pairs({query.text: own for query, own in candidates.items()}, cache, request.targets)
+    pages = {candidate.page_id for own in candidates.values() for candidate in own}
+    watcher.calibrating(CalibrationPlan(len(made.queries), made.origin, len(pages), len(wanted)))
+    found = find_again(store, sorted(wanted), documents=request.documents)
+    for taught in hands.teach(found, wanted, request.targets):
+        for target, values in taught.values.items():
+            cache.add(values, target=target)
+        watcher.taught(taught.pages)
     relevance = None if request.qrels is None else _relevance(store, request.qrels, candidates)
-    observed = _observed(ShallowPass(backbone, store), candidates, cache, request, relevance, watcher)
+    observed = _observed(hands, candidates, cache, request, relevance, watcher)
     choice = choose(observed, elsewhere=None if borrowed is None else borrowed.weight)
     calibration = _calibration(store, retriever, request, made, choice)
     calibration.save(folder, request.name)
@@ -162,18 +173,16 @@ def different(queries: Sequence[Query]) -> tuple[Query, ...]:
     return tuple(by_text.values())
 
 
-def _queries(
-    store: PageStore, backbone: Backbone, request: CalibrationRequest, cache: MarginCache
-) -> MadeQueries:
+def _queries(hands: Hands, store: PageStore, request: CalibrationRequest, cache: MarginCache) -> MadeQueries:
     """The queries given, or as many as wanted made from the pages; too few are refused."""
     if request.queries:
         made = MadeQueries(different(request.queries), request.queries_from)
     elif request.making == "model":
-        made = _asked(store, backbone, request, cache)
+        made = hands.queries(store, request, cache)
     else:
         made = queries_from_texts(store.texts(), request.count)
         if len(made.queries) < LEAST_LISTS and request.making == "auto":
-            made = _asked(store, backbone, request, cache)
+            made = hands.queries(store, request, cache)
     if len(made.queries) < LEAST_LISTS:
         raise CalibrationError(
             f"{len(made.queries)} different queries ({made.origin}), wanted at least {LEAST_LISTS}; give "
@@ -182,31 +191,8 @@ def _queries(
     return made
 
 
-def _asked(
-    store: PageStore, backbone: Backbone, request: CalibrationRequest, cache: MarginCache
-) -> MadeQueries:
-    """Queries the model writes for pages, in the order of page ids, until there are enough."""
-    found: dict[str, Query] = {}
-    page_ids = sorted(store.page_ids())
-    for start in range(0, len(page_ids), request.count):
-        some = page_ids[start : start + request.count]
-        unasked = [page_id for page_id in some if cache.written(page_id) is None]
-        for batch in see_pages(store, unasked, max_pixels=backbone.max_pixels, documents=request.documents):
-            contents = [backbone.content(page) for page in batch]
-            prefixes = backbone.encode(contents, exit_layer=backbone.geometry.layers)
-            for page, text in zip(batch, backbone.write_queries(prefixes), strict=True):
-                cache.add_written(page.page_id, text)
-        for page_id in some:
-            text = cache.written(page_id) or ""
-            if is_query(text) and len(found) < request.count:
-                found.setdefault(text.casefold(), Query(f"asked-{page_id[:16]}", text))
-        if len(found) == request.count:
-            break
-    return MadeQueries(tuple(found.values()), f"asked of the model: {len(found)}, a page each")
-
-
 def _observed(
-    shallow: ShallowPass,
+    hands: Hands,
     candidates: Mapping[Query, Sequence[Candidate]],
     cache: MarginCache,
     request: CalibrationRequest,
@@ -214,13 +200,12 @@ def _observed(
     watcher: CalibrationWatcher,
 ) -> Observed:
     """States over the stored, compressed pages, as a request runs them, beside the teacher's targets."""
-    states: dict[State, list[Floats]] = {state: [] for state in request.states}
-    for query, own in candidates.items():
-        page_ids = [candidate.page_id for candidate in own]
-        for state, found in states.items():
-            ran = shallow.run(query.text, page_ids, state=state).states
-            found.append(ran.cpu().numpy().astype(np.float64))
-        watcher.asked(1)
+    states: Mapping[State, Floats | StatesElsewhere] = {}
+    for done in hands.states(candidates, request.states):
+        if isinstance(done, int):
+            watcher.asked(done)
+        else:
+            states = done
     pairs = [(query.text, candidate) for query, own in candidates.items() for candidate in own]
     return Observed(
         lists=Lists.of_lengths(len(own) for own in candidates.values()),
@@ -230,7 +215,7 @@ def _observed(
             target: np.array([cache.target(target, text, page.page_id) for text, page in pairs], dtype=float)
             for target in request.targets
         },
-        states={state: np.concatenate(found) for state, found in states.items()},
+        states=states,
         relevance=relevance,
     )
 

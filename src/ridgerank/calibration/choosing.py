@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgerank.calibration.artifact import Reading
-from ridgerank.calibration.fit import Fit, Lessons, fit, usable
+from ridgerank.calibration.fit import Fit, Lessons, StatesElsewhere, fit, usable
 from ridgerank.calibration.weighing import Weighing, weigh
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.estimate import WeightEstimate
@@ -41,7 +41,7 @@ class Observed:
     """(members,): b."""
     targets: Mapping[Target, Floats]
     """(members,) each: t."""
-    states: Mapping[State, Floats]
+    states: Mapping[State, Floats | StatesElsewhere]
     """(members, dim) each: h."""
     relevance: Floats | None
     """(members,), where there are judgements."""
@@ -57,9 +57,9 @@ class Observed:
             )
         lists, members = self.lists.select(told_apart)
         corpora = tuple(np.array(self.corpora, dtype=object)[told_apart])
-        lessons = Lessons(
-            lists, corpora, self.retriever[members], whole.teacher[members], whole.states[members]
-        )
+        states = whole.states
+        kept = states[members] if isinstance(states, np.ndarray) else states.select(told_apart)
+        lessons = Lessons(lists, corpora, self.retriever[members], whole.teacher[members], kept)
         return lessons, members
 
 

@@ -4,7 +4,10 @@ Pure: arrays in, arrays out. The folds are corpora where three or more are named
 lists. A list's held-out score comes from a readout fitted on the other folds at a penalty chosen without it.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +23,19 @@ LEAST_LISTS = 16
 _LISTS_FOR_MORE_PARTS = 32
 
 
+class StatesElsewhere(Protocol):
+    """States of the members of some lists, held by other machines: they sum and score, arrays stay there."""
+
+    def select(self, lists: Bools) -> "StatesElsewhere":
+        """Those of some of the lists."""
+
+    def moments(self, parts: Sequence[str], teacher: Sequence[Floats]) -> dict[str, CenteredMoments]:
+        """Sums of all lists by the part each belongs to, given the targets of each list."""
+
+    def scores(self, vectors: Sequence[Floats]) -> Floats:
+        """(members,): the states of each list times a vector of its own."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lessons:
     """Calibration queries with their candidates: what the readout learns from."""
@@ -31,7 +47,7 @@ class Lessons:
     """(members,): b."""
     teacher: Floats
     """(members,): t."""
-    states: Floats
+    states: Floats | StatesElsewhere
     """(members, dim): h."""
 
 
@@ -58,18 +74,13 @@ def usable(lessons: Lessons) -> Bools:
 def fit(lessons: Lessons) -> Fit:
     """Fit to all lists, which must be usable, and to all but one part in turn."""
     parts = _parts(lessons.corpora)
-    moments = {name: CenteredMoments(lessons.states.shape[1]) for name in dict.fromkeys(parts)}
-    offsets = lessons.lists.offsets.tolist()
-    for number, name in enumerate(parts):
-        own = slice(offsets[number], offsets[number + 1])
-        moments[name].add(lessons.states[own], lessons.teacher[own])
+    moments = _moments(lessons, parts)
     choice = choose_penalty(moments)
-    held_out = np.empty(lessons.lists.members)
-    part_of = lessons.lists.spread(np.array([list(moments).index(name) for name in parts]))
-    for number, name in enumerate(moments):
+    without: dict[str, Floats] = {}
+    for name in moments:
         others = merged(moments, [other for other in moments if other != name])
-        [vector] = ridge_path(others, np.array([choice.chosen[name]]))
-        held_out[part_of == number] = lessons.states[part_of == number] @ vector
+        [without[name]] = ridge_path(others, np.array([choice.chosen[name]]))
+    held_out = _scores(lessons, parts, without)
     [vector] = ridge_path(merged(moments, list(moments)), np.array([choice.deployed]))
     names = list(moments)
     validation = {name: names[(number + 1) % len(names)] for number, name in enumerate(names)}
@@ -80,6 +91,34 @@ def fit(lessons: Lessons) -> Fit:
         held_out=held_out,
         agreement=correlation(held_out, lessons.teacher, lessons.lists),
     )
+
+
+def _moments(lessons: Lessons, parts: Sequence[str]) -> dict[str, CenteredMoments]:
+    """Sums of the lists of each part, in the order the parts first occur."""
+    slices = _slices(lessons.lists)
+    if not isinstance(lessons.states, np.ndarray):
+        return lessons.states.moments(parts, [lessons.teacher[own] for own in slices])
+    moments = {name: CenteredMoments(lessons.states.shape[1]) for name in dict.fromkeys(parts)}
+    for own, name in zip(slices, parts, strict=True):
+        moments[name].add(lessons.states[own], lessons.teacher[own])
+    return moments
+
+
+def _scores(lessons: Lessons, parts: Sequence[str], vectors: Mapping[str, Floats]) -> Floats:
+    """(members,): every list scored with the vector of its part."""
+    if not isinstance(lessons.states, np.ndarray):
+        return lessons.states.scores([vectors[name] for name in parts])
+    scores = np.empty(lessons.lists.members)
+    names = list(vectors)
+    part_of = lessons.lists.spread(np.array([names.index(name) for name in parts]))
+    for number, name in enumerate(names):
+        scores[part_of == number] = lessons.states[part_of == number] @ vectors[name]
+    return scores
+
+
+def _slices(lists: Lists) -> list[slice]:
+    offsets = lists.offsets.tolist()
+    return [slice(start, end) for start, end in pairwise(offsets)]
 
 
 def _parts(corpora: tuple[str, ...]) -> list[str]:

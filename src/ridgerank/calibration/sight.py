@@ -4,8 +4,7 @@ Their text is the one stored: OCR may have read it, and is not asked again.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
@@ -26,6 +25,24 @@ def see_pages(
 
     `documents` are files and folders to look in; without them, the files the store was indexed from.
     """
+    found = find_again(store, page_ids, documents=documents)
+    for start in range(0, len(found), BATCH_PAGES):
+        yield render_again(found[start : start + BATCH_PAGES], max_pixels=max_pixels)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAgain:
+    """A stored page that can be rendered again."""
+
+    ref: PageRef
+    text: str
+    """As it is stored."""
+
+
+def find_again(
+    store: PageStore, page_ids: Sequence[str], *, documents: Sequence[Path] = ()
+) -> list[FoundAgain]:
+    """Where pages can be rendered from, in the order of the documents; those that cannot are an error."""
     stored = store.pages(page_ids) if page_ids else []
     texts = {page.page_id: page.text for page in stored}
     paths = list(documents) or recall_sources(store.uri, sorted({page.source for page in stored}))
@@ -39,10 +56,14 @@ def see_pages(
             f"{len(missing)} pages have to be looked at again and are not where they were indexed from, or "
             f"have changed: {named(missing)}; say where they are (--documents)"
         )
-    read = render_pages(refs.values(), max_pixels=max_pixels)
-    while batch := list(islice(read, BATCH_PAGES)):
-        pages = [page for page in batch if isinstance(page, Page)]
-        if len(pages) < len(batch):
-            unread = [str(page) for page in batch if not isinstance(page, Page)]
-            raise CalibrationError(f"pages that have to be looked at again cannot be read: {named(unread)}")
-        yield [replace(page, text=texts[page.page_id]) for page in pages]
+    return [FoundAgain(ref, texts[ref.page_id]) for ref in refs.values()]
+
+
+def render_again(found: Sequence[FoundAgain], *, max_pixels: int) -> list[Page]:
+    """Pages as they were indexed; one that cannot be read any more is an error."""
+    read = list(render_pages((one.ref for one in found), max_pixels=max_pixels))
+    unread = [str(page) for page in read if not isinstance(page, Page)]
+    if unread:
+        raise CalibrationError(f"pages that have to be looked at again cannot be read: {named(unread)}")
+    texts = {one.ref.page_id: one.text for one in found}
+    return [replace(page, text=texts[page.page_id]) for page in read if isinstance(page, Page)]

@@ -5,23 +5,50 @@ That is its margin (eq. 6), the query's likelihood, or both: which of them a mod
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from torch import Tensor
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.calibration.margins import MarginCache
 from ridgerank.records import Candidate, Page, Target
 
 _PAIRS_A_PASS = 32
 """Queries run beside a copy of their page: so many at a time bound the memory."""
 
 
+class KeepsTargets(Protocol):
+    """A `MarginCache`, or whatever keeps targets as it does."""
+
+    def target(self, target: Target, query: str, page_id: str) -> float | None:
+        """The target of a query over a page, None where it was never taken."""
+
+    def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
+        """Keep targets: page id → text of the query → value."""
+
+
+class Taken:
+    """Targets in memory, for whoever keeps them elsewhere."""
+
+    def __init__(self) -> None:
+        self.values: dict[Target, dict[str, dict[str, float]]] = {}
+        """Target → page id → text of the query → value."""
+
+    def target(self, target: Target, query: str, page_id: str) -> float | None:
+        """The target of a query over a page, None where it was never taken."""
+        return self.values.get(target, {}).get(page_id, {}).get(query)
+
+    def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
+        """Keep targets: page id → text of the query → value."""
+        for page_id, own in values.items():
+            self.values.setdefault(target, {}).setdefault(page_id, {}).update(own)
+
+
 class Teacher:
     """Takes the targets that are wanted and not there yet, from pages as they come by."""
 
     def __init__(
-        self, backbone: Backbone, cache: MarginCache, *, targets: Sequence[Target] = ("margin",)
+        self, backbone: Backbone, cache: KeepsTargets, *, targets: Sequence[Target] = ("margin",)
     ) -> None:
         self._backbone = backbone
         self._cache = cache
@@ -30,12 +57,11 @@ class Teacher:
 
     def want(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Want the targets of every query (by its text) over its candidates."""
-        self._wanted = {}
-        for query, found in candidates.items():
-            for candidate in found:
-                known = (self._cache.target(target, query, candidate.page_id) for target in self._targets)
-                if any(value is None for value in known):
-                    self._wanted.setdefault(candidate.page_id, []).append(query)
+        self._wanted = wanted_pairs(candidates, self._cache, self._targets)
+
+    def want_pairs(self, wanted: Mapping[str, Sequence[str]]) -> None:
+        """Want the targets of given queries over each page, by page id."""
+        self._wanted = {page_id: list(queries) for page_id, queries in wanted.items()}
 
     @property
     def missing(self) -> list[str]:
@@ -78,3 +104,16 @@ class Teacher:
         margins, likelihoods = self._backbone.pair_targets(queries, prefixes)
         found: dict[Target, Tensor] = {"margin": margins, "likelihood": likelihoods}
         return {target: found[target] for target in self._targets}
+
+
+def wanted_pairs(
+    candidates: Mapping[str, Sequence[Candidate]], cache: KeepsTargets, targets: Sequence[Target]
+) -> dict[str, list[str]]:
+    """Page id → queries of which a target over it is not known yet."""
+    wanted: dict[str, list[str]] = {}
+    for query, found in candidates.items():
+        for candidate in found:
+            known = (cache.target(target, query, candidate.page_id) for target in targets)
+            if any(value is None for value in known):
+                wanted.setdefault(candidate.page_id, []).append(query)
+    return wanted
