@@ -13,11 +13,11 @@ from ridgerank.calibration.hands import Taught
 from ridgerank.calibration.making import MadeQueries
 from ridgerank.calibration.margins import MarginCache
 from ridgerank.calibration.sight import BATCH_PAGES, FoundAgain
-from ridgerank.errors import CalibrationError, ClusterError
+from ridgerank.errors import CalibrationError
 from ridgerank.lists import Bools, Floats
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.records import Candidate, Query, State, Target
-from ridgerank.scaleout.cluster import Crew, ModelPlan
+from ridgerank.scaleout.cluster import Crew, ModelPlan, telling
 from ridgerank.scaleout.teaching import (
     GIVEN,
     MADE,
@@ -33,6 +33,7 @@ from ridgerank.store.read import PageStore
 if TYPE_CHECKING:
     from ridgerank.calibration.calibrate import CalibrationRequest
 
+_SAFE = "targets taken so far are kept"
 _BLOCKS_A_WORKER = 4
 """Blocks of states: what is summed at once, and done again when its worker is lost."""
 
@@ -74,7 +75,7 @@ class RayHands:
             for number, (query, own) in enumerate(candidates.items())
         ]
         blocks = min(len(asked), _BLOCKS_A_WORKER * self.crew.workers)
-        with _telling("running the queries"):
+        with telling("running the queries", safe=_SAFE):
             held = self._mapped(asked, StatesWorker, blocks=blocks).materialize()
         yield len(asked)
         numbers = tuple(range(len(asked)))
@@ -135,25 +136,6 @@ class _StatesOnRay:
 
 def _records(made: Any) -> Iterable[Any]:  # noqa: ANN401
     """What workers have pickled, in order."""
-    with _telling("calibrating"):
+    with telling("calibrating", safe=_SAFE):
         for row in made.iter_rows():
             yield pickle.loads(row[MADE])
-
-
-class _telling:  # noqa: N801 (reads as a statement)
-    """Tells Ray's errors as ours."""
-
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        from ray.exceptions import RayError
-
-        if isinstance(error, RayError):
-            cause = str(error).strip().splitlines()
-            raise ClusterError(
-                f"{self._doing} on Ray failed: {cause[-1] if cause else error}; targets taken so far are kept"
-            ) from error

@@ -93,3 +93,17 @@ def crew_of(ray: Any, workers: int | None, device: str | None) -> Crew:  # noqa:
         raise BackboneError("no GPU in the Ray cluster; leave --device out, or add machines that have one")
     most = gpus or int(have.get("CPU", 1))
     return Crew(min(workers or most, most), 1.0, 1.0 if gpus else 0.0)
+
+
+@contextmanager
+def telling(doing: str, *, safe: str) -> Iterator[None]:
+    """Turn what Ray raises into a `ClusterError` that says what was being done, and what is not lost."""
+    from ray.exceptions import RayError
+
+    try:
+        yield
+    except RayError as error:
+        lines = str(error).strip().splitlines()
+        raise ClusterError(
+            f"{doing} on Ray failed: {lines[-1] if lines else type(error).__name__}; {safe}: run it again"
+        ) from error

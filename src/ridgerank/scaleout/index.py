@@ -12,9 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ridgerank.errors import ClusterError
 from ridgerank.indexing import Committed, IndexReport, Task, Watcher, batches, run_index
-from ridgerank.scaleout.cluster import Crew
+from ridgerank.scaleout.cluster import Crew, telling
 from ridgerank.scaleout.encoding import Described, Encoded, EncodingPlan, EncodingWorker, Portion, describe
 from ridgerank.store.write import StoreWriter
 
@@ -97,7 +96,6 @@ class _OnRay:
             return
         import ray.data
         from ray.data import ActorPoolStrategy, DataContext
-        from ray.exceptions import RayError
 
         context = DataContext.get_current()
         context.execution_options.preserve_order = True
@@ -113,16 +111,10 @@ class _OnRay:
             compute=ActorPoolStrategy(size=min(self.crew.workers, len(portions))),
             **self.crew.resources,
         )
-        try:
+        with telling("encoding", safe="what was committed is safe"):
             for row in made.iter_rows():
                 encoded: Encoded = pickle.loads(row["encoded"])
                 yield encoded
-        except RayError as error:
-            cause = str(error).strip().splitlines()
-            raise ClusterError(
-                f"encoding on Ray failed: {cause[-1] if cause else error}; what was committed is safe, run "
-                "it again to go on"
-            ) from error
 
 
 def _commit(encoded: list[Encoded], writer: StoreWriter) -> Committed:

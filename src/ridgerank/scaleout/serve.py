@@ -1,0 +1,177 @@
+"""The app of `serving/` as a Ray Serve deployment: replicas, each with its model and its warm pages.
+
+A deployment serves one corpus or several, each a store by a name. A request names its corpus in the header
+`serve_multiplexed_model_id`; Serve then prefers replicas that have this corpus open, and with it its pages in
+memory. Without the header it is the first corpus.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgerank.calibration.artifact import DEFAULT_NAME
+from ridgerank.serving.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from ridgerank.backbones.base import Backbone
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+_HEALTH_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServePlan:
+    """What a replica opens."""
+
+    stores: Mapping[str, str]
+    """Corpus → store; the first is the one of requests that name none."""
+    settings: Settings
+    readout: str = DEFAULT_NAME
+    retriever: str | None = None
+    backbone: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    cache_bytes: int = 1 << 30
+    """Pages in memory, of each corpus a replica has open."""
+    cache_dir: Path | None = None
+    cache_disk_bytes: int = 0
+    corpora_a_replica: int = 2
+    """Corpora a replica has open at once, the least recently used closing first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """How many there may be, and what each takes."""
+
+    least: int = 1
+    most: int = 1
+    requests_each: float = 2.0
+    """Requests a replica should have at once; more make Serve start another."""
+    num_cpus: float = 1.0
+    num_gpus: float = 0.0
+
+
+def deploy(plan: ServePlan, replicas: Replicas, *, host: str, port: int) -> None:
+    """Start the deployment on the cluster that is connected, and return when it answers."""
+    from ray import serve
+
+    serve.start(http_options={"host": host, "port": port})
+    made = serve.deployment(serve.ingress(Corpora(plan).application)()).options(
+        name="ridgerank",
+        max_ongoing_requests=plan.settings.limits.admitted,
+        autoscaling_config={
+            "min_replicas": replicas.least,
+            "max_replicas": replicas.most,
+            "target_ongoing_requests": replicas.requests_each,
+        },
+        ray_actor_options={"num_cpus": replicas.num_cpus, "num_gpus": replicas.num_gpus},
+        health_check_timeout_s=_HEALTH_SECONDS,
+    )
+    serve.run(made.bind(), name="ridgerank", route_prefix="/")
+
+
+class Corpora:
+    """The corpora of one replica; made there, by `application`."""
+
+    def __init__(self, plan: ServePlan) -> None:
+        self._plan = plan
+        self._backbones: dict[tuple[object, ...], Backbone] = {}
+
+    def application(self) -> Callable[[Any, Receive, Send], Awaitable[None]]:
+        """An ASGI application that passes each request on to that of its corpus."""
+        from ray import serve
+
+        @serve.multiplexed(max_num_models_per_replica=self._plan.corpora_a_replica)
+        async def corpus(name: str) -> "_OpenCorpus":
+            return await asyncio.to_thread(self.open, name)
+
+        first = next(iter(self._plan.stores))
+
+        async def pass_on(scope: Any, receive: Receive, send: Send) -> None:  # noqa: ANN401 (ASGI's)
+            if scope["type"] == "lifespan":
+                await _live(receive, send)
+                return
+            name = serve.get_multiplexed_model_id() or first
+            if name not in self._plan.stores:
+                await _unknown(name, self._plan.stores, scope, receive, send)
+                return
+            opened = await corpus(name)
+            await opened.app(scope, receive, send)
+
+        return pass_on
+
+    def open(self, name: str) -> "_OpenCorpus":
+        """Open a corpus; those of one model share it."""
+        from ridgerank.backbones.load import load_backbone, parse_dtype
+        from ridgerank.reranker import Reranker
+        from ridgerank.serving.service import Service
+        from ridgerank.store.disk_cache import DiskCache
+        from ridgerank.store.origin import reading_of
+        from ridgerank.store.read import PageStore
+
+        plan = self._plan
+        uri = plan.stores[name]
+        with PageStore.open(uri) as store:
+            lineage = store.lineage
+        reading = reading_of(lineage)
+        key = (plan.backbone or lineage.backbone, *reading.values())
+        if key not in self._backbones:
+            self._backbones[key] = load_backbone(
+                str(key[0]), device=plan.device, dtype=parse_dtype(plan.dtype), **reading
+            )
+        disk = None
+        if plan.cache_dir is not None:
+            disk = DiskCache(plan.cache_dir, capacity_bytes=plan.cache_disk_bytes)
+        reranker = Reranker.open(
+            uri,
+            readout=plan.readout,
+            backbone=self._backbones[key],
+            retriever=plan.retriever,
+            cache_bytes=plan.cache_bytes,
+            disk=disk,
+        )
+        return _OpenCorpus(Service(reranker, plan.settings, readout=plan.readout))
+
+
+class _OpenCorpus:
+    """A service and its app, closed when Serve lets go of it."""
+
+    def __init__(self, service: Any) -> None:  # noqa: ANN401 (FastAPI is imported on replicas only)
+        from ridgerank.serving.app import create_app
+
+        self._service = service
+        self.app: FastAPI = create_app(service, close=False)
+
+    def __del__(self) -> None:
+        self._service.close()
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """ASGI's lifespan: there is nothing to do, corpora are opened when they are asked for."""
+    while True:
+        kind = (await receive())["type"].removeprefix("lifespan.")
+        await send({"type": f"lifespan.{kind}.complete"})
+        if kind == "shutdown":
+            return
+
+
+async def _unknown(
+    name: str,
+    stores: Mapping[str, str],
+    scope: Any,  # noqa: ANN401
+    receive: Receive,
+    send: Send,
+) -> None:
+    from starlette.responses import JSONResponse
+
+    known = ", ".join(sorted(stores))
+    message = f"no corpus called {name[:100]!r}; there are: {known}"
+    await JSONResponse({"message": message, "code": "unknown_corpus", "fields": []}, 404)(
+        scope, receive, send
+    )
