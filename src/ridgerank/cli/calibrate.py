@@ -1,12 +1,15 @@
 """`ridgerank calibrate`: fit the readout and the weight."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from ridgerank.cli.cluster import Ray, Workers
 
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from ridgerank.calibration.calibrate import CalibrationRequest
     from ridgerank.records import Query
     from ridgerank.retrievers.base import Retriever
+    from ridgerank.scaleout.calibrate import RayHands
     from ridgerank.store.read import PageStore
 
 Store = Annotated[str, typer.Option(help="Folder or URL of the page store.", show_default=False)]
@@ -72,6 +76,8 @@ def calibrate(
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
+    ray: Ray = None,
+    workers: Workers = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, not as a table.")
     ] = False,
@@ -97,7 +103,17 @@ def calibrate(
     request = replace(_read_as(request, target, state), weight_from=weight_from)
     if run is not None and queries is None:
         raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
-    fit(store, backbone, request, retriever, run, device=device, dtype=dtype, as_json=as_json)
+    fit(
+        store,
+        backbone,
+        request,
+        retriever,
+        run,
+        device=device,
+        dtype=dtype,
+        as_json=as_json,
+        cluster=None if ray is None else (ray, workers),
+    )
 
 
 def fit(
@@ -110,9 +126,11 @@ def fit(
     device: str | None,
     dtype: str | None,
     as_json: bool,
+    cluster: tuple[str, int | None] | None = None,
 ) -> None:
-    """Calibrate with a bar on stderr and print the report."""
+    """Calibrate with a bar on stderr and print the report; `cluster` is Ray's address and how many workers."""
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
+    from ridgerank.calibration.calibrate import calibrate_with
     from ridgerank.cli.models import backbone_for
     from ridgerank.cli.progress import Bar, CalibrationProgress
     from ridgerank.store.read import PageStore
@@ -122,13 +140,40 @@ def fit(
             found = _retriever(opened, retriever, run, request.queries, device=device, dtype=dtype)
             source = "" if run is not None else _source(opened, retriever)
             request = replace(request, retriever_source=source)
-            if isinstance(backbone, str) or backbone is None:
-                backbone = backbone_for(opened, backbone, device=device, dtype=dtype)
-            made = calibrate_store(opened, backbone, found, request, watcher=CalibrationProgress(bar))
+            progress = CalibrationProgress(bar)
+            if cluster is not None and (isinstance(backbone, str) or backbone is None):
+                with _hands(opened, backbone, *cluster, device=device, dtype=dtype) as hands:
+                    made = calibrate_with(hands, opened, found, request, watcher=progress)
+            else:
+                if isinstance(backbone, str) or backbone is None:
+                    backbone = backbone_for(opened, backbone, device=device, dtype=dtype)
+                made = calibrate_store(opened, backbone, found, request, watcher=progress)
     except KeyboardInterrupt:
         typer.echo("\ninterrupted; targets taken so far are kept: run it again to go on", err=True)
         raise typer.Exit(130) from None
     _report(made, store, request.name, as_json=as_json)
+
+
+@contextmanager
+def _hands(
+    store: "PageStore",
+    backbone: str | None,
+    address: str,
+    workers: int | None,
+    *,
+    device: str | None,
+    dtype: str | None,
+) -> "Iterator[RayHands]":
+    """The workers of a cluster, with the model the store was made with."""
+    from ridgerank.scaleout.calibrate import RayHands
+    from ridgerank.scaleout.cluster import ModelPlan, connected, crew_of
+    from ridgerank.store.origin import reading_of
+
+    model = ModelPlan(backbone or store.lineage.backbone, device, dtype, **reading_of(store.lineage))
+    with connected(address) as cluster:
+        crew = crew_of(cluster, workers, device)
+        typer.echo(f"Ray at {address}: {crew.workers} workers", err=True)
+        yield RayHands(store.uri, model, crew)
 
 
 def _source(store: "PageStore", name: str | None) -> str:

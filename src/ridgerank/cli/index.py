@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ridgerank.cli.calibrate import fit, read_given, request_for
+from ridgerank.cli.cluster import Ray, Workers
 from ridgerank.cli.models import default_backbone
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ridgerank.documents.outcomes import Failure
     from ridgerank.indexing import IndexPlan, IndexReport
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+    from ridgerank.scaleout.encoding import EncodingPlan
     from ridgerank.store.vectors import PageEmbedder
 
 SOME_FAILED = 3
@@ -80,6 +82,8 @@ def index(
     processes: Annotated[
         int | None, typer.Option(help="Processes that render. [default: one a core]")
     ] = None,
+    ray: Ray = None,
+    workers: Workers = None,
 ) -> None:
     """Read documents once and store what the model made of each page.
 
@@ -93,6 +97,9 @@ def index(
     With `--calibrate` the full-depth margins that calibrating needs are taken on the way; `ridgerank
     calibrate` afterwards then reads no page again.
 
+    With `--ray` pages are read by the workers of a cluster, which must see the documents and the store under
+    the same paths or URLs; the store is the one a single machine makes.
+
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
     from ridgerank.store.keep import Keep
@@ -102,6 +109,19 @@ def index(
         raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
     request = request_for(*read_given(queries), None, "default", 20, 32, "auto", None) if calibrate else None
     name = backbone or default_backbone()
+    if ray is not None:
+        if calibrate:
+            raise typer.BadParameter(
+                "not with --ray; use `ridgerank calibrate --ray` after it", param_hint="--calibrate"
+            )
+        from ridgerank.scaleout.cluster import ModelPlan
+        from ridgerank.scaleout.encoding import EncodingPlan
+
+        model = ModelPlan(name, device, dtype, max_pixels, page_text, prompt)
+        held = _held(retriever, pool, store)
+        plan = EncodingPlan(model, keep, exit_layer, join_layer, *held, ocr=ocr)
+        _finish(_on_ray(ray, workers, paths, store, plan, prune=prune), store)
+        return
     from ridgerank.backbones.load import load_backbone, parse_dtype
     from ridgerank.indexing import index_documents
 
@@ -147,31 +167,75 @@ def index(
                 onlooker=onlooker,
             )
     except KeyboardInterrupt:
-        typer.echo(f"\ninterrupted; what was committed is safe in {store}: run it again to go on", err=True)
-        raise typer.Exit(130) from None
-    _summarize(report, store)
+        raise _interrupted(store) from None
     if request is not None:
+        _summarize(report, store)
         fit(store, model, request, None, None, device=device, dtype=dtype, as_json=False)
+        _tell_failures(report)
+    else:
+        _finish(report, store)
+
+
+def _on_ray(
+    address: str, workers: int | None, paths: list[Path], store: str, plan: "EncodingPlan", *, prune: bool
+) -> "IndexReport":
+    from ridgerank.scaleout.cluster import connected, crew_of
+    from ridgerank.scaleout.index import index_on_ray
+
+    with connected(address) as cluster:
+        crew = crew_of(cluster, workers, plan.model.device)
+        typer.echo(f"Ray at {address}: {crew.workers} workers", err=True)
+        try:
+            with _Progress() as progress:
+                return index_on_ray(
+                    [path.resolve() for path in paths],
+                    store,
+                    plan,
+                    ray=cluster,
+                    crew=crew,
+                    watcher=progress,
+                    prune=prune,
+                )
+        except KeyboardInterrupt:
+            raise _interrupted(store) from None
+
+
+def _interrupted(store: str) -> typer.Exit:
+    typer.echo(f"\ninterrupted; what was committed is safe in {store}: run it again to go on", err=True)
+    return typer.Exit(130)
+
+
+def _finish(report: "IndexReport", store: str) -> None:
+    _summarize(report, store)
+    _tell_failures(report)
+
+
+def _tell_failures(report: "IndexReport") -> None:
     if report.failures or report.without_vectors:
         raise typer.Exit(SOME_FAILED)
+
+
+def _held(name: str | None, pool: int | None, store: str) -> tuple[str | None, int]:
+    """The retriever named, else the one whose vectors the store holds already, and how it pools."""
+    from ridgerank.store.vectors import origin_at
+
+    held = origin_at(store)
+    if name is None and held is not None:
+        typer.echo(f"{store} holds vectors of {held.source}: new pages get theirs, too", err=True)
+        name = held.source
+    return name, pool if pool is not None else 1 if held is None else held.pool_factor
 
 
 def _embedder(
     name: str | None, pool: int | None, store: str, *, device: str | None, dtype: "torch.dtype | None"
 ) -> "MultiVectorEncoder | None":
     """The retriever named, else the one whose vectors the store holds already, if any."""
-    from ridgerank.store.vectors import origin_at
-
-    held = origin_at(store)
-    if name is None and held is None:
+    name, pool_factor = _held(name, pool, store)
+    if name is None:
         return None
     from ridgerank.retrievers.encoders.load import load_encoder
 
-    if name is None and held is not None:
-        name = held.source
-        typer.echo(f"{store} holds vectors of {name}: new pages get theirs, too", err=True)
-    pool_factor = pool if pool is not None else 1 if held is None else held.pool_factor
-    return load_encoder(str(name), device=device, dtype=dtype, pool_factor=pool_factor)
+    return load_encoder(name, device=device, dtype=dtype, pool_factor=pool_factor)
 
 
 def _recognizer() -> "Recognizer":

@@ -1,14 +1,18 @@
 """`ridgerank serve`: the reranker behind HTTP."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
+from ridgerank.cli.cluster import Ray
 from ridgerank.cli.search import Readout
+from ridgerank.cli.storage import CacheDir, CacheSize, disk_cache, parse_size
 
 if TYPE_CHECKING:
+    from ridgerank.scaleout.serve import ServePlan
     from ridgerank.serving.service import Service
 
 GRACE_SECONDS = 10
@@ -45,13 +49,27 @@ def serve(
         str | None, typer.Option(help="Retriever. [default: the one that was calibrated]")
     ] = None,
     backbone: BackboneName = None,
+    cache_dir: CacheDir = None,
+    cache_size: CacheSize = "20GB",
+    ray: Ray = None,
+    replicas: Annotated[
+        str, typer.Option(help="With --ray: how many, or the least and the most, as 1-4.")
+    ] = "1",
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(help="With --ray: a further store, NAME=STORE, asked for by name.", show_default=False),
+    ] = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
     """Serve a calibrated store: the rerank API people already call, and a page to look at.
 
+    With `--ray` it runs as a deployment of Ray Serve; requests that name a corpus in the header
+    `serve_multiplexed_model_id` go to replicas that have its pages in memory, where there are any.
+
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
+    from ridgerank.scaleout.serve import ServePlan
     from ridgerank.serving.settings import LOOPBACK, Limits, Settings, default_workers, read_keys
 
     keys = () if api_key_file is None else read_keys(api_key_file)
@@ -62,6 +80,27 @@ def serve(
             "that is meant",
             param_hint="--host",
         )
+    limits = Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline)
+    hosts = LOOPBACK | {host.lower()} if local else None
+    if ray is not None:
+        settings = Settings(limits, keys, hosts, encode_missing, workers or 1)
+        plan = ServePlan(
+            stores=_corpora(store, corpus or []),
+            settings=settings,
+            readout=readout,
+            retriever=retriever,
+            backbone=backbone,
+            device=device,
+            dtype=dtype,
+            cache_bytes=cache_mb << 20,
+            cache_dir=cache_dir,
+            cache_disk_bytes=parse_size(cache_size),
+        )
+        _serve_on_ray(ray, plan, replicas, host, port)
+        return
+    if corpus:
+        raise typer.BadParameter("several corpora are served with --ray", param_hint="--corpus")
+    disk = disk_cache(cache_dir, cache_size)
     import torch
 
     from ridgerank.backbones.load import parse_dtype
@@ -74,6 +113,7 @@ def serve(
         backbone=backbone,
         retriever=retriever,
         cache_bytes=cache_mb << 20,
+        disk=disk,
         device=device,
         dtype=parse_dtype(dtype),
     )
@@ -81,14 +121,44 @@ def serve(
     count = workers or default_workers(on)
     if on == "cpu":
         torch.set_num_threads(max(1, torch.get_num_threads() // count))
-    settings = Settings(
-        limits=Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline),
-        keys=keys,
-        hosts=LOOPBACK | {host.lower()} if local else None,
-        encode_missing=encode_missing,
-        workers=count,
-    )
+    settings = Settings(limits, keys, hosts, encode_missing, count)
     _run(Service(reranker, settings, readout=readout), host, port)
+
+
+def _corpora(store: str, further: list[str]) -> dict[str, str]:
+    """Name → store; the first is called `default`."""
+    stores = {"default": store}
+    for one in further:
+        name, equals, place = one.partition("=")
+        if not (name and equals and place) or name in stores:
+            raise typer.BadParameter(f"{one!r}, wanted NAME=STORE, each name once", param_hint="--corpus")
+        stores[name] = place
+    return stores
+
+
+def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, port: int) -> None:
+    """Deploy, then wait until interrupted; the deployment ends with the command."""
+    import signal
+
+    from ridgerank.scaleout.cluster import connected, crew_of
+    from ridgerank.scaleout.serve import Replicas, deploy, undeploy
+
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
+    least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= least <= most:
+        raise typer.BadParameter(f"{replicas!r}, wanted a number, or two as 1-4", param_hint="--replicas")
+    with connected(address) as cluster:
+        crew = crew_of(cluster, 1, plan.device)
+        deploy(
+            plan, Replicas(least, most, num_cpus=crew.num_cpus, num_gpus=crew.num_gpus), host=host, port=port
+        )
+        typer.echo(f"{', '.join(plan.stores)}: {replicas} replicas on Ray; http://{host}:{port}", err=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            typer.echo("stopping", err=True)
+        finally:
+            undeploy()
 
 
 def _run(service: "Service", host: str, port: int) -> None:

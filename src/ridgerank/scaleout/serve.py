@@ -76,6 +76,13 @@ def deploy(plan: ServePlan, replicas: Replicas, *, host: str, port: int) -> None
     serve.run(made.bind(), name="ridgerank", route_prefix="/")
 
 
+def undeploy() -> None:
+    """Stop the deployment and what Serve started for it."""
+    from ray import serve
+
+    serve.shutdown()
+
+
 class Corpora:
     """The corpora of one replica; made there, by `application`."""
 
