@@ -1,12 +1,15 @@
-"""An S3 server on loopback, and the reports that are indexed into it."""
+"""An S3 server on loopback, a Ray cluster of this machine, and the reports that are indexed there."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.loopback_s3 import LoopbackS3, loopback_s3
 from tests.calibrated import write_reports
+from tests.scaleout.ray_cluster import two_workers
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +25,11 @@ def s3() -> Iterator[LoopbackS3]:
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Forty pages with text."""
     return write_reports(tmp_path_factory.mktemp("reports"), pages=40)
+
+
+@pytest.fixture(scope="session")
+def ray_module() -> Iterator[Any]:
+    """Ray, connected to a cluster of two workers."""
+    pytest.importorskip("ray", reason="Ray is not installed: `pip install 'ridgerank[ray]'`")
+    with tempfile.TemporaryDirectory(prefix="ray") as folder, two_workers(Path(folder)) as module:
+        yield module

@@ -128,7 +128,7 @@ def fit(
     as_json: bool,
     cluster: tuple[str, int | None] | None = None,
 ) -> None:
-    """Calibrate with a bar on stderr and print the report; `cluster` is Ray's address and how many workers."""
+    """Calibrate with a bar on stderr and print the report; `cluster` is Ray's address and its workers."""
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
     from ridgerank.calibration.calibrate import calibrate_with
     from ridgerank.cli.models import backbone_for

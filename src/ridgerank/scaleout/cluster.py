@@ -3,6 +3,7 @@
 Workers have the environment of their machine: credentials of an object store come from there, as here.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +67,7 @@ def connected(address: str) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise ExtraMissing("this needs Ray: `pip install 'ridgerank[ray]'`") from error
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
     mine = not ray.is_initialized()
     if mine:
         try:
@@ -73,6 +75,7 @@ def connected(address: str) -> Iterator[Any]:
                 address=None if address == LOCAL else address,
                 include_dashboard=False if address == LOCAL else None,
                 log_to_driver=False,
+                logging_level=logging.WARNING,
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ClusterError(

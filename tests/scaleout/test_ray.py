@@ -1,0 +1,205 @@
+"""On a real Ray cluster: what one process gives, though workers are killed."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.calibration.calibrate import CalibrationRequest, calibrate, calibrate_with
+from ridgerank.errors import CalibrationError, LineageMismatch
+from ridgerank.indexing import IndexReport, index_documents
+from ridgerank.retrievers.bm25 import BM25
+from ridgerank.scaleout import index as scaleout_index
+from ridgerank.scaleout.calibrate import RayHands
+from ridgerank.scaleout.cluster import ModelPlan, crew_of
+from ridgerank.scaleout.encoding import EncodingPlan, EncodingWorker, describe
+from ridgerank.scaleout.index import index_on_ray
+from ridgerank.scaleout.serve import Replicas, ServePlan, deploy, undeploy
+from ridgerank.serving.app import create_app
+from ridgerank.serving.service import Service
+from ridgerank.serving.settings import Settings
+from ridgerank.store.read import PageStore
+from tests.calibration.conftest import Looking
+from tests.scaleout.ray_cluster import CREW, _free_ports, kill_one, workers
+from tests.test_indexing import Seen, contents
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+REQUEST = CalibrationRequest(count=20, candidates=8, retriever_source="bm25", target="margin", state="last")
+MAX_PIXELS = 30 * 28 * 28
+QUERY = "profit of Norway rose"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """As many as a worker of one CPU has: the last bits of a product depend on it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The reports indexed and calibrated in this process."""
+    uri = str(tmp_path_factory.mktemp("local") / "store")
+    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
+    with PageStore.open(uri) as store:
+        calibrate(store, small_backbone, BM25(store), REQUEST, watcher=Looking())
+    return uri
+
+
+@pytest.fixture
+def plan(model_folder: Path) -> EncodingPlan:
+    model = ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS)
+    return EncodingPlan(model, keep="stride 1/3", exit_layer=None, join_layer=0)
+
+
+class Killing(Seen):
+    """Kills a worker when the first pages are safe."""
+
+    def committed(self, pages: int, nbytes: int) -> None:
+        super().committed(pages, nbytes)
+        if len(self.commits) == 1:
+            kill_one("EncodingWorker")
+
+
+class Interrupting(Seen):
+    def committed(self, pages: int, nbytes: int) -> None:
+        super().committed(pages, nbytes)
+        raise KeyboardInterrupt
+
+
+def on_ray(reports: Path, uri: str, plan: EncodingPlan, ray: Any, watcher: Seen) -> IndexReport:  # noqa: ANN401
+    return index_on_ray([reports], uri, plan, ray=ray, crew=CREW, watcher=watcher, portion_pages=8)
+
+
+def test_a_store_made_on_ray_is_the_local_one_though_a_worker_is_killed(
+    reports: Path,
+    local: str,
+    plan: EncodingPlan,
+    ray_module: Any,  # noqa: ANN401
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scaleout_index, "_COMMIT_SECONDS", 0.0)
+    watcher = Killing()
+    report = on_ray(reports, str(tmp_path / "store"), plan, ray_module, watcher)
+    assert (report.pages, report.added, report.skipped, report.failures) == (40, 40, 0, ())
+    assert (len(watcher.commits), sum(watcher.commits)) == (5, 40)
+    assert list(contents(tmp_path / "store").items()) == list(contents(local).items())
+
+
+def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
+    reports: Path,
+    local: str,
+    plan: EncodingPlan,
+    ray_module: Any,  # noqa: ANN401
+    small_backbone: Backbone,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scaleout_index, "_COMMIT_SECONDS", 0.0)
+    uri = str(tmp_path / "store")
+    with pytest.raises(KeyboardInterrupt):
+        on_ray(reports, uri, plan, ray_module, Interrupting())
+    report = index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
+    assert (report.added, report.skipped) == (32, 8)
+    assert list(contents(uri).items()) == list(contents(local).items())
+
+
+class KillingTeacher(Looking):
+    def taught(self, pages: int) -> None:
+        super().taught(pages)
+        if self.taught_pages == pages:
+            kill_one("TeachingWorker")
+
+
+def test_a_calibration_on_ray_is_the_local_one_though_a_worker_is_killed(
+    local: str,
+    model_folder: Path,
+    small_backbone: Backbone,
+    ray_module: Any,  # noqa: ANN401
+    reports: Path,
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "store")
+    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
+    hands = RayHands(uri, ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), CREW)
+    watcher = KillingTeacher()
+    with PageStore.open(uri) as store, PageStore.open(local) as other:
+        made = calibrate_with(hands, store, BM25(store), REQUEST, watcher=watcher)
+        expected = calibrate(other, small_backbone, BM25(other), REQUEST, watcher=Looking())
+    assert watcher.taught_pages == watcher.plans[0].unseen > 0
+    assert watcher.asked_queries == 20
+    np.testing.assert_allclose(made.readout.vector, expected.readout.vector, rtol=1e-10)
+    assert made.readout.penalty == expected.readout.penalty
+    assert made.weight.weight == pytest.approx(expected.weight.weight, rel=1e-10)
+    assert made.diagnostics.agreement == pytest.approx(expected.diagnostics.agreement, rel=1e-9)
+
+
+def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Path) -> None:
+    described = describe(plan)
+    other = EncodingPlan(plan.model, keep="stride 1/2", exit_layer=None, join_layer=0)
+    with pytest.raises(LineageMismatch, match="stride 1/2"):
+        EncodingWorker(other, str(tmp_path), described)
+
+
+def test_queries_are_not_asked_of_a_model_on_ray(local: str, model_folder: Path) -> None:
+    hands = RayHands(local, ModelPlan(str(model_folder)), CREW)
+    with pytest.raises(CalibrationError, match="--queries"):
+        hands.queries(None, REQUEST, None)  # type: ignore[arg-type]
+
+
+def test_a_cluster_without_gpus_has_a_worker_for_every_cpu(ray_module: Any) -> None:  # noqa: ANN401
+    assert crew_of(ray_module, None, None).workers == 4
+    assert crew_of(ray_module, 2, "cpu") == CREW
+
+
+def asked(address: str, corpus: str | None = None) -> tuple[int, Any]:
+    headers = {"Content-Type": "application/json"}
+    if corpus is not None:
+        headers["serve_multiplexed_model_id"] = corpus
+    body = json.dumps({"query": QUERY, "documents": [f"report-0.pdf#{page}" for page in range(1, 9)]})
+    request = urllib.request.Request(f"{address}/v1/rerank", body.encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
+    local: str,
+    ray_module: Any,  # noqa: ANN401
+) -> None:
+    service = Service.open(local, Settings())
+    with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
+        documents = [f"report-0.pdf#{page}" for page in range(1, 9)]
+        expected = client.post("/v1/rerank", json={"query": QUERY, "documents": documents}).json()["results"]
+    [port] = _free_ports(1)
+    plan = ServePlan(stores={"default": local, "second": local}, settings=Settings(), device="cpu")
+    deploy(plan, Replicas(least=2, most=2), host="127.0.0.1", port=port)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        for corpus in (None, "default", "second"):
+            status, answer = asked(address, corpus)
+            assert status == 200, answer
+            assert answer["results"] == expected
+        status, answer = asked(address, "third")
+        assert (status, answer["code"]) == (404, "unknown_corpus")
+        before = {process.pid for process in workers("ServeReplica")}
+        kill_one("ServeReplica")
+        for _ in range(3):
+            status, answer = asked(address)
+            assert (status, answer["results"]) == (200, expected)
+        assert len(before) == 2
+    finally:
+        undeploy()
