@@ -188,14 +188,13 @@ def show(result: dict[str, object]) -> None:
     latency, retrieval = result["rerank_p50_ms"], result["retrieval_p50_ms"]
     assert isinstance(latency, dict)
     assert isinstance(retrieval, dict)
-    print(
-        f"{'pages':>8}{'equal ms':>10}{'uniform ms':>12}{'open s':>8}{'MiB':>8}{'exact ms':>10}{'index ms':>10}"
-    )
+    titles = ("equal ms", "uniform ms", "open s", "MiB", "exact ms", "index ms")
+    print(f"{'pages':>8}" + "".join(f"{title:>12}" for title in titles))
     for pages in latency["equal"]:
         print(
-            f"{pages:>8}{latency['equal'][pages]:10.1f}{latency['uniform'][pages]:12.1f}"
-            f"{result['open_s'][pages]:8.2f}{result['memory_above_model_mib'][pages]:8.1f}"  # type: ignore[index]
-            f"{retrieval['exact'][pages]:10.1f}{retrieval['indexed'].get(pages, float('nan')):9.1f}"
+            f"{pages:>8}{latency['equal'][pages]:12.1f}{latency['uniform'][pages]:12.1f}"
+            f"{result['open_s'][pages]:12.2f}{result['memory_above_model_mib'][pages]:12.1f}"  # type: ignore[index]
+            f"{retrieval['exact'][pages]:12.1f}{retrieval['indexed'].get(pages, float('nan')):12.1f}"
         )
 
 

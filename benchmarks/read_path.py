@@ -1,4 +1,4 @@
-"""Cache hit rates of the read path under Zipf traffic: Che's approximation, and a simulation to hold it against.
+"""Cache hit rates of the read path under Zipf traffic: Che's approximation, and a simulation beside it.
 
 The page of rank i is a candidate with probability ∝ i^−s, independently at every request; a cache of C pages
 drops the least recently used. Che: a page is in the cache if it was asked for within the last T requests,

@@ -143,7 +143,7 @@ def checked() -> list[dict[str, float]]:
 
 
 def draw(path: Path) -> None:
-    """Hit rate against the share of pages cached, and what is left to read from a bucket as a corpus grows."""
+    """Hit rate against the share of pages cached; what is left to read from a bucket as a corpus grows."""
     mpl.use("Agg")
     figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
     shares = [10 ** (k / 8) for k in range(-40, 1)]

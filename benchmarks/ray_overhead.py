@@ -1,0 +1,107 @@
+"""What Ray costs over one process: the same 300 pages indexed by both, on this machine.
+
+    python -m benchmarks.ray_overhead --out results/ray_overhead.json
+
+The cluster is of this machine and runs already when the clock starts; loading the models counts on both sides
+(Ray loads one in each worker, and one to learn what it is). With as many workers as cores no speedup is to be
+expected: the ratio says what the way through Ray Data, fragments and commits adds.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.report import publish
+from ridgerank.backbones.load import load_backbone
+from ridgerank.documents.outcomes import Failure
+from ridgerank.indexing import IndexPlan, index_documents
+from ridgerank.scaleout.cluster import ModelPlan, connected, crew_of
+from ridgerank.scaleout.encoding import EncodingPlan
+from ridgerank.scaleout.index import index_on_ray
+from ridgerank.store.layout import pack
+from ridgerank.store.read import PageStore
+
+PAGES = 300
+
+
+class _Nobody:
+    """A watcher who looks away."""
+
+    def planned(self, plan: IndexPlan) -> None: ...
+
+    def committed(self, pages: int, nbytes: int) -> None: ...
+
+    def failed(self, failure: Failure) -> None:
+        raise SystemExit(str(failure))
+
+
+def main() -> None:
+    """Index twice, compare, print the ratio."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--pages", type=int, default=PAGES)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--ray", default="local")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write_documents(folder / "in", options.pages)
+        began = time.perf_counter()
+        index_documents(
+            [folder / "in"],
+            str(folder / "here"),
+            load_backbone("mini-qwen", device="cpu"),
+            watcher=_Nobody(),
+            processes=1,
+        )
+        here_s = time.perf_counter() - began
+        plan = EncodingPlan(ModelPlan("mini-qwen", device="cpu"), "stride 1/3", None, 0)
+        with connected(options.ray) as ray:
+            crew = crew_of(ray, options.workers, "cpu")
+            began = time.perf_counter()
+            index_on_ray([folder / "in"], str(folder / "ray"), plan, ray=ray, crew=crew, watcher=_Nobody())
+            ray_s = time.perf_counter() - began
+        same = prefixes(folder / "here") == prefixes(folder / "ray")
+    print(f"{options.pages} pages: {ray_s / here_s:.2f}x the time of one process, {crew.workers} workers")
+    result = {
+        "pages": options.pages,
+        "workers": crew.workers,
+        "time_over_one_process": round(ray_s / here_s, 2),
+        "same_bytes": same,
+    }
+    publish(result, options.out)
+
+
+def prefixes(store: Path) -> dict[str, bytes]:
+    """Every prefix, byte by byte."""
+    with PageStore.open(str(store)) as opened:
+        ids = opened.page_ids()
+        return {
+            page_id: pack(prefix).tobytes()
+            for page_id, prefix in zip(ids, opened.read_prefixes(ids), strict=True)
+        }
+
+
+def write_documents(folder: Path, pages: int) -> None:
+    """PDFs of ten pages with a few lines and bars each."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    folder.mkdir()
+    for first in range(0, pages, 10):
+        canvas = Canvas(str(folder / f"report-{first:05}.pdf"), (300, 400), invariant=1)
+        for number in range(first, min(first + 10, pages)):
+            canvas.drawString(20, 370, f"Report {number}: margin and growth")
+            for bar in range(8):
+                canvas.rect(20 + 30 * bar, 20, 20, 20 + (37 * number + 53 * bar) % 200, fill=1)
+            canvas.showPage()
+        canvas.save()
+
+
+if __name__ == "__main__":
+    main()
