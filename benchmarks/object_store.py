@@ -4,7 +4,7 @@
 
 An S3 server on loopback that counts (`loopback_s3.py`), 256 pages of the embedded model's size, 20 candidates
 a query. Counts are exact and the same on any machine; times are left out, since the server runs in this very
-process. `listed` is a small store, whose pages are listed once; `indexed` has indices over page ids and names.
+process. `listed` is a small store, whose pages are listed once; `indexed` has indices over ids and names.
 """
 
 import argparse
