@@ -72,10 +72,10 @@ def measure(uri: str, s3: LoopbackS3, backbone: Backbone, calibration: Calibrati
         reranker = Reranker.open(uri, backbone=backbone, cache_bytes=0)
         found["opening"] = _row([traffic()])
     with reranker:
+        found["first query"], found["later query"] = _asked(reranker, lists, s3)
         found["prefix_megabytes_a_query"] = round(
             reranker.store.prefix_nbytes([page_id(number) for number in lists[0]]) / 1e6, 3
         )
-        found["first query"], found["later query"] = _asked(reranker, lists, s3)
         ids = [page_id(number) for number in lists[0]]
         reranker.store.blocks = blocks.LanceBlocks(reranker.store._dataset)
         with s3.counted() as traffic:

@@ -16,7 +16,8 @@ import psutil
 from ridgerank.scaleout.cluster import Crew
 
 CREW = Crew(workers=2, num_cpus=1.0, num_gpus=0.0)
-_START_SECONDS = 240.0
+_START_SECONDS = 120.0
+_ATTEMPTS = 3
 
 
 @contextmanager
@@ -26,9 +27,30 @@ def two_workers(folder: Path) -> Iterator[Any]:
     os.environ.update(quiet)
     import ray
 
+    head = _started(ray, folder)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+        _stop(head)
+
+
+def _started(ray: Any, folder: Path) -> "subprocess.Popen[bytes]":  # noqa: ANN401 (Ray's module)
+    """Start a cluster and connect to it; on a busy machine a first try may come to nothing."""
+    for attempt in range(_ATTEMPTS):
+        own = folder / str(attempt)
+        own.mkdir()
+        head, address = _start(own)
+        if _connects(ray, address, head):
+            return head
+        _stop(head)
+    raise AssertionError(f"the cluster did not start: {(own / 'start.log').read_text()[-2000:]}")
+
+
+def _start(folder: Path) -> "tuple[subprocess.Popen[bytes], str]":
     # Ports that are known beforehand: on a busy machine Ray gives up waiting for its agents to tell theirs.
     names = ("port", "dashboard-agent-grpc-port", "dashboard-agent-listen-port", "metrics-export-port")
-    ports = dict(zip((*names, "runtime-env-agent-port"), _free_ports(len(names) + 1), strict=True))
+    ports = dict(zip((*names, "runtime-env-agent-port"), free_ports(len(names) + 1), strict=True))
     settings = {
         "node-ip-address": "127.0.0.1",
         "include-dashboard": "false",
@@ -41,31 +63,31 @@ def two_workers(folder: Path) -> Iterator[Any]:
     command += [word for name, value in settings.items() for word in (f"--{name}", value)]
     with (folder / "start.log").open("w") as log:
         head = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        _connect(ray, f"127.0.0.1:{ports['port']}", head)
-        yield ray
-    finally:
-        ray.shutdown()
-        started = psutil.Process(head.pid).children(recursive=True)
-        head.send_signal(signal.SIGTERM)
-        head.wait(60)
-        for process in started:
-            if process.is_running():
-                process.kill()
+    return head, f"127.0.0.1:{ports['port']}"
 
 
-def _connect(ray: Any, address: str, head: "subprocess.Popen[bytes]") -> None:  # noqa: ANN401 (Ray's module)
+def _stop(head: "subprocess.Popen[bytes]") -> None:
+    """End what was started, and nothing else."""
+    if head.poll() is not None:
+        return
+    started = psutil.Process(head.pid).children(recursive=True)
+    head.send_signal(signal.SIGTERM)
+    head.wait(60)
+    for process in started:
+        if process.is_running():
+            process.kill()
+
+
+def _connects(ray: Any, address: str, head: "subprocess.Popen[bytes]") -> bool:  # noqa: ANN401
     until = time.monotonic() + _START_SECONDS
-    while True:
-        assert head.poll() is None, "the cluster did not start"
+    while head.poll() is None and time.monotonic() < until:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError):
-            if time.monotonic() > until:
-                raise
             time.sleep(1)
         else:
-            return
+            return True
+    return False
 
 
 def workers(kind: str) -> list[psutil.Process]:
@@ -85,7 +107,7 @@ def kill_one(kind: str) -> None:
     alive[0].send_signal(signal.SIGKILL)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     bound = [socket.socket() for _ in range(count)]
     for one in bound:
         one.bind(("127.0.0.1", 0))

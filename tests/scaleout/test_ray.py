@@ -1,6 +1,7 @@
 """On a real Ray cluster: what one process gives, though workers are killed."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ from ridgerank.serving.service import Service
 from ridgerank.serving.settings import Settings
 from ridgerank.store.read import PageStore
 from tests.calibration.conftest import Looking
-from tests.scaleout.ray_cluster import CREW, _free_ports, kill_one, workers
+from tests.scaleout.ray_cluster import CREW, free_ports, kill_one, workers
 from tests.test_indexing import Seen, contents
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -184,7 +185,7 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
     with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
         documents = [f"report-0.pdf#{page}" for page in range(1, 9)]
         expected = client.post("/v1/rerank", json={"query": QUERY, "documents": documents}).json()["results"]
-    [port] = _free_ports(1)
+    [port] = free_ports(1)
     plan = ServePlan(stores={"default": local, "second": local}, settings=Settings(), device="cpu")
     deploy(plan, Replicas(least=2, most=2), host="127.0.0.1", port=port)
     try:
