@@ -13,6 +13,10 @@ from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
 
+_INDEX_CACHE_BYTES = 512 << 20
+_METADATA_CACHE_BYTES = 128 << 20
+"""What Lance may keep of a store in memory; unsaid, it takes gigabytes."""
+
 
 def local_root(uri: str) -> Path | None:
     """Name the directory behind `uri`, or None where it names another kind of storage."""
@@ -42,7 +46,9 @@ def schema(lineage: Lineage) -> pa.Schema:
 def find(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
     """Open the dataset at `uri`, or give None where there is none."""
     try:
-        return lance.dataset(uri)
+        return lance.dataset(
+            uri, index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
+        )
     except (ValueError, OSError) as error:
         if "not found" in str(error).lower():
             return None
