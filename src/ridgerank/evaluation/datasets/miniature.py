@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ridgerank.errors import DatasetError
 from ridgerank.evaluation.datasets.base import Benchmark, Corpus
-from ridgerank.evaluation.datasets.folder import read_corpus
+from ridgerank.evaluation.datasets.folder import DOCUMENTS, QRELS, QUERIES, read_corpus
 from ridgerank.miniature.corpora import PLANS, CorpusPlan, make_corpus
 
 FAMILIES = {1: "miniature-1", 2: "miniature-2"}
@@ -27,13 +27,20 @@ def load_miniature(work: Path, *, corpora: frozenset[str] | None = None) -> list
 
 def draw(plan: CorpusPlan, folder: Path) -> Corpus:
     """One corpus, drawn unless it lies there whole: its judgements are written last."""
-    made = make_corpus(plan)
-    there = {path.name for path in (folder / "documents").glob("*.pdf")}
-    if there != set(made.documents) or not (folder / "qrels.trec").exists():
+    if not _whole(plan, folder):
         try:
             from ridgerank.miniature.draw import draw_corpus
         except ModuleNotFoundError as error:
             raise DatasetError(f"{error}; to draw: pip install 'ridgerank[miniature]'") from error
-        for _ in draw_corpus(made, folder):
+        for _ in draw_corpus(make_corpus(plan), folder):
             pass
     return read_corpus(folder, name=plan.name)[0]
+
+
+def _whole(plan: CorpusPlan, folder: Path) -> bool:
+    """Whether a folder has as many documents and queries as the plan says; planning anew takes a second."""
+    if not (folder / QRELS).exists():
+        return False
+    asked = sum(1 for _ in (folder / QUERIES).open(encoding="utf-8"))
+    drawn = sum(1 for _ in (folder / DOCUMENTS).glob("*.pdf"))
+    return (drawn, asked) == (plan.documents, sum(plan.questions.values()))
