@@ -40,7 +40,8 @@ def write_like_vidore2(folder: Path, *, languages: Sequence[str] = ("english", "
     Page 4 is a copy of page 3. The last question of every language has no answer.
     """
     write_table(folder, "corpus", corpus_rows({0: 10, 1: 11, 2: 12, 3: 14, 4: 14}), files=2)
-    queries, qrels = [], []
+    queries: list[dict[str, Any]] = []
+    qrels: list[dict[str, Any]] = []
     for language in languages:
         for question in ("revenue", "margin", "nothing"):
             number = len(queries)

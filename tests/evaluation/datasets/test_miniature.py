@@ -13,7 +13,9 @@ from ridgerank.miniature.corpora import PLANS
 def test_the_families_are_four_and_eight_corpora_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = tuple(replace(plan, documents=2, questions={"topic": 1}, lookalikes=0) for plan in PLANS)
+    small = tuple(
+        replace(plan, documents=2, pages=(3, 4), questions={"topic": 1}, lookalikes=0) for plan in PLANS
+    )
     monkeypatch.setattr(miniature, "PLANS", small)
     first, second = load_miniature(tmp_path)
     assert [corpus.name for corpus in first.corpora] == ["alder", "birch", "cedar", "damson"]

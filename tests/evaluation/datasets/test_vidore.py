@@ -1,6 +1,8 @@
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -106,7 +108,7 @@ def test_an_interrupted_writing_goes_on(
 ) -> None:
     rows = Tables.rows
 
-    def cut(tables: Tables, table: str, columns: object = ()) -> object:
+    def cut(tables: Tables, table: str) -> Iterator[Mapping[str, Any]]:
         for number, row in enumerate(rows(tables, table)):
             if number == 2:
                 raise KeyboardInterrupt
