@@ -31,7 +31,8 @@ def test_the_score_is_the_log_odds_of_the_librarys_own_forward(
     for text in TEXTS:
         prompt = (
             "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
-            'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+            'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+            "<|im_start|>user\n"
             "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
             f"<Query>: {QUERY}\n<Document>: {text.strip()}"
             "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
