@@ -25,7 +25,7 @@ import torch
 from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
 from benchmarks.real_documents_report import report
 from benchmarks.report import publish
-from ridgerank.backbones.base import Backbone, State
+from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
@@ -33,7 +33,7 @@ from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, lacks_text, recogniz
 from ridgerank.documents.pages import read_pages
 from ridgerank.files import replaced
 from ridgerank.lists import Floats
-from ridgerank.records import Page
+from ridgerank.records import Page, State
 from ridgerank.runs.trec import read_qrels
 from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.compress import compress

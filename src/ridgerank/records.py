@@ -1,10 +1,19 @@
 """The words that cross modules: a page, a query, a candidate, a ranking. They know no model and no file."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Target: TypeAlias = Literal["margin", "likelihood"]
+"""What the full model says of a query and a page: yes logit − no logit (eq. 6), or log p(query | page)."""
+
+State: TypeAlias = Literal["last", "mean"]
+"""Where a state is read: at the last position (eq. 5), or averaged over the query's positions."""
+
+TARGETS: tuple[Target, ...] = ("margin", "likelihood")
+STATES: tuple[State, ...] = ("last", "mean")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -235,13 +235,14 @@ class Reranker:
     def _states(self, query: str, wanted: _Wanted) -> tuple[Floats, float, float]:
         """(candidates, width) in float64, and the time spent reading and computing."""
         prefixes = {page_id: guest.prefix for page_id, guest in wanted.guests.items()}
+        state = self.calibration.state
         passes = []
         for start in range(0, len(wanted.page_ids), PAGES_A_PASS):
             page_ids = wanted.page_ids[start : start + PAGES_A_PASS]
             if prefixes:
-                passes.append(self._shallow.run_with(query, page_ids, prefixes))
+                passes.append(self._shallow.run_with(query, page_ids, prefixes, state=state))
             else:
-                passes.append(self._shallow.run(query, page_ids))
+                passes.append(self._shallow.run(query, page_ids, state=state))
         states = torch.cat([one.states for one in passes]).cpu().numpy().astype(np.float64)
         return states, sum(one.reading_ms for one in passes), sum(one.compute_ms for one in passes)
 

@@ -11,8 +11,9 @@ import numpy as np
 from torch import Tensor
 
 from ridgerank.backbones.attention import Attention
-from ridgerank.backbones.base import Backbone, State
+from ridgerank.backbones.base import Backbone
 from ridgerank.errors import StoreError
+from ridgerank.records import State
 from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.cache import CacheCounts, PrefixCache
 from ridgerank.store.layout import PackedPrefix

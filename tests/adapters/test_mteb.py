@@ -46,6 +46,16 @@ def test_mteb_gets_the_rerankers_scores(reranker: Reranker) -> None:
         assert found[query_id] == {page.reference: page.fused_score for page in ranking.pages}
 
 
+def test_corpus_ids_of_a_task_lead_to_pages_by_a_mapping(reranker: Reranker) -> None:
+    metadata = mteb.get_task("Vidore2ESGReportsRetrieval").metadata
+    names = {"corpus-7": "report.pdf#2", "corpus-8": "report.pdf#5"}
+    model = PageCrossEncoderModel(reranker, names=names)
+    query, pages = {"text": ["staff", "staff"]}, {"id": list(names)}
+    scores = model.predict([query], [pages], task_metadata=metadata, **WHERE)
+    ranked = {page.reference: page.fused_score for page in reranker.rank("staff", list(names.values())).pages}
+    assert scores.tolist() == [ranked["report.pdf#2"], ranked["report.pdf#5"]]
+
+
 def test_pages_in_no_store_and_half_pairs_are_refused(reranker: Reranker) -> None:
     model = PageCrossEncoderModel(reranker)
     metadata = mteb.get_task("Vidore2ESGReportsRetrieval").metadata

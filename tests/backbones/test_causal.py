@@ -97,6 +97,16 @@ def test_likelihoods_of_many_queries_are_those_of_one(backbone: Backbone) -> Non
         )
 
 
+def test_both_targets_of_one_pass_are_those_of_a_pass_each(backbone: Backbone) -> None:
+    prefixes = DensePrefixes(backbone.encode(PAGES[:3], exit_layer=LAYERS))
+    for queries in ([QUERY], QUERIES):
+        margins, likelihoods = backbone.targets_many(queries, prefixes)
+        alone = backbone.margins(backbone.states_many(queries, prefixes))
+        torch.testing.assert_close(margins, alone, atol=1e-4, rtol=1e-4)
+        alone = backbone.likelihoods_many(queries, prefixes)
+        torch.testing.assert_close(likelihoods, alone, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("exit_layer", [1, 3, LAYERS - 1])
 def test_states_are_those_of_the_one_shot_forward(built: Built, backbone: Backbone, exit_layer: int) -> None:
     prefixes = DensePrefixes(backbone.encode(PAGES, exit_layer=exit_layer))

@@ -13,6 +13,7 @@ import pytest
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
+from ridgerank.calibration.borrowing import borrow
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.margins import MarginCache
 from ridgerank.calibration.onepass import OnePass
@@ -199,6 +200,30 @@ def test_given_queries_and_judgements_are_used_and_both_weights_reported(
         run(store, small_backbone, replace(request, qrels={"other": {names[0]: 1}}))
 
 
+def test_a_weight_can_come_from_the_judgements_of_another_corpus(
+    store: str, small_backbone: Backbone, tmp_path: Path
+) -> None:
+    other = str(tmp_path / "other")
+    shutil.copytree(store, other)
+    queries = tuple(Query(f"q{number}", f"growth of market {number} in Chile") for number in range(20))
+    with PageStore.open(store) as opened:
+        names = [opened.reference(page_id) for page_id in opened.page_ids()]
+    qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
+    judged = run(
+        other, small_backbone, replace(REQUEST, queries=queries, qrels=qrels)
+    ).diagnostics.closed_form
+    assert judged is not None
+    made = run(store, small_backbone, replace(REQUEST, weight_from=other)).diagnostics.closed_form
+    assert made is not None
+    assert (made.weight, made.weight_interval) == (judged.weight, judged.weight_interval)
+    assert made.note.startswith(f"read on the {judged.queries_used} judged queries of {other}")
+    with pytest.raises(CalibrationError, match=r"weighs the scores of 'word-overlap', wanted 'bm25'"):
+        borrow(other, lineage=PageStore.open(store).lineage, retriever="bm25")
+    run(other, small_backbone, replace(REQUEST, name="unjudged"))
+    with pytest.raises(CalibrationError, match="was calibrated without judgements"):
+        run(store, small_backbone, replace(REQUEST, weight_from=f"{other}#unjudged"))
+
+
 def test_too_few_queries_are_refused_before_a_page_is_read(
     store: str, small_backbone: Backbone, no_encoding: None
 ) -> None:
@@ -225,8 +250,41 @@ def test_a_teacher_that_tells_nothing_apart_is_refused(
     import torch
 
     monkeypatch.setattr(Backbone, "pair_margins", lambda _, queries, pages: torch.zeros(len(pages)))
-    with pytest.raises(CalibrationError, match="there is no order to learn"):
-        run(store, small_backbone)
+    with pytest.raises(CalibrationError, match="one and the same margin: there is no order to learn"):
+        run(store, small_backbone, replace(REQUEST, target="margin"))
+
+
+def test_all_readings_are_compared_and_the_one_taken_is_what_it_would_be_alone(
+    store: str, small_backbone: Backbone
+) -> None:
+    whole = run(store, small_backbone)
+    assert [reading.name for reading in whole.diagnostics.readings] == [
+        "margin, last",
+        "margin, mean",
+        "likelihood, last",
+        "likelihood, mean",
+    ]
+    assert whole.diagnostics.reason.startswith(f"{whole.target}, {whole.state}: ")
+    alone = run(store, small_backbone, replace(REQUEST, target=whole.target, state=whole.state))
+    np.testing.assert_array_equal(alone.readout.vector, whole.readout.vector)
+    assert alone.facts()["weight"] == whole.facts()["weight"]
+    assert len(alone.diagnostics.readings) == 1
+
+
+def test_a_target_and_a_state_asked_for_are_learned_recorded_and_ranked_with(
+    store: str, small_backbone: Backbone
+) -> None:
+    made = run(store, small_backbone, replace(REQUEST, target="likelihood", state="mean", name="asked"))
+    assert (made.target, made.state) == ("likelihood", "mean")
+    with PageStore.open(store) as opened:
+        retriever = overlap(opened)
+    with Reranker.open(store, readout="asked", backbone=small_backbone, retriever=retriever) as reranker:
+        assert (reranker.calibration.target, reranker.calibration.state) == ("likelihood", "mean")
+        ranking = reranker.search("margin of Norway", k=6, top_k=6)
+        ids = [page.page_id for page in ranking.pages]
+        states = ShallowPass(small_backbone, reranker.store).run("margin of Norway", ids, state="mean").states
+    scores = made.readout.score(states.numpy().astype(np.float64))
+    np.testing.assert_allclose([page.readout_score for page in ranking.pages], scores, rtol=1e-4, atol=1e-6)
 
 
 def test_documents_that_are_gone_are_named_and_may_be_said_where_they_are(

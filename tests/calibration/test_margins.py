@@ -40,3 +40,14 @@ def test_margins_of_another_model_or_prompt_are_forgotten_but_not_those_of_anoth
     assert MarginCache(tmp_path, replace(LINEAGE, keep="ink 1/4", exit_layer=2)).margin("q", "page") == 1.0
     assert MarginCache(tmp_path, replace(LINEAGE, prompt="another")).margin("q", "page") is None
     assert len(MarginCache(tmp_path, LINEAGE)) == 0
+
+
+def test_both_targets_of_a_pair_are_kept_apart(tmp_path: Path) -> None:
+    cache = MarginCache(tmp_path, LINEAGE)
+    cache.add({"page": {"q": 1.0}})
+    cache.add({"page": {"q": -2.5, "other": -3.5}}, target="likelihood")
+    for found in (cache, MarginCache(tmp_path, LINEAGE)):
+        assert found.margin("q", "page") == found.target("margin", "q", "page") == 1.0
+        assert found.target("likelihood", "q", "page") == -2.5
+        assert found.target("margin", "other", "page") is None
+        assert len(found) == 3

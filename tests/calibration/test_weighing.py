@@ -47,6 +47,16 @@ def test_judgements_set_the_weight_and_both_estimates_are_reported() -> None:
     assert found.label_free.method == "label-free"
 
 
+def test_a_weight_judged_on_another_corpus_stands_in_for_judgements_and_gives_way_to_them() -> None:
+    lessons, fit, relevance = world(200)
+    elsewhere = weigh(*world(100, seed=1)).closed_form
+    found = weigh(lessons, fit, None, elsewhere=elsewhere)
+    assert found.deployed is found.closed_form is elsewhere
+    assert found.label_free.method == "label-free"
+    here = weigh(lessons, fit, relevance, elsewhere=elsewhere)
+    assert here.deployed is here.closed_form is not elsewhere
+
+
 def test_few_queries_are_shrunk() -> None:
     assert weigh(*world(63)[:2], None).deployed.shrunk
     assert not weigh(*world(64)[:2], None).deployed.shrunk

@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path
     options = ("--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--device", "cpu", "--processes", 1)
     done = ridgerank("index", folder / "docs", "--store", folder / "store", *options, "--calibrate")
     assert "40 pages added" in done.stderr
-    assert "candidate pages, margins of all of them known" in done.stderr
+    assert "candidate pages, targets of all of them known" in done.stderr
     assert "warning: " in done.stderr  # a random model cannot be trusted, and that is said
     return folder
 

@@ -27,13 +27,17 @@ class PageCrossEncoderModel:
 
     Scores are comparable within one query only, which is all that MTEB compares.
 
-    A document names its stored page by its id in the task's corpus, else by its image. MTEB hands over no
-    retriever scores: the retriever of the calibration gives them, so that a page in no store is an error.
+    `names` leads from a task's corpus ids to pages, by id or reference. A corpus id not in it is taken as the
+    page's name itself, and a page not found by name is looked for by its image. MTEB hands over no retriever
+    scores: the retriever of the calibration gives them, so that a page in no store is an error.
     """
 
-    def __init__(self, reranker: Reranker, *, name: str | None = None) -> None:
+    def __init__(
+        self, reranker: Reranker, *, names: Mapping[str, str] | None = None, name: str | None = None
+    ) -> None:
         """Wrap a reranker; `name`, as `organisation/model`, is what results are filed under."""
         self.reranker = reranker
+        self._names = names or {}
         lineage = reranker.store.lineage
         self._meta = ModelMeta.create_empty(
             {
@@ -70,6 +74,7 @@ class PageCrossEncoderModel:
 
     def _offered(self, row: Mapping[str, Any]) -> Offered:
         name, image = row.get("id"), row.get("image")
+        name = self._names.get(name, name) if isinstance(name, str) else None
         if image is None or (name is not None and self.reranker.store.lookup(name) is not None):
             return Offered((name,))  # an image not needed is not held either: there are as many as pairs
         return Offered((name,), image=_given(image))

@@ -9,7 +9,7 @@ so calls do not depend on each other.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from PIL.Image import Image
@@ -26,10 +26,7 @@ from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.backbones.regions import Regions, cells
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
-from ridgerank.records import Page
-
-State: TypeAlias = Literal["last", "mean"]
-"""Where a state is read: at the last position (eq. 5), or averaged over the query's positions."""
+from ridgerank.records import Page, State
 
 Content: TypeAlias = Image | str
 """What of a page a family reads."""
@@ -177,24 +174,29 @@ class Backbone(ABC):
         The mean, not the sum: within a query both rank alike, and across queries a fit should not count a
         long one for more.
         """
-        if prefixes.exit_layer != self.geometry.layers:
-            raise BackboneError(
-                f"likelihoods over pages read to layer {prefixes.exit_layer} of {self.geometry.layers}; "
-                "encode them to full depth"
-            )
-        asked = [self._tokens.asked(query) for query in queries]
-        if any(len(ids) < 2 for ids in asked):
-            raise BackboneError("an empty query has no likelihood; wanted at least one token")
+        self._require_all_layers(prefixes)
+        asked = self._asked(queries)
         with torch.inference_mode():
             states = self._extend([ids[:-1] for ids in asked], prefixes, last_only=False)
-            unembedding = self._model.get_output_embeddings().weight.float()
-            means = []
-            for pair, hidden in enumerate(states):  # one at a time: a vocabulary is wide
-                wanted = torch.tensor(asked[pair if len(asked) > 1 else 0][1:], device=self.device)
-                logits = self._text_model().norm(hidden[: len(wanted)]).float() @ unembedding.t()
-                means.append((logits.gather(1, wanted[:, None])[:, 0] - logits.logsumexp(dim=1)).mean())
-            likelihoods = torch.stack(means)
-        return likelihoods.clone()
+            return self._mean_logs(asked, states).clone()
+
+    def targets_many(self, queries: Sequence[str], prefixes: PrefixBatch) -> tuple[Tensor, Tensor]:
+        """Margins and likelihoods (pairs,), paired as in `states_many`, for the price of one pass.
+
+        The cue for the answer stands behind the query, so a causal model has read the query in just the same
+        way before it: only where a tokenizer merges the two are there two passes.
+        """
+        asked = self._asked(queries)
+        suffixes = [self._tokens.suffix(query) for query in queries]
+        if any(suffix[: len(ids)] != ids for suffix, ids in zip(suffixes, asked, strict=True)):
+            return self.margins(self.states_many(queries, prefixes)), self.likelihoods_many(queries, prefixes)
+        self._require_all_layers(prefixes)
+        with torch.inference_mode():
+            states = self._extend(suffixes, prefixes, last_only=False)
+            last = torch.tensor([len(suffix) - 1 for suffix in suffixes]).expand(len(states))
+            answers = states[torch.arange(len(states)), last].float()
+            likelihoods = self._mean_logs(asked, states)
+        return self.margins(answers), likelihoods.clone()
 
     def attention(self, query: str, prefixes: PrefixBatch) -> Attention:
         """What one query's last position attends to over K pages, in every layer held, with its states."""
@@ -242,6 +244,13 @@ class Backbone(ABC):
         if len(queries) != len(pages):
             raise BackboneError(f"{len(queries)} queries for {len(pages)} pages; wanted one each")
         return self.margins(self.states_many(queries, DensePrefixes(pages)))
+
+    def pair_targets(self, queries: Sequence[str], pages: Sequence[Prefix]) -> tuple[Tensor, Tensor]:
+        """Margins and likelihoods (pairs,) of query i over page i, as in `pair_margins`."""
+        self._require_full_depth(pages)
+        if len(queries) != len(pages):
+            raise BackboneError(f"{len(queries)} queries for {len(pages)} pages; wanted one each")
+        return self.targets_many(queries, DensePrefixes(pages))
 
     def write_queries(self, pages: Sequence[Prefix], *, max_tokens: int = 24) -> list[str]:
         """The query the model itself would put below each page, encoded to full depth; greedy, one line.
@@ -306,6 +315,25 @@ class Backbone(ABC):
     def _read(self, pages: Sequence[Any]) -> list[PageTokens]:
         """Tokens, features and positions of pages, one by one."""
 
+    def _asked(self, queries: Sequence[str]) -> list[list[int]]:
+        asked = [self._tokens.asked(query) for query in queries]
+        if any(len(ids) < 2 for ids in asked):
+            raise BackboneError("an empty query has no likelihood; wanted at least one token")
+        return asked
+
+    def _mean_logs(self, asked: Sequence[list[int]], states: Tensor) -> Tensor:
+        """Mean log probability (pairs,) of the tokens asked, from states (pairs, positions, width).
+
+        The state at a position predicts the token behind it; positions behind the last token do not count.
+        """
+        unembedding = self._model.get_output_embeddings().weight.float()
+        means = []
+        for pair, hidden in enumerate(states):  # one at a time: a vocabulary is wide
+            wanted = torch.tensor(asked[pair if len(asked) > 1 else 0][1:], device=self.device)
+            logits = self._text_model().norm(hidden[: len(wanted)]).float() @ unembedding.t()
+            means.append((logits.gather(1, wanted[:, None])[:, 0] - logits.logsumexp(dim=1)).mean())
+        return torch.stack(means)
+
     def _extend(self, suffixes: list[list[int]], prefixes: PrefixBatch, *, last_only: bool) -> Tensor:
         """States at each suffix's last position (pairs, width), or at all (pairs, positions, width)."""
         pages = len(prefixes.lengths)
@@ -323,6 +351,13 @@ class Backbone(ABC):
         logits = self._text_model().norm(states) @ unembedding.t()
         tokens: list[int] = logits.argmax(dim=-1).tolist()
         return tokens
+
+    def _require_all_layers(self, prefixes: PrefixBatch) -> None:
+        if prefixes.exit_layer != self.geometry.layers:
+            raise BackboneError(
+                f"likelihoods over pages read to layer {prefixes.exit_layer} of {self.geometry.layers}; "
+                "encode them to full depth"
+            )
 
     def _require_full_depth(self, pages: Sequence[Prefix]) -> None:
         short = [page.keys.shape[0] for page in pages if page.keys.shape[0] != self.geometry.layers]

@@ -19,10 +19,40 @@ from ridgerank.files import replaced, replaced_text
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
 from ridgerank.readout.artifact import Readout
+from ridgerank.records import State, Target
 
-FORMAT = "ridgerank-calibration-1"
+FORMAT = "ridgerank-calibration-2"
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One target read at one place, and what speaks for it; NaN where there was nothing to measure."""
+
+    target: Target
+    state: State
+    told_apart: float
+    """Share of the lists whose candidates the target tells apart."""
+    spread: float
+    """Mean over lists of the target's standard deviation over the candidates, in its own unit."""
+    retriever_target: float
+    """ρ_bt: c_b c_t under the one-factor model."""
+    retriever_readout: float
+    """ρ_bs: c_b c_s under the one-factor model, of held-out readout scores."""
+    agreement: float
+    """r: held-out correlation of readout and target."""
+    relevance: float
+    """c_s, judged or by the one-factor model; NaN where neither is possible."""
+    supported: bool
+    """Its weight is an estimate and promises a gain over the retriever."""
+    note: str
+    """Why it is not supported, empty where it is."""
+
+    @property
+    def name(self) -> str:
+        """What people call it: `likelihood, mean`."""
+        return f"{self.target}, {self.state}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +90,13 @@ class Diagnostics:
     label_free: WeightEstimate
     """The weight read from the three scores alone."""
     closed_form: WeightEstimate | None
-    """The weight read from judgements, where there were any."""
+    """The weight read from judgements, of this corpus or another, where there were any."""
     warnings: tuple[str, ...]
     """What must not go unnoticed."""
+    reason: str = ""
+    """Why this target was learned and this state read."""
+    readings: tuple[Reading, ...] = ()
+    """All targets and states that were looked at."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +111,10 @@ class Calibration:
     retriever_source: str
     """What to load that retriever by: its name, or the folder of its model."""
     diagnostics: Diagnostics
+    target: Target = "margin"
+    """What the readout was taught."""
+    state: State = "last"
+    """Where the readout's states are read; a query has to be run to the same place."""
 
     def save(self, folder: Path, name: str = DEFAULT_NAME) -> Path:
         """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
@@ -100,7 +138,8 @@ class Calibration:
     def facts(self) -> dict[str, Any]:
         """The calibration without its vector, as JSON has it: what could not be estimated is null."""
         retriever = {"retriever": self.retriever, "retriever_source": self.retriever_source}
-        parts = {**retriever, "penalty": self.readout.penalty, "weight": asdict(self.weight)}
+        reading = {"target": self.target, "state": self.state}
+        parts = {**retriever, **reading, "penalty": self.readout.penalty, "weight": asdict(self.weight)}
         plain: dict[str, Any] = _plain({**parts, "diagnostics": asdict(self.diagnostics)})
         return plain
 
@@ -135,6 +174,8 @@ class Calibration:
             weight=_estimate(facts["weight"]),
             retriever=facts["retriever"],
             retriever_source=facts["retriever_source"],
+            target=facts["target"],
+            state=facts["state"],
             diagnostics=_diagnostics(facts["diagnostics"]),
         )
 
@@ -175,11 +216,14 @@ def _diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
             "label_free": _estimate(facts["label_free"]),
             "closed_form": None if facts["closed_form"] is None else _estimate(facts["closed_form"]),
             "warnings": tuple(facts["warnings"]),
+            "readings": tuple(Reading(**_restored(Reading, reading)) for reading in facts["readings"]),
         }
     )
 
 
-def _restored(kind: type[WeightEstimate] | type[Diagnostics], facts: Mapping[str, Any]) -> dict[str, Any]:
+def _restored(
+    kind: type[WeightEstimate] | type[Diagnostics] | type[Reading], facts: Mapping[str, Any]
+) -> dict[str, Any]:
     """The fields of a record, NaN where null stands for it."""
     numbers = {field.name for field in fields(kind) if field.type is float}
     return {name: math.nan if value is None and name in numbers else value for name, value in facts.items()}

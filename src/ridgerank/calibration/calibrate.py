@@ -1,12 +1,12 @@
-"""Calibration from end to end: queries, candidates, margins, states, readout, weight, artifact.
+"""Calibration from end to end: queries, candidates, targets, states, readout, weight, artifact.
 
-Only pages whose margins are missing are looked at again; `onepass.py` takes margins while pages are indexed,
-so that none are. Margins are kept as they are made: an interrupted calibration goes on.
+Only pages whose targets are missing are looked at again; `onepass.py` takes them while pages are indexed, so
+that none are. Targets are kept as they are made: an interrupted calibration goes on.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -14,18 +14,19 @@ import numpy as np
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, Diagnostics, path_of
+from ridgerank.calibration.borrowing import borrow
 from ridgerank.calibration.candidates import find_candidates
-from ridgerank.calibration.fit import LEAST_LISTS, Fit, Lessons, fit, usable
+from ridgerank.calibration.choosing import Choice, Observed, choose
+from ridgerank.calibration.fit import LEAST_LISTS
 from ridgerank.calibration.making import MadeQueries, is_query, queries_from_texts
 from ridgerank.calibration.margins import MarginCache
 from ridgerank.calibration.picture import draw
 from ridgerank.calibration.sight import see_pages
 from ridgerank.calibration.teacher import Teacher
-from ridgerank.calibration.weighing import Weighing, weigh
 from ridgerank.errors import CalibrationError
 from ridgerank.lists import Floats, Lists
 from ridgerank.readout.artifact import Readout
-from ridgerank.records import Candidate, Query
+from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.runs.run import Qrels
 from ridgerank.shallow import ShallowPass
@@ -53,7 +54,7 @@ class CalibrationPlan:
     pages: int
     """Different pages among the candidates."""
     unseen: int
-    """Of these, pages that have to be encoded because a margin of theirs is missing."""
+    """Of these, pages that have to be encoded because a target of theirs is missing."""
 
 
 class CalibrationWatcher(Protocol):
@@ -63,7 +64,7 @@ class CalibrationWatcher(Protocol):
         """Queries and candidates are known."""
 
     def taught(self, pages: int) -> None:
-        """The margins of so many pages more are safe."""
+        """The targets of so many pages more are safe."""
 
     def asked(self, queries: int) -> None:
         """So many queries more have run over their stored candidates."""
@@ -77,6 +78,8 @@ class CalibrationRequest:
     """Made from the pages where there are none."""
     queries_from: str = "given"
     qrels: Qrels | None = None
+    weight_from: str = ""
+    """Another store, `STORE` or `STORE#NAME`, whose judgements set the weight where there are none here."""
     name: str = DEFAULT_NAME
     retriever_source: str = ""
     """What to load the retriever by; its name, where empty."""
@@ -86,6 +89,20 @@ class CalibrationRequest:
     making: Making = "auto"
     documents: tuple[Path, ...] = ()
     """Where to look for pages again; the files they were indexed from, where empty."""
+    target: Target | None = None
+    """What to teach the readout; chosen by measure where None (`choosing.py`)."""
+    state: State | None = None
+    """Where to read states; chosen by measure where None."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets to look at."""
+        return TARGETS if self.target is None else (self.target,)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states to look at."""
+        return STATES if self.state is None else (self.state,)
 
 
 def calibrate(
@@ -100,10 +117,14 @@ def calibrate(
     require_same_origin(store.lineage, backbone, artifact=f"the page store at {store.uri}")
     folder = calibrations_folder(store.uri)
     path_of(folder, request.name)
+    borrowed = None
+    if request.weight_from:
+        borrowed = borrow(request.weight_from, lineage=store.lineage, retriever=retriever.name)
+        request = replace(request, target=borrowed.target, state=borrowed.state)
     cache = MarginCache(folder, store.lineage)
     made = _queries(store, backbone, request, cache)
     candidates = find_candidates(retriever, made.queries, request.candidates)
-    teacher = Teacher(backbone, cache)
+    teacher = Teacher(backbone, cache, targets=request.targets)
     teacher.want({query.text: found for query, found in candidates.items()})
     pages = {candidate.page_id for found in candidates.values() for candidate in found}
     watcher.calibrating(CalibrationPlan(len(made.queries), made.origin, len(pages), len(teacher.missing)))
@@ -112,11 +133,12 @@ def calibrate(
     ):
         teacher.read(batch)
         watcher.taught(len(batch))
-    lessons = _lessons(ShallowPass(backbone, store), candidates, cache, watcher)
     relevance = None if request.qrels is None else _relevance(store, request.qrels, candidates)
-    calibration, fitted = _fitted(store, retriever, request, made, lessons, relevance)
+    observed = _observed(ShallowPass(backbone, store), candidates, cache, request, relevance, watcher)
+    choice = choose(observed, elsewhere=None if borrowed is None else borrowed.weight)
+    calibration = _calibration(store, retriever, request, made, choice)
     calibration.save(folder, request.name)
-    draw(calibration, fitted, path_of(folder, request.name).with_suffix(".png"))
+    draw(calibration, choice.taken.fitted, path_of(folder, request.name).with_suffix(".png"))
     return calibration
 
 
@@ -171,26 +193,33 @@ def _asked(
     return MadeQueries(tuple(found.values()), f"asked of the model: {len(found)}, a page each")
 
 
-def _lessons(
+def _observed(
     shallow: ShallowPass,
     candidates: Mapping[Query, Sequence[Candidate]],
     cache: MarginCache,
+    request: CalibrationRequest,
+    relevance: Floats | None,
     watcher: CalibrationWatcher,
-) -> Lessons:
-    """States over the stored, compressed pages, as a request runs them, beside the teacher's margins."""
-    states, margins = [], []
+) -> Observed:
+    """States over the stored, compressed pages, as a request runs them, beside the teacher's targets."""
+    states: dict[State, list[Floats]] = {state: [] for state in request.states}
     for query, own in candidates.items():
         page_ids = [candidate.page_id for candidate in own]
-        found = shallow.run(query.text, page_ids).states
-        states.append(found.cpu().numpy().astype(np.float64))
-        margins += [cache.margin(query.text, page_id) for page_id in page_ids]
+        for state, found in states.items():
+            ran = shallow.run(query.text, page_ids, state=state).states
+            found.append(ran.cpu().numpy().astype(np.float64))
         watcher.asked(1)
-    return Lessons(
+    pairs = [(query.text, candidate) for query, own in candidates.items() for candidate in own]
+    return Observed(
         lists=Lists.of_lengths(len(own) for own in candidates.values()),
         corpora=tuple(query.corpus for query in candidates),
-        retriever=np.array([candidate.score for own in candidates.values() for candidate in own]),
-        teacher=np.array(margins, dtype=np.float64),
-        states=np.concatenate(states),
+        retriever=np.array([candidate.score for _, candidate in pairs]),
+        targets={
+            target: np.array([cache.target(target, text, page.page_id) for text, page in pairs], dtype=float)
+            for target in request.targets
+        },
+        states={state: np.concatenate(found) for state, found in states.items()},
+        relevance=relevance,
     )
 
 
@@ -214,58 +243,44 @@ def _relevance(store: PageStore, qrels: Qrels, candidates: Mapping[Query, Sequen
     )
 
 
-def _fitted(
-    store: PageStore,
-    retriever: Retriever,
-    request: CalibrationRequest,
-    made: MadeQueries,
-    lessons: Lessons,
-    relevance: Floats | None,
-) -> tuple[Calibration, Fit]:
-    told_apart = usable(lessons)
-    if not told_apart.any():
-        raise CalibrationError(
-            f"the full model gives the candidates of each of {len(told_apart)} queries one and the same "
-            "score: there is no order to learn; use another backbone or other queries"
-        )
-    lists, members = lessons.lists.select(told_apart)
-    kept = Lessons(
-        lists=lists,
-        corpora=tuple(np.array(lessons.corpora, dtype=object)[told_apart]),
-        retriever=lessons.retriever[members],
-        teacher=lessons.teacher[members],
-        states=lessons.states[members],
-    )
-    fitted = fit(kept)
-    weighing = weigh(kept, fitted, None if relevance is None else relevance[members])
+def _calibration(
+    store: PageStore, retriever: Retriever, request: CalibrationRequest, made: MadeQueries, choice: Choice
+) -> Calibration:
+    taken = choice.taken
+    lists = taken.lessons.lists
     readout = Readout(
-        vector=fitted.vector,
-        penalty=fitted.choice.deployed,
+        vector=taken.fitted.vector,
+        penalty=taken.fitted.choice.deployed,
         lists=len(lists),
         pairs=lists.members,
         lineage=store.lineage,
     )
-    diagnostics = _diagnostics(request, made, kept, fitted, weighing)
-    source = request.retriever_source or retriever.name
-    return Calibration(readout, weighing.deployed, retriever.name, source, diagnostics), fitted
+    return Calibration(
+        readout=readout,
+        weight=taken.weighing.deployed,
+        retriever=retriever.name,
+        retriever_source=request.retriever_source or retriever.name,
+        diagnostics=_diagnostics(request, made, choice),
+        target=taken.reading.target,
+        state=taken.reading.state,
+    )
 
 
-def _diagnostics(
-    request: CalibrationRequest, made: MadeQueries, lessons: Lessons, fitted: Fit, weighing: Weighing
-) -> Diagnostics:
-    choice = fitted.choice
+def _diagnostics(request: CalibrationRequest, made: MadeQueries, choice: Choice) -> Diagnostics:
+    lessons, fitted, weighing = choice.taken.lessons, choice.taken.fitted, choice.taken.weighing
+    penalty = fitted.choice
     return Diagnostics(
         queries_from=made.origin,
         queries=len(made.queries),
         lists=len(lessons.lists),
         candidates=request.candidates,
         pairs=lessons.lists.members,
-        penalties=tuple(choice.penalties.tolist()),
+        penalties=tuple(penalty.penalties.tolist()),
         errors={
-            part: tuple((errors / fitted.targets[part]).tolist()) for part, errors in choice.errors.items()
+            part: tuple((errors / fitted.targets[part]).tolist()) for part, errors in penalty.errors.items()
         },
-        chosen=dict(choice.chosen),
-        penalty_at_edge=choice.at_edge,
+        chosen=dict(penalty.chosen),
+        penalty_at_edge=penalty.at_edge,
         agreement=weighing.agreement,
         agreement_interval=weighing.agreement_interval,
         teacher_relevance=weighing.teacher_relevance,
@@ -274,4 +289,6 @@ def _diagnostics(
         label_free=weighing.label_free,
         closed_form=weighing.closed_form,
         warnings=weighing.warnings,
+        reason=choice.reason,
+        readings=choice.readings,
     )

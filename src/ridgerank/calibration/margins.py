@@ -1,8 +1,8 @@
-"""Teacher margins on disk, kept as they are made: an interrupted calibration goes on where it stopped.
+"""The teacher's targets on disk, kept as they are made: an interrupted calibration goes on where it stopped.
 
-One line of JSON a page: its id and the margin of every query asked of it, or the query the model wrote for
-it. The first line says which model they are of; a file of another model, prompt or pixel budget is begun
-anew. A line that a kill cut short is dropped.
+One line of JSON a page: its id and the margin, the likelihood or both of every query asked of it, or the
+query the model wrote for it. The first line says which model they are of; a file of another model, prompt or
+pixel budget is begun anew. A line that a kill cut short is dropped.
 """
 
 import hashlib
@@ -13,37 +13,44 @@ from pathlib import Path
 from typing import Any
 
 from ridgerank.lineage import Lineage, fingerprint
+from ridgerank.records import Target
 
 FILE_NAME = "margins.jsonl"
+_PARTS: Mapping[Target, str] = {"margin": "margins", "likelihood": "likelihoods"}
+"""What a line calls each target."""
 
 
 class MarginCache:
-    """Margins by query and page, in memory and in a file that only grows."""
+    """Targets by query and page, in memory and in a file that only grows."""
 
     def __init__(self, folder: Path, lineage: Lineage) -> None:
         self._path = folder / FILE_NAME
         self._header = {"teacher": _teacher(lineage)}
-        self._margins: dict[tuple[str, str], float] = {}
+        self._targets: dict[tuple[Target, str, str], float] = {}
         self._written: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._read()
 
     def __len__(self) -> int:
-        return len(self._margins)
+        return len(self._targets)
 
     def margin(self, query: str, page_id: str) -> float | None:
         """The margin of a query over a page, None where it was never taken."""
-        return self._margins.get((_digest(query), page_id))
+        return self.target("margin", query, page_id)
+
+    def target(self, target: Target, query: str, page_id: str) -> float | None:
+        """One target of a query over a page, None where it was never taken."""
+        return self._targets.get((target, _digest(query), page_id))
 
     def written(self, page_id: str) -> str | None:
         """The query the model wrote for a page, None where it was never asked."""
         return self._written.get(page_id)
 
-    def add(self, margins: Mapping[str, Mapping[str, float]]) -> None:
-        """Keep margins: page id → text of the query → margin."""
+    def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
+        """Keep values of one target: page id → text of the query → value."""
         rows = [
-            {"page_id": page_id, "margins": {_digest(query): margin for query, margin in own.items()}}
-            for page_id, own in margins.items()
+            {"page_id": page_id, _PARTS[target]: {_digest(query): value for query, value in own.items()}}
+            for page_id, own in values.items()
         ]
         self._append(rows)
         for row in rows:
@@ -76,8 +83,9 @@ class MarginCache:
         page_id = row["page_id"]
         if "written" in row:
             self._written[page_id] = row["written"]
-        for query, margin in row.get("margins", {}).items():
-            self._margins[query, page_id] = margin
+        for target, part in _PARTS.items():
+            for query, value in row.get(part, {}).items():
+                self._targets[target, query, page_id] = value
 
 
 def _digest(query: str) -> str:
@@ -85,6 +93,6 @@ def _digest(query: str) -> str:
 
 
 def _teacher(lineage: Lineage) -> str:
-    """What full-depth margins depend on: the model and what it is shown, not how pages are stored."""
+    """What full-depth targets depend on: the model and what it is shown, not how pages are stored."""
     parts = ("family", "weights", "transformers", "processor", "prompt")
     return fingerprint({part: getattr(lineage, part) for part in parts})

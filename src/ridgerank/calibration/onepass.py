@@ -1,4 +1,4 @@
-"""Indexing and calibrating in one pass: margins are taken while a page is in memory at full depth.
+"""Indexing and calibrating in one pass: targets are taken while a page is in memory at full depth.
 
 Which pages a query will have as candidates is foreseen before any page is encoded: from the documents' text,
 or by embedding the pages first (`foresight.py`). What was not foreseen (a page that could not be rendered
@@ -44,7 +44,7 @@ PlanRetriever: TypeAlias = Callable[[PlannedPages], Retriever | None]
 
 
 class OnePass:
-    """An `Onlooker` that foresees candidates and takes their margins while they are indexed."""
+    """An `Onlooker` that foresees candidates and takes their targets while they are indexed."""
 
     def __init__(
         self, uri: str, backbone: Backbone, request: CalibrationRequest, plan_with: PlanRetriever
@@ -56,7 +56,7 @@ class OnePass:
         self._teacher: Teacher | None = None
 
     def listed(self, refs: Mapping[str, PageRef], stored: frozenset[str]) -> None:
-        """Make the queries, search the texts, and note which margins are wanted."""
+        """Make the queries, search the texts, and note which targets are wanted."""
         with PageStore.open(self._uri) as store:
             texts, lineage = store.texts(), store.lineage
         unstored = [ref for page_id, ref in refs.items() if page_id not in stored]
@@ -69,7 +69,8 @@ class OnePass:
         if retriever is None:
             return
         candidates = find_candidates(retriever, queries, request.candidates)
-        self._teacher = Teacher(self._backbone, MarginCache(calibrations_folder(self._uri), lineage))
+        cache = MarginCache(calibrations_folder(self._uri), lineage)
+        self._teacher = Teacher(self._backbone, cache, targets=request.targets)
         self._teacher.want({query.text: found for query, found in candidates.items()})
 
     def wants(self, page_id: str) -> bool:
@@ -77,6 +78,6 @@ class OnePass:
         return self._teacher is not None and self._teacher.wants(page_id)
 
     def look(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
-        """Take the margins of candidates."""
+        """Take the targets of candidates."""
         if self._teacher is not None:
             self._teacher.look(page_ids, prefixes)

@@ -1,56 +1,68 @@
-"""The teacher: margins of the full-depth model on uncompressed pages (eq. 6), each page encoded once."""
+"""The teacher: what the full-depth model says of uncompressed pages, each page encoded once.
+
+That is its margin (eq. 6), the query's likelihood, or both: which of them a model is good for is measured
+(`choosing.py`), and a page that is in memory at full depth gives both for little more than one.
+"""
 
 from collections.abc import Mapping, Sequence
+
+from torch import Tensor
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.calibration.margins import MarginCache
-from ridgerank.records import Candidate, Page
+from ridgerank.records import Candidate, Page, Target
 
 _PAIRS_A_PASS = 32
 """Queries run beside a copy of their page: so many at a time bound the memory."""
 
 
 class Teacher:
-    """Takes the margins that are wanted and not there yet, from pages as they come by."""
+    """Takes the targets that are wanted and not there yet, from pages as they come by."""
 
-    def __init__(self, backbone: Backbone, cache: MarginCache) -> None:
+    def __init__(
+        self, backbone: Backbone, cache: MarginCache, *, targets: Sequence[Target] = ("margin",)
+    ) -> None:
         self._backbone = backbone
         self._cache = cache
+        self._targets = tuple(targets)
         self._wanted: dict[str, list[str]] = {}
 
     def want(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
-        """Want the margin of every query (by its text) over its candidates."""
+        """Want the targets of every query (by its text) over its candidates."""
         self._wanted = {}
         for query, found in candidates.items():
             for candidate in found:
-                if self._cache.margin(query, candidate.page_id) is None:
+                known = (self._cache.target(target, query, candidate.page_id) for target in self._targets)
+                if any(value is None for value in known):
                     self._wanted.setdefault(candidate.page_id, []).append(query)
 
     @property
     def missing(self) -> list[str]:
-        """The pages of which a margin is wanted, in the order of their ids."""
+        """The pages of which a target is wanted, in the order of their ids."""
         return sorted(self._wanted)
 
     def wants(self, page_id: str) -> bool:
-        """Whether a margin of this page is wanted."""
+        """Whether a target of this page is wanted."""
         return page_id in self._wanted
 
     def look(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
-        """Take all margins wanted of these pages, encoded to full depth, and keep them."""
+        """Take all that is wanted of these pages, encoded to full depth, and keep it."""
         pairs = [
             (page_id, query, prefix)
             for page_id, prefix in zip(page_ids, prefixes, strict=True)
             for query in self._wanted.get(page_id, [])
         ]
-        margins: dict[str, dict[str, float]] = {}
+        values: dict[Target, dict[str, dict[str, float]]] = {target: {} for target in self._targets}
         for start in range(0, len(pairs), _PAIRS_A_PASS):
             part = pairs[start : start + _PAIRS_A_PASS]
-            found = self._backbone.pair_margins([pair[1] for pair in part], [pair[2] for pair in part])
-            for (page_id, query, _), margin in zip(part, found.tolist(), strict=True):
-                margins.setdefault(page_id, {})[query] = margin
-        self._cache.add(margins)
-        for page_id in margins:
+            found = self._taken([pair[1] for pair in part], [pair[2] for pair in part])
+            for target, own in found.items():
+                for (page_id, query, _), value in zip(part, own.tolist(), strict=True):
+                    values[target].setdefault(page_id, {})[query] = value
+        for target, by_page in values.items():
+            self._cache.add(by_page, target=target)
+        for page_id in {pair[0] for pair in pairs}:
             del self._wanted[page_id]
 
     def read(self, pages: Sequence[Page]) -> None:
@@ -58,3 +70,11 @@ class Teacher:
         contents = [self._backbone.content(page) for page in pages]
         prefixes = self._backbone.encode(contents, exit_layer=self._backbone.geometry.layers)
         self.look([page.page_id for page in pages], prefixes)
+
+    def _taken(self, queries: Sequence[str], prefixes: Sequence[Prefix]) -> dict[Target, Tensor]:
+        """The targets (pairs,) of query i over page i."""
+        if self._targets == ("margin",):
+            return {"margin": self._backbone.pair_margins(queries, prefixes)}
+        margins, likelihoods = self._backbone.pair_targets(queries, prefixes)
+        found: dict[Target, Tensor] = {"margin": margins, "likelihood": likelihoods}
+        return {target: found[target] for target in self._targets}

@@ -6,8 +6,8 @@ Calibrating must not make a ranking worse than the retriever's unnoticed. So the
 - the documented fallback of `fusion/estimate.py` where no estimate is possible. Shrinking must not hide
   that: three scores that hardly correlate look well-behaved once they are pulled towards a prior. So the
   one-factor model has to fit before shrinking, and the retriever to agree with both others beyond chance;
-- the estimate otherwise: w* where there are judgements, else the label-free one, both shrunk towards a
-  cautious prior while queries are few.
+- the estimate otherwise: w* where there are judgements, here or of another corpus, else the label-free
+  one, both shrunk towards a cautious prior while queries are few.
 Anything but the last is a warning.
 """
 
@@ -47,21 +47,30 @@ class Weighing:
     teacher_relevance: float
     relevance_floor: float
     expected_gain: float
+    retriever_target: float
+    """ρ_bt: how far retriever and teacher agree."""
+    retriever_readout: float
+    """ρ_bs: how far retriever and held-out readout agree."""
     warnings: tuple[str, ...]
 
 
-def weigh(lessons: Lessons, fit: Fit, relevance: Floats | None) -> Weighing:
-    """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements."""
+def weigh(
+    lessons: Lessons, fit: Fit, relevance: Floats | None, *, elsewhere: WeightEstimate | None = None
+) -> Weighing:
+    """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements.
+
+    A weight judged `elsewhere`, on another corpus, takes the place of w* where there are none.
+    """
     b, s, t, lists = lessons.retriever, fit.held_out, lessons.teacher, lessons.lists
     seen = correlate(b, s, t, lists)
     label_free = _label_free(seen)
-    closed_form = None
+    rho_bt, rho_st, rho_bs = seen.stacked().mean(axis=0)
+    closed_form = elsewhere
     if relevance is not None:
         judged = correlate(b, s, relevance, lists)
         closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
         c_t = float(correlate(b, t, relevance, lists).reranker.mean())
     else:
-        rho_bt, rho_st, rho_bs = seen.stacked().mean(axis=0)
         factors = one_factor(rho_bs, rho_bt, rho_st)
         c_t = float(factors.c_third) if bool(factors.defined) else float("nan")
     agreement, interval = _mean_interval(fit.agreement)
@@ -75,6 +84,8 @@ def weigh(lessons: Lessons, fit: Fit, relevance: Floats | None) -> Weighing:
         teacher_relevance=c_t,
         relevance_floor=float(relevance_floor(np.asarray(agreement), np.asarray(c_t))),
         expected_gain=gain,
+        retriever_target=float(rho_bt),
+        retriever_readout=float(rho_bs),
         warnings=warnings,
     )
 

@@ -37,6 +37,13 @@ def calibrate(
     qrels: Annotated[
         Path | None, typer.Option(help="Judgements of these queries, TREC: the weight is then w*.")
     ] = None,
+    weight_from: Annotated[
+        str,
+        typer.Option(
+            help="Take w* from another store that was calibrated with --qrels: STORE, or STORE#NAME.",
+            show_default=False,
+        ),
+    ] = "",
     run: Annotated[
         Path | None, typer.Option(help="Your retriever's candidates for the queries, TREC; needs --queries.")
     ] = None,
@@ -56,6 +63,12 @@ def calibrate(
         list[Path] | None,
         typer.Option(help="Where the documents are now. [default: where they were indexed from]"),
     ] = None,
+    target: Annotated[
+        str, typer.Option(help="What to learn: margin (yes − no), likelihood (of the query), or auto.")
+    ] = "auto",
+    state: Annotated[
+        str, typer.Option(help="Where to read: last position, mean over the query's positions, or auto.")
+    ] = "auto",
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -65,14 +78,23 @@ def calibrate(
 ) -> None:
     """Fit a readout and a fusion weight to a store and its retriever; no labels needed.
 
-    Pages whose full-depth margins are known are not read again: after `index --calibrate`, none are. An
+    Pages whose full-depth targets are known are not read again: after `index --calibrate`, none are. An
     interrupted calibration goes on where it stopped. The report lies beside the store, as
     calibrations/NAME.json and NAME.png.
+
+    With `auto`, the paper's margin at the last position is kept where the model supports it; where it does
+    not, the report says what was taken instead, and why.
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`
     """
     asked, origin = read_given(queries)
     request = request_for(asked, origin, qrels, name, candidates, count, make, documents)
+    if weight_from and (qrels is not None or target != "auto" or state != "auto"):
+        raise typer.BadParameter(
+            "judgements, target and state come from the other store: leave --qrels, --target and --state out",
+            param_hint="--weight-from",
+        )
+    request = replace(_read_as(request, target, state), weight_from=weight_from)
     if run is not None and queries is None:
         raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
     fit(store, backbone, request, retriever, run, device=device, dtype=dtype, as_json=as_json)
@@ -104,7 +126,7 @@ def fit(
                 backbone = backbone_for(opened, backbone, device=device, dtype=dtype)
             made = calibrate_store(opened, backbone, found, request, watcher=CalibrationProgress(bar))
     except KeyboardInterrupt:
-        typer.echo("\ninterrupted; margins taken so far are kept: run it again to go on", err=True)
+        typer.echo("\ninterrupted; targets taken so far are kept: run it again to go on", err=True)
         raise typer.Exit(130) from None
     _report(made, store, request.name, as_json=as_json)
 
@@ -140,6 +162,7 @@ def _print(made: "Calibration") -> None:
     table = Table(show_header=False)
     table.add_row("retriever", made.retriever)
     table.add_row("queries", f"{facts.queries}, {facts.queries_from}; {facts.lists} lists fitted")
+    table.add_row("target, state", f"{made.target}, {made.state}")
     table.add_row("penalty λ", f"{made.readout.penalty:g}{' (at the edge)' if facts.penalty_at_edge else ''}")
     r_low, r_high = facts.agreement_interval
     table.add_row("agreement r", f"{facts.agreement:.3f} ({r_low:.3f} to {r_high:.3f}), held-out lists")
@@ -152,6 +175,24 @@ def _print(made: "Calibration") -> None:
             table.add_row(f"weight {title}", f"{estimate.weight:.3f}")
     table.add_row("expected gain", _shown(facts.expected_gain, sign="+"))
     Console().print(table)
+    if len(facts.readings) > 1:
+        _compare(made)
+
+
+def _compare(made: "Calibration") -> None:
+    """Every target and state that was looked at, and why one was taken."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("target, state", "spread", "ρ_bt", "ρ_bs", "held-out r", "c_s", "supported")
+    for reading in made.diagnostics.readings:
+        taken = (reading.target, reading.state) == (made.target, made.state)
+        shown = (reading.spread, reading.retriever_target, reading.retriever_readout)
+        figures = (*shown, reading.agreement, reading.relevance)
+        name = f"{reading.name} (taken)" if taken else reading.name
+        table.add_row(name, *(_shown(value) for value in figures), "yes" if reading.supported else "no")
+    Console().print(table)
+    Console().print(made.diagnostics.reason, markup=False, highlight=False, soft_wrap=True)
 
 
 def _shown(value: float, *, sign: str = "") -> str:
@@ -196,6 +237,19 @@ def request_for(
         making=making,
         documents=tuple(documents or ()),
     )
+
+
+def _read_as(request: "CalibrationRequest", target: str, state: str) -> "CalibrationRequest":
+    """The request with the target and the state asked for, by measure where that is `auto`."""
+    from ridgerank.records import STATES, TARGETS
+
+    if target not in ("auto", *TARGETS):
+        raise typer.BadParameter(f"{target!r}, wanted auto, {' or '.join(TARGETS)}", param_hint="--target")
+    if state not in ("auto", *STATES):
+        raise typer.BadParameter(f"{state!r}, wanted auto, {' or '.join(STATES)}", param_hint="--state")
+    taken: Any = None if target == "auto" else target
+    place: Any = None if state == "auto" else state
+    return replace(request, target=taken, state=place)
 
 
 def _retriever(

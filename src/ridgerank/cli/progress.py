@@ -60,9 +60,9 @@ class CalibrationProgress:
         self._bar.say(
             f"{plan.pages} candidate pages, {plan.unseen} of them to be read at full depth"
             if plan.unseen
-            else f"{plan.pages} candidate pages, margins of all of them known"
+            else f"{plan.pages} candidate pages, targets of all of them known"
         )
-        self._bar.start("full-depth margins", plan.unseen)
+        self._bar.start("full-depth targets", plan.unseen)
 
     def taught(self, pages: int) -> None:
         """Count pages."""
