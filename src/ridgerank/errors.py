@@ -13,6 +13,7 @@ RidgeRankError
 ├── RetrieverError      a retriever that is unknown, or has nothing to search in
 ├── ClusterError        a Ray cluster that cannot be reached, or work that was lost on it
 ├── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
+├── DatasetError        a benchmark that is unknown, incomplete or not as published
 └── ExtraMissing        a package an adapter needs that is not installed (an ImportError too)
 
 A message says what was found, what was wanted and what to do about it.
@@ -69,6 +70,10 @@ class ClusterError(RidgeRankError):
 
 class MiniatureError(RidgeRankError):
     """A corpus of the miniature that is unknown, or cannot be drawn as wanted."""
+
+
+class DatasetError(RidgeRankError):
+    """A benchmark that is unknown, incomplete or not as it was published."""
 
 
 class ExtraMissing(RidgeRankError, ImportError):  # noqa: N818 (reads as the fact it states)
