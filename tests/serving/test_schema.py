@@ -25,7 +25,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def api(reranker: Reranker) -> Iterator[BaseSchema]:
-    service = Service(reranker, Settings(limits=Limits(admitted=64), encode_missing=True))
+    service = Service(reranker, Settings(limits=Limits(admitted=64), encode_missing=True, hosts=None))
     app = create_app(service, close=False)
     yield schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
     service.engine.close()
