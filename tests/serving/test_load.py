@@ -55,7 +55,10 @@ def plain(answer: dict[str, Any]) -> dict[str, Any]:
 
 def test_concurrent_requests_get_what_lone_ones_get(make_service: MakeService, corpus: Corpus) -> None:
     limits = Limits(admitted=100)
-    with serve(make_service(limits=limits, workers=2)) as address, httpx.Client(base_url=address) as client:
+    with (
+        serve(make_service(limits=limits, workers=2)) as address,
+        httpx.Client(base_url=address, timeout=60) as client,
+    ):
         bodies = [{"query": query, "k": k, "top_n": k} for query in corpus.queries[:8] for k in (3, 12, 20)]
         alone = [client.post("/v1/search", json=body).json() for body in bodies]
         with ThreadPoolExecutor(8) as callers:
@@ -115,7 +118,7 @@ def test_a_deadline_is_kept(
     make_service: MakeService, corpus: Corpus, held: Held, own: int | None, status: int
 ) -> None:
     service = make_service(limits=Limits(deadline_seconds=0.2))
-    with serve(service) as address, httpx.Client(base_url=address) as client:
+    with serve(service) as address, httpx.Client(base_url=address, timeout=60) as client:
         late = client.post("/v1/search", json={"query": corpus.queries[0], "k": 5, "deadline_ms": own})
         assert late.status_code == status
         assert late.json()["code"] == "deadline_passed"

@@ -25,7 +25,8 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def api(reranker: Reranker) -> Iterator[BaseSchema]:
-    service = Service(reranker, Settings(limits=Limits(admitted=64), encode_missing=True, hosts=None))
+    limits = Limits(admitted=64, images=3, deadline_seconds=300)
+    service = Service(reranker, Settings(limits=limits, encode_missing=True, hosts=None))
     app = create_app(service, close=False)
     yield schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
     service.engine.close()

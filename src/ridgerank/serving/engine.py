@@ -1,8 +1,8 @@
 """The queue in front of the model: bounded, shared, and forgetful of callers who have left.
 
-A few threads own the model. Each takes what is waiting, up to its share, and runs lists of one shape in shared
-passes (`Reranker.rank_prepared`). Nobody waits for company: requests gather while the model is busy. This
-module knows no HTTP.
+A few threads own the model. Each takes what is waiting, up to its share, and runs lists of one shape in
+shared passes (`Reranker.rank_prepared`). Nobody waits for company: requests gather while the model is busy.
+This module knows no HTTP.
 """
 
 import logging
