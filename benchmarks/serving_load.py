@@ -120,6 +120,7 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         before = [await answer(client, text) for text in texts[:20]]
         await load(client, texts, callers=4, seconds=min(3.0, seconds))  # memory and caches settle
         one = await load(client, texts, callers=1, seconds=seconds)
+        alone = await together(client)
         eight = await load(client, texts, callers=8, seconds=seconds)
         shared = await together(client)
         capacity = await load(client, texts, callers=ADMITTED, seconds=seconds)
@@ -133,7 +134,7 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         "admitted": ADMITTED,
         "candidates": CANDIDATES,
         "throughput_eight_over_one": round(eight.throughput / one.throughput, 2),
-        "requests_together_mean": round(shared, 2),
+        "requests_together_of_eight": round((shared[0] - alone[0]) / (shared[1] - alone[1]), 2),
         "p99_ten_times_over_capacity": round(crowd.p99() / capacity.p99(), 2),
         "throughput_ten_times_over_capacity": round(crowd.throughput / capacity.throughput, 2),
         "refused_share_at_ten_times": round(crowd.refused / (crowd.refused + len(crowd.latencies)), 3),
@@ -196,13 +197,12 @@ async def load(client: httpx.AsyncClient, texts: list[str], *, callers: int, sec
     return met
 
 
-async def together(client: httpx.AsyncClient) -> float:
-    """How many requests a worker took at once, on average."""
+async def together(client: httpx.AsyncClient) -> tuple[float, float]:
+    """How many requests were taken together, summed over requests, and how many requests there were."""
     lines = (await client.get("/metrics")).text.splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    return float(values["ridgerank_requests_together_sum"]) / float(
-        values["ridgerank_requests_together_count"]
-    )
+    total, count = (float(values[f"ridgerank_requests_together_{part}"]) for part in ("sum", "count"))
+    return total, count
 
 
 if __name__ == "__main__":
