@@ -133,7 +133,9 @@ def test_work_stops_when_the_caller_hangs_up(make_service: MakeService, corpus: 
 
         async def leave() -> None:
             async with httpx.AsyncClient(base_url=address) as client:
-                tasks = [asyncio.ensure_future(client.post("/v1/search", json=body)) for _ in range(4)]
+                tasks = [asyncio.ensure_future(client.post("/v1/search", json=body))]
+                assert await asyncio.to_thread(held.entered.acquire, timeout=20)
+                tasks += [asyncio.ensure_future(client.post("/v1/search", json=body)) for _ in range(3)]
                 while service.engine.admitted < 4:
                     await asyncio.sleep(0.005)
                 for task in tasks:
