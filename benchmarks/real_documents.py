@@ -33,7 +33,7 @@ from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, lacks_text, recogniz
 from ridgerank.documents.pages import read_pages
 from ridgerank.files import replaced
 from ridgerank.lists import Floats
-from ridgerank.records import Page, State
+from ridgerank.records import Page
 from ridgerank.runs.trec import read_qrels
 from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.compress import compress
@@ -56,24 +56,8 @@ class Question:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How stored pages are kept and where their states are read: `stride 1/3, mean`."""
-
-    keep: Keep
-    state: State
-
-    @property
-    def name(self) -> str:
-        """What it is called in the checkpoints and the report."""
-        return f"{self.keep}, {self.state}"
-
-
-SETTINGS = (
-    Setting(Keep.parse("stride 1/3"), "mean"),
-    Setting(Keep.parse("informative 1/3"), "mean"),
-    Setting(Keep.parse("stride 1/3"), "last"),
-)
+KEEPS = ("stride 1/3", "stride 1")
+"""How stored pages are kept, the first as the paper does."""
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -161,7 +145,9 @@ class Reader:
         return [self._stored[page.page_id, keep] for page in pages]
 
 
-def ask(question: Question, pages: Sequence[Page], reader: Reader) -> dict[str, np.ndarray]:
+def ask(
+    question: Question, pages: Sequence[Page], reader: Reader, keeps: Sequence[Keep]
+) -> dict[str, np.ndarray]:
     """Everything the evaluation needs to know of one question."""
     backbone = reader.backbone
     scores = bm25(question.text, pages)
@@ -169,40 +155,37 @@ def ask(question: Question, pages: Sequence[Page], reader: Reader) -> dict[str, 
     candidates = [pages[place] for place in order]
     full = reader.full(candidates)
     start = time.perf_counter()
-    margins = backbone.margins(backbone.states(question.text, full))
-    margin_seconds = time.perf_counter() - start
-    start = time.perf_counter()
-    likelihoods = backbone.likelihoods(question.text, full)
-    likelihood_seconds = time.perf_counter() - start
-    encoding = sum(reader.seconds[page.page_id] for page in candidates)
+    margins, likelihoods = backbone.targets_many([question.text], full)
+    seconds = time.perf_counter() - start
     found = {
         "references": np.array([page.reference for page in candidates]),
         "bm25": scores[order],
         "margin": margins.cpu().numpy(),
         "likelihood": likelihoods.cpu().numpy(),
-        "margin_seconds": np.array(encoding + margin_seconds),
-        "likelihood_seconds": np.array(encoding + likelihood_seconds),
+        "full seconds": np.array(sum(reader.seconds[page.page_id] for page in candidates) + seconds),
     }
-    for setting in SETTINGS:
-        stored = reader.stored(candidates, setting.keep)
-        start = time.perf_counter()
+    for keep in keeps:
+        stored = reader.stored(candidates, keep)
         batch = StoredPrefixes.of(stored, join_layer=0)
-        states = backbone.states(question.text, batch, state=setting.state)
-        found[f"{setting.name}, seconds"] = np.array(time.perf_counter() - start)
-        found[f"{setting.name}, bytes"] = np.array(np.mean([block_of(page).nbytes for page in stored]))
-        found[setting.name] = states.cpu().numpy()
+        for state, states in backbone.states_each(question.text, batch).items():
+            found[f"{keep}, {state}"] = states.cpu().numpy()
+        found[f"{keep}, bytes"] = np.array(np.mean([block_of(page).nbytes for page in stored]))
     return found
 
 
 def run_questions(
-    questions: Sequence[Question], pages: dict[str, list[Page]], reader: Reader, folder: Path
+    questions: Sequence[Question],
+    pages: dict[str, list[Page]],
+    reader: Reader,
+    folder: Path,
+    keeps: Sequence[Keep],
 ) -> Iterator[Question]:
     """Ask what has not been asked yet; a question is on disk, whole, before it is yielded."""
     folder.mkdir(parents=True, exist_ok=True)
     for question in questions:
         path = folder / f"{question.query_id}.npz"
         if not path.exists():
-            found = ask(question, pages[question.document], reader)
+            found = ask(question, pages[question.document], reader, keeps)
             with replaced(path) as scratch, scratch.open("wb") as file:
                 np.savez(file, allow_pickle=False, **found)
         yield question
@@ -254,11 +237,12 @@ def main() -> None:
     cache = options.checkpoints / "ocr" if options.ocr else None
     folder = folder.with_name(folder.name + ("-ocr" if options.ocr else ""))
     pages, bare = page_texts(options.documents, ocr_cache=cache)
+    keeps = [Keep.parse(keep) for keep in KEEPS]
     if not options.evaluate:
         backbone = load_backbone(options.backbone, page_text=options.page_text)
         reader = Reader(backbone, exit_layer=default_exit_layer(backbone.geometry.layers))
         start = time.perf_counter()
-        for number, question in enumerate(run_questions(questions, pages, reader, folder), start=1):
+        for number, question in enumerate(run_questions(questions, pages, reader, folder, keeps), start=1):
             print(
                 f"{number}/{len(questions)} {question.query_id} {time.perf_counter() - start:.0f} s",
                 flush=True,
@@ -274,7 +258,7 @@ def main() -> None:
         {question.query_id: question.kind for question in asked},
         qrels,
         folder,
-        settings=[setting.name for setting in SETTINGS],
+        keeps=KEEPS,
         evidence_without_text={
             "text layer": float(np.mean([bool(pages & bare) for pages in evidence])),
             "in use": float(np.mean([bool(pages & unread) for pages in evidence])),

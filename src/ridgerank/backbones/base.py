@@ -26,7 +26,7 @@ from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.backbones.regions import Regions, cells
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
-from ridgerank.records import Page, State
+from ridgerank.records import STATES, Page, State
 
 Content: TypeAlias = Image | str
 """What of a page a family reads."""
@@ -146,23 +146,33 @@ class Backbone(ABC):
     def states_many(self, queries: Sequence[str], prefixes: PrefixBatch, *, state: State = "last") -> Tensor:
         """States (pairs, width): query i over page i, all queries over one page, or one query over all.
 
-        The mean is over the query's own positions and needs no cue for an answer; a query without tokens
-        is read at the instruction's last position.
+        What is averaged runs over the query's own positions and needs no cue for an answer; a query without
+        tokens is read at the instruction's last position.
         """
         if state == "last":
             suffixes = [self._tokens.suffix(query) for query in queries]
             with torch.inference_mode():
                 states = self._extend(suffixes, prefixes, last_only=True)
             return states.float().clone()
-        suffixes = [self._tokens.asked(query) for query in queries]
-        lengths = torch.tensor([len(suffix) for suffix in suffixes], device=self.device)
+        asked = [self._tokens.asked(query) for query in queries]
         with torch.inference_mode():
-            states = self._extend(suffixes, prefixes, last_only=False).float()
-            place = torch.arange(states.shape[1], device=self.device)
-            own = (place < lengths[:, None]) & ((place > 0) | (lengths[:, None] == 1))
-            weights = (own / own.sum(dim=1, keepdim=True)).expand(len(states), -1)
-            mean = torch.einsum("pnw,pn->pw", states, weights)
-        return mean.clone()
+            states = self._extend(asked, prefixes, last_only=False)
+            read = _mean_of_query(states, asked) if state == "mean" else self._matched(states, asked)
+        return read.clone()
+
+    def states_each(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
+        """One query's states (pages, width) at every place they may be read, from one pass where possible."""
+        suffix, asked = self._tokens.suffix(query), self._tokens.asked(query)
+        if suffix[: len(asked)] != asked:
+            return {state: self.states(query, prefixes, state=state) for state in STATES}
+        with torch.inference_mode():
+            states = self._extend([suffix], prefixes, last_only=False)
+            read: dict[State, Tensor] = {
+                "last": states[:, -1].float(),
+                "mean": _mean_of_query(states, [asked]),
+                "matched": self._matched(states, [asked]),
+            }
+        return {state: found.clone() for state, found in read.items()}
 
     def likelihoods(self, query: str, prefixes: PrefixBatch) -> Tensor:
         """log p(query | page) a token, float32 (pages,), over pages read to full depth."""
@@ -321,6 +331,21 @@ class Backbone(ABC):
             raise BackboneError("an empty query has no likelihood; wanted at least one token")
         return asked
 
+    def _matched(self, states: Tensor, asked: Sequence[Sequence[int]]) -> Tensor:
+        """Mean over a query's tokens x of ν(h) ⊙ u_x, (pairs, width) in float32, h being the state before x.
+
+        A token's logit is the sum of these products, so what a likelihood is made of stands in the open for
+        a linear readout: no state averaged by itself can say how well it foretold the token behind it.
+        """
+        unembedding = self._model.get_output_embeddings().weight
+        follows = [torch.tensor(ids[1:] or ids, device=states.device) for ids in asked]
+        tokens = pad_sequence(follows, batch_first=True)
+        lengths = torch.tensor([len(ids) for ids in follows], device=states.device)
+        own = torch.arange(tokens.shape[1], device=states.device) < lengths[:, None]
+        rows = unembedding[tokens].float() * (own / lengths[:, None])[..., None]
+        normed = self._text_model().norm(states[:, : tokens.shape[1]]).float()
+        return (normed * rows).sum(dim=1)
+
     def _mean_logs(self, asked: Sequence[list[int]], states: Tensor) -> Tensor:
         """Mean log probability (pairs,) of the tokens asked, from states (pairs, positions, width).
 
@@ -368,3 +393,15 @@ class Backbone(ABC):
     def _embed(self, ids: Tensor) -> Tensor:
         embedded: Tensor = self._text_model().embed_tokens(ids)
         return embedded
+
+
+def _mean_of_query(states: Tensor, asked: Sequence[Sequence[int]]) -> Tensor:
+    """Average (pairs, positions, width) over the positions of each query's tokens, float32.
+
+    `asked` are the tokens from the one before the query on; a query without tokens is read at that one.
+    """
+    lengths = torch.tensor([len(ids) for ids in asked], device=states.device)
+    place = torch.arange(states.shape[1], device=states.device)
+    own = (place < lengths[:, None]) & ((place > 0) | (lengths[:, None] == 1))
+    weights = (own / own.sum(dim=1, keepdim=True)).expand(len(states), -1)
+    return torch.einsum("pnw,pn->pw", states.float(), weights)

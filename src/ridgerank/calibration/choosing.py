@@ -79,6 +79,8 @@ class Choice:
     taken: Attempt
     reason: str
     readings: tuple[Reading, ...]
+    attempts: tuple[Attempt, ...]
+    """Those that could be fitted, in the same order."""
 
 
 def choose(observed: Observed) -> Choice:
@@ -99,7 +101,7 @@ def choose(observed: Observed) -> Choice:
     if not attempts:
         raise errors[0]
     taken, reason = _best(attempts)
-    return Choice(taken, reason, tuple(readings))
+    return Choice(taken, reason, tuple(readings), tuple(attempts))
 
 
 def _best(attempts: Sequence[Attempt]) -> tuple[Attempt, str]:
