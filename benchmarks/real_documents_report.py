@@ -1,7 +1,8 @@
 """From checkpoints of questions to the tables of `real_documents`: fits, weights, NDCG@5, intervals.
 
-One kind of document is left out at a time. What `ridgerank calibrate` does is done on the questions of the other
-kinds (`calibration/choosing.py`: readout, penalty, weight), and the kind left out is ranked with it.
+One kind of document is left out at a time. What `ridgerank calibrate` does is done on the questions of all
+other kinds together (`calibration/choosing.py`: readout, penalty, weight), and the kind left out is ranked
+with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +67,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Readouts:
-    """Scores of every question by readouts and weights that other kinds gave, for one way of keeping pages."""
+    """Scores of every question by readouts and weights of other kinds, for one way of keeping pages."""
 
     scores: dict[str, Floats] = field(default_factory=dict)
     fused: dict[str, Floats] = field(default_factory=dict)
@@ -135,7 +136,7 @@ def report(
 
 
 def readouts(asked: Asked, keep: str) -> Readouts:
-    """What calibrating on the other kinds gives for each kind: every reading, and the one taken by measure."""
+    """What calibrating on the other kinds gives a kind: every reading, and the one taken by measure."""
     found = Readouts()
     count = asked.lists.members
     for kind in asked.kinds_in_order():
@@ -248,7 +249,7 @@ def _resampled(values: Floats) -> Floats:
 
 
 def _recovery(table: Mapping[str, Any], rows: Mapping[str, Floats]) -> dict[str, Any]:
-    """Share of the fused likelihood's gain that each fused readout keeps, and how many resamples reach 70 %."""
+    """Share of the fused teacher's gain that each fused readout keeps; in how many resamples above 70 %."""
     base = rows["bm25"]
     teachers = {target: rows[f"teacher: {target}, closed form"] - base for target in TARGETS}
     found: dict[str, Any] = {}
@@ -280,7 +281,7 @@ def _by_kind(asked: Asked, rows: Mapping[str, Floats]) -> dict[str, Any]:
 
 
 def _correlations(asked: Asked) -> dict[str, Any]:
-    """c_b, each score's own correlation with relevance and with the retriever's score: what fusion lives on."""
+    """c_b, and each score's correlation with relevance and with the retriever: what fusion lives on."""
     found = {}
     for name in (*TARGETS, "cross"):
         if name in asked.columns:

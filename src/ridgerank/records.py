@@ -9,12 +9,11 @@ if TYPE_CHECKING:
 Target: TypeAlias = Literal["margin", "likelihood"]
 """What the full model says of a query and a page: yes logit − no logit (eq. 6), or log p(query | page)."""
 
-State: TypeAlias = Literal["last", "mean", "matched"]
-"""How a state is read: at the last position (eq. 5), averaged over the query's positions, or each position's
-matched with the token behind it, then averaged."""
+State: TypeAlias = Literal["last", "mean"]
+"""Where a state is read: at the last position (eq. 5), or averaged over the query's positions."""
 
 TARGETS: tuple[Target, ...] = ("margin", "likelihood")
-STATES: tuple[State, ...] = ("last", "mean", "matched")
+STATES: tuple[State, ...] = ("last", "mean")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -122,21 +122,6 @@ def test_states_are_those_of_the_one_shot_forward(built: Built, backbone: Backbo
             torch.testing.assert_close(mean_state, own, atol=1e-4, rtol=1e-4)
 
 
-def test_matched_states_add_up_to_the_tokens_logits(built: Built, backbone: Backbone) -> None:
-    """At full depth their sum is the mean logit of the query's tokens in the library's forward."""
-    matched = backbone.states(
-        QUERY, DensePrefixes(backbone.encode(PAGES, exit_layer=LAYERS)), state="matched"
-    )
-    asked = backbone._tokens.asked(QUERY)
-    for page, state in zip(PAGES, matched, strict=True):
-        before, after = backbone._tokens.around()
-        ids = [*before, *backbone._tokens.text(page.strip()).ids, *after, *asked]
-        with torch.no_grad():
-            logits = built.model(torch.tensor([ids])).logits[0, -len(asked) : -1]
-        mean = logits.gather(1, torch.tensor(asked[1:])[:, None]).mean()
-        assert state.sum().item() == pytest.approx(mean.item(), abs=1e-4)
-
-
 def test_states_read_from_one_pass_are_those_of_a_pass_each(backbone: Backbone) -> None:
     prefixes = DensePrefixes(backbone.encode(PAGES, exit_layer=3))
     found = backbone.states_each(QUERY, prefixes)
@@ -146,7 +131,7 @@ def test_states_read_from_one_pass_are_those_of_a_pass_each(backbone: Backbone) 
         torch.testing.assert_close(states, alone, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("state", ["mean", "matched"])
+@pytest.mark.parametrize("state", STATES)
 def test_states_of_queries_of_differing_length_are_those_of_one_at_a_time(
     backbone: Backbone, state: State
 ) -> None:

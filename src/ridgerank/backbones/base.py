@@ -146,8 +146,8 @@ class Backbone(ABC):
     def states_many(self, queries: Sequence[str], prefixes: PrefixBatch, *, state: State = "last") -> Tensor:
         """States (pairs, width): query i over page i, all queries over one page, or one query over all.
 
-        What is averaged runs over the query's own positions and needs no cue for an answer; a query without
-        tokens is read at the instruction's last position.
+        The mean is over the query's own positions and needs no cue for an answer; a query without tokens
+        is read at the instruction's last position.
         """
         if state == "last":
             suffixes = [self._tokens.suffix(query) for query in queries]
@@ -156,9 +156,8 @@ class Backbone(ABC):
             return states.float().clone()
         asked = [self._tokens.asked(query) for query in queries]
         with torch.inference_mode():
-            states = self._extend(asked, prefixes, last_only=False)
-            read = _mean_of_query(states, asked) if state == "mean" else self._matched(states, asked)
-        return read.clone()
+            mean = _mean_of_query(self._extend(asked, prefixes, last_only=False), asked)
+        return mean.clone()
 
     def states_each(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
         """One query's states (pages, width) at every place they may be read, from one pass where possible."""
@@ -167,12 +166,8 @@ class Backbone(ABC):
             return {state: self.states(query, prefixes, state=state) for state in STATES}
         with torch.inference_mode():
             states = self._extend([suffix], prefixes, last_only=False)
-            read: dict[State, Tensor] = {
-                "last": states[:, -1].float(),
-                "mean": _mean_of_query(states, [asked]),
-                "matched": self._matched(states, [asked]),
-            }
-        return {state: found.clone() for state, found in read.items()}
+            last, mean = states[:, -1].float(), _mean_of_query(states, [asked])
+        return {"last": last.clone(), "mean": mean.clone()}
 
     def likelihoods(self, query: str, prefixes: PrefixBatch) -> Tensor:
         """log p(query | page) a token, float32 (pages,), over pages read to full depth."""
@@ -330,21 +325,6 @@ class Backbone(ABC):
         if any(len(ids) < 2 for ids in asked):
             raise BackboneError("an empty query has no likelihood; wanted at least one token")
         return asked
-
-    def _matched(self, states: Tensor, asked: Sequence[Sequence[int]]) -> Tensor:
-        """Mean over a query's tokens x of ν(h) ⊙ u_x, (pairs, width) in float32, h being the state before x.
-
-        A token's logit is the sum of these products, so what a likelihood is made of stands in the open for
-        a linear readout: no state averaged by itself can say how well it foretold the token behind it.
-        """
-        unembedding = self._model.get_output_embeddings().weight
-        follows = [torch.tensor(ids[1:] or ids, device=states.device) for ids in asked]
-        tokens = pad_sequence(follows, batch_first=True)
-        lengths = torch.tensor([len(ids) for ids in follows], device=states.device)
-        own = torch.arange(tokens.shape[1], device=states.device) < lengths[:, None]
-        rows = unembedding[tokens].float() * (own / lengths[:, None])[..., None]
-        normed = self._text_model().norm(states[:, : tokens.shape[1]]).float()
-        return (normed * rows).sum(dim=1)
 
     def _mean_logs(self, asked: Sequence[list[int]], states: Tensor) -> Tensor:
         """Mean log probability (pairs,) of the tokens asked, from states (pairs, positions, width).
