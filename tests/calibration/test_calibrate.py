@@ -242,7 +242,7 @@ def test_all_readings_are_compared_and_the_one_taken_is_what_it_would_be_alone(
     assert whole.diagnostics.reason.startswith(f"{whole.target}, {whole.state}: ")
     alone = run(store, small_backbone, replace(REQUEST, target=whole.target, state=whole.state))
     np.testing.assert_array_equal(alone.readout.vector, whole.readout.vector)
-    assert alone.weight == whole.weight
+    assert repr(alone.weight) == repr(whole.weight)  # where nothing could be estimated, NaN is not NaN
     assert len(alone.diagnostics.readings) == 1
 
 

@@ -9,7 +9,7 @@ so calls do not depend on each other.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from PIL.Image import Image
@@ -54,6 +54,8 @@ class Backbone(ABC):
     """One loaded model. Build it with `load_backbone`."""
 
     prompt: Prompt
+    reads_text: ClassVar[bool] = False
+    """Whether a page is its text to this family, and a page without any is blank."""
 
     def __init__(self, name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer."""

@@ -89,7 +89,7 @@ def index(
     With `--retriever` each page is rendered once for both models; added to a store that has pages already, it
     reads again only those that lack vectors, so give it their documents.
 
-    With `--calibrate` the full-depth margins that calibrating needs are taken on the way; `ridgerank
+    With `--calibrate` the full-depth targets that calibrating needs are taken on the way; `ridgerank
     calibrate` afterwards then reads no page again.
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
@@ -145,7 +145,7 @@ def index(
     except KeyboardInterrupt:
         typer.echo(f"\ninterrupted; what was committed is safe in {store}: run it again to go on", err=True)
         raise typer.Exit(130) from None
-    _summarize(report, store)
+    _summarize(report, store, ocr=ocr)
     if request is not None:
         fit(store, model, request, None, None, device=device, dtype=dtype, as_json=False)
     if report.failures or report.without_vectors:
@@ -222,7 +222,7 @@ class _Progress:
         self._bar.stop()
 
 
-def _summarize(report: "IndexReport", store: str) -> None:
+def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:
     facts = [f"{report.added} pages added", f"{report.skipped} stored before"]
     if report.embedded:
         facts.append(f"{report.embedded} of them given vectors")
@@ -240,6 +240,19 @@ def _summarize(report: "IndexReport", store: str) -> None:
             f"{len(report.without_vectors)} stored pages have no vectors, {report.without_vectors[0]} among "
             "them: their documents were not given, so they cannot be rendered again; give them, or --prune",
             err=True,
+        )
+    if report.without_text:
+        blank = f"{len(report.without_text)} stored pages have no text, {report.without_text[0]} among them"
+        advice = (
+            "OCR found none on them either, or they were stored before without it"
+            if ocr
+            else "read them off their image: index into a new store with --ocr (pip install 'ridgerank[ocr]')"
+        )
+        typer.secho(
+            f"warning: {blank}: to a model that reads text they are blank pages; {advice}",
+            err=True,
+            fg="yellow",
+            bold=True,
         )
     if report.added:
         speed = report.added / report.seconds
