@@ -20,6 +20,7 @@ let answer = null;
 let weight = 0;
 let running = null;
 let quiet = 0;
+let resting = false;
 
 // --- a search -----------------------------------------------------------------------------------------
 
@@ -29,6 +30,8 @@ async function run(query, wanted = null) {
   byId("query").value = query;
   document.title = query ? `${query} · RidgeRank` : "RidgeRank";
   if (!query) return rest();
+  if (resting) report.open(false); // opened by itself, it makes room by itself
+  resting = false;
   byId("results").setAttribute("aria-busy", "true");
   state(loading());
   try {
@@ -49,7 +52,6 @@ function show(found, wanted) {
     tell("No pages found.");
     return;
   }
-  report.open(false);
   byId("note").textContent = found.note;
   byId("note").hidden = !found.note;
   state(null);
@@ -64,6 +66,7 @@ function show(found, wanted) {
 
 function rest() {
   answer = null;
+  resting = true;
   report.open(true);
   state(message("Look at what reranking changes",
     "Search, and see each page’s place before and after, the two scores that decided it, and where on the page the query looked."));
@@ -108,7 +111,7 @@ function summary() {
 function placeStar(best) {
   byId("weight-star").style.setProperty("--at", best);
   byId("weight-star").firstElementChild.textContent = `w* ${best.toFixed(2)}`;
-  byId("weight-star").dataset.side = best > 0.85 ? "left" : best < 0.15 ? "right" : "middle";
+  byId("weight-star").dataset.side = best > 0.94 ? "left" : best < 0.06 ? "right" : "middle";
   report.facts.then(({ calibration }) => {
     const [low, high] = calibration.weight.weight_interval;
     byId("weight-interval").style.setProperty("--from", low);

@@ -120,7 +120,7 @@ export class Viewer {
   }
 
   tellShares(explanation) {
-    const share = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
+    const share = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}\u00a0%`;
     const { page_share: page, instruction_share: instruction, query_share: query, kept, grid } = explanation;
     byId("scale-most").textContent = share(Math.max(...explanation.weights, 0));
     byId("viewer-shares").textContent =
