@@ -71,9 +71,7 @@ def test_every_part_a_file_asks_for_is_served() -> None:
 def test_every_element_a_script_names_is_in_the_markup() -> None:
     there = set(re.findall(r'\sid="([^"]+)"', TEXTS[INDEX]))
     named = {
-        found
-        for name in FILES
-        for found in re.findall(r'(?:byId|getElementById)\("([^"]+)"\)', TEXTS[name])
+        found for name in FILES for found in re.findall(r'(?:byId|getElementById)\("([^"]+)"\)', TEXTS[name])
     }
     assert named, "the pattern finds nothing"
     assert named <= there
