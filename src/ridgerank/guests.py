@@ -18,8 +18,8 @@ from ridgerank.store.compress import compress
 from ridgerank.store.keep import Keep
 from ridgerank.store.layout import PackedPrefix, block_of
 
-Origin: TypeAlias = Mapping[str, Image] | Iterable[str | Path]
-"""Where missing pages come from: images by the name of the page, or files and folders to look in."""
+Origin: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
+"""Where missing pages come from: images or pages by the name of the page, or files and folders to look in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +47,12 @@ class Guests:
         """Name → page, encoded where it is not held yet; names the origin does not have are left out."""
         if not isinstance(origin, Mapping):
             return self._from_files(names, tuple(str(path) for path in origin))
-        budget = self._backbone.max_pixels
-        pages = {
-            name: page_from_image(origin[name], name, max_pixels=budget) for name in names if name in origin
-        }
-        return {name: self._encoded(page) for name, page in pages.items()}
+        return {name: self._encoded(self._page(origin[name], name)) for name in names if name in origin}
+
+    def _page(self, given: Image | Page, name: str) -> Page:
+        if isinstance(given, Page):
+            return given
+        return page_from_image(given, name, max_pixels=self._backbone.max_pixels)
 
     def _from_files(self, names: Sequence[str], paths: tuple[str, ...]) -> dict[str, Guest]:
         with self._lock:

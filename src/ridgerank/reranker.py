@@ -11,7 +11,7 @@ product with the readout, eq. 2 at the calibrated weight. Safe for any number of
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -33,6 +33,7 @@ from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.shallow import ShallowPass
 from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.cache import CacheCounts
 from ridgerank.store.dataset import named
 from ridgerank.store.origin import reading_of
 from ridgerank.store.read import PageStore
@@ -47,15 +48,34 @@ PAGES_A_PASS = 64
 """More candidates than this run in several passes: memory grows with the pages of a pass."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Wanted:
-    """Candidates made one of a kind: pages found, scores finite, best first, ties by page id."""
+LEAST_SHARED = 8
+"""Fewer candidates run in a pass of their own: products of few rows are summed in another order."""
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A query and its candidates, made one of a kind: pages found, scores finite, best first, ties by id."""
+
+    query: str
     page_ids: list[str]
     scores: Floats
+    """The retriever's, (candidates,); zeros where the readout alone ranks."""
     guests: dict[str, Guest]
     """Pages that are in no store, by page id."""
+    weight: float
+    scored: bool
+    """Whether there are retriever scores at all."""
     notes: list[str]
+    retrieval_ms: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """The states of one list, (candidates, width) in float64, and the time they took."""
+
+    states: Floats
+    reading_ms: float
+    compute_ms: float
 
 
 class Reranker:
@@ -132,18 +152,37 @@ class Reranker:
         *,
         top_k: int | None = None,
         encode_missing: Origin | None = None,
+        weight: float | None = None,
     ) -> Ranking:
         """Put candidates in order, best first; the best `top_k` of them, or all.
 
         Candidates name pages by id or reference, in any order. Either all come with scores, or none, and the
         calibration's retriever then supplies them. A page given twice counts once, at its higher score. A
         page the store lacks is an error, unless `encode_missing` has it: images by name, or files to look in.
+        A `weight` given stands in for the calibrated one; at 1, the readout alone, no retriever is asked.
         """
-        text = checked(query)
         _require_count(top_k, "top_k")
-        start = time.perf_counter()
-        wanted = self._wanted(text, candidates, encode_missing)
-        return self._ranked(text, wanted, top_k, retrieval_ms=1000 * (time.perf_counter() - start))
+        prepared = self.prepare(query, candidates, encode_missing=encode_missing, weight=weight)
+        return self.rank_prepared([prepared], top_k=top_k)[0]
+
+    def prepare(
+        self,
+        query: str,
+        candidates: Sequence[CandidateLike],
+        *,
+        encode_missing: Origin | None = None,
+        weight: float | None = None,
+    ) -> Prepared:
+        """What `rank` does before the model runs: find the pages, encode those missing, score them."""
+        text = checked(query)
+        if weight is not None and not 0.0 <= weight <= 1.0:
+            raise ScoreError(f"a weight of {weight}, wanted a number from 0 (retriever) to 1 (readout)")
+        return self._wanted(text, candidates, encode_missing, weight)
+
+    def rank_prepared(self, prepared: Sequence[Prepared], *, top_k: int | None = None) -> list[Ranking]:
+        """Rank each list as `rank` would; lists whose passes have the same shape share them."""
+        times = self._states_of(prepared)
+        return [self._ranked(one, found, top_k=top_k) for one, found in zip(prepared, times, strict=True)]
 
     def search(self, query: str, *, k: int = CANDIDATES, top_k: int = 5) -> Ranking:
         """Let the retriever find `k` candidates, rerank them, return the best `top_k`."""
@@ -174,11 +213,16 @@ class Reranker:
         _require_count(top_k, "top_k")
         if not texts:
             return []
+        return [self.rank_prepared([one], top_k=top_k)[0] for one in self.retrieve(texts, k=k)]
+
+    def retrieve(self, queries: Sequence[str], *, k: int = CANDIDATES) -> list[Prepared]:
+        """What `search` does before the model runs; the retriever sees the queries together."""
+        texts = [checked(query) for query in queries]
         start = time.perf_counter()
         found = self.retriever.search_many(texts, k)
         retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
         return [
-            self._ranked(text, self._wanted(text, own, None), top_k, retrieval_ms=retrieval_ms)
+            replace(self._wanted(text, own, None, None), retrieval_ms=retrieval_ms)
             for text, own in zip(texts, found, strict=True)
         ]
 
@@ -206,6 +250,10 @@ class Reranker:
         """`search` in a thread of its own, so that the event loop goes on."""
         return await asyncio.to_thread(self.search, query, k=k, top_k=top_k)
 
+    def cache_counts(self) -> CacheCounts:
+        """How the cache of pages has fared."""
+        return self._shallow.cache_counts()
+
     def close(self) -> None:
         """Close the store; the model stays with whoever gave it."""
         self.store.close()
@@ -218,37 +266,78 @@ class Reranker:
     ) -> None:
         self.close()
 
-    def _ranked(self, query: str, wanted: _Wanted, top_k: int | None, *, retrieval_ms: float) -> Ranking:
-        weight = self.calibration.weight.weight
-        if not wanted.page_ids:
-            latency = Latency(retrieval_ms, 0.0, 0.0, 0.0)
-            return Ranking(query, (), weight, latency, note="; ".join([*wanted.notes, "no candidates"]))
-        states, reading_ms, compute_ms = self._states(query, wanted)
+    def _ranked(self, asked: Prepared, found: _Found | None, *, top_k: int | None) -> Ranking:
+        if found is None:
+            latency = Latency(asked.retrieval_ms, 0.0, 0.0, 0.0)
+            note = "; ".join([*asked.notes, "no candidates"])
+            return Ranking(asked.query, (), asked.weight, latency, note=note)
         start = time.perf_counter()
-        scores = self.calibration.readout.score(states)
-        pages = self._placed(wanted, scores, weight)[:top_k]
-        notes = [*wanted.notes, *_flat(wanted.scores, scores)]
+        scores = self.calibration.readout.score(found.states)
+        pages = self._placed(asked, scores)[:top_k]
+        notes = [*asked.notes, *_flat(asked, scores)]
         ranking_ms = 1000 * (time.perf_counter() - start)
-        latency = Latency(retrieval_ms, reading_ms, compute_ms, ranking_ms)
-        return Ranking(query, tuple(pages), weight, latency, note="; ".join(notes))
+        latency = Latency(asked.retrieval_ms, found.reading_ms, found.compute_ms, ranking_ms)
+        return Ranking(asked.query, tuple(pages), asked.weight, latency, note="; ".join(notes))
 
-    def _states(self, query: str, wanted: _Wanted) -> tuple[Floats, float, float]:
-        """(candidates, width) in float64, and the time spent reading and computing."""
-        prefixes = {page_id: guest.prefix for page_id, guest in wanted.guests.items()}
+    def _states_of(self, prepared: Sequence[Prepared]) -> list[_Found | None]:
+        """States of each list, None where it is empty."""
+        found: list[_Found | None] = [None] * len(prepared)
+        for places in self._passes(prepared):
+            asked = [(prepared[place].query, prepared[place].page_ids) for place in places]
+            if len(asked) == 1:
+                found[places[0]] = self._alone(prepared[places[0]])
+                continue
+            guests = {
+                page_id: guest.prefix for place in places for page_id, guest in prepared[place].guests.items()
+            }
+            together = self._shallow.run_together(asked, guests)
+            ends = np.cumsum([len(own) for _, own in asked])[:-1].tolist()
+            parts = np.split(_doubles([together.states]), ends)
+            for place, states in zip(places, parts, strict=True):
+                found[place] = _Found(states, together.reading_ms, together.compute_ms)
+        return found
+
+    def _passes(self, prepared: Sequence[Prepared]) -> list[list[int]]:
+        """Which lists run together: only those of one shape, so that nobody's digits change."""
+        alone: list[list[int]] = []
+        shapes: dict[tuple[int, int], list[list[int]]] = {}
+        for place, one in enumerate(prepared):
+            count = len(one.page_ids)
+            if len(prepared) == 1 or not LEAST_SHARED <= count <= PAGES_A_PASS // 2:
+                alone += [[place]] if count else []
+                continue
+            shape = (self.backbone.suffix_length(one.query), self._longest(one))
+            groups = shapes.setdefault(shape, [[]])
+            if sum(len(prepared[other].page_ids) for other in groups[-1]) + count > PAGES_A_PASS:
+                groups.append([])
+            groups[-1].append(place)
+        return alone + [group for groups in shapes.values() for group in groups]
+
+    def _longest(self, one: Prepared) -> int:
+        """Positions of the longest page of a list: the length its pass is padded to."""
+        stored = [page_id for page_id in one.page_ids if page_id not in one.guests]
+        lengths = [len(guest.prefix.positions) for guest in one.guests.values()]
+        return max([*lengths, *self.store.catalog.positions(stored)])
+
+    def _alone(self, asked: Prepared) -> _Found:
+        prefixes = {page_id: guest.prefix for page_id, guest in asked.guests.items()}
         passes = []
-        for start in range(0, len(wanted.page_ids), PAGES_A_PASS):
-            page_ids = wanted.page_ids[start : start + PAGES_A_PASS]
+        for start in range(0, len(asked.page_ids), PAGES_A_PASS):
+            page_ids = asked.page_ids[start : start + PAGES_A_PASS]
             if prefixes:
-                passes.append(self._shallow.run_with(query, page_ids, prefixes))
+                passes.append(self._shallow.run_with(asked.query, page_ids, prefixes))
             else:
-                passes.append(self._shallow.run(query, page_ids))
-        states = torch.cat([one.states for one in passes]).cpu().numpy().astype(np.float64)
-        return states, sum(one.reading_ms for one in passes), sum(one.compute_ms for one in passes)
+                passes.append(self._shallow.run(asked.query, page_ids))
+        return _Found(
+            _doubles([one.states for one in passes]),
+            sum(one.reading_ms for one in passes),
+            sum(one.compute_ms for one in passes),
+        )
 
-    def _placed(self, wanted: _Wanted, scores: Floats, weight: float) -> list[RankedPage]:
+    def _placed(self, wanted: Prepared, scores: Floats) -> list[RankedPage]:
         lists = Lists.of_lengths([len(scores)])
         retriever_ranks = lists.ranks(wanted.scores)
-        own, other = fused_parts(wanted.scores, scores, weight, lists)
+        own, other = fused_parts(wanted.scores, scores, wanted.weight, lists)
         fused = own + other
         columns = zip(
             wanted.page_ids,
@@ -285,20 +374,29 @@ class Reranker:
             ) in enumerate((rows[place] for place in order), start=1)
         ]
 
-    def _reference(self, page_id: str, wanted: _Wanted) -> str:
+    def _reference(self, page_id: str, wanted: Prepared) -> str:
         guest = wanted.guests.get(page_id)
         return guest.reference if guest is not None else self.store.reference(page_id)
 
     def _wanted(
-        self, query: str, candidates: Sequence[CandidateLike], encode_missing: Origin | None
-    ) -> _Wanted:
+        self,
+        query: str,
+        candidates: Sequence[CandidateLike],
+        encode_missing: Origin | None,
+        weight: float | None,
+    ) -> Prepared:
+        start = time.perf_counter()
         names, given = _split(candidates)
         page_of, guests = self._resolved(names, encode_missing)
         page_ids = [page_of[name] for name in names]
         notes = []
         if given is None:
             page_ids, repeated = list(dict.fromkeys(page_ids)), len(page_ids) - len(set(page_ids))
-            scores = self._retriever_scores(query, page_ids, guests)
+            if weight == 1.0:
+                scores = np.zeros(len(page_ids))
+                notes.append("no retriever scores: the readout alone ranks")
+            else:
+                scores = self._retriever_scores(query, page_ids, guests)
         else:
             best: dict[str, float] = {}
             for page_id, score in zip(page_ids, given, strict=True):
@@ -309,7 +407,16 @@ class Reranker:
             notes.append(f"{repeated} repeated candidates count once, at their highest score")
         # One order, whatever order was given: the last digits of a sum depend on it.
         order = sorted(range(len(page_ids)), key=lambda place: (-scores[place], page_ids[place]))
-        return _Wanted([page_ids[place] for place in order], scores[order], guests, notes)
+        return Prepared(
+            query=query,
+            page_ids=[page_ids[place] for place in order],
+            scores=scores[order],
+            guests=guests,
+            weight=self.calibration.weight.weight if weight is None else weight,
+            scored=given is not None or weight != 1.0,
+            notes=notes,
+            retrieval_ms=1000 * (time.perf_counter() - start),
+        )
 
     def _resolved(
         self, names: Sequence[str], encode_missing: Origin | None
@@ -373,12 +480,17 @@ def _split(candidates: Sequence[CandidateLike]) -> tuple[list[str], list[float] 
     return [name for name, _ in pairs], scores
 
 
-def _flat(retriever: Floats, readout: Floats) -> list[str]:
+def _doubles(states: Sequence[torch.Tensor]) -> Floats:
+    return torch.cat(list(states)).cpu().numpy().astype(np.float64)
+
+
+def _flat(asked: Prepared, readout: Floats) -> list[str]:
     """Say where a score could not tell the candidates apart."""
+    retriever = asked.scores
     if len(retriever) == 1:
         return ["one candidate: there is nothing to rank"]
     notes = []
-    if retriever.max() == retriever.min():
+    if asked.scored and retriever.max() == retriever.min():
         notes.append("the retriever's scores are all equal: the readout alone decides")
     if readout.max() == readout.min():
         notes.append("the readout's scores are all equal: the retriever alone decides")

@@ -4,11 +4,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
-Driver = Chrome
+Driver: TypeAlias = Chrome
 
 
 @contextmanager

@@ -85,21 +85,24 @@ class PageUnderTest:
         return self.driver.find_element(By.ID, name)
 
     def all(self, selector: str) -> list[WebElement]:
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        found: list[WebElement] = self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return found
 
     def text(self, name: str) -> str:
         found: str | None = self.by_id(name).get_attribute("textContent")
         return (found or "").strip()
 
     def visible(self, name: str) -> bool:
-        return self.by_id(name).is_displayed()
+        return bool(self.by_id(name).is_displayed())
 
     def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401 (whatever the script returns)
         return self.driver.execute_script(script, *arguments)
 
     def until(self, holds: Callable[[], T]) -> T:
         """Wait for something to be true, within reason."""
-        return WebDriverWait(self.driver, PATIENCE_SECONDS, poll_frequency=0.1).until(lambda _: holds())
+        waiting = WebDriverWait(self.driver, PATIENCE_SECONDS, poll_frequency=0.1)
+        held: T = waiting.until(lambda _: holds())
+        return held
 
     def expect_complaints(self, *parts: str) -> None:
         """Such words in the console belong to the test."""

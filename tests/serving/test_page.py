@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from ridgerank.serving.page import CONTENT_TYPES, FILES, INDEX, mount
+from ridgerank.serving.page import CONTENT_TYPES, FILES, INDEX, PATHS, mount
 
 FOLDER = files("ridgerank.serving") / "page"
 TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in (INDEX, *FILES)}
@@ -29,7 +29,6 @@ def test_each_file_is_served_as_what_it_is(client: TestClient, name: str) -> Non
     answer = client.get("/" if name == INDEX else f"/page/{name}")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == CONTENT_TYPES[name.rpartition(".")[2]]
-    assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.text == TEXTS[name]
 
 
@@ -39,6 +38,11 @@ def test_each_file_is_served_as_what_it_is(client: TestClient, name: str) -> Non
 )
 def test_nothing_else_is_served(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
+
+
+def test_the_paths_that_need_no_key_are_those_of_the_page(client: TestClient) -> None:
+    assert len(PATHS) == 1 + len(FILES)
+    assert {client.get(path).status_code for path in PATHS} == {200}
 
 
 def test_the_policy_allows_neither_inline_script_nor_anything_from_elsewhere(client: TestClient) -> None:

@@ -167,6 +167,20 @@ class Backbone(ABC):
             mean = torch.einsum("pnw,pn->pw", states, weights)
         return mean.clone()
 
+    def states_together(self, queries: Sequence[str], owners: Sequence[int], prefixes: PrefixBatch) -> Tensor:
+        """States (pages, width), float32, of several queries in one pass: page i is for query owners[i].
+
+        What `states` gives for each query alone, up to the rounding that the shape of a product decides.
+        """
+        suffixes = [self._tokens.suffix(query) for query in queries]
+        with torch.inference_mode():
+            states = self._extend(suffixes, prefixes, last_only=True, owners=torch.tensor(owners))
+        return states.float().clone()
+
+    def suffix_length(self, query: str) -> int:
+        """Count the tokens that a query adds to a page."""
+        return len(self._tokens.suffix(query))
+
     def likelihoods(self, query: str, prefixes: PrefixBatch) -> Tensor:
         """log p(query | page) a token, float32 (pages,), over pages read to full depth."""
         return self.likelihoods_many([query], prefixes)
@@ -306,16 +320,23 @@ class Backbone(ABC):
     def _read(self, pages: Sequence[Any]) -> list[PageTokens]:
         """Tokens, features and positions of pages, one by one."""
 
-    def _extend(self, suffixes: list[list[int]], prefixes: PrefixBatch, *, last_only: bool) -> Tensor:
+    def _extend(
+        self,
+        suffixes: list[list[int]],
+        prefixes: PrefixBatch,
+        *,
+        last_only: bool,
+        owners: Tensor | None = None,
+    ) -> Tensor:
         """States at each suffix's last position (pairs, width), or at all (pairs, positions, width)."""
         pages = len(prefixes.lengths)
-        if not suffixes or (len(suffixes) != pages and 1 not in (len(suffixes), pages)):
+        if owners is None and (not suffixes or (len(suffixes) != pages and 1 not in (len(suffixes), pages))):
             raise BackboneError(
                 f"{len(suffixes)} queries over {pages} pages; wanted as many of one as of the other, or one"
             )
         ids = pad_sequence([torch.tensor(suffix) for suffix in suffixes], batch_first=True)
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
-        return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes)
+        return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
 
     def _likeliest(self, states: Tensor) -> list[int]:
         """The most likely next token after each state (rows, width) of the last layer."""

@@ -153,14 +153,16 @@ class Decoder:
         lengths: Tensor | None,
         prefixes: PrefixBatch,
         *,
+        owners: Tensor | None = None,
         attention: list[Tensor] | None = None,
     ) -> Tensor:
         """States (pairs, width) after layer `prefixes.exit_layer` − 1 at each suffix's last position (eq. 5).
 
         Without `lengths` the states of all positions, (pairs, positions, width), padding included.
         `hidden` is (suffixes, positions, width), padded on the right, `lengths` (suffixes,). One suffix
-        runs over every page, many suffixes over one page, or the two pair up. One suffix over many pages
-        stays one row until the first attention that can tell the pages apart.
+        runs over every page, many suffixes over one page, or the two pair up; with `owners` (pages,), page i
+        is for suffix owners[i]. A suffix over many pages stays one row until the first attention that can
+        tell the pages apart.
 
         A list given as `attention` is filled, layer by layer, with what the last position attended to:
         (pairs, longest page + positions), averaged over heads.
@@ -176,6 +178,9 @@ class Decoder:
         cos, sin = (part.unsqueeze(1) for part in self._rotary(hidden, positions))
         real = torch.arange(page, device=hidden.device) < prefixes.lengths.to(hidden.device)[:, None]
         mask = self._mask(real.expand(pairs, -1), suffix, hidden)
+        if owners is not None:
+            owners = owners.to(hidden.device)
+            lengths = None if lengths is None else lengths.to(hidden.device)[owners]
         last = None if lengths is None else (lengths.to(hidden.device) - 1).expand(pairs)
         row = torch.arange(pairs, device=hidden.device)
         shape = (pairs, self._geometry.kv_heads, page + suffix, self._geometry.head_dim)
@@ -188,10 +193,16 @@ class Decoder:
                 keys[1:, :, :page] = keys[:1, :, :page]
                 values[1:, :, :page] = values[:1, :, :page]
             normed = block.attention_norm(hidden)
-            # Where the suffix is still one row, these products are made once and broadcast by the rotation.
+            # Where a suffix is still one row, these products are made once, for all its pages.
             new_keys = self._keys(block, normed, scratch)
+            new_values = self._heads(scratch.linear("value", normed, block.value))
+            if owners is not None:
+                new_keys, new_values, hidden, normed = (
+                    part[owners] for part in (new_keys, new_values, hidden, normed)
+                )
+                owners = None
             keys[:, :, page:] = self._rotate(new_keys, cos, sin)
-            values[:, :, page:] = self._heads(scratch.linear("value", normed, block.value))
+            values[:, :, page:] = new_values
             hidden = hidden.expand(pairs, -1, -1).contiguous()
             if last is not None and index == prefixes.exit_layer - 1:  # no other position's output is read
                 hidden = hidden[row, last].unsqueeze(1)

@@ -63,6 +63,8 @@ class Diagnostics:
     """The weight read from judgements, where there were any."""
     warnings: tuple[str, ...]
     """What must not go unnoticed."""
+    readout_spread: float = math.nan
+    """Mean standard deviation of the readout's scores within a held-out list: what a server watches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

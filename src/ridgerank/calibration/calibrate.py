@@ -23,6 +23,7 @@ from ridgerank.calibration.sight import see_pages
 from ridgerank.calibration.teacher import Teacher
 from ridgerank.calibration.weighing import Weighing, weigh
 from ridgerank.errors import CalibrationError
+from ridgerank.fusion.standardize import spread
 from ridgerank.lists import Floats, Lists
 from ridgerank.readout.artifact import Readout
 from ridgerank.records import Candidate, Query
@@ -274,4 +275,5 @@ def _diagnostics(
         label_free=weighing.label_free,
         closed_form=weighing.closed_form,
         warnings=weighing.warnings,
+        readout_spread=float(spread(fitted.held_out, lessons.lists).mean()),
     )

@@ -14,6 +14,7 @@ from ridgerank.cli.index import index
 from ridgerank.cli.miniature import app as miniature
 from ridgerank.cli.rank import rank
 from ridgerank.cli.search import search
+from ridgerank.cli.serve import serve
 from ridgerank.cli.simulate import simulate
 from ridgerank.cli.store import store
 from ridgerank.errors import RidgeRankError
@@ -31,6 +32,7 @@ app.command()(index)
 app.command()(calibrate)
 app.command()(search)
 app.command()(rank)
+app.command()(serve)
 app.add_typer(store, name="store")
 app.command()(fuse)
 app.command()(evaluate)

@@ -44,9 +44,13 @@ def read_image(path: Path, number: int, *, max_pixels: int) -> Image.Image:
         return as_page(image, max_pixels=max_pixels)
 
 
-def decoded(data: bytes) -> Image.Image:
-    """The first frame of an image file held in memory, at its full size: see `upright`."""
+def decoded(data: bytes, *, max_pixels: int | None = None) -> Image.Image:
+    """The first frame of an image file held in memory, at its full size: see `upright`.
+
+    One that claims more than `max_pixels`, or than any image may have, is refused before it is decoded.
+    """
     with _decoding(io.BytesIO(data)) as image:
+        _refuse_bombs(image, max_pixels)
         return upright(image)
 
 
@@ -90,11 +94,12 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray(np.rint(values).astype(np.uint8))
 
 
-def _refuse_bombs(image: Image.Image) -> None:
+def _refuse_bombs(image: Image.Image, max_pixels: int | None = None) -> None:
     """Judge the size a file claims before anything is decoded: it may be more than any memory holds."""
-    if image.width * image.height > MAX_IMAGE_PIXELS:
+    limit = MAX_IMAGE_PIXELS if max_pixels is None else max_pixels
+    if image.width * image.height > limit:
         raise DocumentError(
-            f"an image of {image.width} x {image.height}, above {MAX_IMAGE_PIXELS:,} pixels; scale it down"
+            f"an image of {image.width} x {image.height}, above {limit:,} pixels; scale it down"
         )
 
 

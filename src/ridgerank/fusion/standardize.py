@@ -33,6 +33,12 @@ def standardize_weighted(values: Floats, weights: Floats, lists: Lists) -> Float
     return scaled
 
 
+def spread(values: Floats, lists: Lists) -> Floats:
+    """σ of eq. 1: the standard deviation within each list, (members,) → (lists,)."""
+    mean = lists.sum(values) / lists.lengths
+    return np.sqrt(lists.sum((values - lists.spread(mean)) ** 2) / lists.lengths)
+
+
 def fuse(retriever: Floats, reranker: Floats, weight: float, lists: Lists) -> Floats:
     """F = (1 − w) z(b) + w z(s), eq. 2: w = 0 is the retriever alone, w = 1 the reranker alone."""
     own, other = fused_parts(retriever, reranker, weight, lists)

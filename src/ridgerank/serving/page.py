@@ -35,6 +35,8 @@ FILES = (
     "viewer.css",
     "viewer.js",
 )
+PATHS = frozenset({"/", *(f"/page/{name}" for name in FILES)})
+"""They hold nothing of the store, and are served without a key."""
 HEADERS = {
     "Content-Security-Policy": "; ".join(
         (
@@ -48,14 +50,12 @@ HEADERS = {
             "frame-ancestors 'none'",
         )
     ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
+    "Cache-Control": "no-cache",  # a newer server has a newer page
 }
 
 
 def mount(app: FastAPI) -> None:
-    """Serve the page at `/` and its parts below `/page/`; they need no key and hold no data."""
+    """Serve the page at `/` and its parts below `/page/`."""
     folder = files("ridgerank.serving") / "page"
     for name in (INDEX, *FILES):
         address = "/" if name == INDEX else f"/page/{name}"

@@ -1,4 +1,4 @@
-"""What goes over the wire: requests and answers of every endpoint, with examples. Knows no model and no queue.
+"""What goes over the wire: requests and answers of every endpoint. Knows no model and no queue.
 
 The rerank schema is the one people call already: Cohere's (v1, v2), Jina's and vLLM's agree on its core, and
 TEI's `texts` is taken too. Our own extensions are optional fields of a request and further fields of an
@@ -361,7 +361,9 @@ class ExplainRequest(Request):
 
     query: QueryText
     page: Name
-    layer: int | None = Field(default=None, ge=0, description="One stored layer; the mean of all unless said.")
+    layer: int | None = Field(
+        default=None, ge=0, description="One stored layer; the mean of all unless said."
+    )
     deadline_ms: DeadlineMs = None
 
 
@@ -439,6 +441,7 @@ class CalibrationAnswer(Answer):
     teacher_relevance: float | None
     relevance_floor: float | None
     expected_gain: float | None
+    readout_spread: float | None = Field(description="Mean width of the readout's scores in a held-out list.")
     relevance_slope: float = Field(description="Log-odds of relevance a unit of fused score at the weight.")
     relevance_offset: float = Field(description="Log-odds of relevance at a fused score of 0.")
     warnings: list[str]

@@ -63,10 +63,21 @@ class Catalog:
         """Tell where the prefix of each page lies."""
         return [Place(*self._places[row].tolist()) for row in self.rows(page_ids)]
 
+    def positions(self, page_ids: Sequence[str]) -> list[int]:
+        """Count the stored positions of each page."""
+        counted: list[int] = self._positions[self.rows(page_ids)].tolist()
+        return counted
+
     @property
     def prefix_nbytes(self) -> int:
         """Bytes of all prefixes together."""
         return int(self._places[:, 2].sum())
+
+    @cached_property
+    def _positions(self) -> NDArray[np.int32]:
+        with dataset.telling(f"reading the page store at {self._uri}"):
+            table = self._dataset.to_table(columns=[layout.POSITIONS])
+        return np.asarray(table.column(layout.POSITIONS), dtype=np.int32)
 
     @cached_property
     def _places(self) -> NDArray[np.uint64]:

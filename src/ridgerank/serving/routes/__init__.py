@@ -1,0 +1,1 @@
+"""Paths of the API, by what they are about."""
