@@ -12,7 +12,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-START_SECONDS = 180
+START_SECONDS = 300
 STOP_SECONDS = 30
 
 
