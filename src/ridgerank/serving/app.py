@@ -76,11 +76,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     wrong = [
-        FieldError(field=".".join(str(part) for part in one["loc"][1:])[:200], message=str(one["msg"])[:200])
+        FieldError(
+            field=".".join(str(part) for part in one["loc"])[:200],
+            message=str(one["msg"]).removeprefix("Value error, ")[:200],
+        )
         for one in error.errors()[:_SHOWN_FIELDS]
     ]
-    first = f"{wrong[0].field}: {wrong[0].message}" if wrong else "the request"
-    message = f"the request is not as wanted: {first}"
+    message = f"the request is not as wanted; {wrong[0].field}: {wrong[0].message}"
     return _error(422, "invalid_request", message, fields=wrong, headers={})
 
 

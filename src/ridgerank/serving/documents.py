@@ -168,7 +168,7 @@ def draw_text(text: str) -> Image.Image:
 
 
 def _stored(document: Document, store: PageStore) -> str | None:
-    """The page id behind a document that names a stored page; a name that can be nothing else must be known."""
+    """The page id behind a document that names a stored page; what can only be a name must be known."""
     if isinstance(document, PageDocument | IdDocument):
         name = document.page if isinstance(document, PageDocument) else document.id
         found = store.lookup(name)

@@ -54,7 +54,7 @@ class Gate:
         self._metrics = metrics
         self._open = OPEN_PATHS | open_paths
         self._reserved = 0
-        """Bytes of bodies that requests in progress may send: these lie in memory, whatever the queue holds."""
+        """Bytes that requests in progress may send: these lie in memory, whatever the queue holds."""
         self._keys = [key.encode("ascii") for key in settings.keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,8 +87,7 @@ class Gate:
                 await _answer(noting, Refusal(500, "internal_error", message))
         finally:
             self._reserved -= reserved
-            path = scope.get("route_path") or _route(scope)
-            self._metrics.answered(path, status, time.perf_counter() - start)
+            self._metrics.answered(_route(scope), status, time.perf_counter() - start)
 
     def _admitted_bytes(self, scope: Scope) -> int:
         """Refuse what may not pass; the memory set aside for the body of what may."""
@@ -147,9 +146,10 @@ class Gate:
 
 
 def _route(scope: Scope) -> str:
-    """The route's pattern, so that a label has few values; what has none counts as one."""
-    route = scope.get("route")
-    return str(getattr(route, "path", "other"))
+    """The route's pattern, so that a label has few values; whatever has none counts as one."""
+    if scope["path"] in WORK_PATHS:
+        return str(scope["path"])
+    return str(getattr(scope.get("route"), "path", "other"))
 
 
 async def _answer(send: Send, refusal: Refusal) -> None:

@@ -442,8 +442,8 @@ class CalibrationAnswer(Answer):
     relevance_floor: float | None
     expected_gain: float | None
     readout_spread: float | None = Field(description="Mean width of the readout's scores in a held-out list.")
-    relevance_slope: float = Field(description="Log-odds of relevance a unit of fused score at the weight.")
-    relevance_offset: float = Field(description="Log-odds of relevance at a fused score of 0.")
+    relevance_slope: float = Field(description="relevance_score = Φ(slope · fused_score + offset).")
+    relevance_offset: float
     warnings: list[str]
 
 

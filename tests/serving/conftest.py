@@ -1,0 +1,120 @@
+"""A calibrated store of the miniature, and servers over it on loopback, each in a thread of its own."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+from ridgerank.cli.main import app as commands
+from ridgerank.embedded import FOLDER
+from ridgerank.reranker import Reranker
+from ridgerank.serving.app import create_app
+from ridgerank.serving.service import Service
+from ridgerank.serving.settings import Limits, Settings
+
+HOME = "http://127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Where the documents, their store and some questions are."""
+
+    documents: Path
+    store: str
+    queries: tuple[str, ...]
+
+
+def command(*words: object) -> None:
+    done = CliRunner().invoke(commands, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Two documents of the miniature, indexed and calibrated as anyone would."""
+    if not (FOLDER / "mini-qwen").is_dir():
+        pytest.skip("the embedded weights are not in this checkout")
+    folder = tmp_path_factory.mktemp("miniature")
+    command("miniature", "draw", "--out", folder, "--corpus", "alder")
+    lines = (folder / "queries.jsonl").read_text().splitlines()[:20]
+    (folder / "some.jsonl").write_text("\n".join(lines))
+    documents = sorted((folder / "documents").glob("*.pdf"))[:2]
+    store = folder / "pages"
+    command(
+        "index", *documents, "--store", store, "--backbone", "mini-qwen", "--retriever", "mini-colqwen-small"
+    )
+    command("calibrate", "--store", store, "--queries", folder / "some.jsonl")
+    return Corpus(folder / "documents", str(store), tuple(json.loads(line)["text"] for line in lines))
+
+
+@pytest.fixture(scope="session")
+def reranker(corpus: Corpus) -> Iterator[Reranker]:
+    """The model in memory once, for all servers."""
+    with Reranker.open(corpus.store) as opened:
+        yield opened
+
+
+MakeService = Callable[..., Service]
+
+
+@pytest.fixture
+def make_service(reranker: Reranker) -> Iterator[MakeService]:
+    """Services over that model, closed at the end (the model stays)."""
+    made: list[Service] = []
+
+    def make(*, limits: Limits | None = None, workers: int = 1, **settings: object) -> Service:
+        service = Service(
+            reranker,
+            Settings(limits=limits or Limits(), workers=workers, **settings),  # type: ignore[arg-type]
+        )
+        made.append(service)
+        return service
+
+    yield make
+    for service in made:
+        service.engine.close()
+        service.pictures.close()
+
+
+@pytest.fixture
+def client(make_service: MakeService) -> Iterator[TestClient]:
+    """A client in the same process, of a server that encodes what is not stored."""
+    with client_of(make_service(encode_missing=True)) as opened:
+        yield opened
+
+
+def client_of(service: Service) -> TestClient:
+    return TestClient(create_app(service, close=False), base_url=HOME, raise_server_exceptions=False)
+
+
+Serve = Callable[[Service], AbstractContextManager[str]]
+
+
+@contextmanager
+def serve(service: Service) -> Iterator[str]:
+    """Run a service on a free port of loopback; its address."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(create_app(service, close=False), log_level="warning", lifespan="on")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    end = time.monotonic() + 20
+    while not server.started:
+        assert time.monotonic() < end, "the server did not start"
+        time.sleep(0.01)
+    try:
+        yield f"{HOME}:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()

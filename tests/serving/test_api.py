@@ -1,0 +1,287 @@
+"""Each endpoint answers as documented."""
+
+import base64
+import io
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from ridgerank.reranker import Reranker
+from tests.serving.conftest import Corpus, MakeService, client_of
+
+
+def png(colour: str = "white") -> str:
+    buffer = io.BytesIO()
+    Image.new("RGB", (120, 160), colour).save(buffer, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def search(client: TestClient, query: str, **more: object) -> dict[str, object]:
+    answer = client.post("/v1/search", json={"query": query, **more})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, object] = answer.json()
+    return found
+
+
+def test_search_answers_as_the_reranker_does(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
+    query = corpus.queries[0]
+    answer = client.post("/v1/search", json={"query": query, "k": 12, "top_n": 12}).json()
+    wanted = reranker.search(query, k=12, top_k=12)
+    assert [one["page_id"] for one in answer["results"]] == [page.page_id for page in wanted.pages]
+    assert [one["fused_score"] for one in answer["results"]] == [page.fused_score for page in wanted.pages]
+    assert answer["weight"] == wanted.weight
+    assert answer["weight_source"] == "calibration"
+    assert set(answer["latency_ms"]) == {"queue", "retrieval", "reading", "compute", "ranking"}
+
+
+def test_the_page_can_order_at_any_weight(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
+    query = corpus.queries[1]
+    answer = client.post("/v1/search", json={"query": query, "k": 10, "top_n": 10}).json()
+    for one in answer["results"]:
+        own = (1 - answer["weight"]) * one["retriever_z"] + answer["weight"] * one["readout_z"]
+        assert own == pytest.approx(one["fused_score"], abs=1e-12)
+    at_half = sorted(answer["results"], key=lambda one: -(one["retriever_z"] + one["readout_z"]))
+    candidates = [(one["page_id"], one["retriever_score"]) for one in answer["results"]]
+    wanted = reranker.rank(query, candidates, weight=0.5)
+    assert [one["page_id"] for one in at_half] == [page.page_id for page in wanted.pages]
+
+
+def test_top_n_only_cuts(client: TestClient, corpus: Corpus) -> None:
+    whole = client.post("/v1/search", json={"query": corpus.queries[2], "k": 10, "top_n": 10}).json()
+    best = client.post("/v1/search", json={"query": corpus.queries[2], "k": 10, "top_n": 3}).json()
+    assert best["results"] == whole["results"][:3]
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
+def test_rerank_takes_pages_by_id_and_reference(
+    client: TestClient, reranker: Reranker, corpus: Corpus, path: str
+) -> None:
+    page_ids = reranker.store.page_ids()[:4]
+    references = [reranker.store.reference(page_id) for page_id in page_ids]
+    documents = [page_ids[0], references[1], {"page": references[2]}, {"id": page_ids[3]}]
+    body = {
+        "query": corpus.queries[0],
+        "documents": documents,
+        "model": "rerank-v3.5",
+        "return_documents": True,
+    }
+    answer = client.post(path, json=body).json()
+    wanted = reranker.rank(corpus.queries[0], page_ids)
+    assert [page_ids[one["index"]] for one in answer["results"]] == [page.page_id for page in wanted.pages]
+    assert [one["document"]["page"] for one in answer["results"]] == [page.reference for page in wanted.pages]
+    assert answer["weight_source"] == "calibration"
+    assert "'rerank-v3.5' was asked for" in answer["meta"]["warnings"][0]
+    scores = [one["relevance_score"] for one in answer["results"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+
+
+def test_retriever_scores_may_come_along(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
+    page_ids = reranker.store.page_ids()[:5]
+    scores = [0.5, 3.0, -1.0, 2.0, 0.1]
+    body = {"query": corpus.queries[0], "documents": page_ids, "retriever_scores": scores, "top_n": 2}
+    answer = client.post("/v2/rerank", json=body).json()
+    wanted = reranker.rank(corpus.queries[0], list(zip(page_ids, scores, strict=True)), top_k=2)
+    assert [one["fused_score"] for one in answer["results"]] == [page.fused_score for page in wanted.pages]
+    assert [one["retriever_score"] for one in answer["results"]] == [
+        page.retriever_score for page in wanted.pages
+    ]
+
+
+def test_a_page_sent_twice_is_answered_twice(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
+    one, other = reranker.store.page_ids()[:2]
+    body = {"query": corpus.queries[0], "documents": [one, other, one]}
+    results = client.post("/v1/rerank", json=body).json()["results"]
+    assert sorted(result["index"] for result in results) == [0, 1, 2]
+    scores = {result["index"]: result["relevance_score"] for result in results}
+    assert scores[0] == scores[2] != scores[1]
+
+
+def test_images_and_texts_are_encoded_and_the_readout_alone_ranks(
+    client: TestClient, reranker: Reranker, corpus: Corpus
+) -> None:
+    stored = reranker.store.page_ids()[0]
+    parts = {"content": [{"type": "image_url", "image_url": {"url": png("navy")}}]}
+    documents = [stored, png(), {"image": png("red")}, parts, {"text": "costs of Fenrow"}, "a text"]
+    body = {"query": corpus.queries[0], "documents": documents, "return_documents": True}
+    answer = client.post("/v2/rerank", json=body)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found["weight_source"] == "readout_alone"
+    assert found["weight"] == 1.0
+    assert "readout alone ranks" in found["note"]
+    assert sorted(one["index"] for one in found["results"]) == list(range(6))
+    assert all(one["retriever_score"] is None for one in found["results"])
+    shown = {one["index"]: one["document"] for one in found["results"]}
+    assert shown[1]["image"] == "image/png"
+    assert shown[5]["text"] == "a text"
+    readout = {one["index"]: one["readout_score"] for one in found["results"]}
+    assert len(set(readout.values())) == 6
+    [alone] = reranker.rank(corpus.queries[0], [stored], weight=1.0).pages
+    assert readout[0] == pytest.approx(alone.readout_score, abs=1e-4)
+
+
+def test_scores_of_pages_not_stored_are_weighed_where_they_are_given(
+    client: TestClient, corpus: Corpus
+) -> None:
+    body = {"query": corpus.queries[0], "documents": [png(), png("red")], "retriever_scores": [1.0, 2.0]}
+    answer = client.post("/v1/rerank", json=body).json()
+    assert answer["weight_source"] == "calibration"
+    assert {one["reference"] for one in answer["results"]} == {"documents[0]", "documents[1]"}
+
+
+def test_texts_are_answered_in_tei_s_shape(client: TestClient, corpus: Corpus) -> None:
+    body = {"query": corpus.queries[0], "texts": ["one", "two words"], "return_text": True}
+    plain = client.post("/rerank", json=body).json()
+    raw = client.post("/rerank", json={**body, "raw_scores": True}).json()
+    assert {one["text"] for one in plain} == {"one", "two words"}
+    assert all(0 <= one["score"] <= 1 for one in plain)
+    assert sorted(one["score"] for one in raw) == pytest.approx([-1.0, 1.0])
+
+
+def test_without_leave_to_encode_a_text_is_refused_and_told_why(
+    make_service: MakeService, corpus: Corpus
+) -> None:
+    with client_of(make_service()) as closed:
+        answer = closed.post("/v1/rerank", json={"query": corpus.queries[0], "documents": ["some text"]})
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "not_stored"
+    assert "--encode-missing" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("name", ["0" * 64, "no-such.pdf#1", "../../etc/passwd#1"])
+def test_what_looks_like_a_page_and_is_none_is_never_ranked_as_text(client: TestClient, name: str) -> None:
+    for document in (name, {"page": name}, {"text": name}):
+        answer = client.post("/v1/rerank", json={"query": "x", "documents": [document]})
+        assert answer.status_code == 404
+        assert answer.json()["code"] == "page_not_found"
+
+
+def test_score_gives_each_pair_s_own_score(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
+    page_ids = reranker.store.page_ids()[:3]
+    one = client.post("/v1/score", json={"queries": corpus.queries[0], "documents": page_ids}).json()
+    wanted = {
+        page.page_id: page.readout_score
+        for page in reranker.rank(corpus.queries[0], page_ids, weight=1.0).pages
+    }
+    assert [pair["score"] for pair in one["data"]] == pytest.approx([wanted[page] for page in page_ids])
+    each = client.post("/v1/score", json={"queries": list(corpus.queries[:3]), "documents": page_ids}).json()
+    assert each["data"][0]["score"] == pytest.approx(one["data"][0]["score"], abs=1e-4)
+    assert each["data"][1]["score"] != pytest.approx(one["data"][1]["score"], abs=1e-4)
+
+
+def test_explain_answers_as_the_reranker_does(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
+    page_id = reranker.store.page_ids()[3]
+    answer = client.post("/v1/explain", json={"query": corpus.queries[0], "page": page_id}).json()
+    wanted = reranker.explain(corpus.queries[0], page_id)
+    assert answer["weights"] == list(wanted.weights)
+    assert answer["regions"] == [list(region) for region in wanted.regions]
+    assert answer["reference"] == wanted.reference
+    assert client.post("/v1/explain", json={"query": "x", "page": page_id, "layer": 99}).status_code == 422
+
+
+def test_page_images_are_rendered_and_known_again(client: TestClient, reranker: Reranker) -> None:
+    page_id = reranker.store.page_ids()[0]
+    for kind, least in (("image", 1000), ("thumbnail", 50)):
+        first = client.get(f"/v1/pages/{page_id}/{kind}")
+        assert first.status_code == 200
+        with Image.open(io.BytesIO(first.content)) as image:
+            assert image.get_format_mimetype() == first.headers["content-type"]
+            assert image.height >= least
+        again = client.get(f"/v1/pages/{page_id}/{kind}", headers={"If-None-Match": first.headers["etag"]})
+        assert again.status_code == 304
+        assert not again.content
+
+
+def test_a_document_that_is_gone_is_told(
+    client: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ridgerank.serving.pictures.recall_sources", lambda uri, names: [])
+    answer = client.get(f"/v1/pages/{reranker.store.page_ids()[5]}/image")
+    assert answer.status_code == 404
+    assert answer.json()["code"] == "document_gone"
+
+
+def test_store_and_calibration_tell_facts_but_no_path(
+    client: TestClient, reranker: Reranker, corpus: Corpus
+) -> None:
+    store, calibration = client.get("/v1/store"), client.get("/v1/calibration")
+    assert store.json()["pages"] == len(reranker.store)
+    assert store.json()["retriever"] == "mini-colqwen-small"
+    assert calibration.json()["weight"]["weight"] == reranker.calibration.weight.weight
+    assert len(calibration.json()["penalties"]) > 3
+    folder = corpus.store.rpartition("/")[0]
+    assert folder not in store.text + calibration.text
+
+
+def test_there_is_one_model(client: TestClient) -> None:
+    [model] = client.get("/v1/models").json()["data"]
+    assert model["id"] == "ridgerank-mini-qwen"
+    assert "/v2/rerank" in model["endpoints"]
+
+
+def test_the_document_of_the_api_has_examples(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    for path in ("/v1/search", "/v2/rerank", "/v1/score", "/v1/explain"):
+        reference = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"][
+            "$ref"
+        ]
+        assert document["components"]["schemas"][reference.rpartition("/")[2]]["examples"]
+
+
+def test_without_a_retriever_the_readout_ranks_and_nothing_is_searched(
+    make_service: MakeService, reranker: Reranker, corpus: Corpus
+) -> None:
+    service = make_service()
+    service.retriever = None
+    with client_of(service) as client:
+        answer = client.post("/v1/search", json={"query": corpus.queries[0]})
+        assert answer.status_code == 409
+        body = {"query": corpus.queries[0], "documents": reranker.store.page_ids()[:3]}
+        assert client.post("/v1/rerank", json=body).json()["weight_source"] == "readout_alone"
+
+
+def test_metrics_split_the_time_and_watch_for_drift(
+    client: TestClient, reranker: Reranker, corpus: Corpus
+) -> None:
+    for query in corpus.queries[:4]:
+        search(client, query, k=12)
+    lines = client.get("/metrics").text.splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    for step in ("queue", "retrieval", "reading", "compute", "ranking"):
+        assert values[f'ridgerank_step_seconds_count{{step="{step}"}}'] == "4.0"
+    assert float(values["ridgerank_cache_hits_total"]) > 0
+    assert values["ridgerank_drift_rankings"] == "4.0"
+    drift = float(values["ridgerank_rho"]) - reranker.calibration.weight.rho
+    assert float(values["ridgerank_rho_drift"]) == pytest.approx(drift)
+    assert 0.2 < float(values["ridgerank_readout_spread_ratio"]) < 5
+    assert values['ridgerank_requests_total{route="/v1/search",status="200"}'] == "4.0"
+
+
+def test_a_key_is_wanted_where_there_are_keys(make_service: MakeService) -> None:
+    keys = ("a-key-of-some-length-1", "a-key-of-some-length-2")
+    with client_of(make_service(keys=keys)) as client:
+
+        def asked(path: str, **headers: str) -> httpx.Response:
+            return client.get(path, headers=headers)
+
+        for path in ("/v1/store", "/metrics", "/openapi.json", f"/v1/pages/{'0' * 64}/image", "/nowhere"):
+            for wrong in ("", "Bearer wrong", f"Basic {keys[0]}", f"Bearer {keys[0]}x", "Bearer \xe9"):
+                refused = client.get(path, headers={"Authorization": wrong.encode("latin-1")})
+                assert refused.status_code == 401
+                assert refused.json()["code"] == "unauthorized"
+                assert refused.headers["www-authenticate"] == "Bearer"
+        for key in keys:
+            assert asked("/v1/store", Authorization=f"Bearer {key}").status_code == 200
+        for path in ("/healthz", "/readyz"):
+            assert asked(path).status_code == 200
+
+
+def test_a_page_elsewhere_on_the_web_cannot_call_a_loopback_server(client: TestClient) -> None:
+    for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", ""):
+        refused = client.get("/v1/store", headers={"Host": host})
+        assert refused.status_code == 421, host
+    for host in ("127.0.0.1:9999", "localhost", "[::1]:8080"):
+        assert client.get("/v1/store", headers={"Host": host}).status_code == 200

@@ -1,0 +1,93 @@
+"""Clients people use already, against a running server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import cohere
+import pytest
+from langchain_cohere import CohereRerank
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.retrievers import BaseRetriever
+
+from ridgerank.reranker import Reranker
+from tests.serving.conftest import Corpus, MakeService, serve
+
+KEY = "a-key-of-some-length"
+
+
+@pytest.fixture
+def address(make_service: MakeService) -> Iterator[str]:
+    with serve(make_service(keys=(KEY,), encode_missing=True)) as running:
+        yield running
+
+
+class Stored(BaseRetriever):
+    """A first stage that returns pages by their reference."""
+
+    references: list[str]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return [Document(page_content=reference) for reference in self.references]
+
+
+class Reranked(BaseRetriever):
+    """A retriever whose documents a remote reranker puts in order."""
+
+    first: BaseRetriever
+    compressor: BaseDocumentCompressor
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        found = self.first.invoke(query)
+        return list(self.compressor.compress_documents(found, query))
+
+
+def references(reranker: Reranker, count: int) -> list[str]:
+    return [reranker.store.reference(page_id) for page_id in reranker.store.page_ids()[:count]]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_cohere_client_gets_our_ranking(
+    address: str, reranker: Reranker, corpus: Corpus, version: int
+) -> None:
+    documents = references(reranker, 8)
+    kind: Any = cohere.Client if version == 1 else cohere.ClientV2
+    client = kind(api_key=KEY, base_url=address)
+    query = corpus.queries[0]
+    answer = client.rerank(model="rerank-v3.5", query=query, documents=documents, top_n=3)
+    wanted = reranker.rank(query, documents, top_k=3)
+    assert [documents[one.index] for one in answer.results] == [page.reference for page in wanted.pages]
+    assert answer.results[0].relevance_score >= answer.results[1].relevance_score
+    assert answer.meta.api_version.version == str(version)
+
+
+def test_the_cohere_client_sends_texts_and_gets_them_back(address: str, corpus: Corpus) -> None:
+    client = cohere.Client(api_key=KEY, base_url=address)
+    texts = ["costs of Fenrow", "sales of Fenrow"]
+    answer = client.rerank(model="ridgerank", query=corpus.queries[0], documents=texts, return_documents=True)
+    assert {one.document.text for one in answer.results if one.document is not None} == set(texts)
+
+
+def test_the_cohere_client_is_told_of_a_wrong_key_and_a_page_there_is_not(address: str) -> None:
+    with pytest.raises(cohere.UnauthorizedError):
+        cohere.ClientV2(api_key="wrong", base_url=address).rerank(model="m", query="x", documents=["a.pdf#1"])
+    with pytest.raises(cohere.NotFoundError) as told:
+        cohere.ClientV2(api_key=KEY, base_url=address).rerank(model="m", query="x", documents=["a.pdf#1"])
+    assert told.value.body["code"] == "page_not_found"
+
+
+def test_a_langchain_retriever_is_reranked_by_the_server(
+    address: str, reranker: Reranker, corpus: Corpus
+) -> None:
+    documents = references(reranker, 10)
+    compressor = CohereRerank(base_url=address, cohere_api_key=KEY, model="ridgerank", top_n=4)
+    retriever = Reranked(first=Stored(references=documents), compressor=compressor)
+    found = retriever.invoke(corpus.queries[0])
+    wanted = reranker.rank(corpus.queries[0], documents, top_k=4)
+    assert [one.page_content for one in found] == [page.reference for page in wanted.pages]
+    scores = [one.metadata["relevance_score"] for one in found]
+    assert scores == sorted(scores, reverse=True)
