@@ -14,6 +14,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from ridgerank.queries import read_queries
+from ridgerank.records import Query
+from ridgerank.runs.run import Qrels
+from ridgerank.runs.trec import read_qrels
 from tests.browser.chromium import chromium
 from tests.browser.page import PageUnderTest
 from tests.browser.server import ask, serving
@@ -21,6 +25,8 @@ from tests.browser.server import ask, serving
 WIDTH, HEIGHT = 1360, 940
 SCALE = 1.5
 MAX_BYTES = 400_000
+TOP = 5
+LOOKED_AT = 25
 
 
 def main() -> None:
@@ -31,14 +37,14 @@ def main() -> None:
     parser.add_argument("--demo", type=Path, default=Path("demo"))
     parser.add_argument("--out", type=Path, default=Path("docs/page.png"))
     arguments = parser.parse_args()
-    lines = (arguments.demo / "queries.jsonl").read_text().splitlines()
-    queries = [json.loads(line)["text"] for line in lines[::2]]  # the other half has calibrated
+    queries = read_queries(arguments.demo / "queries.jsonl")[::2]  # the other half has calibrated
+    judged = read_qrels(arguments.demo / "qrels.trec")
     with (
         tempfile.TemporaryDirectory() as folder,
         serving(arguments.demo / "pages", log=Path(folder) / "log") as address,
         chromium(width=WIDTH, height=HEIGHT, scale=SCALE) as driver,
     ):
-        query = telling(address, queries)
+        query = telling(address, queries, judged)
         page = PageUnderTest(driver, address)
         page.open(q=query)
         page.until_answered()
@@ -48,14 +54,15 @@ def main() -> None:
     print(json.dumps({"picture": str(arguments.out), "query": query, "bytes": size}))
 
 
-def telling(address: str, queries: list[str]) -> str:
-    """Of the first queries the one with most new pages in its top five; the earliest of equals."""
+def telling(address: str, queries: list[Query], judged: Qrels) -> str:
+    """Of the first queries the one whose top five gains most relevant pages; the earliest of equals."""
 
-    def entered(query: str) -> int:
-        answer = ask(address, "/v1/search", {"query": query, "k": 20, "top_n": 20})
-        return sum(page["retriever_rank"] > 5 for page in answer["results"][:5])
+    def gained(query: Query) -> int:
+        answer = ask(address, "/v1/search", {"query": query.text, "k": 20, "top_n": 20})
+        relevant = [page for page in answer["results"] if judged[query.query_id].get(page["reference"], 0)]
+        return sum((page["rank"] <= TOP) - (page["retriever_rank"] <= TOP) for page in relevant)
 
-    return max(queries[:20], key=entered)
+    return max(queries[:LOOKED_AT], key=gained).text
 
 
 def write(picture: bytes, path: Path) -> int:
