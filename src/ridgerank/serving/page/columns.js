@@ -64,8 +64,10 @@ export class Columns {
       this.paint();
       return;
     }
-    this.last = performance.now();
-    this.frame ||= requestAnimationFrame((now) => this.step(now));
+    if (!this.frame) {
+      this.last = performance.now();
+      this.frame = requestAnimationFrame((now) => this.step(now));
+    }
     this.paint();
   }
 

@@ -62,13 +62,13 @@ export class Viewer {
     byId("scale-most").textContent = "";
     const here = () => this.pages[this.place] === page;
     try {
-      const [, explanation] = await Promise.all([this.load(page), this.explained(page)]);
+      const [remark, explanation] = await Promise.all([this.load(page), this.explained(page)]);
       if (!here()) return;
       paintHeat(this.canvas, this.image, explanation);
       this.tellShares(explanation);
       this.canvas.hidden = false;
       this.shade();
-      this.say("");
+      this.say(remark);
     } catch (error) {
       if (error.name === "AbortError") return;
       if (here()) this.say(error.message, true);
@@ -77,15 +77,27 @@ export class Viewer {
     }
   }
 
+  /** The page's image; where its document is gone, the small one the store holds. */
   async load(page) {
+    this.image.alt = `Page ${page.reference}`;
+    try {
+      await this.loaded(page.image_url);
+      return "";
+    } catch (error) {
+      if (this.pages[this.place] !== page) throw error; // the picture belongs to another page by now
+      await this.loaded(page.thumbnail_url);
+      return "The document is not where it was indexed: this is the store’s thumbnail.";
+    }
+  }
+
+  async loaded(address) {
     const image = this.image;
-    image.alt = `Page ${page.reference}`;
-    const loaded = new Promise((resolve, reject) => {
+    const done = new Promise((resolve, reject) => {
       image.onload = resolve;
       image.onerror = () => reject(new Error("The server has no picture of this page."));
     });
-    await showImage(image, page.image_url);
-    await loaded;
+    await showImage(image, address);
+    await done;
   }
 
   explained(page) {
