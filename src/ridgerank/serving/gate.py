@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ridgerank.serving.engine import Engine
@@ -135,7 +136,8 @@ class Gate:
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
                 if received > self._settings.limits.body_bytes:
-                    raise self._too_large()
+                    # Of all errors met while reading a body, FastAPI passes on only its own.
+                    raise HTTPException(413, self._too_large().message)
             return message
 
         return counting
