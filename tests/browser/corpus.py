@@ -8,12 +8,12 @@ from pathlib import Path
 from ridgerank.runs.trec import read_qrels
 
 CORPUS = "alder"
-DOCUMENTS = 3
+DOCUMENTS = 2
 QUERIES = 24
 
 
 def make_store(folder: Path) -> tuple[Path, list[str]]:
-    """A calibrated store of some forty pages, and the queries it was calibrated with."""
+    """A calibrated store of some thirty pages, and the queries it was calibrated with."""
     _ridgerank("miniature", "draw", "--out", str(folder), "--corpus", CORPUS)
     documents = sorted((folder / "documents").glob("*.pdf"))[:DOCUMENTS]
     names = tuple(f"{document.name}#" for document in documents)
