@@ -1,6 +1,5 @@
 """Requests that share a pass get what each would get alone."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
