@@ -1,0 +1,37 @@
+"""All stages in the order in which each model is loaded once."""
+
+from enum import StrEnum
+
+from ridgerank.evaluation.reproduce.lab import Lab
+from ridgerank.evaluation.reproduce.sample import calibration_sample
+
+
+class Need(StrEnum):
+    """What a table or figure is computed from, beside candidates."""
+
+    FIRST = "states and margins of the first family"
+    ALL = "states and margins of every corpus"
+    DEEP = "deep pools of the first family"
+    LAYERS = "states of the calibration sample at every layer"
+    ARMS = "scores of the other arms"
+
+
+def prepare(lab: Lab, needs: frozenset[Need]) -> None:
+    """Compute what is missing of what is needed."""
+    settings = lab.settings
+    sites = lab.sites() if Need.ALL in needs else lab.sites(0)
+    for retriever in settings.retrievers:
+        for site in sites:
+            lab.pools(site, retriever)
+    for backbone in settings.backbones:
+        for site in sites:
+            for retriever in settings.retrievers:
+                lab.margins(site, backbone, retriever)
+                lab.states(site, backbone, retriever)
+        if Need.LAYERS in needs:
+            sample = calibration_sample(lab)
+            for site in lab.sites(0):
+                lab.layers(site, backbone, sample[site.number])
+        if Need.DEEP in needs:
+            for site in lab.sites(0):
+                lab.deeper(site, backbone, settings.retrievers[0])

@@ -1,0 +1,41 @@
+"""What is run, and how: the dials of §4. Everything that is not said here is derived."""
+
+from dataclasses import dataclass
+
+from ridgerank.evaluation.datasets.base import Benchmark
+from ridgerank.store.keep import Keep
+
+DEPTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
+"""Pools of the paper's study of depth (§B.5)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One run of the experiments."""
+
+    families: tuple[Benchmark, ...]
+    """The first calibrates, leaving one corpus out; the others are evaluated with all its readouts."""
+    backbones: tuple[str, ...]
+    """The first is also the full cross encoder all are compared with, and the third score of §B.6."""
+    retrievers: tuple[str, ...]
+    """Late interaction models; readouts are fitted on the candidates of the first."""
+    device: str | None = None
+    candidates: int = 20
+    keep: Keep = Keep()
+    exit_layer: int | None = None
+    """ℓ; None is the paper's 21, or three quarters of a model that is less deep."""
+    calibration_queries: int = 154
+    """Spread evenly over the corpora of the first family."""
+    sample_weight: float = 0.85
+    """w on the calibration sample, where the paper fixes it (§4.4, §B.3, §B.4)."""
+    depths: tuple[int, ...] = DEPTHS
+    draws: int = 5
+    splits: int = 200
+    full_pass_every: int = 25
+    """Every so many-th query is also timed by full passes; 1 times all of them, as the paper does."""
+    seed: int = 0
+
+    @property
+    def deepest(self) -> int:
+        """Candidates kept of every query."""
+        return max(self.candidates, *self.depths)
