@@ -12,6 +12,7 @@ RidgeRankError
 ├── StoreError          a page store that is missing, damaged or lacks a page
 ├── RetrieverError      a retriever that is unknown, or has nothing to search in
 ├── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
+├── DatasetError        a benchmark that is unknown, incomplete or not as published
 └── ExtraMissing        a package an adapter needs that is not installed (an ImportError too)
 
 A message says what was found, what was wanted and what to do about it.
@@ -64,6 +65,10 @@ class RetrieverError(RidgeRankError):
 
 class MiniatureError(RidgeRankError):
     """A corpus of the miniature that is unknown, or cannot be drawn as wanted."""
+
+
+class DatasetError(RidgeRankError):
+    """A benchmark that is unknown, incomplete or not as it was published."""
 
 
 class ExtraMissing(RidgeRankError, ImportError):  # noqa: N818 (reads as the fact it states)

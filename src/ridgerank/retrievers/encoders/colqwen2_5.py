@@ -65,7 +65,7 @@ def load_adapted(source: str, base: str, *, dtype: torch.dtype, revision: str | 
     model, loading = ProjectedQwen25.from_pretrained(
         base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True
     )
-    replaced = _adapt(model, source, revision)
+    replaced = adapt(model, source, revision, renamed=_RENAMED)
     random = sorted(name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replaced)
     if random:
         raise RetrieverError(
@@ -75,8 +75,13 @@ def load_adapted(source: str, base: str, *, dtype: torch.dtype, revision: str | 
     return model
 
 
-def _adapt(model: PreTrainedModel, source: str, revision: str | None) -> set[str]:
-    """Put an adapter into the model; returns the parts that it replaces instead of tuning them."""
+def adapt(
+    model: PreTrainedModel, source: str, revision: str | None, *, renamed: Mapping[str, str]
+) -> set[str]:
+    """Put an adapter into the model; returns the parts that it replaces instead of tuning them.
+
+    `renamed` leads from names of parts in earlier layouts, as patterns, to the present ones.
+    """
     try:
         from peft import PeftConfig, inject_adapter_in_model
         from peft.utils.save_and_load import (
@@ -94,7 +99,7 @@ def _adapt(model: PreTrainedModel, source: str, revision: str | None) -> set[str
     config.inference_mode = True
     inject_adapter_in_model(config, model)
     stored = load_peft_weights(source, device="cpu", **where)
-    weights = {_present(name): value for name, value in stored.items()}
+    weights = {_present(name, renamed): value for name, value in stored.items()}
     wanted = set(get_peft_model_state_dict(model, save_embedding_layers=False))
     if set(weights) != wanted:
         odd = sorted(set(weights) ^ wanted)
@@ -106,9 +111,9 @@ def _adapt(model: PreTrainedModel, source: str, revision: str | None) -> set[str
     return set(config.modules_to_save or ())
 
 
-def _present(name: str) -> str:
+def _present(name: str, renamed: Mapping[str, str]) -> str:
     """Name a tensor of an adapter as the present layout does."""
     name = name.removeprefix("base_model.model.")
-    for pattern, replacement in _RENAMED.items():
+    for pattern, replacement in renamed.items():
         name = re.sub(pattern, replacement, name)
     return name

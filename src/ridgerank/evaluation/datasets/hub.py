@@ -1,0 +1,107 @@
+"""Rows of a published data set, from the hub at a pinned revision or from a folder in the hub's layout.
+
+A data set is a set of tables, each in a folder of its name: `queries/test-00000-of-00001.parquet`. Data sets
+of one language a table call them `english-queries`. Rows stream; no table is ever held.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgerank.errors import DatasetError, ExtraMissing
+
+SPLIT = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where a data set is, and which state of it."""
+
+    repository: str
+    revision: str
+    """Commit of the data set on the hub: what it held then is what is measured."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the repository, which is also its folder in a local copy."""
+        return self.repository.rpartition("/")[2]
+
+
+class Tables:
+    """The tables of one data set."""
+
+    def __init__(self, published: Published, local: Path | None) -> None:
+        """Take the hub, or the folder of this data set's name under `local`."""
+        self.published = published
+        self._folder = None if local is None else local / published.name
+        if self._folder is not None and not self._folder.is_dir():
+            raise DatasetError(
+                f"{self._folder}: no such folder; wanted a copy of {published.repository} in the hub's "
+                "layout (corpus/, queries/ and qrels/ with parquet files)"
+            )
+
+    def names(self) -> list[str]:
+        """List the tables there are."""
+        if self._folder is not None:
+            return sorted({path.parent.name for path in self._folder.glob("*/*.parquet")})
+        datasets = _datasets()
+        with _telling(self.published):
+            found: list[str] = datasets.get_dataset_config_names(
+                self.published.repository, revision=self.published.revision
+            )
+        return sorted(found)
+
+    def rows(self, table: str, columns: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
+        """Read a table row by row; an image comes as the bytes of its file. `columns` must all be there."""
+        datasets = _datasets()
+        with _telling(self.published):
+            if self._folder is not None:
+                files = sorted(str(path) for path in (self._folder / table).glob(f"{SPLIT}*.parquet"))
+                if not files:
+                    raise DatasetError(
+                        f"{self._folder / table}: no {SPLIT}*.parquet; wanted the table's files"
+                    )
+                # Streamed: otherwise the library copies the files into a cache of its own first.
+                found = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True)
+            else:
+                # Not streamed: the download is kept, so that an interrupted run goes on.
+                found = datasets.load_dataset(
+                    self.published.repository, table, split=SPLIT, revision=self.published.revision
+                )
+            features = found.features or {}
+            missing = [name for name in columns if name not in features]
+            if missing:
+                raise DatasetError(
+                    f"the table {table} of {self.published.repository} has no column {missing[0]!r}, only "
+                    f"{', '.join(features)}; it is not the data set that was pinned"
+                )
+            if "image" in features:
+                found = found.cast_column("image", datasets.Image(decode=False))
+            yield from found
+
+    def columns(self, table: str) -> list[str]:
+        """Name the columns of a table, by its first row."""
+        return list(next(iter(self.rows(table)), {}))
+
+
+@contextmanager
+def _telling(published: Published) -> Iterator[None]:
+    """Turn what the library raises into an error that says which data set, and what to do."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise DatasetError(
+            f"cannot read {published.repository} at {published.revision}: {first_line}. Check the "
+            "connection, or download it once and say where it is"
+        ) from error
+
+
+def _datasets() -> Any:  # noqa: ANN401 (untyped)
+    try:
+        import datasets
+    except ModuleNotFoundError as error:
+        raise ExtraMissing("ViDoRe needs the package datasets: `pip install 'ridgerank[vidore]'`") from error
+    return datasets
