@@ -31,9 +31,14 @@ from ridgerank.lists import Floats
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
     from ridgerank.calibration.margins import MarginCache
+    from ridgerank.evaluation.arms.base import Arm, Unavailable
+    from ridgerank.evaluation.arms.load import Models as ArmModels
+    from ridgerank.evaluation.arms.load import Role
+    from ridgerank.evaluation.reproduce.stages.armed import ArmScores
     from ridgerank.retrievers.base import Retriever
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
     from ridgerank.shallow import ShallowPass
+    from ridgerank.store.read import PageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,10 @@ class Lab:
             return loaded[0]
 
         return find_pools(folder, corpus, load, depth=self.settings.deepest, done=self.watcher.advance)
+
+    def references(self, site: Site) -> dict[str, str]:
+        """Page id → the name judgements know it by."""
+        return {ref.page_id: ref.reference for ref in pages_of(self.corpus(site))}
 
     def vectors(self, site: Site, retriever: str) -> PageVectors:
         """The pages, embedded."""
@@ -166,6 +175,52 @@ class Lab:
             self.settings.keep,
             done=self.watcher.advance,
         )
+
+    def arm(
+        self, site: Site, retriever: str, role: "Role", *, candidates: int | None = None
+    ) -> "ArmScores | Unavailable":
+        """The scores of another arm, or why there are none."""
+        from ridgerank.evaluation.arms.load import STAND_IN_BACKBONE
+        from ridgerank.evaluation.reproduce.stages.armed import run_arm
+
+        corpus, settings = self.corpus(site), self.settings
+        first = settings.backbones[0]
+        # The stand-in's margins are taken for its own readout anyway, where it is among the backbones.
+        shared = STAND_IN_BACKBONE if STAND_IN_BACKBONE in settings.backbones else None
+        pools = self.pools(site, retriever)
+        self.watcher.start(f"{corpus.name}: {role} behind {slug(retriever)}", len(corpus.queries))
+        opened: list[PageStore] = []
+
+        def load(work: Path) -> "Arm | Unavailable":
+            from ridgerank.evaluation.arms.load import load_arms
+            from ridgerank.store.read import PageStore
+
+            if not opened:
+                self._require_store(site, first)
+                opened.append(PageStore.open(self.place(site).store(first)))
+            return load_arms(self.arm_models, opened[0], work=work, roles=(role,))[role]
+
+        try:
+            return run_arm(
+                self.place(site).folder / f"arm-{slug(role)}-{slug(retriever)}",
+                corpus,
+                pools,
+                load,
+                self.place(site).backbone(shared) if shared else self.place(site).folder / "arms",
+                candidates=candidates or settings.candidates,
+                full_pass_every=settings.full_pass_every,
+                done=self.watcher.advance,
+            )
+        finally:
+            for store in opened:
+                store.close()
+
+    @cached_property
+    def arm_models(self) -> "ArmModels":
+        """The models of the other arms, each loaded when it is first needed."""
+        from ridgerank.evaluation.arms.load import Models as ArmModels
+
+        return ArmModels(self.settings.arms, device=self.settings.device)
 
     def _take_margins(self, site: Site, backbone: str, retriever: str) -> Floats:
         self._require_store(site, backbone)

@@ -1,9 +1,14 @@
 """All stages in the order in which each model is loaded once."""
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ridgerank.evaluation.reproduce.lab import Lab
 from ridgerank.evaluation.reproduce.sample import calibration_sample
+from ridgerank.evaluation.reproduce.settings import Settings
+
+if TYPE_CHECKING:
+    from ridgerank.evaluation.arms.load import Role
 
 
 class Need(StrEnum):
@@ -35,3 +40,22 @@ def prepare(lab: Lab, needs: frozenset[Need]) -> None:
         if Need.DEEP in needs:
             for site in lab.sites(0):
                 lab.deeper(site, backbone, settings.retrievers[0])
+    if Need.ARMS in needs:
+        for site in sites:
+            for retriever in settings.retrievers:
+                for role in roles_behind(settings, retriever):
+                    lab.arm(site, retriever, role)
+    if Need.ARMS in needs and Need.DEEP in needs:
+        for site in lab.sites(0):
+            for role in DEEP_ROLES:
+                lab.arm(site, settings.retrievers[0], role, candidates=settings.deepest)
+
+
+DEEP_ROLES: tuple["Role", ...] = ("text retriever", "text reranker")
+"""The arms that the study of pool depth compares with (§B.5)."""
+
+
+def roles_behind(settings: Settings, retriever: str) -> tuple["Role", ...]:
+    """GQR stands under the first retriever only, as in the paper."""
+    every: tuple[Role, ...] = ("text retriever", "GQR", "text reranker", "image reranker")
+    return every if retriever == settings.retrievers[0] else tuple(role for role in every if role != "GQR")

@@ -1,9 +1,13 @@
 """What is run, and how: the dials of §4. Everything that is not said here is derived."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ridgerank.evaluation.datasets.base import Benchmark
 from ridgerank.store.keep import Keep
+
+if TYPE_CHECKING:
+    from ridgerank.evaluation.arms.load import Kind
 
 DEPTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
 """Pools of the paper's study of depth (§B.5)."""
@@ -19,6 +23,8 @@ class Settings:
     """The first is also the full cross encoder all are compared with, and the third score of §B.6."""
     retrievers: tuple[str, ...]
     """Late interaction models; readouts are fitted on the candidates of the first."""
+    arms: "Kind" = "published"
+    """Published checkpoints as the other arms, or the miniature's stand-ins."""
     device: str | None = None
     candidates: int = 20
     keep: Keep = Keep()
