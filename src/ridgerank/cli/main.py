@@ -13,6 +13,7 @@ from ridgerank.cli.fuse import fuse
 from ridgerank.cli.index import index
 from ridgerank.cli.miniature import app as miniature
 from ridgerank.cli.rank import rank
+from ridgerank.cli.reproduce import reproduce
 from ridgerank.cli.search import search
 from ridgerank.cli.simulate import simulate
 from ridgerank.cli.store import store
@@ -35,6 +36,7 @@ app.add_typer(store, name="store")
 app.command()(fuse)
 app.command()(evaluate)
 app.command()(simulate)
+app.command()(reproduce)
 app.add_typer(miniature, name="miniature")
 
 

@@ -266,9 +266,7 @@ class Lab:
 
         folder = self.place(site).backbone(backbone)
         model = self._backbone(backbone, folder)
-        lineage = lineage_of(
-            model, exit_layer=self._exit_layer(model), join_layer=0, keep=self.settings.keep
-        )
+        lineage = lineage_of(model, exit_layer=self._exit_layer(model), join_layer=0, keep=self.settings.keep)
         return MarginCache(folder, lineage)
 
     @contextmanager

@@ -1,9 +1,10 @@
 """What is run, and how: the dials of §4. Everything that is not said here is derived."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ridgerank.evaluation.datasets.base import Benchmark
+from ridgerank.evaluation.reproduce.cut import cut_down
 from ridgerank.store.keep import Keep
 
 if TYPE_CHECKING:
@@ -45,3 +46,19 @@ class Settings:
     def deepest(self) -> int:
         """Candidates kept of every query."""
         return max(self.candidates, *self.depths)
+
+
+def quickly(settings: Settings) -> Settings:
+    """A run that shows that everything runs, and nothing about quality: minutes become seconds."""
+    return replace(
+        settings,
+        families=tuple(cut_down(family) for family in settings.families),
+        backbones=settings.backbones[:1],
+        retrievers=settings.retrievers[:1],
+        candidates=6,
+        depths=(5, 8),
+        calibration_queries=24,
+        splits=5,
+        draws=2,
+        full_pass_every=8,
+    )

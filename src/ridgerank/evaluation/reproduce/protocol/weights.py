@@ -30,6 +30,4 @@ def sweep_quality(scored: Scored, scores: Floats, weights: Floats) -> Floats:
     """(weights, queries): nDCG@5 in percent of the fused ranking at every weight of a grid."""
     from ridgerank.fusion.standardize import fuse
 
-    return np.stack(
-        [scored.ndcg(fuse(scored.retriever, scores, float(w), scored.lists)) for w in weights]
-    )
+    return np.stack([scored.ndcg(fuse(scored.retriever, scores, float(w), scored.lists)) for w in weights])

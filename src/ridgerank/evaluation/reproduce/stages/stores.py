@@ -71,9 +71,7 @@ def wanted(corpus: Corpus, pools: Sequence[Pools], candidates: int) -> dict[str,
     return {text: list(pages.values()) for text, pages in found.items()}
 
 
-def gather(
-    corpus: Corpus, pools: Pools, margins: MarginCache, *, candidates: int
-) -> Floats:
+def gather(corpus: Corpus, pools: Pools, margins: MarginCache, *, candidates: int) -> Floats:
     """(queries, candidates): the margins of one retriever's candidates."""
     found = [
         [margins.margin(query.text, page_id) for page_id in pools.page_ids[number, :candidates].tolist()]
@@ -119,5 +117,3 @@ class _Counting:
     def failed(self, failure: Failure) -> None:
         """Say it."""
         self._watcher.say(f"left out: {failure}")
-
-

@@ -19,9 +19,7 @@ def table4(analysis: Analysis) -> Table:
             if not line.outcomes or line.latency is None:
                 rows.append(Row((retriever, line.name, None, None, None, None), note=line.why))
                 continue
-            share = (
-                None if line.key == "retriever" else recovery(base, line.macro(), reference.macro())
-            )
+            share = None if line.key == "retriever" else recovery(base, line.macro(), reference.macro())
             cost = line.latency.total
             rows.append(
                 Row((retriever, line.name, line.macro(), share, cost, reference.latency.total / cost))
