@@ -54,6 +54,7 @@ def _common(
     ] = False,
 ) -> None:
     level = logging.INFO if verbose else logging.WARNING
+    logging.getLogger("bm25s").setLevel(level)  # it sets its own to DEBUG
     logging.basicConfig(level=level, format="%(levelname)s: %(message)s", stream=sys.stderr)
 
 

@@ -91,9 +91,10 @@ def _settings(
 ) -> "Settings":
     from ridgerank.embedded import BACKBONES, RETRIEVERS
     from ridgerank.evaluation.datasets.load import load_benchmark
-    from ridgerank.evaluation.reproduce.settings import Settings, quickly
+    from ridgerank.evaluation.reproduce.settings import QUICK_CORPORA, Settings, quickly
 
-    families = load_benchmark(benchmark, work / "corpora", languages=languages, local=local)
+    corpora = QUICK_CORPORA if quick and benchmark == "miniature" else None
+    families = load_benchmark(benchmark, work / "corpora", languages=languages, local=local, corpora=corpora)
     default = _VIDORE if benchmark.startswith("vidore") else (BACKBONES, RETRIEVERS)
     backbones = backbones or list(default[0])
     settings = Settings(

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from ridgerank.evaluation.datasets.base import Benchmark, Corpus
 
-CORPORA, DOCUMENTS, QUERIES = 3, 1, 8
-"""Of a family: its first corpora, of each some documents and the queries they answer."""
+DOCUMENTS, QUERIES = 1, 6
+"""Of a corpus: the documents kept, and of the queries they answer the first."""
 
 
-def cut_down(benchmark: Benchmark) -> Benchmark:
-    """A few corpora of one document each, with queries that it answers."""
-    return replace(benchmark, corpora=tuple(_cut(corpus) for corpus in benchmark.corpora[:CORPORA]))
+def cut_down(benchmark: Benchmark, corpora: int) -> Benchmark:
+    """The first corpora, of one document each, with queries that it answers."""
+    return replace(benchmark, corpora=tuple(_cut(corpus) for corpus in benchmark.corpora[:corpora]))
 
 
 def _cut(corpus: Corpus) -> Corpus:

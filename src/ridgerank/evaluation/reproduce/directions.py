@@ -95,7 +95,8 @@ def _alignment(analysis: Analysis) -> Direction:
     return Direction(
         "agreement with the full model (r) and with relevance (c_s) correlate at 0.9 or more, in the median",
         float(np.median(values)) >= 0.9,
-        f"median {np.median(values):.3f}, from {min(values):.3f} to {max(values):.3f} over {len(values)} pairings "
+        f"median {np.median(values):.3f}, from {min(values):.3f} to {max(values):.3f} over {len(values)} "
+        "pairings "
         "of backbone and corpus",
     )
 

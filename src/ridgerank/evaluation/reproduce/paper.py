@@ -1,7 +1,7 @@
 """The paper's own figures, measured on an A100, and what of ours each is to be compared with.
 
-The numbers lie in `paper.json`, by table; here is only how they are found. Where a model or corpus of a run has
-no counterpart in the paper, there is nothing to show beside it.
+The numbers lie in `paper.json`, by table; here is only how they are found. Where a model or corpus of a run
+has no counterpart in the paper, there is nothing to show beside it.
 """
 
 import json
@@ -59,8 +59,7 @@ def model(name: str) -> str | None:
 def corpus(name: str) -> str | None:
     """The paper's name of a corpus, None for one that is not of ViDoRe."""
     lowered = name.casefold()
-    exact = next((theirs for ours, theirs in _CORPORA.items() if ours in lowered), None)
-    return exact
+    return next((theirs for ours, theirs in _CORPORA.items() if ours in lowered), None)
 
 
 def key(line: str) -> str | None:

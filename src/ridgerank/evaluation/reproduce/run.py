@@ -32,7 +32,8 @@ def reproduce(
     corpora = settings.families[0].corpora
     if len(corpora) < LEAST_CORPORA:
         raise DatasetError(
-            f"{settings.families[0].name} has {len(corpora)} corpora, wanted at least {LEAST_CORPORA}: readouts "
+            f"{settings.families[0].name} has {len(corpora)} corpora, wanted at least {LEAST_CORPORA}: "
+            "readouts "
             "leave one corpus out, validate on another and fit on the rest"
         )
     start = time.perf_counter()

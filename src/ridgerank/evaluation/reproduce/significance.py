@@ -1,7 +1,8 @@
 """Is RidgeRank better than an arm, query by query? The paper gives no test; these are ours.
 
 The difference is macro, as in the tables: the mean over corpora of mean differences. Its interval comes from
-queries drawn again within each corpus (percentile bootstrap), its p value from random signs of the differences.
+queries drawn again within each corpus (percentile bootstrap), its p value from random signs of the
+differences.
 """
 
 from dataclasses import dataclass

@@ -136,12 +136,12 @@ def split_half(subsets: tuple[Subset, ...], splits: int, seed: int) -> tuple[flo
 
 def _validate(analysis: Analysis) -> Validation:
     settings, lab = analysis.settings, analysis.lab
-    found = []
-    for site in lab.sites():
-        for retriever in settings.retrievers:
-            for backbone in (None, *settings.backbones):
-                found.append(_subset(analysis, site, retriever, backbone))
-    subsets = tuple(found)
+    subsets = tuple(
+        _subset(analysis, site, retriever, backbone)
+        for site in lab.sites()
+        for retriever in settings.retrievers
+        for backbone in (None, *settings.backbones)
+    )
     predicted = np.array([subset.predicted for subset in subsets])
     measured = np.array([subset.measured for subset in subsets])
     reliable = split_half(subsets, settings.splits, settings.seed)

@@ -47,7 +47,8 @@ def figure2(analysis: Analysis) -> Drawing:
     return Drawing(
         "figure2",
         "Figure 2. Accuracy against cost",
-        f"nDCG@5 against mean latency on {settings.families[0].name} with candidates of {retriever}. Times of the "
+        f"nDCG@5 against mean latency on {settings.families[0].name} with candidates of {retriever}. Times "
+        "of the "
         "two panels do not compare.",
         {"this run": ours, paper.SOURCE: theirs},
         (9.0, 3.4),
@@ -87,7 +88,8 @@ def figure3(analysis: Analysis) -> Drawing:
     return Drawing(
         "figure3",
         "Figure 3. Where the time goes",
-        f"Mean time of a query on {settings.families[0].name} with candidates of {retriever}: finding candidates, "
+        f"Mean time of a query on {settings.families[0].name} with candidates of {retriever}: finding "
+        "candidates, "
         "reading what a method keeps of them, computing. The axis is logarithmic, so the first part of a bar "
         "looks longer than it is; figures are in the JSON.",
         data,

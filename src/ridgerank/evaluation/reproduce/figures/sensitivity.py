@@ -34,8 +34,10 @@ def figure6(analysis: Analysis) -> Drawing:
     return Drawing(
         "figure6",
         "Figure 6. Accuracy by layer",
-        "nDCG@5 on the calibration sample when the state is read after so many layers, λ by the teacher's rule at "
-        f"each, w = {settings.sample_weight}. Highest: {peaks}. The exit layer is fixed beforehand: to choose it "
+        "nDCG@5 on the calibration sample when the state is read after so many layers, λ by the teacher's "
+        "rule at "
+        f"each, w = {settings.sample_weight}. Highest: {peaks}. The exit layer is fixed beforehand: to "
+        "choose it "
         "here would read judgements.",
         {
             name: {"nDCG@5": study.quality.tolist(), "penalties": list(study.penalties)}
@@ -75,7 +77,8 @@ def figure7(analysis: Analysis) -> Drawing:
     return Drawing(
         "figure7",
         "Figure 7. Pool depth",
-        f"nDCG@5 on {settings.families[0].name} with {settings.retrievers[0]}, readouts frozen, by the number of "
+        f"nDCG@5 on {settings.families[0].name} with {settings.retrievers[0]}, readouts frozen, by the "
+        "number of "
         f"candidates; {settings.candidates} are deployed.",
         {"depths": list(study.depths), **{key: list(values) for key, values in shown.items()}},
         (8.4, 3.2) if theirs else (4.8, 3.2),
@@ -109,7 +112,8 @@ def figure8(analysis: Analysis) -> Drawing:
     return Drawing(
         "figure8",
         "Figure 8. Calibration queries",
-        f"nDCG@5 on the calibration sample by the number of unlabelled queries a readout is fitted on, mean and "
+        "nDCG@5 on the calibration sample by the number of unlabelled queries a readout is fitted on, "
+        "mean and "
         f"standard deviation over {settings.draws} draws; dotted: all queries of the other corpora.",
         {
             **{

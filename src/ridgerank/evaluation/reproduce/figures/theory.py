@@ -88,7 +88,8 @@ def figure5(analysis: Analysis) -> Drawing:
     return Drawing(
         "figure5",
         "Figure 5. Objective and relevance",
-        "Every point is a readout of one layer and one λ on a corpus it was not fitted on: its mean correlation "
+        "Every point is a readout of one layer and one λ on a corpus it was not fitted on: its mean "
+        "correlation "
         f"with the full model against that with relevance. They correlate from {min(values):.3f} to "
         f"{max(values):.3f}, median {np.median(values):.3f} ({paper.SOURCE}: {theirs['least']} to "
         f"{theirs['most']}, {theirs['median']}).",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def moments_of(sample: Scored) -> CenteredMoments:
     """The sums that the fit needs of one corpus."""
     moments = CenteredMoments(sample.states.shape[1])
     offsets = sample.lists.offsets.tolist()
-    for start, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, end in pairwise(offsets):
         moments.add(sample.states[start:end], sample.margins[start:end])
     return moments
 

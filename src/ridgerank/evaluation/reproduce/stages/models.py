@@ -1,4 +1,4 @@
-"""Models loaded when first asked for, one backbone and one encoder at a time: large ones do not fit together."""
+"""Models loaded when first asked for, one backbone and one encoder at a time: large ones may not all fit."""
 
 from typing import TYPE_CHECKING
 

@@ -54,7 +54,8 @@ def table3(analysis: Analysis) -> Table:
     return Table(
         "table3",
         f"Table 3. Components of RidgeRank, {backbone}",
-        f"nDCG@5 in percent on the {sum(len(sample.queries) for sample in samples)} calibration queries, each "
+        f"nDCG@5 in percent on the {sum(len(sample.queries) for sample in samples)} calibration queries, "
+        "each "
         f"corpus by the readout that left it out, w = {weight} unless fusion is removed; Δ is what removing "
         "a component costs.",
         tuple(columns),

@@ -25,8 +25,10 @@ def table8(analysis: Analysis) -> Table:
     return Table(
         "table8",
         "Table 8. Pool depth for every method",
-        f"nDCG@5 in percent on {settings.families[0].name} with candidates of {settings.retrievers[0]}, by the "
-        "number of candidates re-ranked. RidgeRank's weight is w*, the others' is the best by nDCG@5, each read "
+        f"nDCG@5 in percent on {settings.families[0].name} with candidates of {settings.retrievers[0]}, by "
+        "the "
+        "number of candidates re-ranked. RidgeRank's weight is w*, the others' is the best by nDCG@5, each "
+        "read "
         "on the next corpus at the same depth.",
         (*words("candidates"), *numbers(shown)),
         tuple(rows),

@@ -32,7 +32,8 @@ def table4(analysis: Analysis) -> Table:
     return Table(
         "table4",
         f"Table 4. Accuracy and cost on {settings.families[0].name}",
-        "Recovery is the share of the full cross encoder's gain over the retriever that a method keeps; latency "
+        "Recovery is the share of the full cross encoder's gain over the retriever that a method keeps; "
+        "latency "
         "is a mean over queries, retrieval included; speedup is against the full cross encoder.",
         (
             *words("retriever", "method"),

@@ -43,8 +43,10 @@ def table9(analysis: Analysis) -> Table:
         "table9",
         "Table 9. The weight without judgements",
         "nDCG@5 in percent of RidgeRank at the weight that is best on the next corpus, at w* read there with "
-        "its judgements, and at the weight of the one-factor model from the corpus' own unlabelled queries: all "
-        f"of them, or {FEW} drawn at random ({settings.draws} draws). The third score is the full-depth margin "
+        "its judgements, and at the weight of the one-factor model from the corpus' own unlabelled "
+        "queries: all "
+        f"of them, or {FEW} drawn at random ({settings.draws} draws). The third score is the full-depth "
+        "margin "
         f"of {settings.backbones[0]}.",
         (
             *words("family", "retriever", "backbone"),

@@ -28,7 +28,8 @@ def table5(analysis: Analysis) -> Table:
     return Table(
         "table5",
         "Table 5. Further measures",
-        "Macro means over the corpora of a family, in percent. Weights are those of tables 1 and 2: no measure "
+        "Macro means over the corpora of a family, in percent. Weights are those of tables 1 and 2: no "
+        "measure "
         "but nDCG@5 had a part in choosing them.",
         (*words("family", "retriever", "method"), *numbers([_SHOWN.get(name, name) for name in MEASURES])),
         tuple(rows),

@@ -48,7 +48,8 @@ def table7(analysis: Analysis) -> Table:
     return Table(
         "table7",
         "Table 7. The penalty without labels",
-        "λ picked in the fold that leaves a corpus out (two corpora fit, the next validates), the modal λ that "
+        "λ picked in the fold that leaves a corpus out (two corpora fit, the next validates), the modal λ "
+        "that "
         f"is deployed, and nDCG@5 on the calibration sample at that λ, w = {weight}.",
         (*words("backbone", "rule"), *numbers(corpora, "g"), Column("deployed", "g"), Column("nDCG@5")),
         tuple(rows),

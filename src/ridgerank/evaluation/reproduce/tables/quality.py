@@ -43,12 +43,14 @@ def _quality(analysis: Analysis, family: int) -> Table:
     return Table(
         name,
         f"Table {family + 1}. nDCG@5 on {benchmark.name}",
-        f"nDCG@5 in percent on the {len(corpora)} corpora of {benchmark.name}, {settings.candidates} candidates "
+        f"nDCG@5 in percent on the {len(corpora)} corpora of {benchmark.name}, {settings.candidates} "
+        "candidates "
         f"a query; Δ is the gain over the retriever alone; {fitted}.",
         tuple(columns),
         tuple(rows),
         (
-            "the full cross encoder is a reference: the first backbone over every candidate's image; fused at "
+            "the full cross encoder is a reference: the first backbone over every candidate's image; fused "
+            "at "
             "its w*, and alone (w = 1)",
             "weights are read on the next corpus of the family: w* for RidgeRank and the cross encoder, the "
             "best by nDCG@5 for the others; GQR is not fused and stands under the first retriever only",

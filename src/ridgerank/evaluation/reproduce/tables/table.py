@@ -130,7 +130,8 @@ def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is."""
     signs = {
         "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-        "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "λ": r"$\lambda$", "Δ": r"$\Delta$",
+        ""
+        f"}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "λ": r"$\lambda$", "Δ": r"$\Delta$",
         "×": r"$\times$", "−": "$-$", "≥": r"$\geq$", "±": r"$\pm$", "ρ": r"$\rho$", "ℓ": r"$\ell$",
         "γ": r"$\gamma$", "≤": r"$\leq$",
     }  # fmt: skip

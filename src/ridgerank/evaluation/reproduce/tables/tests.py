@@ -25,7 +25,8 @@ def significance(analysis: Analysis) -> Table:
     return Table(
         "significance",
         "RidgeRank against every arm, query by query",
-        "Differences in nDCG@5, points, macro over corpora. 95 % intervals from queries drawn again within each "
+        "Differences in nDCG@5, points, macro over corpora. 95 % intervals from queries drawn again within "
+        "each "
         f"corpus ({RESAMPLES} times); two-sided p from random signs ({PERMUTATIONS} permutations), not "
         "corrected for the number of comparisons.",
         (
@@ -64,8 +65,10 @@ def weights(analysis: Analysis) -> Table:
     return Table(
         "weights",
         "§4.3. Predicted and measured weights",
-        f"{len(rows)} subsets: the full cross encoder and every readout, on every corpus, behind every retriever. "
-        "Predicted: w* from the subset's own correlations. Measured: the mean of the weights within one point of "
+        f"{len(rows)} subsets: the full cross encoder and every readout, on every corpus, behind every "
+        "retriever. "
+        "Predicted: w* from the subset's own correlations. Measured: the mean of the weights within one "
+        "point of "
         "the best, with its 95 % interval over queries drawn again.",
         (
             *words("family", "corpus", "retriever", "arm"),
@@ -80,7 +83,8 @@ def weights(analysis: Analysis) -> Table:
             f"correlation of predicted and measured: {found.correlation:.3f} "
             f"({paper.SOURCE}: {theirs['correlation']})",
             f"reliability over {settings.splits} random half splits, Spearman–Brown: predicted "
-            f"{found.reliability_predicted:.3f}, measured {found.reliability_measured:.3f}, their geometric mean "
+            f"{found.reliability_predicted:.3f}, measured {found.reliability_measured:.3f}, their "
+            "geometric mean "
             f"{found.ceiling:.3f} ({paper.SOURCE}: {theirs['reliability_predicted']}, "
             f"{theirs['reliability_measured']}, {theirs['ceiling']})",
             f"{found.interior} of {len(rows)} predicted optima are strictly between 0 and 1; the least of "
