@@ -54,8 +54,8 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments: nine tables, seven figures, paired tests, one HTML report.
 
-    Everything computed is kept in the work folder: an interrupted run goes on where it stopped, and tables are
-    redone in a minute. An arm that cannot run here is a row that says why.
+    Everything computed is kept in the work folder: an interrupted run goes on where it stopped, and tables
+    are redone in a minute. An arm that cannot run here is a row that says why.
 
     Example: `ridgerank reproduce --benchmark miniature --out results/miniature/reproduce`
     """

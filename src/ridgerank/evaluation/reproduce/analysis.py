@@ -97,7 +97,7 @@ class Analysis:
         return [self.lab.corpus(site).name for site in self.lab.sites(family)]
 
     def scored(self, site: Site, retriever: str, backbone: str | None = None) -> Scored:
-        """A corpus with its scores; with the states of `backbone` and its margins, else the first's margins."""
+        """A corpus with its scores: with states and margins of `backbone`, or the first's margins alone."""
         if backbone is None:
             return self.once(("scored", site, retriever), lambda: self._scored(site, retriever, None))
         return self._scored(site, retriever, backbone)

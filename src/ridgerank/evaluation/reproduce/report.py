@@ -78,7 +78,8 @@ def _table(table: Table) -> str:
     notes = "".join(f'<p class="note">{escape(note)}.</p>' for note in table.notes)
     return (
         f'<section id="{table.name}"><h2>{escape(table.title)}</h2><p>{escape(table.caption)}</p>'
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
         f"{notes}</section>"
     )
 

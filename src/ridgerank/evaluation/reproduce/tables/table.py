@@ -130,10 +130,9 @@ def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is."""
     signs = {
         "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-        ""
-        f"}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "λ": r"$\lambda$", "Δ": r"$\Delta$",
-        "×": r"$\times$", "−": "$-$", "≥": r"$\geq$", "±": r"$\pm$", "ρ": r"$\rho$", "ℓ": r"$\ell$",
-        "γ": r"$\gamma$", "≤": r"$\leq$",
+        "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "λ": r"$\lambda$",
+        "Δ": r"$\Delta$", "×": r"$\times$", "−": "$-$", "≥": r"$\geq$", "±": r"$\pm$", "ρ": r"$\rho$",
+        "ℓ": r"$\ell$", "γ": r"$\gamma$", "≤": r"$\leq$",
     }  # fmt: skip
     return "".join(signs.get(sign, sign) for sign in text)
 
