@@ -18,7 +18,7 @@ from ridgerank.evaluation.arms.hybrid import (
     by_standard_score,
     picked_weight,
 )
-from ridgerank.evaluation.arms.load import NAMES
+from ridgerank.evaluation.arms.load import NAMES, Role
 from ridgerank.evaluation.metrics import MEASURES
 from ridgerank.evaluation.reproduce.lab import Lab, Site
 from ridgerank.evaluation.reproduce.prepare import roles_behind
@@ -220,7 +220,7 @@ class Analysis:
         self, family: int, retriever: str, corpora: list[Scored], retrieval: float
     ) -> list[Line]:
         """RRF, Score Aggregation, GQR, text and image reranker: what each is, and how it is fused."""
-        asked: list[tuple[str, str, Fusion | None]] = [
+        asked: list[tuple[str, Role, Fusion | None]] = [
             ("RRF", "text retriever", by_rank),
             ("Score Aggregation", "text retriever", by_aggregation),
             ("GQR", "GQR", None),
@@ -232,20 +232,28 @@ class Analysis:
             if role not in roles_behind(self.settings, retriever):
                 continue
             found = [self.lab.arm(site, retriever, role) for site in self.lab.sites(family)]
-            name = NAMES[self.settings.arms][role]  # type: ignore[index]
+            name = NAMES[self.settings.arms][role]
             shown = f"{key} with {name}" if role == "text retriever" else name
             missing = next((own for own in found if isinstance(own, Unavailable)), None)
             if missing is not None:
                 lines.append(Line(key, shown, (), None, why=missing.why))
                 continue
             scores = [own.scores.ravel() for own in found if not isinstance(own, Unavailable)]
-            times = [own.latency_ms for own in found if not isinstance(own, Unavailable)]
-            own_ms = float(np.nanmean(np.concatenate(times)))
+            own_ms = self._arm_ms(family, retriever, role)
             # GQR searches by itself: its own time holds a retrieval.
             compute = max(own_ms - retrieval, 0.0) if key == "GQR" else own_ms
             outcomes = _ranked(corpora, scores) if fusion is None else _picked(corpora, scores, fusion)
             lines.append(Line(key, shown, outcomes, Latency(retrieval, 0.0, compute)))
         return lines
+
+    def _arm_ms(self, family: int, retriever: str, role: Role) -> float:
+        """The arm's own time; one that was timed behind the first retriever only reads as many pages there."""
+        for behind in (retriever, self.settings.retrievers[0]):
+            found = [self.lab.arm(site, behind, role) for site in self.lab.sites(family)]
+            times = np.concatenate([own.latency_ms for own in found if not isinstance(own, Unavailable)])
+            if not np.isnan(times).all():
+                return float(np.nanmean(times))
+        return float("nan")
 
     def _full_pass_ms(self, family: int) -> float:
         """Of the first backbone over the first retriever's candidates; the others' are as many pages."""

@@ -208,7 +208,7 @@ class Lab:
                 load,
                 self.place(site).backbone(shared) if shared else self.place(site).folder / "arms",
                 candidates=candidates or settings.candidates,
-                full_pass_every=settings.full_pass_every,
+                full_pass_every=settings.full_pass_every if retriever == settings.retrievers[0] else None,
                 done=self.watcher.advance,
             )
         finally:

@@ -189,7 +189,8 @@ def _weight(means: Floats) -> float:
 def _speaking(scored: Scored, scores: Floats) -> Bools:
     """(queries,): retriever, reranker and relevance all vary within the list, as `correlate` asks."""
     parts = (scored.retriever, scores, scored.relevance)
-    return np.logical_and.reduce([scored.lists.max(own) > scored.lists.min(own) for own in parts])
+    varied = [scored.lists.max(own) > scored.lists.min(own) for own in parts]
+    return np.asarray(np.logical_and.reduce(varied), dtype=np.bool_)
 
 
 def _correlation(first: Floats, second: Floats) -> float:

@@ -67,8 +67,8 @@ def figure7(analysis: Analysis) -> Drawing:
             label = key.removeprefix("ours ")
             panels[0].plot(study.depths, values, "o-", markersize=3, color=colour, label=label)
         for number, (backbone, figures) in enumerate(theirs.items()):
-            label = paper.model(backbone)
-            panels[1].plot(study.depths, figures, "o-", markersize=3, color=COLOURS[number], label=label)
+            named = paper.model(backbone)
+            panels[1].plot(study.depths, figures, "o-", markersize=3, color=COLOURS[number], label=named)
         for axes, title in zip(panels, ("this run", paper.SOURCE), strict=False):
             axes.axvline(settings.candidates, color=GREY, linewidth=0.7, linestyle=":")
             axes.set(xlabel="candidates", ylabel="nDCG@5", title=title)

@@ -1,6 +1,6 @@
 """Figures 4 and 5: the two propositions."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def figure4(analysis: Analysis) -> Drawing:
     """Predicted against measured weights, with intervals."""
     settings, found = analysis.settings, validate(analysis)
-    points = [
+    points: list[dict[str, Any]] = [
         {
             "family": settings.families[subset.family].name,
             "corpus": subset.corpus,

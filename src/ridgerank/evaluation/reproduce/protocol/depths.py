@@ -6,6 +6,7 @@ import numpy as np
 
 from ridgerank.evaluation.arms.base import Unavailable
 from ridgerank.evaluation.arms.hybrid import Fusion, by_aggregation, by_rank, by_standard_score, picked_weight
+from ridgerank.evaluation.arms.load import Role
 from ridgerank.evaluation.reproduce.analysis import Analysis
 from ridgerank.evaluation.reproduce.protocol.weights import cyclic_weights
 from ridgerank.evaluation.scored import Scored, next_in_cycle
@@ -42,7 +43,7 @@ def _study(analysis: Analysis) -> DepthStudy:
         )
     }
     why: dict[str, str] = {}
-    others: list[tuple[str, str, Fusion]] = [
+    others: list[tuple[str, Role, Fusion]] = [
         ("RRF", "text retriever", by_rank),
         ("Score Aggregation", "text retriever", by_aggregation),
         ("text reranker", "text reranker", by_standard_score),

@@ -14,6 +14,7 @@ from ridgerank.evaluation.datasets.base import Corpus
 from ridgerank.evaluation.reproduce.stages.candidates import QUERIES_A_PART, Pools, queries_digest
 from ridgerank.evaluation.reproduce.stages.parts import Arrays, complete, in_parts
 from ridgerank.lists import Floats
+from ridgerank.records import Candidate
 
 LoadArm = Callable[[Path], Arm | Unavailable]
 """Makes the arm, which may keep what it computes in the folder given."""
@@ -38,13 +39,13 @@ def run_arm(
     shared: Path,
     *,
     candidates: int,
-    full_pass_every: int,
+    full_pass_every: int | None,
     done: Callable[[int], None],
 ) -> ArmScores | Unavailable:
     """Score every query's candidates; an arm that cannot run says why, and is tried again next time.
 
     An arm that reads a page once for all its queries does so, into `shared`; it is timed on every so many-th
-    query, where it has nothing to fall back on.
+    query, where it has nothing to fall back on, or not at all.
     """
     named = folder / f"{queries_digest(corpus)}-{candidates}"
     count = len(corpus.queries)
@@ -62,7 +63,11 @@ def run_arm(
         asked = {corpus.queries[item].text: pools.of(item, candidates) for item in items}
         if isinstance(arm, FullDepth):
             scores: Mapping[str, Floats] = arm.score_many(asked)
-            timed = [corpus.queries[item].text for item in items if item % full_pass_every == 0]
+            timed = [
+                corpus.queries[item].text
+                for item in items
+                if full_pass_every is not None and item % full_pass_every == 0
+            ]
             seconds = _times(load, timed, asked)
         else:
             scores, seconds = {}, {}
@@ -80,7 +85,7 @@ def run_arm(
     return ArmScores(name_file.read_text(), kept["scores"], kept["latency_ms"])
 
 
-def _times(load: LoadArm, texts: Sequence[str], asked: Mapping[str, Sequence]) -> dict[str, float]:
+def _times(load: LoadArm, texts: Sequence[str], asked: Mapping[str, Sequence[Candidate]]) -> dict[str, float]:
     """Seconds of single queries, of an arm that remembers nothing."""
     seconds = {}
     for text in texts:

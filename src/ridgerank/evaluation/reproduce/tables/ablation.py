@@ -1,6 +1,7 @@
 """Table 3: what each component is worth, on the calibration sample (§4.4)."""
 
 from collections.abc import Callable
+from statistics import fmean
 
 import numpy as np
 
@@ -85,8 +86,8 @@ def _by_corpus(samples: list[Scored], score: Score) -> list[float]:
 
 def _row(name: str, quality: list[float], full: list[float], *, last: bool) -> Row:
     cells: list[Cell] = [name]
-    for own, whole in zip([np.mean(quality), *quality], [np.mean(full), *full], strict=True):
-        cells += [float(own), None if last else float(own - whole)]
+    for own, whole in zip([fmean(quality), *quality], [fmean(full), *full], strict=True):
+        cells += [own, None if last else own - whole]
     return Row(tuple(cells))
 
 

@@ -20,8 +20,8 @@ def significance(analysis: Analysis) -> Table:
         for retriever in settings.retrievers:
             for line in analysis.lines(family, retriever):
                 if not line.outcomes:
-                    names = (settings.families[family].name, retriever, "RidgeRank", line.name)
-                    rows.append(Row((*names, *[None] * 5), note=line.why))
+                    where = (settings.families[family].name, retriever)
+                    rows.append(Row((*where, "RidgeRank", line.name, *[None] * 5), note=line.why))
     return Table(
         "significance",
         "RidgeRank against every arm, query by query",
