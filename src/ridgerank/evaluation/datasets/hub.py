@@ -4,7 +4,7 @@ A data set is a set of tables, each in a folder of its name: `queries/test-00000
 of one language a table call them `english-queries`. Rows stream; no table is ever held.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import Any
 from ridgerank.errors import DatasetError, ExtraMissing
 
 SPLIT = "test"
+_ROWS_AT_ONCE = 16
+"""Rows of a local table in memory; a page image is some megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,37 +55,31 @@ class Tables:
             )
         return sorted(found)
 
-    def rows(self, table: str, columns: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
-        """Read a table row by row; an image comes as the bytes of its file. `columns` must all be there."""
-        datasets = _datasets()
+    def rows(self, table: str) -> Iterator[Mapping[str, Any]]:
+        """Read a table row by row; an image comes as the bytes of its file."""
         with _telling(self.published):
-            if self._folder is not None:
-                files = sorted(str(path) for path in (self._folder / table).glob(f"{SPLIT}*.parquet"))
-                if not files:
-                    raise DatasetError(
-                        f"{self._folder / table}: no {SPLIT}*.parquet; wanted the table's files"
-                    )
-                # Streamed: otherwise the library copies the files into a cache of its own first.
-                found = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True)
-            else:
-                # Not streamed: the download is kept, so that an interrupted run goes on.
-                found = datasets.load_dataset(
-                    self.published.repository, table, split=SPLIT, revision=self.published.revision
-                )
-            features = found.features or {}
-            missing = [name for name in columns if name not in features]
-            if missing:
-                raise DatasetError(
-                    f"the table {table} of {self.published.repository} has no column {missing[0]!r}, only "
-                    f"{', '.join(features)}; it is not the data set that was pinned"
-                )
-            if "image" in features:
-                found = found.cast_column("image", datasets.Image(decode=False))
-            yield from found
+            yield from self._local(self._folder / table) if self._folder is not None else self._online(table)
 
-    def columns(self, table: str) -> list[str]:
-        """Name the columns of a table, by its first row."""
-        return list(next(iter(self.rows(table)), {}))
+    def _local(self, folder: Path) -> Iterator[Mapping[str, Any]]:
+        from pyarrow.parquet import ParquetFile
+
+        files = sorted(folder.glob(f"{SPLIT}*.parquet"))
+        if not files:
+            raise DatasetError(f"{folder}: no {SPLIT}*.parquet; wanted the table's files")
+        for path in files:
+            with ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+                    yield from batch.to_pylist()
+
+    def _online(self, table: str) -> Iterator[Mapping[str, Any]]:
+        datasets = _datasets()
+        # The download is kept by the library, so that an interrupted run goes on; rows stay on disk.
+        found = datasets.load_dataset(
+            self.published.repository, table, split=SPLIT, revision=self.published.revision
+        )
+        if "image" in found.features:
+            found = found.cast_column("image", datasets.Image(decode=False))
+        yield from found
 
 
 @contextmanager

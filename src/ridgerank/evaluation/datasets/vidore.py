@@ -162,8 +162,9 @@ def write_pages(tables: Tables, folder: Path) -> PageFiles:
         raise DatasetError(f"{tables.published.repository} has the tables {', '.join(there)}, and no corpus")
     files = PageFiles(folder, source=f"{tables.published.repository}@{tables.published.revision}")
     if not files.complete:
-        for row in tables.rows(table, ["image"]):
-            files.add(str(_column(row, _PAGE_ID, table)), row["image"]["bytes"])
+        for row in tables.rows(table):
+            image: Any = _column(row, ("image",), table)
+            files.add(str(_column(row, _PAGE_ID, table)), image["bytes"])
         files.finish()
     return files
 
@@ -208,9 +209,10 @@ def _queries(tables: Tables, table: str, *, prefix: str) -> tuple[list[Query], d
 
 def _qrels(tables: Tables, table: str, *, prefix: str) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
-    for row in tables.rows(table, ["score"]):
+    for row in tables.rows(table):
         query, page = _column(row, _QUERY_ID[:2], table), _column(row, _PAGE_ID[:2], table)
-        qrels.setdefault(f"{prefix}{query}", {})[str(page)] = int(row["score"])
+        grade: Any = _column(row, ("score",), table)
+        qrels.setdefault(f"{prefix}{query}", {})[str(page)] = int(grade)
     return qrels
 
 
