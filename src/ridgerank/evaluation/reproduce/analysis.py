@@ -247,7 +247,7 @@ class Analysis:
         return lines
 
     def _arm_ms(self, family: int, retriever: str, role: Role) -> float:
-        """The arm's own time; one that was timed behind the first retriever only reads as many pages there."""
+        """The arm's own time; one timed behind the first retriever only reads as many pages behind others."""
         for behind in (retriever, self.settings.retrievers[0]):
             found = [self.lab.arm(site, behind, role) for site in self.lab.sites(family)]
             times = np.concatenate([own.latency_ms for own in found if not isinstance(own, Unavailable)])
