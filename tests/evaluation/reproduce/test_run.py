@@ -156,7 +156,7 @@ def test_an_arm_that_cannot_run_is_a_row_that_says_why(
 
 
 def test_what_is_not_in_the_catalogue_is_named(folder: Path, settings: Settings, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="table10.*there are: table1"):
+    with pytest.raises(DatasetError, match=r"table10.*there are: table1"):
         reproduce(settings, folder / "work/stages", tmp_path, Nobody(), only=("table10",))
 
 

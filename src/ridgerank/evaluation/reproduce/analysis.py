@@ -19,7 +19,7 @@ from ridgerank.evaluation.arms.hybrid import (
     picked_weight,
 )
 from ridgerank.evaluation.arms.load import NAMES, Role
-from ridgerank.evaluation.metrics import MEASURES
+from ridgerank.evaluation.metrics import MEASURES, evaluate
 from ridgerank.evaluation.reproduce.lab import Lab, Site
 from ridgerank.evaluation.reproduce.prepare import roles_behind
 from ridgerank.evaluation.reproduce.protocol.readouts import Readouts, fit_readouts, readouts_for
@@ -28,6 +28,7 @@ from ridgerank.evaluation.reproduce.sample import calibration_sample
 from ridgerank.evaluation.scored import Scored, next_in_cycle
 from ridgerank.fusion.standardize import fuse
 from ridgerank.lists import Floats, Lists
+from ridgerank.runs.run import Run
 
 Made = TypeVar("Made")
 
@@ -102,6 +103,10 @@ class Analysis:
             return self.once(("scored", site, retriever), lambda: self._scored(site, retriever, None))
         return self._scored(site, retriever, backbone)
 
+    def references(self, site: Site) -> dict[str, str]:
+        """Page id → the name judgements know it by."""
+        return self.once(("names", site), lambda: self.lab.references(site))
+
     def readouts(self, backbone: str) -> Readouts:
         """Fitted on the calibration sample behind the first retriever."""
         return self.once(("readouts", backbone), lambda: fit_readouts(self.samples(backbone)))
@@ -148,7 +153,7 @@ class Analysis:
         pools = lab.pools(site, retriever)
         ids, scores = pools.page_ids[:, :count], pools.scores[:, :count]
         margins = lab.margins(site, backbone or self.settings.backbones[0], retriever)
-        names = self.once(("names", site), lambda: lab.references(site))
+        names = self.references(site)
         states, lens = np.empty((ids.size, 0)), np.zeros(ids.size)
         if backbone is not None:
             made = lab.states(site, backbone, retriever)
@@ -242,9 +247,27 @@ class Analysis:
             own_ms = self._arm_ms(family, retriever, role)
             # GQR searches by itself: its own time holds a retrieval.
             compute = max(own_ms - retrieval, 0.0) if key == "GQR" else own_ms
-            outcomes = _ranked(corpora, scores) if fusion is None else _picked(corpora, scores, fusion)
+            outcomes = (
+                self._found(family, retriever, role) if fusion is None else _picked(corpora, scores, fusion)
+            )
             lines.append(Line(key, shown, outcomes, Latency(retrieval, 0.0, compute)))
         return lines
+
+    def _found(self, family: int, retriever: str, role: Role) -> tuple[Outcome, ...]:
+        """An arm that finds pages by itself, ranked by its own scores."""
+        outcomes = []
+        for site in self.lab.sites(family):
+            arm, corpus = self.lab.arm(site, retriever, role), self.lab.corpus(site)
+            assert not isinstance(arm, Unavailable)
+            names = self.references(site)
+            rows, places = np.nonzero(np.isfinite(arm.scores))
+            run = Run.of_columns(
+                [corpus.queries[row].query_id for row in rows.tolist()],
+                [names[page_id] for page_id in arm.page_ids[rows, places].tolist()],
+                arm.scores[rows, places].tolist(),
+            )
+            outcomes.append(Outcome(evaluate(run, corpus.qrels).values, np.nan))
+        return tuple(outcomes)
 
     def _arm_ms(self, family: int, retriever: str, role: Role) -> float:
         """The arm's own time; one timed behind the first retriever only reads as many pages behind others."""
@@ -266,12 +289,6 @@ def _fused(corpora: list[Scored], scores: list[Floats], weights: list[float]) ->
     return tuple(
         Outcome(scored.evaluate(fuse(scored.retriever, own, weight, scored.lists)).values, weight)
         for scored, own, weight in zip(corpora, scores, weights, strict=True)
-    )
-
-
-def _ranked(corpora: list[Scored], scores: list[Floats]) -> tuple[Outcome, ...]:
-    return tuple(
-        Outcome(scored.evaluate(own).values, np.nan) for scored, own in zip(corpora, scores, strict=True)
     )
 
 

@@ -65,7 +65,7 @@ def _study(analysis: Analysis) -> DepthStudy:
 def _pool(analysis: Analysis, number: int, depth: int) -> Scored:
     site = analysis.lab.sites(0)[number]
     pools = analysis.lab.pools(site, analysis.settings.retrievers[0])
-    names = analysis.once(("names", site), lambda: analysis.lab.references(site))
+    names = analysis.references(site)
     corpus = analysis.lab.corpus(site)
     ids = pools.page_ids[:, :depth]
     return Scored(

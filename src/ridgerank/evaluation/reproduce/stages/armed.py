@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgerank.evaluation.arms.base import Arm, Unavailable
 from ridgerank.evaluation.arms.full_depth import FullDepth
+from ridgerank.evaluation.arms.gqr import GuidedQueryRefinement
 from ridgerank.evaluation.datasets.base import Corpus
 from ridgerank.evaluation.reproduce.stages.candidates import QUERIES_A_PART, Pools, queries_digest
 from ridgerank.evaluation.reproduce.stages.parts import Arrays, complete, in_parts
@@ -26,7 +28,9 @@ class ArmScores:
 
     name: str
     scores: Floats
-    """(queries, candidates)."""
+    """(queries, candidates); of an arm that finds pages of its own (queries, pages), −∞ where there is none."""
+    page_ids: NDArray[np.str_]
+    """(queries, candidates): what was scored."""
     latency_ms: Floats
     """(queries,): the arm's own time, NaN where it was not timed."""
 
@@ -60,6 +64,8 @@ def run_arm(
 
     def make(items: range) -> Arrays:
         assert isinstance(arm, Arm)
+        if isinstance(arm, GuidedQueryRefinement):
+            return _searched(arm, [corpus.queries[item].text for item in items])
         asked = {corpus.queries[item].text: pools.of(item, candidates) for item in items}
         if isinstance(arm, FullDepth):
             scores: Mapping[str, Floats] = arm.score_many(asked)
@@ -78,11 +84,27 @@ def run_arm(
         texts = [corpus.queries[item].text for item in items]
         return {
             "scores": np.stack([scores[text] for text in texts]),
+            "page_ids": pools.page_ids[items.start : items.stop, :candidates],
             "latency_ms": np.array([1000.0 * seconds.get(text, np.nan) for text in texts]),
         }
 
     kept = in_parts(named, count, QUERIES_A_PART, make, done=done)
-    return ArmScores(name_file.read_text(), kept["scores"], kept["latency_ms"])
+    return ArmScores(name_file.read_text(), kept["scores"], kept["page_ids"], kept["latency_ms"])
+
+
+def _searched(arm: GuidedQueryRefinement, texts: Sequence[str]) -> Arrays:
+    """What GQR finds by itself: its pool, which does not depend on the number of candidates."""
+    width = 2 * arm.settings.pool
+    page_ids = np.full((len(texts), width), "", dtype="U64")
+    scores = np.full((len(texts), width), -np.inf)
+    seconds = []
+    for row, text in enumerate(texts):
+        start = time.perf_counter()
+        found = arm.search(text)
+        seconds.append(time.perf_counter() - start)
+        page_ids[row, : len(found)] = [one.page_id for one in found]
+        scores[row, : len(found)] = [one.score for one in found]
+    return {"scores": scores, "page_ids": page_ids, "latency_ms": 1000.0 * np.array(seconds)}
 
 
 def _times(load: LoadArm, texts: Sequence[str], asked: Mapping[str, Sequence[Candidate]]) -> dict[str, float]:
