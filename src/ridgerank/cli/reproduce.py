@@ -47,6 +47,9 @@ def reproduce(
     time_every: Annotated[
         int, typer.Option(min=1, help="Time full passes on every so many-th query; 1 times all.")
     ] = 25,
+    ocr: Annotated[
+        bool, typer.Option("--ocr", help="Read page text off images, for the arms that need text (slow).")
+    ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="A cut-down run: one backbone, one retriever, few queries.")
     ] = False,
@@ -63,7 +66,17 @@ def reproduce(
     from ridgerank.evaluation.reproduce.run import reproduce as run
 
     chosen = _settings(
-        benchmark, work, backbone, retriever, local, language, candidates, time_every, device, quick=quick
+        benchmark,
+        work,
+        backbone,
+        retriever,
+        local,
+        language,
+        candidates,
+        time_every,
+        device,
+        ocr=ocr,
+        quick=quick,
     )
     try:
         with Bar() as bar:
@@ -87,7 +100,8 @@ def _settings(
     time_every: int,
     device: str | None,
     *,
-    quick: bool,
+    ocr: bool = False,
+    quick: bool = False,
 ) -> "Settings":
     from ridgerank.embedded import BACKBONES, RETRIEVERS
     from ridgerank.evaluation.datasets.load import load_benchmark
@@ -103,6 +117,7 @@ def _settings(
         retrievers=tuple(retrievers or default[1]),
         # Beside the embedded models stand arms of their kind; published ones read real pages.
         arms="miniature" if set(backbones) <= set(BACKBONES) else "published",
+        ocr=ocr,
         device=device,
         candidates=candidates,
         full_pass_every=time_every,

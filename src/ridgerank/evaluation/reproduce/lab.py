@@ -31,6 +31,7 @@ from ridgerank.lists import Floats
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
     from ridgerank.calibration.margins import MarginCache
+    from ridgerank.documents.ocr import Recognizer
     from ridgerank.evaluation.arms.base import Arm, Unavailable
     from ridgerank.evaluation.arms.load import Models as ArmModels
     from ridgerank.evaluation.arms.load import Role
@@ -237,8 +238,10 @@ class Lab:
             return
         pools = [self.pools(site, name) for name in self.settings.retrievers]
         model = self._backbone(backbone, folder)
-        embedder = None
+        embedder = recognizer = None
         if backbone == self.settings.backbones[0]:
+            # The store the other arms read: it has the first retriever's vectors, and text.
+            recognizer = self._recognizer if self.settings.ocr else None
             first = self.settings.retrievers[0]
             encoder = self._encoder(first, self.place(site).retriever(first))
             embedder = KeptEmbedder(encoder, self.vectors(site, first))
@@ -252,10 +255,17 @@ class Lab:
             exit_layer=self._exit_layer(model),
             keep=self.settings.keep,
             embedder=embedder,
+            recognizer=recognizer,
             watcher=self.watcher,
         )
         with replaced_text(marker):
             pass
+
+    @cached_property
+    def _recognizer(self) -> "Recognizer":
+        from ridgerank.documents.ocr import Recognizer
+
+        return Recognizer(cache=self._work / "ocr")
 
     def _pool_name(self, corpus: Corpus) -> str:
         return f"{queries_digest(corpus)}-{self.settings.candidates}"

@@ -58,6 +58,8 @@ def model(name: str) -> str | None:
 
 def corpus(name: str) -> str | None:
     """The paper's name of a corpus, None for one that is not of ViDoRe."""
+    if name in _CORPORA.values():
+        return name
     lowered = name.casefold()
     return next((theirs for ours, theirs in _CORPORA.items() if ours in lowered), None)
 

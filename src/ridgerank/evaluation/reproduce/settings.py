@@ -29,6 +29,8 @@ class Settings:
     """Late interaction models; readouts are fitted on the candidates of the first."""
     arms: "Kind" = "published"
     """Published checkpoints as the other arms, or the miniature's stand-ins."""
+    ocr: bool = False
+    """Read pages without a text layer off their image, for the arms that read text."""
     device: str | None = None
     candidates: int = 20
     keep: Keep = field(default_factory=Keep)

@@ -28,7 +28,7 @@ class ArmScores:
 
     name: str
     scores: Floats
-    """(queries, candidates); of an arm that finds pages of its own (queries, pages), −∞ where there is none."""
+    """(queries, candidates); of an arm that finds pages itself (queries, pages), −∞ where there is none."""
     page_ids: NDArray[np.str_]
     """(queries, candidates): what was scored."""
     latency_ms: Floats

@@ -10,6 +10,7 @@ from ridgerank.backbones.prefix import Prefix
 from ridgerank.calibration.margins import MarginCache
 from ridgerank.calibration.sight import see_pages
 from ridgerank.calibration.teacher import Teacher
+from ridgerank.documents.ocr import Recognizer
 from ridgerank.documents.outcomes import Failure
 from ridgerank.documents.pages import PageRef
 from ridgerank.evaluation.datasets.base import Corpus
@@ -34,6 +35,7 @@ def build_store(
     exit_layer: int,
     keep: Keep,
     embedder: PageEmbedder | None,
+    recognizer: Recognizer | None,
     watcher: Watcher,
 ) -> None:
     """Index a corpus and take the margin of every candidate; either goes on where it was interrupted."""
@@ -50,6 +52,7 @@ def build_store(
             keep=keep,
             processes=1,  # rendering is little beside the models, and a process takes long to start
             embedder=embedder,
+            recognizer=recognizer,
             onlooker=_Looking(teacher),
         )
         indexed.touch()
