@@ -20,13 +20,14 @@ from ridgerank.evaluation.reproduce.stages.candidates import Pools, find_pools, 
 from ridgerank.evaluation.reproduce.stages.layers import run_layers
 from ridgerank.evaluation.reproduce.stages.models import Models
 from ridgerank.evaluation.reproduce.stages.parts import in_parts
-from ridgerank.evaluation.reproduce.stages.place import Place, require_same, slug
+from ridgerank.evaluation.reproduce.stages.place import Place, made_with, require_same, slug
 from ridgerank.evaluation.reproduce.stages.states import States, run_deeper, run_states
 from ridgerank.evaluation.reproduce.stages.stores import build_store, gather
 from ridgerank.evaluation.reproduce.stages.vectors import KeptEmbedder, PageVectors, embed_pages, pages_of
 from ridgerank.evaluation.reproduce.stages.watch import Watcher
 from ridgerank.files import replaced_text
 from ridgerank.lists import Floats
+from ridgerank.store.vectors import VectorOrigin
 
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
@@ -57,6 +58,7 @@ class Lab:
         self.settings = settings
         self.watcher = watcher
         self.models = Models(settings.device)
+        self._arm_models: ArmModels | None = None
         self._work = work
 
     def sites(self, family: int | None = None) -> list[Site]:
@@ -193,13 +195,16 @@ class Lab:
         opened: list[PageStore] = []
 
         def load(work: Path) -> "Arm | Unavailable":
+            from ridgerank.evaluation.arms.load import Models as ArmModels
             from ridgerank.evaluation.arms.load import load_arms
             from ridgerank.store.read import PageStore
 
             if not opened:
                 self._require_store(site, first)
                 opened.append(PageStore.open(self.place(site).store(first)))
-            return load_arms(self.arm_models, opened[0], work=work, roles=(role,))[role]
+            if self._arm_models is None:
+                self._arm_models = ArmModels(settings.arms, device=settings.device)
+            return load_arms(self._arm_models, opened[0], work=work, roles=(role,))[role]
 
         try:
             return run_arm(
@@ -216,12 +221,10 @@ class Lab:
             for store in opened:
                 store.close()
 
-    @cached_property
-    def arm_models(self) -> "ArmModels":
-        """The models of the other arms, each loaded when it is first needed."""
-        from ridgerank.evaluation.arms.load import Models as ArmModels
-
-        return ArmModels(self.settings.arms, device=self.settings.device)
+    def release(self) -> None:
+        """Let all models go: the next ones may need their room."""
+        self.models = Models(self.settings.device)
+        self._arm_models = None
 
     def _take_margins(self, site: Site, backbone: str, retriever: str) -> Floats:
         self._require_store(site, backbone)
@@ -243,8 +246,9 @@ class Lab:
             # The store the other arms read: it has the first retriever's vectors, and text.
             recognizer = self._recognizer if self.settings.ocr else None
             first = self.settings.retrievers[0]
-            encoder = self._encoder(first, self.place(site).retriever(first))
-            embedder = KeptEmbedder(encoder, self.vectors(site, first))
+            made = self.place(site).retriever(first)
+            origin = VectorOrigin.from_json(made_with(made))
+            embedder = KeptEmbedder(origin, lambda: self._encoder(first, made), self.vectors(site, first))
         build_store(
             self.place(site).store(backbone),
             corpus,

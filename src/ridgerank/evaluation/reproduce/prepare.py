@@ -40,22 +40,24 @@ def prepare(lab: Lab, needs: frozenset[Need]) -> None:
         if Need.DEEP in needs:
             for site in lab.sites(0):
                 lab.deeper(site, backbone, settings.retrievers[0])
-    if Need.ARMS in needs:
-        for site in sites:
-            for retriever in settings.retrievers:
-                for role in roles_behind(settings, retriever):
+    for role in ROLES if Need.ARMS in needs else ():
+        lab.release()
+        for retriever in settings.retrievers:
+            if role in roles_behind(settings, retriever):
+                for site in sites:
                     lab.arm(site, retriever, role)
-    if Need.ARMS in needs and Need.DEEP in needs:
-        for site in lab.sites(0):
-            for role in DEEP_ROLES:
+        if Need.DEEP in needs and role in DEEP_ROLES:
+            for site in lab.sites(0):
                 lab.arm(site, settings.retrievers[0], role, candidates=settings.deepest)
+    lab.release()
 
 
+ROLES: tuple["Role", ...] = ("text retriever", "GQR", "text reranker", "image reranker")
 DEEP_ROLES: tuple["Role", ...] = ("text retriever", "text reranker")
 """The arms that the study of pool depth compares with (§B.5)."""
 
 
 def roles_behind(settings: Settings, retriever: str) -> tuple["Role", ...]:
     """GQR stands under the first retriever only, as in the paper."""
-    every: tuple[Role, ...] = ("text retriever", "GQR", "text reranker", "image reranker")
-    return every if retriever == settings.retrievers[0] else tuple(role for role in every if role != "GQR")
+    first = retriever == settings.retrievers[0]
+    return ROLES if first else tuple(role for role in ROLES if role != "GQR")

@@ -7,6 +7,8 @@ from pathlib import Path
 from ridgerank.errors import LineageMismatch
 from ridgerank.files import replaced_text
 
+_LINEAGE = "lineage.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -39,13 +41,18 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].casefold()).strip("-")
 
 
-def require_same(folder: Path, made_with: str) -> None:
+def made_with(folder: Path) -> str:
+    """What a folder's contents are made with, as `require_same` noted it."""
+    return (folder / _LINEAGE).read_text()
+
+
+def require_same(folder: Path, at_hand: str) -> None:
     """Note what a folder's contents are made with; refuse to go on in one that something else made."""
-    path = folder / "lineage.json"
+    path = folder / _LINEAGE
     if not path.exists():
         with replaced_text(path) as file:
-            file.write(made_with)
-    elif (found := path.read_text()) != made_with:
+            file.write(at_hand)
+    elif (found := path.read_text()) != at_hand:
         raise LineageMismatch(
-            f"{folder} was made with {found}, at hand is {made_with}; use another --work folder, or remove it"
+            f"{folder} was made with {found}, at hand is {at_hand}; use another --work folder, or remove it"
         )

@@ -75,9 +75,12 @@ def embed_pages(
 
 
 class KeptEmbedder:
-    """A `PageEmbedder` that hands out vectors made before; an image it has not seen is embedded."""
+    """A `PageEmbedder` that hands out vectors made before; its encoder is loaded for an image it lacks."""
 
-    def __init__(self, encoder: MultiVectorEncoder, made: PageVectors) -> None:
+    def __init__(
+        self, origin: VectorOrigin, encoder: Callable[[], MultiVectorEncoder], made: PageVectors
+    ) -> None:
+        self._origin = origin
         self._encoder = encoder
         ends = np.cumsum(made.lengths)[:-1]
         self._held: dict[bytes, NDArray[Any]] = dict(
@@ -87,13 +90,13 @@ class KeptEmbedder:
     @property
     def origin(self) -> VectorOrigin:
         """What the encoder is."""
-        return self._encoder.origin
+        return self._origin
 
     def embed_pages(self, images: Sequence[Image]) -> list[NDArray[np.float16]]:
         """Vectors (vectors, dim) of each page."""
         found = [self._held.get(image_key(image)) for image in images]
         return [
-            self._encoder.embed_pages([image])[0] if own is None else own
+            self._encoder().embed_pages([image])[0] if own is None else own
             for image, own in zip(images, found, strict=True)
         ]
 
