@@ -50,7 +50,7 @@ class Settings:
     @property
     def deepest(self) -> int:
         """Candidates kept of every query."""
-        return max(self.candidates, *self.depths)
+        return max((self.candidates, *self.depths))
 
 
 def quickly(settings: Settings) -> Settings:
