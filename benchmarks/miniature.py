@@ -3,8 +3,8 @@
 python -m benchmarks.miniature [--backbone mini-qwen] [--retriever mini-colqwen] [--work DIR] [--out FILE]
 
 The stages are those of `ridgerank reproduce`; here all queries of three corpora fit the readout that ranks
-the fourth, for each pair of models by itself. Weights are read on the next corpus. What was done stays in --work;
-started again, it goes on.
+the fourth, for each pair of models by itself. Weights are read on the next corpus. What was done stays in
+--work; started again, it goes on.
 """
 
 import argparse
