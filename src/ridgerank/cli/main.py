@@ -54,8 +54,9 @@ def _common(
     ] = False,
 ) -> None:
     level = logging.INFO if verbose else logging.WARNING
-    logging.getLogger("bm25s").setLevel(level)  # it sets its own to DEBUG
-    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level)  # some libraries set their own loggers to DEBUG
+    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", handlers=[handler])
 
 
 def main() -> None:
