@@ -41,6 +41,12 @@ _CORPORA = {
     "physics": "physics",
 }
 FAMILIES = ("ViDoRe 2", "ViDoRe 3")
+_ARMS = {
+    "retriever": "No reranking",
+    "cross encoder": "Full cross encoder",
+    "text reranker": "Qwen3-Reranker-0.6B",
+    "image reranker": "MonoQwen2-VL",
+}
 
 
 @cache
@@ -70,6 +76,14 @@ def key(line: str) -> str | None:
         return line
     theirs = model(line.removeprefix("ours "))
     return None if theirs is None else f"ours {theirs}"
+
+
+def shown(line: str) -> str:
+    """An arm as the paper calls it."""
+    theirs = key(line) or line
+    if theirs.startswith("ours "):
+        return f"RidgeRank ({theirs.removeprefix('ours ')})"
+    return _ARMS.get(theirs, theirs)
 
 
 def find(*path: str | None) -> Any:  # noqa: ANN401 (whatever lies there)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_MARKERS = "osD^vPX*<>"
+
 
 def figure2(analysis: Analysis) -> Drawing:
     """The frontier, first family and first retriever; the paper's beside it."""
@@ -21,28 +23,24 @@ def figure2(analysis: Analysis) -> Drawing:
         if line.latency is not None and line.outcomes
     }
     theirs = {
-        key: {"latency_ms": each["latency_ms"], "nDCG@5": each["NDCG@5"], "key": key}
+        paper.shown(key): {"latency_ms": each["latency_ms"], "nDCG@5": each["NDCG@5"], "key": key}
         for key, each in (paper.find("table4", paper.model(retriever)) or {}).items()
     }
 
     def draw(figure: "Figure") -> None:
         panels = [("this run", ours), *([(paper.SOURCE, theirs)] if theirs else [])]
-        for axes, (title, points) in zip(
-            figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-        ):
-            for number, (name, point) in enumerate(
-                sorted(points.items(), key=lambda each: each[1]["nDCG@5"])
-            ):
+        drawn = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (title, points) in zip(drawn, panels, strict=True):
+            ranked = sorted(points.items(), key=lambda each: -float(each[1]["nDCG@5"]))
+            for number, (name, point) in enumerate(ranked):
                 key = str(point["key"])
-                mine = key.startswith("ours")
-                colour = BLUE if mine else RED if key.startswith("cross") else GREY
-                axes.plot(point["latency_ms"], point["nDCG@5"], "o" if mine else "s", color=colour)
-                axes.annotate(
-                    _short(name), (point["latency_ms"], point["nDCG@5"]), fontsize=7, color=colour,
-                    xytext=(4, 4 if number % 2 else -9), textcoords="offset points",
-                )  # fmt: skip
+                colour = BLUE if key.startswith("ours") else RED if key.startswith("cross") else GREY
+                label = f"{_short(name)}: {point['nDCG@5']:.1f}, {point['latency_ms']:,.0f} ms"
+                marker = _MARKERS[number % len(_MARKERS)]
+                axes.plot(point["latency_ms"], point["nDCG@5"], marker, color=colour, label=label)
             axes.set(xscale="log", xlabel="milliseconds a query", ylabel="nDCG@5", title=title)
-            axes.margins(x=0.25, y=0.12)
+            axes.margins(x=0.1, y=0.1)
+            axes.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False)
 
     return Drawing(
         "figure2",
@@ -51,7 +49,7 @@ def figure2(analysis: Analysis) -> Drawing:
         "of the "
         "two panels do not compare.",
         {"this run": ours, paper.SOURCE: theirs},
-        (9.0, 3.4),
+        (9.6, 4.4),
         draw,
     )
 

@@ -44,9 +44,10 @@ def table3(analysis: Analysis) -> Table:
         if theirs is not None:
             names = [None if each is None else theirs.get(each) for each in _names(samples)]
             best = [None if each is None else paper.find("table3", "full", each) for each in _names(samples)]
-            cells: list[Cell] = [name, theirs["Avg"], theirs["Avg"] - paper.find("table3", "full", "Avg")]
-            for value, whole in zip(names, best, strict=True):
-                cells += [value, None if value is None or whole is None else value - whole]
+            every = [(theirs["Avg"], paper.find("table3", "full", "Avg")), *zip(names, best, strict=True)]
+            cells: list[Cell] = [name]
+            for value, whole in every:
+                cells += [value, None if value is None or key == "full" else value - whole]
             made.append(Row(tuple(cells), source=paper.SOURCE))
     columns = [*words("component"), Column("avg"), Column("Δ", "+.1f")]
     for sample in samples:

@@ -24,7 +24,7 @@ def table5(analysis: Analysis) -> Table:
                 theirs = paper.find("table5", *place, paper.key(line.key))
                 if theirs is not None:
                     figures = (theirs[measure] for measure in MEASURES)
-                    rows.append(Row((*place, paper.key(line.key), *figures), source=paper.SOURCE))
+                    rows.append(Row((*place, paper.shown(line.key), *figures), source=paper.SOURCE))
     return Table(
         "table5",
         "Table 5. Further measures",

@@ -77,7 +77,7 @@ def _paper_row(analysis: Analysis, name: str, retriever: str, line: Line, corpor
         before = paper.find(name, paper.model(retriever), "retriever", column)
         return own, None if own is None or line.key == "retriever" else own - before
 
-    cells: list[Cell] = [paper.model(retriever), paper.key(line.key), *gain("Avg")]
+    cells: list[Cell] = [paper.model(retriever), paper.shown(line.key), *gain("Avg")]
     for corpus in corpora:
         cells += gain(paper.corpus(corpus))
     return Row(tuple(cells), source=paper.SOURCE)
