@@ -48,8 +48,8 @@ def table4(analysis: Analysis) -> Table:
             "else on every query"
             if settings.full_pass_every > 1
             else "everything was timed on every query",
-            "times hold for the machine this ran on, and for what else ran there: the first backbone and full "
-            "passes took turns, other rows were measured at other times",
+            "times hold for the machine this ran on, and for what else ran there: the first backbone and "
+            "full passes took turns, other rows were measured at other times",
             "an arm that stands in for a published one has its own cost, not that one's",
         ),
     )
