@@ -56,11 +56,9 @@ def _above_external(analysis: Analysis) -> list[Direction]:
                         below.append(f"{line.name} {line.macro():.1f} against {ours:.1f} ({where})")
         found = f"above in {compared - len(below)} of {compared} comparisons"
         found += f"; not above {'; '.join(below)}" if below else ""
-        if whole:
-            found += (
-                f" — in {whole} of these {len(below)} the other is the stand-in for the image reranker, which "
-                f"is itself a full cross encoder"
-            )
+        if whole:  # what stands in for the image reranker on the miniature is no small model
+            stand_in = "the image reranker's stand-in, itself a full cross encoder"
+            found += f" ({whole} of these {len(below)} are {stand_in})"
         found += f"; not run: {', '.join(sorted(missing))}" if missing else ""
         claim = f"RidgeRank ({backbone}) is above every external baseline"
         made.append(Direction(claim, not below and compared > 0, found))

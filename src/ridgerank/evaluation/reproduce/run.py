@@ -37,6 +37,7 @@ def reproduce(
             "leave one corpus out, validate on another and fit on the rest"
         )
     start = time.perf_counter()
+    resumed = work.exists() and any(work.iterdir())
     entries = chosen(only)
     lab = Lab(settings, work, watcher)
     prepare(lab, frozenset[Need]().union(*(entry.needs for entry in entries.values())))
@@ -53,7 +54,8 @@ def reproduce(
     claims = [] if only else directions(analysis)
     if not only:
         _write_json(out / "directions.json", [asdict(claim) for claim in claims])
-    facts = describe(settings, analysis, staged, time.perf_counter() - start - staged)
+    tabled = time.perf_counter() - start - staged
+    facts = describe(settings, analysis, staged, tabled, resumed=resumed)
     _write_json(out / ("run.json" if not only else f"run-{'-'.join(only)}.json"), facts)
     write_report(out / ("report.html" if not only else f"report-{'-'.join(only)}.html"), made, claims, facts)
     return claims
@@ -74,7 +76,9 @@ def write(result: Table | Drawing, out: Path) -> None:
                 scratch.write_bytes(result.render(kind))
 
 
-def describe(settings: Settings, analysis: Analysis, staged: float, tabled: float) -> dict[str, object]:
+def describe(
+    settings: Settings, analysis: Analysis, staged: float, tabled: float, *, resumed: bool
+) -> dict[str, object]:
     """What was run, on what, with what."""
     sample = {
         analysis.lab.corpus(site).name: len(analysis.sample[site.number]) for site in analysis.lab.sites(0)
@@ -100,7 +104,12 @@ def describe(settings: Settings, analysis: Analysis, staged: float, tabled: floa
             backbone: analysis.readouts(backbone).choice.deployed for backbone in settings.backbones
         },
         "seed": settings.seed,
-        "minutes": {"stages": round(staged / 60, 1), "tables": round(tabled / 60, 1)},
+        "minutes": {
+            "stages": round(staged / 60, 1),
+            "tables": round(tabled / 60, 1),
+            "processor": round(time.process_time() / 60, 1),
+        },
+        "stages from before": resumed,
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
 

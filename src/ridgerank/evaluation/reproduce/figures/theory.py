@@ -45,7 +45,7 @@ def figure4(analysis: Analysis) -> Drawing:
                 color=COLOURS[number], label=retriever,
             )  # fmt: skip
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--")
-        low = min(0.4, float(found.predicted.min()), float(found.measured.min())) - 0.05
+        low = min(float(found.predicted.min()), *(point["interval"][0] for point in points)) - 0.03
         axes.set(
             xlabel="predicted weight (eq. 4)", ylabel="measured weight", xlim=(low, 1.02), ylim=(low, 1.02)
         )
