@@ -1,6 +1,5 @@
 """Requests that share a pass get what each would get alone."""
 
-
 import numpy as np
 import pytest
 import torch
