@@ -117,9 +117,9 @@ def index(
         from ridgerank.scaleout.cluster import ModelPlan
         from ridgerank.scaleout.encoding import EncodingPlan
 
-        model = ModelPlan(name, device, dtype, max_pixels, page_text, prompt)
+        models = ModelPlan(name, device, dtype, max_pixels, page_text, prompt)
         held = _held(retriever, pool, store)
-        plan = EncodingPlan(model, keep, exit_layer, join_layer, *held, ocr=ocr)
+        plan = EncodingPlan(models, keep, exit_layer, join_layer, *held, ocr=ocr)
         _finish(_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
     from ridgerank.backbones.load import load_backbone, parse_dtype
