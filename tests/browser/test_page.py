@@ -156,6 +156,20 @@ def test_a_page_opens_large_with_heat_where_the_query_looked(page: PageUnderTest
     page.until(lambda: not page.visible("viewer"))
 
 
+def test_a_page_whose_image_cannot_be_had_shows_its_thumbnail(page: PageUnderTest, answer: Answer) -> None:
+    page.expect_complaints("/image")
+    page.driver.execute_cdp_cmd("Network.enable", {})
+    page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/image"]})
+    try:
+        page.search(answer["query"])
+        page.all("#after button")[-1].click()
+        page.until_heated()
+        assert "thumbnail" in page.text("stage-state")
+        assert str(page.by_id("page-image").get_property("currentSrc")).endswith("/thumbnail")
+    finally:
+        page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+
+
 def test_the_keyboard_alone_goes_all_the_way(page: PageUnderTest, answer: Answer) -> None:
     page.open(q="something else")
     page.until_answered()
