@@ -71,7 +71,9 @@ class Gate:
             nonlocal status, began
             if message["type"] == "http.response.start":
                 status, began = message["status"], True
-                message = {**message, "headers": [*message["headers"], *_HEADERS]}
+                own = {name.lower() for name, _ in message["headers"]}
+                lacking = [header for header in _HEADERS if header[0] not in own]
+                message = {**message, "headers": [*message["headers"], *lacking]}
             await send(message)
 
         reserved = 0
