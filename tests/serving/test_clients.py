@@ -22,7 +22,7 @@ def address(make_service: MakeService) -> Iterator[str]:
         yield running
 
 
-class Stored(BaseRetriever):
+class Stored(BaseRetriever):  # type: ignore[misc]  # the library is not looked into
     """A first stage that returns pages by their reference."""
 
     references: list[str]
@@ -33,7 +33,7 @@ class Stored(BaseRetriever):
         return [Document(page_content=reference) for reference in self.references]
 
 
-class Reranked(BaseRetriever):
+class Reranked(BaseRetriever):  # type: ignore[misc]
     """A retriever whose documents a remote reranker puts in order."""
 
     first: BaseRetriever
