@@ -43,11 +43,11 @@ def test_lists_ranked_together_are_ranked_as_alone(
     shared: list[int] = []
     run_together = ShallowPass.run_together
 
-    def counted(self: ShallowPass, asked: Any, guests: Any) -> Any:  # noqa: ANN401 (what it wraps)
+    def noted(shallow: ShallowPass, asked: Any, guests: Any) -> Any:  # noqa: ANN401
         shared.append(len(asked))
-        return run_together(self, asked, guests)
+        return run_together(shallow, asked, guests)
 
-    monkeypatch.setattr(ShallowPass, "run_together", counted)
+    monkeypatch.setattr(ShallowPass, "run_together", noted)
     prepared = [reranker.retrieve([query], k=12)[0] for query in QUERIES * 3]
     together = reranker.rank_prepared(prepared)
     assert sum(shared) >= 9

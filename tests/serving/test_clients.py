@@ -22,7 +22,7 @@ def address(make_service: MakeService) -> Iterator[str]:
         yield running
 
 
-class Stored(BaseRetriever):  # type: ignore[misc]
+class Stored(BaseRetriever):  # type: ignore[misc]  # the library is not looked into
     """A first stage that returns pages by their reference."""
 
     references: list[str]
