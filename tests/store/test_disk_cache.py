@@ -47,7 +47,7 @@ def test_a_damaged_file_is_no_hit_and_goes(tmp_path: Path, harm: str) -> None:
     [path] = tmp_path.glob(f"??/{key(1)}*")
     content = bytearray(path.read_bytes())
     [other] = tmp_path.glob(f"??/{key(2)}*")
-    damaged: dict[str, bytes] = {
+    damaged: dict[str, bytes | bytearray] = {
         "cut": content[:-1],
         "altered": content[:500] + bytes([content[500] ^ 1]) + content[501:],
         "longer": content + b"0",
