@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lance.file import LanceFileSession
+from typer.testing import CliRunner
 
 from benchmarks.loopback_s3 import BUCKET, LoopbackS3
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.margins import MarginCache
+from ridgerank.cli.main import app
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.indexing import index_documents
 from ridgerank.reranker import Reranker
@@ -92,6 +94,11 @@ def _calibrate(uri: str, backbone: Backbone, watcher: Looking | None = None) -> 
 def test_killed_and_run_again_a_bucket_holds_the_bytes_of_a_folder(bucket: str, local: str) -> None:
     assert list(contents(bucket).items()) == list(contents(local).items())
     assert list(damages(bucket)) == []
+
+
+def test_a_bucket_is_checked_by_the_command_of_a_folder(bucket: str) -> None:
+    done = CliRunner().invoke(app, ["store", "check", bucket])
+    assert (done.exit_code, "40 pages, all as they were written" in done.output) == (0, True)
 
 
 def test_a_calibration_in_a_bucket_is_the_one_of_a_folder(bucket: str, local: str) -> None:

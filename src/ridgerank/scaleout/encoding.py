@@ -27,6 +27,10 @@ from ridgerank.store.keep import Keep
 from ridgerank.store.origin import default_exit_layer, lineage_of
 from ridgerank.store.vectors import VectorOrigin
 
+_RENDERING = 2
+"""Processes of a worker that render: a file that crashes its reader would else take the worker along, and Ray
+would give it to the next one, for ever."""
+
 
 @dataclass(frozen=True, slots=True)
 class EncodingPlan:
@@ -156,7 +160,8 @@ class EncodingWorker:
         listing = Listing(refs=refs, names=portion.names)
         numbered = ((number, ref) for number, batch in enumerate(portion.batches) for ref in batch)
         max_pixels = self._reader.backbone.max_pixels
-        for pages in rendered(numbered, found.failures.append, self._recognizer, max_pixels, processes=1):
+        failed = found.failures.append
+        for pages in rendered(numbered, failed, self._recognizer, max_pixels, _RENDERING):
             yield self._reader.read(pages, listing, portion.stored)
 
 
