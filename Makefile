@@ -3,12 +3,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test adapters lint bench miniature figures clean
+.PHONY: demo test test-browser test-scale adapters lint bench miniature reproduce figures clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,colpali,dense,langchain,rerankers,ocr,gguf,miniature,plot,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,colpali,dense,langchain,rerankers,ocr,gguf,vidore,serve,serve-test,object-store-tests,miniature,plot,dev]'
 	@touch $@
 
 demo: $(READY)  ## the main job: draw, index, calibrate, search, compare with the full model
@@ -16,6 +16,17 @@ demo: $(READY)  ## the main job: draw, index, calibrate, search, compare with th
 
 test: $(READY)  ## every test, coverage measured
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+test-browser: $(READY)  ## the page in a real browser; installs chromium where it may
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \
+	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } \
+	  || { echo 'no chromium, and apt-get could not install it: install chromium and chromium-driver, then run this again' >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[serve,browser]'
+	$(BIN)/python -m pytest tests/browser
+
+test-scale: $(READY)  ## index, calibrate and serve on a Ray cluster on this machine
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray,object-store-tests]'
+	$(BIN)/python -m pytest tests/scaleout
 
 adapters: $(READY)  ## the adapters' tests with the packages that take long to install
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[llamaindex,mteb]'
@@ -36,9 +47,13 @@ bench: $(READY)  ## speed against what one would use instead; ratios go to resul
 	$(BIN)/python -m benchmarks.index_memory --out results/index_memory.json
 	$(BIN)/python -m benchmarks.rank_overhead --out results/rank_overhead.json
 	$(BIN)/python -m benchmarks.one_pass --out results/one_pass.json
+	$(BIN)/python -m benchmarks.serving_load --out results/serving_load.json
 
 miniature: $(READY)  ## the miniature's models on its first four corpora; about ten minutes
 	$(BIN)/python -m benchmarks.miniature --out results/miniature/models.json
+
+reproduce: $(READY)  ## the paper's tables and figures on the miniature; at most 40 minutes on two quiet cores
+	$(BIN)/ridgerank reproduce --benchmark miniature --work build/reproduce --out results/miniature/reproduce
 
 figures: $(READY)  ## the pictures in docs/, and the results they show
 	$(BIN)/python -m benchmarks.overview_figure

@@ -54,7 +54,7 @@ def loopback_s3() -> Iterator[LoopbackS3]:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
-    class Quiet(WSGIRequestHandler):
+    class Quiet(WSGIRequestHandler):  # type: ignore[misc]
         protocol_version = "HTTP/1.1"
 
         def log_request(self, *_: object) -> None:

@@ -4,10 +4,9 @@ r"""RidgeRank on real PDFs with a small language model over page text, question 
         --backbone DIR --checkpoints DIR [--cross-encoder DIR] [--ocr] [--out results/real.json]
 
 A question is about its own document: BM25 picks up to 20 of its pages, the others reorder them. The teacher
-reads the candidates to full depth; the readout is fitted on the other kinds of document (leave one out, λ by
-nested held-out error, no labels) and scores states of stored pages. Weights come from the other kinds too.
-Every question is written to `--checkpoints` when it is done: run the same command again to go on. What is
-there by the end is evaluated, or, with `--evaluate`, at once.
+reads the candidates to full depth; readouts and weights come from the other kinds of document, as calibration
+makes them (`real_documents_report.py`). Every question is written to `--checkpoints` when it is done: run the
+same command again to go on. What is there by the end is evaluated, or, with `--evaluate`, at once.
 """
 
 import argparse
@@ -24,6 +23,7 @@ import torch
 
 from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
 from benchmarks.real_documents_report import report
+from benchmarks.real_documents_speed import measure
 from benchmarks.report import publish
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense import DensePrefixes
@@ -31,9 +31,9 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, lacks_text, recognize
 from ridgerank.documents.pages import read_pages
-from ridgerank.files import replaced
+from ridgerank.files import replaced, replaced_text
 from ridgerank.lists import Floats
-from ridgerank.records import Page, State
+from ridgerank.records import Page
 from ridgerank.runs.trec import read_qrels
 from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.compress import compress
@@ -43,6 +43,7 @@ from ridgerank.store.origin import default_exit_layer
 
 CANDIDATES = 20
 _SMALL_PIXELS = 4096
+_LATENCY = "latency.json"
 logger = logging.getLogger(__name__)
 
 
@@ -56,24 +57,8 @@ class Question:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How stored pages are kept and where their states are read: `stride 1/3, mean`."""
-
-    keep: Keep
-    state: State
-
-    @property
-    def name(self) -> str:
-        """What it is called in the checkpoints and the report."""
-        return f"{self.keep}, {self.state}"
-
-
-SETTINGS = (
-    Setting(Keep.parse("stride 1/3"), "mean"),
-    Setting(Keep.parse("informative 1/3"), "mean"),
-    Setting(Keep.parse("stride 1/3"), "last"),
-)
+KEEPS = ("stride 1/3", "stride 1")
+"""How stored pages are kept, the first as the paper does."""
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -125,87 +110,94 @@ def bm25(query: str, pages: Sequence[Page]) -> Floats:
     return scores
 
 
+def find_candidates(question: Question, pages: Sequence[Page]) -> tuple[list[Page], Floats]:
+    """The best pages of the question's document by BM25, and their scores."""
+    scores = bm25(question.text, pages)
+    order = np.lexsort((np.arange(len(pages)), -scores))[:CANDIDATES]
+    return [pages[place] for place in order], scores[order]
+
+
 class Reader:
-    """The pages of one document at a time, encoded to full depth and as they would be stored."""
+    """The pages of one document at a time, each read once for all its questions."""
 
     def __init__(self, backbone: Backbone, *, exit_layer: int) -> None:
         self.backbone = backbone
         self.exit_layer = exit_layer
         self._document = ""
-        self._full: dict[str, Prefix] = {}
+        self._read: dict[str, Prefix] = {}
         self._stored: dict[tuple[str, Keep], PackedPrefix] = {}
-        self.seconds: dict[str, float] = {}
-        """What encoding a page to full depth took."""
 
-    def full(self, pages: Sequence[Page]) -> DensePrefixes:
-        """Uncompressed prefixes at full depth."""
+    def prefixes(self, pages: Sequence[Page], *, layers: int) -> list[Prefix]:
+        """Uncompressed prefixes of at least so many layers."""
+        found = []
         for page in pages:
             document = page.reference.rpartition("#")[0]
             if document != self._document:
-                self._document, self._full, self._stored = document, {}, {}
-            if page.page_id not in self._full:
-                start = time.perf_counter()
-                content = self.backbone.content(page)
-                [prefix] = self.backbone.encode([content], exit_layer=self.backbone.geometry.layers)
-                self.seconds[page.page_id] = time.perf_counter() - start
-                self._full[page.page_id] = prefix
-        return DensePrefixes([self._full[page.page_id] for page in pages])
+                self._document, self._read, self._stored = document, {}, {}
+            prefix = self._read.get(page.page_id)
+            if prefix is None or len(prefix.keys) < layers:
+                [prefix] = self.backbone.encode([self.backbone.content(page)], exit_layer=layers)
+                self._read[page.page_id] = prefix
+            found.append(prefix)
+        return found
 
     def stored(self, pages: Sequence[Page], keep: Keep) -> list[PackedPrefix]:
-        """The same pages cut at the exit layer, compressed, as bytes; `full` has read them before."""
-        for page in pages:
+        """The same pages cut at the exit layer and compressed, as bytes."""
+        for page, prefix in zip(pages, self.prefixes(pages, layers=self.exit_layer), strict=True):
             if (page.page_id, keep) not in self._stored:
-                full = self._full[page.page_id]
-                cut = replace(full, keys=full.keys[: self.exit_layer], values=full.values[: self.exit_layer])
+                cut = prefix.layers(0, self.exit_layer)
                 self._stored[page.page_id, keep] = unpack(pack(compress(cut, page.image, keep)))
         return [self._stored[page.page_id, keep] for page in pages]
 
 
-def ask(question: Question, pages: Sequence[Page], reader: Reader) -> dict[str, np.ndarray]:
-    """Everything the evaluation needs to know of one question."""
-    backbone = reader.backbone
-    scores = bm25(question.text, pages)
-    order = np.lexsort((np.arange(len(pages)), -scores))[:CANDIDATES]
-    candidates = [pages[place] for place in order]
-    full = reader.full(candidates)
-    start = time.perf_counter()
-    margins = backbone.margins(backbone.states(question.text, full))
-    margin_seconds = time.perf_counter() - start
-    start = time.perf_counter()
-    likelihoods = backbone.likelihoods(question.text, full)
-    likelihood_seconds = time.perf_counter() - start
-    encoding = sum(reader.seconds[page.page_id] for page in candidates)
-    found = {
+def ask_teacher(question: Question, pages: Sequence[Page], reader: Reader) -> dict[str, np.ndarray]:
+    """Candidates, the retriever's scores and both targets, from one pass at full depth."""
+    candidates, scores = find_candidates(question, pages)
+    full = reader.prefixes(candidates, layers=reader.backbone.geometry.layers)
+    margins, likelihoods = reader.backbone.targets_many([question.text], DensePrefixes(full))
+    return {
         "references": np.array([page.reference for page in candidates]),
-        "bm25": scores[order],
+        "bm25": scores,
         "margin": margins.cpu().numpy(),
         "likelihood": likelihoods.cpu().numpy(),
-        "margin_seconds": np.array(encoding + margin_seconds),
-        "likelihood_seconds": np.array(encoding + likelihood_seconds),
     }
-    for setting in SETTINGS:
-        stored = reader.stored(candidates, setting.keep)
-        start = time.perf_counter()
-        batch = StoredPrefixes.of(stored, join_layer=0)
-        states = backbone.states(question.text, batch, state=setting.state)
-        found[f"{setting.name}, seconds"] = np.array(time.perf_counter() - start)
-        found[f"{setting.name}, bytes"] = np.array(np.mean([block_of(page).nbytes for page in stored]))
-        found[setting.name] = states.cpu().numpy()
-    return found
+
+
+def ask_stored(
+    question: Question, pages: Sequence[Page], reader: Reader, keep: Keep
+) -> dict[str, np.ndarray]:
+    """States over the same candidates as they would be stored, and their bytes."""
+    candidates, _ = find_candidates(question, pages)
+    stored = reader.stored(candidates, keep)
+    states = reader.backbone.states_each(question.text, StoredPrefixes.of(stored, join_layer=0))
+    found = {f"{keep}, {state}": own.cpu().numpy() for state, own in states.items()}
+    return found | {f"{keep}, bytes": np.array(np.mean([block_of(page).nbytes for page in stored]))}
 
 
 def run_questions(
-    questions: Sequence[Question], pages: dict[str, list[Page]], reader: Reader, folder: Path
+    questions: Sequence[Question],
+    pages: dict[str, list[Page]],
+    reader: Reader,
+    folder: Path,
+    keeps: Sequence[Keep],
 ) -> Iterator[Question]:
-    """Ask what has not been asked yet; a question is on disk, whole, before it is yielded."""
+    """Ask what has not been asked yet; what was asked is on disk, whole, before the question is yielded."""
     folder.mkdir(parents=True, exist_ok=True)
     for question in questions:
+        own = pages[question.document]
         path = folder / f"{question.query_id}.npz"
         if not path.exists():
-            found = ask(question, pages[question.document], reader)
-            with replaced(path) as scratch, scratch.open("wb") as file:
-                np.savez(file, allow_pickle=False, **found)
+            _save(path, ask_teacher(question, own, reader))
+        for keep in keeps:
+            path = folder / f"{question.query_id}.{keep.rule}-{float(keep.fraction):.3f}.npz"
+            if not path.exists():
+                _save(path, ask_stored(question, own, reader, keep))
         yield question
+
+
+def _save(path: Path, found: dict[str, np.ndarray]) -> None:
+    with replaced(path) as scratch, scratch.open("wb") as file:
+        np.savez(file, allow_pickle=False, **found)
 
 
 def cross_scores(
@@ -220,11 +212,29 @@ def cross_scores(
         with np.load(folder / f"{question.query_id}.npz") as found:
             references = found["references"].tolist()
         texts = {page.reference: page.text for page in pages[question.document]}
-        start = time.perf_counter()
         scores = encoder.score(question.text, [texts[reference] for reference in references])
-        seconds = time.perf_counter() - start
-        with replaced(path) as scratch, scratch.open("wb") as file:
-            np.savez(file, cross=scores, seconds=np.array(seconds))
+        _save(path, {"cross": scores})
+
+
+def _time(
+    questions: Sequence[Question],
+    pages: dict[str, list[Page]],
+    reader: Reader,
+    folder: Path,
+    options: argparse.Namespace,
+) -> None:
+    """Time questions of different documents, kinds in turns, and keep what was found."""
+    first = {question.document: question for question in reversed(questions)}
+    chosen = [question for question in questions if first[question.document] is question][: options.latency]
+    measured = measure(
+        reader.backbone,
+        [(question.text, find_candidates(question, pages[question.document])[0]) for question in chosen],
+        exit_layer=reader.exit_layer,
+        keeps=options.keeps,
+        cross_encoder=OnnxCrossEncoder(options.cross_encoder) if options.cross_encoder else None,
+    )
+    with replaced_text(folder / _LATENCY) as file:
+        file.write(json.dumps(measured))
 
 
 def main() -> None:
@@ -238,11 +248,13 @@ def main() -> None:
     parser.add_argument("--backbone", required=True)
     parser.add_argument("--checkpoints", type=Path, required=True, help="a folder to go on from")
     parser.add_argument("--retriever", choices=["bm25"], default="bm25")
-    parser.add_argument("--page-text", default="head 320", help="how much of a page is read")
+    parser.add_argument("--page-text", default="head 512", help="how much of a page is read")
     parser.add_argument("--ocr", action="store_true", help="read pages that carry no text layer")
     parser.add_argument("--cross-encoder", type=Path, help="folder of a trained ONNX cross encoder")
     parser.add_argument("--questions", type=int, help="only so many, in turns over the kinds")
     parser.add_argument("--evaluate", action="store_true", help="evaluate what is there, ask nothing")
+    parser.add_argument("--keeps", nargs="+", default=list(KEEPS), help="how stored pages are kept")
+    parser.add_argument("--latency", type=int, default=0, metavar="N", help="time N questions, too")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
@@ -254,15 +266,18 @@ def main() -> None:
     cache = options.checkpoints / "ocr" if options.ocr else None
     folder = folder.with_name(folder.name + ("-ocr" if options.ocr else ""))
     pages, bare = page_texts(options.documents, ocr_cache=cache)
+    keeps = [Keep.parse(keep) for keep in options.keeps]
     if not options.evaluate:
         backbone = load_backbone(options.backbone, page_text=options.page_text)
         reader = Reader(backbone, exit_layer=default_exit_layer(backbone.geometry.layers))
         start = time.perf_counter()
-        for number, question in enumerate(run_questions(questions, pages, reader, folder), start=1):
+        for number, question in enumerate(run_questions(questions, pages, reader, folder, keeps), start=1):
             print(
                 f"{number}/{len(questions)} {question.query_id} {time.perf_counter() - start:.0f} s",
                 flush=True,
             )
+        if options.latency:
+            _time(questions, pages, reader, folder, options)
     if options.cross_encoder:
         cross_scores(questions, pages, folder, options.cross_encoder)
     qrels = read_qrels(options.qrels)
@@ -274,12 +289,14 @@ def main() -> None:
         {question.query_id: question.kind for question in asked},
         qrels,
         folder,
-        settings=[setting.name for setting in SETTINGS],
+        keeps=options.keeps,
         evidence_without_text={
             "text layer": float(np.mean([bool(pages & bare) for pages in evidence])),
             "in use": float(np.mean([bool(pages & unread) for pages in evidence])),
         },
     )
+    if (folder / _LATENCY).exists():
+        found["latency"] = json.loads((folder / _LATENCY).read_text(encoding="utf-8"))
     found |= {"backbone": Path(options.backbone).stem, "page_text": options.page_text, "ocr": options.ocr}
     publish(found, options.out)
 

@@ -47,7 +47,7 @@ def originals(backbone: Backbone, count: int = PAGES_A_FRAGMENT) -> tuple[Lineag
     keep = Keep()
     exit_layer = default_exit_layer(backbone.geometry.layers)
     generator = np.random.default_rng(0)
-    made = []
+    made: list[PageRow] = []
     for start in range(0, count, 8):
         images = [_picture(generator, backbone.max_pixels) for _ in range(min(8, count - start))]
         for image, prefix in zip(images, backbone.encode(images, exit_layer=exit_layer), strict=True):

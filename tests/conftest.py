@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from PIL import Image, ImageDraw
 
 from ridgerank.backbones.base import Backbone
@@ -12,6 +13,9 @@ from ridgerank.backbones.load import load_backbone
 from tests.backbones.small_models import build
 
 Pdf = Callable[..., Path]
+
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

@@ -127,3 +127,40 @@ def test_the_table_of_kept_positions_says_what_the_results_say(rule: str) -> Non
     quality = " | ".join(f"{pair['ndcg_at_5'][arm]:.1f}" for arm in ("readout", "ridgerank"))
     wanted = f"| {rule} 1/3 | {quality} | {pair['recovery_percent']:.1f} % |"
     assert wanted in (ROOT / "docs" / "miniature.md").read_text()
+
+
+REAL_DOCUMENTS = ROOT / "results" / "real_documents_smollm2_85.json"
+
+
+def test_the_table_of_real_documents_says_what_the_results_say() -> None:
+    measured = json.loads(REAL_DOCUMENTS.read_text())
+    text = (ROOT / "docs" / "real-documents.md").read_text()
+    assert f"**{measured['questions']} of 176 questions**" in text
+    shown = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| (.+?) \|$", text, flags=re.M)
+    assert len(shown) >= 12
+    for name, quality, gain in shown:
+        row = measured["table"][name]
+        low, high = row["gain_interval"]
+        assert quality == f"{row['nDCG@5']:.1f}", name
+        assert gain == f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]", name
+
+
+def test_the_table_by_kind_says_what_the_results_say() -> None:
+    measured = json.loads(REAL_DOCUMENTS.read_text())["by_kind"]
+    text = (ROOT / "docs" / "real-documents.md").read_text()
+    chosen = "stride 1/3, likelihood, mean, closed form"
+    for kind, rows in measured.items():
+        low, high = rows[chosen]["gain_interval"]
+        wanted = (
+            f"| {kind} | {rows['questions']} | {rows['bm25']['nDCG@5']:.1f} | "
+            f"{rows['teacher: likelihood, closed form']['nDCG@5']:.1f} | {rows[chosen]['nDCG@5']:.1f} | "
+            f"{rows[chosen]['gain']:+.1f} [{low:+.1f}, {high:+.1f}] |"
+        )
+        assert wanted in text
+
+
+def test_the_share_of_evidence_without_text_says_what_the_results_say() -> None:
+    shares = json.loads(REAL_DOCUMENTS.read_text())["evidence_without_text"]
+    text = (ROOT / "docs" / "real-documents.md").read_text()
+    assert f"{100 * shares['text layer']:.1f} %" in text
+    assert f"{100 * shares['in use']:.1f} %" in text

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense import DensePrefixes
@@ -14,6 +15,7 @@ from ridgerank.calibration.making import queries_from_texts
 from ridgerank.calibration.margins import MarginCache
 from ridgerank.calibration.onepass import OnePass
 from ridgerank.calibration.sight import see_pages
+from ridgerank.cli.main import app
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.errors import BackboneError, LineageMismatch, StoreError
 from ridgerank.explain import explain
@@ -160,3 +162,33 @@ def test_tokens_of_a_text_page_have_no_regions(backbone: Backbone, store: str) -
         pytest.raises(BackboneError, match="reads the text of pages"),
     ):
         explain(shallow, QUERY, shallow.store.page_ids()[0])
+
+
+def test_pages_that_are_blank_to_a_text_model_are_named_and_read_ones_are_not(
+    backbone: Backbone, tmp_path: Path
+) -> None:
+    write_pdf(tmp_path / "in/scan.pdf", pages=2)
+    write_reports(tmp_path / "in", pages=3)
+    for number in ("first", "second"):  # the second run finds all pages stored, and still says so
+        told = index_documents(
+            [tmp_path / "in"], str(tmp_path / "bare"), backbone, watcher=Seen(), processes=1
+        )
+        assert told.without_text == ("scan.pdf#1", "scan.pdf#2"), number
+    read = index_documents(
+        [tmp_path / "in"],
+        str(tmp_path / "read"),
+        backbone,
+        watcher=Seen(),
+        processes=1,
+        recognizer=Told(),
+    )
+    assert read.without_text == ()
+
+
+def test_the_command_says_how_many_pages_are_blank_and_what_to_do(folder: Path, tmp_path: Path) -> None:
+    write_pdf(tmp_path / "in/scan.pdf", pages=2)
+    words = ["index", str(tmp_path / "in"), "--store", str(tmp_path / "s"), "--backbone", str(folder)]
+    done = CliRunner().invoke(app, [*words, "--device", "cpu", "--processes", "1"])
+    assert done.exit_code == 0, done.output
+    assert "warning: 2 stored pages have no text, scan.pdf#1 among them" in done.stderr
+    assert "index into a new store with --ocr" in done.stderr

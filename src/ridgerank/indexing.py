@@ -23,7 +23,7 @@ from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.documents.ocr import Recognizer, recognize
+from ridgerank.documents.ocr import Recognizer, lacks_text, recognize
 from ridgerank.documents.outcomes import Failure, PassedOver
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
 from ridgerank.lineage import Lineage
@@ -33,6 +33,7 @@ from ridgerank.store.compress import compress
 from ridgerank.store.keep import Keep
 from ridgerank.store.layout import block_of
 from ridgerank.store.origin import default_exit_layer, lineage_of
+from ridgerank.store.read import PageStore
 from ridgerank.store.rows import PageRow, StoredPage
 from ridgerank.store.vectors import PageEmbedder, VectorOrigin
 from ridgerank.store.write import StoreWriter
@@ -70,6 +71,8 @@ class IndexReport:
     """Pages the store had already, that got vectors."""
     without_vectors: tuple[str, ...]
     """Stored pages that still have no vectors, by name: they are not among the documents given."""
+    without_text: tuple[str, ...]
+    """Stored pages that are blank to a model that reads text, by name."""
     copies: int
     """Further names of the same content: stored once, found by every name."""
     removed: int
@@ -161,6 +164,7 @@ def index_documents(
         ),
         watcher=watcher,
         origin=None if embedder is None else embedder.origin,
+        reads_text=backbone.reads_text,
         onlooker=onlooker,
         prune=prune,
         processes=processes,
@@ -210,11 +214,15 @@ def run_index(
     *,
     watcher: Watcher,
     origin: VectorOrigin | None,
+    reads_text: bool,
     onlooker: Onlooker | None = None,
     prune: bool = False,
     processes: int = 1,
 ) -> IndexReport:
-    """List documents, have the pages that are missing read by `work`, settle names and indices."""
+    """List documents, have the pages that are missing read by `work`, settle names and indices.
+
+    To a model that `reads_text` pages without any are blank: the report then names them.
+    """
     start = time.perf_counter()
     with StoreWriter(uri, lineage) as writer:
         lacking = frozenset() if origin is None else writer.open_vectors(origin)
@@ -243,6 +251,7 @@ def run_index(
         skipped=skipped,
         embedded=embedded,
         without_vectors=bare,
+        without_text=_without_text(uri) if reads_text else (),
         copies=listing.copies,
         removed=removed,
         passed_over=listing.passed_over,
@@ -419,6 +428,13 @@ def _bare(writer: StoreWriter, origin: VectorOrigin | None) -> tuple[str, ...]:
     lacking = writer.open_vectors(origin)
     names = writer.references() if lacking else {}
     return tuple(sorted((*names[page_id], page_id)[0] for page_id in lacking))
+
+
+def _without_text(uri: str) -> tuple[str, ...]:
+    """Name the stored pages that have next to no text, those of earlier runs included."""
+    with PageStore.open(uri) as store:
+        blank = [page_id for page_id, text in store.texts().items() if lacks_text(text)]
+        return tuple(sorted(store.reference(page_id) for page_id in blank))
 
 
 def _settle_names(writer: StoreWriter, listing: Listing, *, prune: bool) -> int:

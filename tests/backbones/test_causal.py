@@ -17,7 +17,7 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.backbones.text_prompts import TEXT_PROMPTS, choose_prompt
 from ridgerank.errors import BackboneError
-from ridgerank.records import Page
+from ridgerank.records import STATES, Page, State
 from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.compress import compress
 from ridgerank.store.keep import Keep
@@ -122,12 +122,25 @@ def test_states_are_those_of_the_one_shot_forward(built: Built, backbone: Backbo
             torch.testing.assert_close(mean_state, own, atol=1e-4, rtol=1e-4)
 
 
-def test_mean_states_of_queries_of_differing_length_are_those_of_one_at_a_time(backbone: Backbone) -> None:
+def test_states_read_from_one_pass_are_those_of_a_pass_each(backbone: Backbone) -> None:
+    prefixes = DensePrefixes(backbone.encode(PAGES, exit_layer=3))
+    found = backbone.states_each(QUERY, prefixes)
+    assert tuple(found) == STATES
+    for state, states in found.items():
+        alone = backbone.states(QUERY, prefixes, state=state)
+        torch.testing.assert_close(states, alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_states_of_queries_of_differing_length_are_those_of_one_at_a_time(
+    backbone: Backbone, state: State
+) -> None:
+    queries = [*QUERIES, ""] if state == "mean" else QUERIES  # a plain prompt has no cue behind nothing
     prefixes = DensePrefixes(backbone.encode(PAGES[:1], exit_layer=3))
-    together = backbone.states_many([*QUERIES, ""], prefixes, state="mean")
-    for query, state in zip([*QUERIES, ""], together, strict=True):
-        alone = backbone.states(query, prefixes, state="mean")
-        torch.testing.assert_close(state, alone[0], atol=1e-5, rtol=1e-5)
+    together = backbone.states_many(queries, prefixes, state=state)
+    for query, found in zip(queries, together, strict=True):
+        alone = backbone.states(query, prefixes, state=state)
+        torch.testing.assert_close(found, alone[0], atol=1e-5, rtol=1e-5)
 
 
 def test_dropped_positions_equal_a_forward_whose_suffix_may_not_attend_to_them(

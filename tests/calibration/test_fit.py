@@ -28,7 +28,7 @@ def lessons(lists: int = 24, *, noise: float = 0.5, corpora: tuple[str, ...] = (
 def test_the_readout_solves_the_centered_ridge_problem() -> None:
     given = lessons()
     found = fit(given)
-    H, t = given.lists.center(given.states), given.lists.center(given.teacher)
+    H, t = given.lists.center(np.asarray(given.states)), given.lists.center(given.teacher)
     wanted = np.linalg.solve(H.T @ H + found.choice.deployed * np.eye(12), H.T @ t)
     np.testing.assert_allclose(found.vector, wanted, rtol=1e-9)
     assert found.choice.deployed in PENALTIES

@@ -283,3 +283,21 @@ def test_the_calibration_is_of_the_store_and_its_retriever(folder: Path, reranke
     assert isinstance(reranker.retriever, BM25)
     found = Calibration.load(calibrations_folder(str(folder / "store")), lineage=reranker.store.lineage)
     assert found.retriever == "bm25"
+
+
+@pytest.mark.parametrize(("option", "value"), [("--target", "score"), ("--state", "first")])
+def test_a_reading_nobody_knows_is_refused_at_once(folder: Path, option: str, value: str) -> None:
+    done = ridgerank("calibrate", "--store", folder / "store", option, value, code=2)
+    assert f"'{value}', wanted auto, " in done.stderr
+
+
+def test_calibrate_compares_readings_and_learns_the_one_asked_for(folder: Path) -> None:
+    options = ("--store", folder / "store", "--device", "cpu", "--name", "compared")
+    done = ridgerank("calibrate", *options)
+    for name in ("margin, last", "margin, mean", "likelihood, last", "likelihood, mean"):
+        assert name in done.stdout
+    assert done.stdout.count("taken") == 1
+    asked = ridgerank("calibrate", *options, "--target", "likelihood", "--state", "mean", "--json")
+    facts = json.loads(asked.stdout)
+    assert (facts["target"], facts["state"]) == ("likelihood", "mean")
+    assert [reading["target"] for reading in facts["diagnostics"]["readings"]] == ["likelihood"]

@@ -18,6 +18,10 @@ def test_metrics_equal_pytrec_evals_on_the_same_run() -> None:
     for ours, theirs in names.items():
         expected = [100 * peer[query][theirs] for query in result.queries]
         assert result.of(ours).tolist() == pytest.approx(expected)
+    first_ten = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(run.top(10).to_dict())
+    assert result.of("RR@10").tolist() == pytest.approx(
+        [100 * first_ten[query]["recip_rank"] for query in result.queries]
+    )
 
 
 def test_ndcg_and_reciprocal_rank_by_hand() -> None:

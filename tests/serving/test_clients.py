@@ -22,7 +22,7 @@ def address(make_service: MakeService) -> Iterator[str]:
         yield running
 
 
-class Stored(BaseRetriever):
+class Stored(BaseRetriever):  # type: ignore[misc]  # the library is not looked into
     """A first stage that returns pages by their reference."""
 
     references: list[str]
@@ -33,7 +33,7 @@ class Stored(BaseRetriever):
         return [Document(page_content=reference) for reference in self.references]
 
 
-class Reranked(BaseRetriever):
+class Reranked(BaseRetriever):  # type: ignore[misc]
     """A retriever whose documents a remote reranker puts in order."""
 
     first: BaseRetriever
@@ -56,9 +56,9 @@ def test_the_cohere_client_gets_our_ranking(
 ) -> None:
     documents = references(reranker, 8)
     kind: Any = cohere.Client if version == 1 else cohere.ClientV2
-    client = kind(api_key=KEY, base_url=address)
     query = corpus.queries[0]
-    answer = client.rerank(model="rerank-v3.5", query=query, documents=documents, top_n=3)
+    with kind(api_key=KEY, base_url=address) as client:
+        answer = client.rerank(model="rerank-v3.5", query=query, documents=documents, top_n=3)
     wanted = reranker.rank(query, documents, top_k=3)
     assert [documents[one.index] for one in answer.results] == [page.reference for page in wanted.pages]
     assert answer.results[0].relevance_score >= answer.results[1].relevance_score
@@ -66,17 +66,25 @@ def test_the_cohere_client_gets_our_ranking(
 
 
 def test_the_cohere_client_sends_texts_and_gets_them_back(address: str, corpus: Corpus) -> None:
-    client = cohere.Client(api_key=KEY, base_url=address)
     texts = ["costs of Fenrow", "sales of Fenrow"]
-    answer = client.rerank(model="ridgerank", query=corpus.queries[0], documents=texts, return_documents=True)
+    with cohere.Client(api_key=KEY, base_url=address) as client:
+        answer = client.rerank(
+            model="ridgerank", query=corpus.queries[0], documents=texts, return_documents=True
+        )
     assert {one.document.text for one in answer.results if one.document is not None} == set(texts)
 
 
 def test_the_cohere_client_is_told_of_a_wrong_key_and_a_page_there_is_not(address: str) -> None:
-    with pytest.raises(cohere.UnauthorizedError):
-        cohere.ClientV2(api_key="wrong", base_url=address).rerank(model="m", query="x", documents=["a.pdf#1"])
-    with pytest.raises(cohere.NotFoundError) as told:
-        cohere.ClientV2(api_key=KEY, base_url=address).rerank(model="m", query="x", documents=["a.pdf#1"])
+    with (
+        cohere.ClientV2(api_key="wrong", base_url=address) as client,
+        pytest.raises(cohere.UnauthorizedError),
+    ):
+        client.rerank(model="m", query="x", documents=["a.pdf#1"])
+    with (
+        cohere.ClientV2(api_key=KEY, base_url=address) as client,
+        pytest.raises(cohere.NotFoundError) as told,
+    ):
+        client.rerank(model="m", query="x", documents=["a.pdf#1"])
     assert told.value.body["code"] == "page_not_found"
 
 
@@ -84,9 +92,10 @@ def test_a_langchain_retriever_is_reranked_by_the_server(
     address: str, reranker: Reranker, corpus: Corpus
 ) -> None:
     documents = references(reranker, 10)
-    compressor = CohereRerank(base_url=address, cohere_api_key=KEY, model="ridgerank", top_n=4)
-    retriever = Reranked(first=Stored(references=documents), compressor=compressor)
-    found = retriever.invoke(corpus.queries[0])
+    with cohere.ClientV2(api_key=KEY, base_url=address) as client:
+        compressor = CohereRerank(client=client, model="ridgerank", top_n=4)
+        retriever = Reranked(first=Stored(references=documents), compressor=compressor)
+        found = retriever.invoke(corpus.queries[0])
     wanted = reranker.rank(corpus.queries[0], documents, top_k=4)
     assert [one.page_content for one in found] == [page.reference for page in wanted.pages]
     scores = [one.metadata["relevance_score"] for one in found]

@@ -122,7 +122,7 @@ PATHS = [
     f"/v1/pages/{'0' * 64}/image",
     f"/v1/pages/{'0' * 64}%00/image",
     f"/v1/pages/{'0' * 64}%0a/image",
-    f"/v1/pages/{'0' * 100_000}/thumbnail",
+    f"/v1/pages/{'0' * 60_000}/thumbnail",
     "/page/../serving/app.py",
     "/..%2fapp.py",
     "/page.js/..%2f..%2fapp.py",

@@ -47,14 +47,14 @@ def test_a_damaged_file_is_no_hit_and_goes(tmp_path: Path, harm: str) -> None:
     [path] = tmp_path.glob(f"??/{key(1)}*")
     content = bytearray(path.read_bytes())
     [other] = tmp_path.glob(f"??/{key(2)}*")
-    damaged = {
+    damaged: dict[str, bytes | bytearray] = {
         "cut": content[:-1],
         "altered": content[:500] + bytes([content[500] ^ 1]) + content[501:],
         "longer": content + b"0",
         "another's": other.read_bytes(),
         "empty": b"",
-    }[harm]
-    path.write_bytes(damaged)
+    }
+    path.write_bytes(damaged[harm])
     assert cache.get(key(1), 1000) is None
     assert not path.exists()
     np.testing.assert_array_equal(cache.get(key(2), 1000), block(2))

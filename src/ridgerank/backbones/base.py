@@ -9,7 +9,7 @@ so calls do not depend on each other.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from PIL.Image import Image
@@ -26,7 +26,7 @@ from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.backbones.regions import Regions, cells
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
-from ridgerank.records import Page, State
+from ridgerank.records import STATES, Page, State
 
 Content: TypeAlias = Image | str
 """What of a page a family reads."""
@@ -54,6 +54,8 @@ class Backbone(ABC):
     """One loaded model. Build it with `load_backbone`."""
 
     prompt: Prompt
+    reads_text: ClassVar[bool] = False
+    """Whether a page is its text to this family, and a page without any is blank."""
 
     def __init__(self, name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer."""
@@ -154,14 +156,9 @@ class Backbone(ABC):
             with torch.inference_mode():
                 states = self._extend(suffixes, prefixes, last_only=True)
             return states.float().clone()
-        suffixes = [self._tokens.asked(query) for query in queries]
-        lengths = torch.tensor([len(suffix) for suffix in suffixes], device=self.device)
+        asked = [self._tokens.asked(query) for query in queries]
         with torch.inference_mode():
-            states = self._extend(suffixes, prefixes, last_only=False).float()
-            place = torch.arange(states.shape[1], device=self.device)
-            own = (place < lengths[:, None]) & ((place > 0) | (lengths[:, None] == 1))
-            weights = (own / own.sum(dim=1, keepdim=True)).expand(len(states), -1)
-            mean = torch.einsum("pnw,pn->pw", states, weights)
+            mean = _mean_of_query(self._extend(asked, prefixes, last_only=False), asked)
         return mean.clone()
 
     def states_together(self, queries: Sequence[str], owners: Sequence[int], prefixes: PrefixBatch) -> Tensor:
@@ -177,6 +174,16 @@ class Backbone(ABC):
     def suffix_length(self, query: str) -> int:
         """Count the tokens that a query adds to a page."""
         return len(self._tokens.suffix(query))
+
+    def states_each(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
+        """One query's states (pages, width) at every place they may be read, from one pass where possible."""
+        suffix, asked = self._tokens.suffix(query), self._tokens.asked(query)
+        if suffix[: len(asked)] != asked:
+            return {state: self.states(query, prefixes, state=state) for state in STATES}
+        with torch.inference_mode():
+            states = self._extend([suffix], prefixes, last_only=False)
+            last, mean = states[:, -1].float(), _mean_of_query(states, [asked])
+        return {"last": last.clone(), "mean": mean.clone()}
 
     def likelihoods(self, query: str, prefixes: PrefixBatch) -> Tensor:
         """log p(query | page) a token, float32 (pages,), over pages read to full depth."""
@@ -389,3 +396,15 @@ class Backbone(ABC):
     def _embed(self, ids: Tensor) -> Tensor:
         embedded: Tensor = self._text_model().embed_tokens(ids)
         return embedded
+
+
+def _mean_of_query(states: Tensor, asked: Sequence[Sequence[int]]) -> Tensor:
+    """Average (pairs, positions, width) over the positions of each query's tokens, float32.
+
+    `asked` are the tokens from the one before the query on; a query without tokens is read at that one.
+    """
+    lengths = torch.tensor([len(ids) for ids in asked], device=states.device)
+    place = torch.arange(states.shape[1], device=states.device)
+    own = (place < lengths[:, None]) & ((place > 0) | (lengths[:, None] == 1))
+    weights = (own / own.sum(dim=1, keepdim=True)).expand(len(states), -1)
+    return torch.einsum("pnw,pn->pw", states.float(), weights)

@@ -41,6 +41,8 @@ _PAGE_PIXELS = 1_600_000
 class CausalText(Backbone):
     """A causal language model over page text; one class, since the three share their layers' names."""
 
+    reads_text = True
+
     def __init__(
         self,
         name: str,

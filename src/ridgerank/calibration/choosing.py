@@ -80,6 +80,8 @@ class Choice:
     taken: Attempt
     reason: str
     readings: tuple[Reading, ...]
+    attempts: tuple[Attempt, ...]
+    """Those that could be fitted, in the same order."""
 
 
 def choose(observed: Observed, *, elsewhere: WeightEstimate | None = None) -> Choice:
@@ -103,7 +105,7 @@ def choose(observed: Observed, *, elsewhere: WeightEstimate | None = None) -> Ch
     if not attempts:
         raise errors[0]
     taken, reason = _best(attempts)
-    return Choice(taken, reason, tuple(readings))
+    return Choice(taken, reason, tuple(readings), tuple(attempts))
 
 
 def _best(attempts: Sequence[Attempt]) -> tuple[Attempt, str]:

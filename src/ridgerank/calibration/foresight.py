@@ -81,10 +81,10 @@ class EmbedFirst:
                     block = store.vectors.take(have)
                     page_ids += have
                     vectors += np.split(block.vectors, np.cumsum(block.lengths)[:-1])
-        return _Foreseen(self._encoder, page_ids, vectors)
+        return Foreseen(self._encoder, page_ids, vectors)
 
 
-class _Foreseen(Retriever):
+class Foreseen(Retriever):
     """Exact MaxSim over vectors in memory."""
 
     def __init__(

@@ -227,13 +227,16 @@ def _compare(made: "Calibration") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("target, state", "spread", "ρ_bt", "ρ_bs", "held-out r", "c_s", "supported")
+    table = Table()
+    table.add_column("target, state", no_wrap=True)
+    for title in ("spread", "ρ_bt", "ρ_bs", "held-out r", "c_s", "supported"):
+        table.add_column(title)
     for reading in made.diagnostics.readings:
         taken = (reading.target, reading.state) == (made.target, made.state)
         shown = (reading.spread, reading.retriever_target, reading.retriever_readout)
         figures = (*shown, reading.agreement, reading.relevance)
-        name = f"{reading.name} (taken)" if taken else reading.name
-        table.add_row(name, *(_shown(value) for value in figures), "yes" if reading.supported else "no")
+        verdict = f"{'yes' if reading.supported else 'no'}{', taken' if taken else ''}"
+        table.add_row(reading.name, *(_shown(value) for value in figures), verdict)
     Console().print(table)
     Console().print(made.diagnostics.reason, markup=False, highlight=False, soft_wrap=True)
 

@@ -94,7 +94,7 @@ def index(
     With `--retriever` each page is rendered once for both models; added to a store that has pages already, it
     reads again only those that lack vectors, so give it their documents.
 
-    With `--calibrate` the full-depth margins that calibrating needs are taken on the way; `ridgerank
+    With `--calibrate` the full-depth targets that calibrating needs are taken on the way; `ridgerank
     calibrate` afterwards then reads no page again.
 
     With `--ray` pages are read by the workers of a cluster, which must see the documents and the store under
@@ -117,10 +117,10 @@ def index(
         from ridgerank.scaleout.cluster import ModelPlan
         from ridgerank.scaleout.encoding import EncodingPlan
 
-        model = ModelPlan(name, device, dtype, max_pixels, page_text, prompt)
+        models = ModelPlan(name, device, dtype, max_pixels, page_text, prompt)
         held = _held(retriever, pool, store)
-        plan = EncodingPlan(model, keep, exit_layer, join_layer, *held, ocr=ocr)
-        _finish(_on_ray(ray, workers, paths, store, plan, prune=prune), store)
+        plan = EncodingPlan(models, keep, exit_layer, join_layer, *held, ocr=ocr)
+        _finish(_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
     from ridgerank.backbones.load import load_backbone, parse_dtype
     from ridgerank.indexing import index_documents
@@ -169,11 +169,11 @@ def index(
     except KeyboardInterrupt:
         raise _interrupted(store) from None
     if request is not None:
-        _summarize(report, store)
+        _summarize(report, store, ocr=ocr)
         fit(store, model, request, None, None, device=device, dtype=dtype, as_json=False)
         _tell_failures(report)
     else:
-        _finish(report, store)
+        _finish(report, store, ocr=ocr)
 
 
 def _on_ray(
@@ -205,8 +205,8 @@ def _interrupted(store: str) -> typer.Exit:
     return typer.Exit(130)
 
 
-def _finish(report: "IndexReport", store: str) -> None:
-    _summarize(report, store)
+def _finish(report: "IndexReport", store: str, *, ocr: bool) -> None:
+    _summarize(report, store, ocr=ocr)
     _tell_failures(report)
 
 
@@ -290,7 +290,7 @@ class _Progress:
         self._bar.stop()
 
 
-def _summarize(report: "IndexReport", store: str) -> None:
+def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:
     facts = [f"{report.added} pages added", f"{report.skipped} stored before"]
     if report.embedded:
         facts.append(f"{report.embedded} of them given vectors")
@@ -308,6 +308,19 @@ def _summarize(report: "IndexReport", store: str) -> None:
             f"{len(report.without_vectors)} stored pages have no vectors, {report.without_vectors[0]} among "
             "them: their documents were not given, so they cannot be rendered again; give them, or --prune",
             err=True,
+        )
+    if report.without_text:
+        blank = f"{len(report.without_text)} stored pages have no text, {report.without_text[0]} among them"
+        advice = (
+            "OCR found none on them either, or they were stored before without it"
+            if ocr
+            else "read them off their image: index into a new store with --ocr (pip install 'ridgerank[ocr]')"
+        )
+        typer.secho(
+            f"warning: {blank}: to a model that reads text they are blank pages; {advice}",
+            err=True,
+            fg="yellow",
+            bold=True,
         )
     if report.added:
         speed = report.added / report.seconds

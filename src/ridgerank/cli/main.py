@@ -13,6 +13,7 @@ from ridgerank.cli.fuse import fuse
 from ridgerank.cli.index import index
 from ridgerank.cli.miniature import app as miniature
 from ridgerank.cli.rank import rank
+from ridgerank.cli.reproduce import reproduce
 from ridgerank.cli.search import search
 from ridgerank.cli.serve import serve
 from ridgerank.cli.simulate import simulate
@@ -37,6 +38,7 @@ app.add_typer(store, name="store")
 app.command()(fuse)
 app.command()(evaluate)
 app.command()(simulate)
+app.command()(reproduce)
 app.add_typer(miniature, name="miniature")
 
 
@@ -54,7 +56,9 @@ def _common(
     ] = False,
 ) -> None:
     level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level)  # some libraries set their own loggers to DEBUG
+    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", handlers=[handler])
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ridgerank.evaluation.metrics import evaluate
+from ridgerank.evaluation.metrics import MEASURES, Evaluation, evaluate
 from ridgerank.lists import Floats, Lists
 from ridgerank.runs.run import Qrels, Run
 
@@ -39,12 +39,31 @@ class Scored:
         graded = zip(query_of, self.pages, strict=True)
         return np.array([self.qrels[self.queries[number]].get(page, 0) for number, page in graded], float)
 
+    def evaluate(self, scores: Floats, measures: tuple[str, ...] = MEASURES) -> Evaluation:
+        """Every measure of every query when candidates are ordered by `scores`."""
+        asked = [self.queries[number] for number in self.lists.index().tolist()]
+        return evaluate(Run.of_columns(asked, self.pages, scores.tolist()), self.qrels, measures)
+
     def ndcg(self, scores: Floats) -> Floats:
         """(queries,) nDCG@5 in percent when candidates are ordered by `scores`."""
-        run: dict[str, dict[str, float]] = {}
-        for number, page, score in zip(self.lists.index().tolist(), self.pages, scores.tolist(), strict=True):
-            run.setdefault(self.queries[number], {})[page] = score
-        return evaluate(Run.of_dict(run), self.qrels, ("nDCG@5",)).of("nDCG@5")
+        return self.evaluate(scores, ("nDCG@5",)).of("nDCG@5")
+
+    def take(self, numbers: Sequence[int]) -> "Scored":
+        """Some of the queries, in the order of their numbers given."""
+        offsets = self.lists.offsets
+        members = np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in numbers])
+        names = tuple(self.queries[n] for n in numbers)
+        return Scored(
+            corpus=self.corpus,
+            queries=names,
+            pages=tuple(self.pages[member] for member in members.tolist()),
+            lists=Lists.of_lengths(self.lists.lengths[list(numbers)].tolist()),
+            retriever=self.retriever[members],
+            margins=self.margins[members],
+            states=self.states[members],
+            lens=self.lens[members],
+            qrels={name: self.qrels[name] for name in names},
+        )
 
 
 def next_in_cycle(corpora: Sequence[OfCorpus], number: int) -> OfCorpus:

@@ -52,6 +52,7 @@ class Described:
     lineage: Lineage
     batch_pages: int
     origin: VectorOrigin | None
+    reads_text: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def reader_of(plan: EncodingPlan) -> tuple[PageReader, Described]:
     lineage = lineage_of(backbone, exit_layer=exit_layer, join_layer=plan.join_layer, keep=keep)
     origin = None if embedder is None else embedder.origin
     reader = PageReader(backbone, embedder, None, exit_layer, plan.join_layer, keep)
-    return reader, Described(lineage, default_batch_pages(backbone), origin)
+    return reader, Described(lineage, default_batch_pages(backbone), origin, backbone.reads_text)
 
 
 def describe(plan: EncodingPlan) -> Described:

@@ -43,7 +43,14 @@ def index_on_ray(
     described: Described = ray.get(ray.remote(**crew.resources)(describe).remote(plan))
     work = _OnRay(ray, plan, described, crew, uri, portion_pages)
     return run_index(
-        paths, uri, described.lineage, work, watcher=watcher, origin=described.origin, prune=prune
+        paths,
+        uri,
+        described.lineage,
+        work,
+        watcher=watcher,
+        origin=described.origin,
+        reads_text=described.reads_text,
+        prune=prune,
     )
 
 

@@ -99,7 +99,7 @@ class Corpora:
         """An ASGI application that passes each request on to that of its corpus."""
         from ray import serve
 
-        @serve.multiplexed(max_num_models_per_replica=self._plan.corpora_a_replica)
+        @serve.multiplexed(max_num_models_per_replica=self._plan.corpora_a_replica)  # type: ignore[untyped-decorator]
         async def corpus(name: str) -> "_OpenCorpus":
             return await asyncio.to_thread(self.open, name)
 

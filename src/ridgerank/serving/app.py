@@ -20,6 +20,7 @@ from ridgerank.serving.service import Service
 from ridgerank.version import __version__
 
 _MESSAGES = {404: "no such path; /openapi.json lists those there are", 405: "this path has other methods"}
+_CODES = {404: "no_such_path", 405: "no_such_method", 413: "too_large"}
 _SHOWN_FIELDS = 10
 
 
@@ -91,4 +92,5 @@ async def _plain(request: Request, error: Exception) -> Response:
         raise error
     message = _MESSAGES.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
-    return _error(error.status_code, f"http_{error.status_code}", message, headers=headers)
+    code = _CODES.get(error.status_code, "bad_request")
+    return _error(error.status_code, code, message, headers=headers)

@@ -1,8 +1,8 @@
 """The queue in front of the model: bounded, shared, and forgetful of callers who have left.
 
-A few threads own the model. Each takes what is waiting, up to its share, lets the retriever see these queries
-together and runs lists of one shape in shared passes (`Reranker.rank_prepared`). Nobody waits for company:
-requests gather while the model is busy. This module knows no HTTP.
+A few threads own the model. Each takes what is waiting, up to its share, and runs lists of one shape in
+shared passes (`Reranker.rank_prepared`). Nobody waits for company: requests gather while the model is busy.
+This module knows no HTTP.
 """
 
 import logging
@@ -192,39 +192,21 @@ class Engine:
                 _fail(job, Gone())
 
     def _prepared(self, jobs: Sequence[Job]) -> list[tuple[Job, Prepared]]:
+        """What each needs before the model runs; one that fails does not spoil the others."""
         found: list[tuple[Job, Prepared]] = []
-        searches: dict[int, list[tuple[Job, str]]] = {}
         for job in jobs:
-            if isinstance(job.work, Search):
-                searches.setdefault(job.work.k, []).append((job, job.work.query))
-                continue
             try:
                 job.go_on()
-                if isinstance(job.work, Rank):
+                if isinstance(job.work, Search):
+                    # One by one: a retriever's products are summed in another order for several queries.
+                    found += [(job, one) for one in self.reranker.retrieve([job.work.query], k=job.work.k)]
+                elif isinstance(job.work, Rank):
                     found.append((job, job.work.prepare(job.go_on)))
                 else:
                     job.answer.set_result(Served(job.queue_ms, len(jobs), explanation=job.work.run()))
             except (RidgeRankError, Refusal, Gone) as error:
                 _fail(job, error)
-        for k, asked in searches.items():
-            found += self._retrieved(k, asked)
         return found
-
-    def _retrieved(self, k: int, asked: Sequence[tuple[Job, str]]) -> list[tuple[Job, Prepared]]:
-        """The retriever sees queries together; where one spoils it for all, each is asked alone."""
-        try:
-            return list(
-                zip(
-                    [job for job, _ in asked],
-                    self.reranker.retrieve([query for _, query in asked], k=k),
-                    strict=True,
-                )
-            )
-        except RidgeRankError as error:
-            if len(asked) == 1:
-                _fail(asked[0][0], error)
-                return []
-            return [pair for one in asked for pair in self._retrieved(k, [one])]
 
 
 def _fail(job: Job, error: Exception) -> None:

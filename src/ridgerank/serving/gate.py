@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ridgerank.serving.engine import Engine
@@ -70,7 +71,9 @@ class Gate:
             nonlocal status, began
             if message["type"] == "http.response.start":
                 status, began = message["status"], True
-                message = {**message, "headers": [*message["headers"], *_HEADERS]}
+                own = {name.lower() for name, _ in message["headers"]}
+                lacking = [header for header in _HEADERS if header[0] not in own]
+                message = {**message, "headers": [*message["headers"], *lacking]}
             await send(message)
 
         reserved = 0
@@ -135,7 +138,8 @@ class Gate:
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
                 if received > self._settings.limits.body_bytes:
-                    raise self._too_large()
+                    # Of all errors met while reading a body, FastAPI passes on only its own.
+                    raise HTTPException(413, self._too_large().message)
             return message
 
         return counting

@@ -80,6 +80,7 @@ class Service:
     def _forget(self, jobs: Sequence[Job], answers: "asyncio.Future[list[Served | BaseException]]") -> None:
         if not answers.done():
             self.engine.drop(jobs)
+            answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody will look
             answers.cancel()
 
     def _served(self, found: Sequence[Served | BaseException]) -> list[Served]:

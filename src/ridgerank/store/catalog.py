@@ -60,11 +60,6 @@ class Catalog(Protocol):
     def page_ids(self) -> list[str]:
         """Every page, in the order stored."""
 
-    def positions(self, page_ids: Sequence[str]) -> list[int]:
-        """Count the stored positions of each page."""
-        counted: list[int] = self._positions[self.rows(page_ids)].tolist()
-        return counted
-
     @property
     def prefix_nbytes(self) -> int:
         """Bytes of all prefixes together."""

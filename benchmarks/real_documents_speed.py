@@ -1,0 +1,88 @@
+"""How long a query takes over stored pages, beside full passes over the same candidates, in one run.
+
+Times are the process's own processor time on one thread: a machine that is busy with other things stretches
+them far less than the clock on the wall. Arms take turns, question by question.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.records import STATES, Page, State
+from ridgerank.store.batch import StoredPrefixes
+from ridgerank.store.compress import compress
+from ridgerank.store.keep import Keep
+from ridgerank.store.layout import PackedPrefix, pack, unpack
+
+_REPEATS = 3
+"""Of what is fast; full passes are run once a question."""
+
+
+def measure(
+    backbone: Backbone,
+    asked: Sequence[tuple[str, Sequence[Page]]],
+    *,
+    exit_layer: int,
+    keeps: Sequence[str],
+    cross_encoder: OnnxCrossEncoder | None,
+) -> dict[str, Any]:
+    """Median seconds a question of each arm, and the median of the ratios to full passes."""
+    seconds: dict[str, list[float]] = {}
+    for query, pages in asked:
+        for name, spent in _question(backbone, query, pages, exit_layer, keeps, cross_encoder).items():
+            seconds.setdefault(name, []).append(spent)
+    full = seconds["full passes"]
+    faster = {
+        name: round(statistics.median(a / b for a, b in zip(full, own, strict=True)), 1)
+        for name, own in seconds.items()
+        if name != "full passes"
+    }
+    medians = {name: round(statistics.median(own), 3) for name, own in seconds.items()}
+    return {"questions": len(asked), "processor_seconds": medians, "times_faster": faster}
+
+
+def _question(
+    backbone: Backbone,
+    query: str,
+    pages: Sequence[Page],
+    exit_layer: int,
+    keeps: Sequence[str],
+    cross_encoder: OnnxCrossEncoder | None,
+) -> Mapping[str, float]:
+    layers = backbone.geometry.layers
+    start = time.process_time()
+    # One page at a time, as a CPU likes it; the library's own batches would be padded.
+    contents = [backbone.content(page) for page in pages]
+    full = [backbone.encode([content], exit_layer=layers)[0] for content in contents]
+    backbone.likelihoods(query, DensePrefixes(full))
+    spent = {"full passes": time.process_time() - start}
+    for keep in keeps:
+        stored = [
+            unpack(pack(compress(prefix.layers(0, exit_layer), page.image, Keep.parse(keep))))
+            for prefix, page in zip(full, pages, strict=True)
+        ]
+        for state in STATES:
+            spent[f"{keep}, {state}"] = _median(partial(_shallow, backbone, query, stored, state))
+    if cross_encoder is not None:
+        start = time.process_time()
+        cross_encoder.score(query, [page.text for page in pages])
+        spent["cross encoder"] = time.process_time() - start
+    return spent
+
+
+def _shallow(backbone: Backbone, query: str, stored: Sequence[PackedPrefix], state: State) -> None:
+    backbone.states(query, StoredPrefixes.of(stored, join_layer=0), state=state)
+
+
+def _median(run: Callable[[], object]) -> float:
+    times = []
+    for _ in range(_REPEATS):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return statistics.median(times)

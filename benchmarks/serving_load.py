@@ -1,0 +1,209 @@
+"""The server under load, on loopback: what sharing gains, and what happens far beyond capacity.
+
+python -m benchmarks.serving_load [--store pages] [--out results/serving_load.json]
+
+Without a store the miniature is drawn, indexed and calibrated first. The server is a process of its own. One
+caller, then eight, ask without pause; then as many as the server admits (its capacity), then ten times as
+many, each coming back after a pause where it was refused. Before and after, the same queries are asked and
+their answers compared. Prints a table, then one JSON line.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+
+CANDIDATES = 20
+ADMITTED = 16
+TIMES_CAPACITY = 10
+BACK_OFF_SECONDS = 1.0
+"""What the server's Retry-After asks for at least."""
+
+
+@dataclass
+class Load:
+    """What callers met."""
+
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    refused: int = 0
+    other: list[int] = field(default_factory=list)
+
+    @property
+    def throughput(self) -> float:
+        """Answers a second."""
+        return len(self.latencies) / self.seconds
+
+    def p99(self) -> float:
+        """Of the admitted requests, in seconds."""
+        return float(np.percentile(self.latencies, 99))
+
+
+def main() -> None:
+    """Run all of it, bounded in count and time."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--queries", type=Path)
+    parser.add_argument("--seconds", type=float, default=12.0, help="of each phase")
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--out", type=Path, default=Path("results/serving_load.json"))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        store, queries = arguments.store, arguments.queries
+        if store is None:
+            store, queries = make_store(folder)
+        texts = [json.loads(line)["text"] for line in queries.read_text().splitlines()]
+        found = measure(store, texts, arguments.seconds, arguments.workers)
+    for name, value in found.items():
+        print(f"{name:32} {value}")
+    arguments.out.parent.mkdir(exist_ok=True)
+    arguments.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps(found))
+
+
+def make_store(folder: Path) -> tuple[Path, Path]:
+    """A corpus of the miniature, calibrated by half of its queries."""
+    ridgerank("miniature", "draw", "--out", folder, "--corpus", "alder")
+    store, queries = folder / "pages", folder / "queries.jsonl"
+    models = ("--backbone", "mini-qwen", "--retriever", "mini-colqwen")
+    ridgerank("index", folder / "documents", "--store", store, *models)
+    lines = queries.read_text().splitlines()
+    (folder / "half.jsonl").write_text("\n".join(lines[::2]))
+    ridgerank("calibrate", "--store", store, "--queries", folder / "half.jsonl")
+    return store, queries
+
+
+def ridgerank(*words: object) -> None:
+    """Run a command, quietly."""
+    command = [sys.executable, "-m", "ridgerank.cli.main", *map(str, words)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def measure(store: Path, texts: list[str], seconds: float, workers: int | None) -> dict[str, Any]:
+    """All phases against one server."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", "--store", store, "--port", port, "--max-requests", ADMITTED]
+    words += [] if workers is None else ["--workers", workers]
+    command = [sys.executable, "-m", "ridgerank.cli.main", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        try:
+            return asyncio.run(phases(f"http://127.0.0.1:{port}", server.pid, texts, seconds))
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+
+
+async def phases(address: str, server: int, texts: list[str], seconds: float) -> dict[str, Any]:
+    """One caller, eight, capacity, ten times capacity, and the same questions before and after."""
+    process = psutil.Process(server)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
+        await ready(client)
+        before = [await answer(client, text) for text in texts[:20]]
+        await load(client, texts, callers=4, seconds=min(3.0, seconds))  # memory and caches settle
+        one = await load(client, texts, callers=1, seconds=seconds)
+        alone = await together(client)
+        eight = await load(client, texts, callers=8, seconds=seconds)
+        shared = await together(client)
+        capacity = await load(client, texts, callers=ADMITTED, seconds=seconds)
+        at_capacity = process.memory_info().rss
+        crowd = await load(client, texts, callers=ADMITTED * TIMES_CAPACITY, seconds=seconds)
+        after_crowd = process.memory_info().rss
+        after = [await answer(client, text) for text in texts[:20]]
+        concurrent = await asyncio.gather(*(answer(client, text) for text in texts[:ADMITTED]))
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "admitted": ADMITTED,
+        "candidates": CANDIDATES,
+        "throughput_eight_over_one": round(eight.throughput / one.throughput, 2),
+        "requests_together_of_eight": round((shared[0] - alone[0]) / (shared[1] - alone[1]), 2),
+        "p99_ten_times_over_capacity": round(crowd.p99() / capacity.p99(), 2),
+        "throughput_ten_times_over_capacity": round(crowd.throughput / capacity.throughput, 2),
+        "refused_share_at_ten_times": round(crowd.refused / (crowd.refused + len(crowd.latencies)), 3),
+        "refused_at_capacity": capacity.refused,
+        "other_statuses": sorted({*one.other, *eight.other, *capacity.other, *crowd.other}),
+        "memory_growth_percent": round(100 * (after_crowd / at_capacity - 1), 2),
+        "answers_after_equal_before": before == after,
+        "concurrent_answers_equal_lone": list(concurrent) == before[:ADMITTED],
+        "requests": {
+            "one": len(one.latencies),
+            "eight": len(eight.latencies),
+            "capacity": len(capacity.latencies),
+            "ten_times": len(crowd.latencies),
+        },
+    }
+
+
+async def ready(client: httpx.AsyncClient) -> None:
+    """Wait for the server, two minutes at most."""
+    for _ in range(1200):
+        try:
+            if (await client.get("/readyz")).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        await asyncio.sleep(0.1)
+    raise SystemExit("the server did not start")
+
+
+async def answer(client: httpx.AsyncClient, text: str) -> Any:  # noqa: ANN401
+    """What is compared of an answer: all but times and the request's id."""
+    body = {"query": text, "k": CANDIDATES, "top_n": CANDIDATES}
+    found = (await client.post("/v1/search", json=body)).json()
+    return found["results"]
+
+
+async def load(client: httpx.AsyncClient, texts: list[str], *, callers: int, seconds: float) -> Load:
+    """So many callers, each asking again as soon as it is answered, or after a pause where refused."""
+    met = Load()
+    start = time.perf_counter()
+    end = start + seconds
+
+    async def call(number: int) -> None:
+        place = number
+        while time.perf_counter() < end:
+            asked = time.perf_counter()
+            body = {"query": texts[place % len(texts)], "k": CANDIDATES, "top_n": 5}
+            response = await client.post("/v1/search", json=body)
+            place += callers
+            if response.status_code == 200:
+                met.latencies.append(time.perf_counter() - asked)
+            elif response.status_code == 429:
+                met.refused += 1
+                await asyncio.sleep(BACK_OFF_SECONDS)
+            else:
+                met.other.append(response.status_code)
+
+    await asyncio.gather(*(call(number) for number in range(callers)))
+    met.seconds = time.perf_counter() - start
+    return met
+
+
+async def together(client: httpx.AsyncClient) -> tuple[float, float]:
+    """How many requests were taken together, summed over requests, and how many requests there were."""
+    lines = (await client.get("/metrics")).text.splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    total, count = (float(values[f"ridgerank_requests_together_{part}"]) for part in ("sum", "count"))
+    return total, count
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The paper's nine tables, and two of ours."""

@@ -1,0 +1,149 @@
+"""A table as data, and how it reads as JSON, Markdown and LaTeX."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Cell: TypeAlias = float | int | str | None
+"""None is a cell with nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading and how numbers below it are written."""
+
+    name: str
+    format: str = ".1f"
+    """As in `format(number, ".1f")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Cells from left to right."""
+
+    cells: tuple[Cell, ...]
+    source: str = ""
+    """Empty for what was measured in this run; else where the figures are from."""
+    note: str = ""
+    """Why a row has no figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table."""
+
+    name: str
+    """`table1`: the file, and what `--only` calls it."""
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> str:
+        """Unrounded figures, cell by cell, under their headings."""
+        rows = [
+            {
+                "source": row.source or "this run",
+                **({"note": row.note} if row.note else {}),
+                "cells": [
+                    None if isinstance(cell, float) and math.isnan(cell) else cell for cell in row.cells
+                ],
+            }
+            for row in self.rows
+        ]
+        whole = {
+            "name": self.name,
+            "title": self.title,
+            "caption": self.caption,
+            "columns": [column.name for column in self.columns],
+            "rows": rows,
+            "notes": list(self.notes),
+        }
+        return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+    def to_markdown(self) -> str:
+        """A table for reading."""
+        head = " | ".join(_bar(column.name) for column in self.columns)
+        lines = [f"### {self.title}", "", self.caption, "", f"| {head} |", f"|{'---|' * len(self.columns)}"]
+        for row in self.rows:
+            cells = [_bar(text) for text in self.texts(row)]
+            if row.source:
+                cells = [f"*{text}*" if text else "" for text in cells]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", *(f"- {note}" for note in self.notes)]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def to_latex(self) -> str:
+        """A booktabs table, ready to be included."""
+        body = []
+        for row in self.rows:
+            cells = [escape_latex(text) for text in self.texts(row)]
+            if row.source:
+                cells = [rf"\textit{{{text}}}" if text else "" for text in cells]
+            body.append(" & ".join(cells) + r" \\")
+        alignment = "".join("l" if column.format == "s" else "r" for column in self.columns)
+        notes = " ".join(escape_latex(f"{note}.") for note in self.notes)
+        lines = [
+            r"\begin{table}[t]",
+            r"\centering",
+            r"\small",
+            rf"\caption{{{escape_latex(self.caption)} {notes}}}",
+            rf"\label{{tab:ridgerank-{self.name}}}",
+            r"\resizebox{\textwidth}{!}{%",
+            rf"\begin{{tabular}}{{{alignment}}}",
+            r"\toprule",
+            " & ".join(escape_latex(column.name) for column in self.columns) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def texts(self, row: Row) -> list[str]:
+        """The cells of a row as text; a row from elsewhere says so in its last column of words."""
+        written = [_written(cell, column) for cell, column in zip(row.cells, self.columns, strict=True)]
+        words = [place for place, column in enumerate(self.columns) if column.format == "s"]
+        remark = f"({row.source})" if row.source else ""
+        remark = f"{remark} not run: {row.note}".strip() if row.note else remark
+        if remark:
+            place = words[-1] if words else 0
+            written[place] = f"{written[place]} {remark}".strip()
+        return written
+
+
+def words(*names: str) -> tuple[Column, ...]:
+    """Columns of words."""
+    return tuple(Column(name, "s") for name in names)
+
+
+def numbers(names: Sequence[str], number_format: str = ".1f") -> tuple[Column, ...]:
+    """Columns of numbers of one format."""
+    return tuple(Column(name, number_format) for name in names)
+
+
+def escape_latex(text: str) -> str:
+    """Text that LaTeX sets as it is."""
+    signs = {
+        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+        "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "λ": r"$\lambda$",
+        "Δ": r"$\Delta$", "×": r"$\times$", "−": "$-$", "≥": r"$\geq$", "±": r"$\pm$", "ρ": r"$\rho$",
+        "ℓ": r"$\ell$", "γ": r"$\gamma$", "≤": r"$\leq$",
+    }  # fmt: skip
+    return "".join(signs.get(sign, sign) for sign in text)
+
+
+def _written(cell: Cell, column: Column) -> str:
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return "" if column.format == "s" else "–"
+    if isinstance(cell, str):
+        return cell
+    return format(cell, column.format)
+
+
+def _bar(text: str) -> str:
+    return text.replace("|", r"\|")

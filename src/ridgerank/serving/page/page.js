@@ -1,0 +1,224 @@
+// Joins the parts: a query in the address, an answer in two columns, a weight under the thumb.
+
+import { search } from "./api.js";
+import { Columns } from "./columns.js";
+import { byId, make, milliseconds } from "./dom.js";
+import { asRetrieved, moved, newInTop, ordered, TOP } from "./ranking.js";
+import { Report } from "./report.js";
+import { Viewer } from "./viewer.js";
+
+const SNAP = 0.005; // half a step of the slider: nearer than that to w*, w* is meant
+const QUIET_MS = 700; // a screen reader hears where the slider came to rest, not each step
+
+const report = new Report();
+const viewer = new Viewer();
+const columns = new Columns({
+  before: byId("before"), after: byId("after"), moves: byId("moves"), open: openPage,
+});
+const slider = byId("weight");
+let answer = null;
+let weight = 0;
+let running = null;
+let quiet = 0;
+let resting = false;
+
+// --- a search -----------------------------------------------------------------------------------------
+
+async function run(query, wanted = null) {
+  running?.abort();
+  const mine = (running = new AbortController());
+  byId("query").value = query;
+  document.title = query ? `${query} · RidgeRank` : "RidgeRank";
+  if (!query) return rest();
+  if (resting) report.open(false); // opened by itself, it makes room by itself
+  resting = false;
+  byId("results").setAttribute("aria-busy", "true");
+  state(loading());
+  try {
+    const found = await search(query, mine.signal);
+    if (mine === running) show(found, wanted);
+  } catch (error) {
+    if (error.name === "AbortError" || mine !== running) return;
+    state(failed(error, () => run(query, wanted)));
+  } finally {
+    if (mine === running) byId("results").removeAttribute("aria-busy");
+  }
+}
+
+function show(found, wanted) {
+  answer = found;
+  if (!found.results.length) {
+    state(message("No pages", "The retriever found nothing for this query."));
+    tell("No pages found.");
+    return;
+  }
+  byId("note").textContent = found.note;
+  byId("note").hidden = !found.note;
+  state(null);
+  placeStar(found.weight);
+  showLatency(found.latency_ms);
+  weight = wanted ?? found.weight;
+  slider.value = weight;
+  columns.show(found.results, weight);
+  showWeight();
+  tell(`${found.results.length} pages. ${summary()}`);
+}
+
+function rest() {
+  answer = null;
+  resting = true;
+  report.open(true);
+  state(message("Look at what reranking changes",
+    "Search, and see each page’s place before and after, the two scores that decided it, and where on the page the query looked."));
+  report.facts.then(({ store }) => {
+    byId("query").placeholder = `Search ${store.pages.toLocaleString("en")} pages`;
+  }, () => {});
+}
+
+// --- the weight ---------------------------------------------------------------------------------------
+
+function weigh(w) {
+  weight = w;
+  columns.order(w);
+  showWeight();
+  clearTimeout(quiet);
+  quiet = setTimeout(() => tell(`Weight ${w.toFixed(2)}. ${summary()}`), QUIET_MS);
+}
+
+function showWeight() {
+  const best = weight === answer.weight;
+  const text = weight.toFixed(2);
+  byId("weight-value").textContent = text;
+  byId("after-weight").textContent = text;
+  byId("weight-return").disabled = best;
+  slider.setAttribute("aria-valuetext", best ? `${text}, the calibrated weight` : text);
+  const [before, after] = [asRetrieved(answer.results), ordered(answer.results, weight)];
+  const changed = newInTop(before, after);
+  const top = Math.min(TOP, answer.results.length);
+  byId("changes-number").textContent = `${changed} of ${top}`;
+  byId("changes-text").textContent = `pages of the top ${top} are new`;
+  const { up, down } = moved(before, after);
+  byId("moves-legend").replaceChildren(
+    make("span", { className: "up" }, `▲ ${up}`), make("span", { className: "down" }, `▼ ${down}`));
+  report.mark(weight);
+}
+
+function summary() {
+  const [first] = ordered(answer.results, weight);
+  return `${byId("changes-number").textContent} ${byId("changes-text").textContent}. First: ${first.reference}.`;
+}
+
+function placeStar(best) {
+  byId("weight-star").style.setProperty("--at", best);
+  byId("weight-star").firstElementChild.textContent = `w* ${best.toFixed(2)}`;
+  byId("weight-star").dataset.side = best > 0.94 ? "left" : best < 0.06 ? "right" : "middle";
+  report.facts.then(({ calibration }) => {
+    const [low, high] = calibration.weight.weight_interval;
+    byId("weight-interval").style.setProperty("--from", low);
+    byId("weight-interval").style.setProperty("--to", high);
+  }, () => {});
+}
+
+slider.addEventListener("input", () => {
+  const w = slider.valueAsNumber;
+  weigh(Math.abs(w - answer.weight) <= SNAP ? answer.weight : w);
+});
+slider.addEventListener("change", () => address(true));
+byId("weight-return").addEventListener("click", () => {
+  slider.value = answer.weight;
+  weigh(answer.weight);
+  address(true);
+  slider.focus();
+});
+
+// --- what stands beside the columns -------------------------------------------------------------------
+
+function showLatency(parts) {
+  const entries = Object.entries(parts);
+  const total = entries.reduce((sum, [, value]) => sum + value, 0);
+  byId("latency-total").replaceChildren(milliseconds(total), make("small", {}, " ms"));
+  byId("latency-bar").setAttribute("aria-label",
+    `Time: ${entries.map(([name, value]) => `${name} ${milliseconds(value)} ms`).join(", ")}`);
+  byId("latency-bar").replaceChildren(...entries.map(([name, value]) => {
+    const piece = make("i", { className: name });
+    piece.style.flexGrow = value;
+    return piece;
+  }));
+  byId("latency-legend").replaceChildren(...entries.map(([name, value]) =>
+    make("li", { className: name }, make("i"), `${name} `, make("b", {}, milliseconds(value)))));
+}
+
+/** What stands in the columns' place; null shows the columns. */
+function state(content) {
+  byId("state").replaceChildren(...(content ? [content] : []));
+  byId("columns").hidden = content !== null;
+  byId("controls").hidden = content !== null;
+  if (content) byId("note").hidden = true;
+}
+
+function message(title, text) {
+  return make("div", { className: "message" }, make("h1", {}, title), make("p", {}, text));
+}
+
+function loading() {
+  tell("Searching…");
+  const rows = Array.from({ length: 6 }, () => make("i"));
+  return make("div", { className: "skeleton", "aria-hidden": "true" }, ...rows);
+}
+
+function failed(error, again) {
+  const retry = make("button", { type: "button", className: "primary" }, "Try again");
+  retry.addEventListener("click", again);
+  tell("");
+  return make("div", { className: "message failed", role: "alert" },
+    make("h1", {}, "That did not work"), make("p", {}, error.message),
+    make("p", { className: "code" }, error.code), retry);
+}
+
+function openPage(page, button) {
+  viewer.open(answer, ordered(answer.results, weight), page, weight, (last) => {
+    // Back to where one came from, or to the row of the page one went on to.
+    if (last === page) button.focus();
+    else columns.rows.get(last).after.button.focus();
+  });
+}
+
+function tell(text) {
+  byId("live").textContent = text;
+}
+
+// --- the address --------------------------------------------------------------------------------------
+
+/** Write query and weight into the address: what is seen can be linked. */
+function address(same) {
+  const query = byId("query").value.trim();
+  const found = new URLSearchParams({ q: query });
+  if (answer && answer.query === query && weight !== answer.weight) found.set("w", weight.toFixed(2));
+  history[same ? "replaceState" : "pushState"](null, "", `?${found}`);
+}
+
+function follow() {
+  const found = new URLSearchParams(location.search);
+  const w = found.has("w") ? Number(found.get("w")) : NaN;
+  run(found.get("q")?.trim() ?? "", w >= 0 && w <= 1 ? w : null);
+}
+
+byId("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const query = byId("query").value.trim();
+  if (!query) return;
+  answer = null;
+  byId("query").value = query;
+  address(new URLSearchParams(location.search).get("q") === query);
+  run(query);
+});
+addEventListener("popstate", follow);
+addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, dialog");
+  if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  byId("query").select();
+});
+
+follow();
+if (!location.search) byId("query").focus();

@@ -1,0 +1,131 @@
+// The calibration report and the store's facts: how much to trust what is shown above.
+
+import { calibrationFacts, storeFacts } from "./api.js";
+import { dot, markWeight, penaltyChart, power, weightChart } from "./charts.js";
+import { byId, make, signed } from "./dom.js";
+
+const METHODS = {
+  "closed-form": "in closed form, from judgements",
+  "label-free": "without labels, from the three scores alone",
+  prior: "a cautious default: nothing could be estimated",
+  given: "given by hand",
+};
+
+/** The panel; `facts` resolves to what it shows, and fails where the server does. */
+export class Report {
+  constructor() {
+    this.section = byId("report");
+    this.toggle = byId("report-toggle");
+    this.toggle.addEventListener("click", () => this.open(this.section.hidden));
+    this.facts = this.load();
+    this.facts.catch((error) => {
+      byId("report-body").replaceChildren(make("p", { className: "failed" }, error.message));
+    });
+  }
+
+  open(wanted) {
+    this.section.hidden = !wanted;
+    this.toggle.setAttribute("aria-expanded", String(wanted));
+  }
+
+  mark(w) {
+    if (this.chart) markWeight(this.chart, w);
+  }
+
+  async load() {
+    const [store, calibration] = await Promise.all([storeFacts(), calibrationFacts()]);
+    this.chart = weightChart(calibration.weight);
+    byId("report-body").replaceChildren(
+      warnings(calibration),
+      weightCard(calibration, this.chart),
+      correlationCard(calibration),
+      penaltyCard(calibration),
+      storeCard(store, calibration));
+    return { store, calibration };
+  }
+}
+
+function warnings({ warnings: found }) {
+  const list = make("ul", { className: "warnings", hidden: !found.length });
+  list.append(...found.map((warning) => make("li", {}, warning)));
+  return list;
+}
+
+function weightCard({ weight, expected_gain: gain }, chart) {
+  const [low, high] = weight.weight_interval;
+  const text = [`95 % interval ${low.toFixed(2)} to ${high.toFixed(2)}, ${METHODS[weight.method]}.`];
+  if (gain !== null) {
+    text.push(`It should add ${signed(gain, 3)} to the retriever’s correlation with relevance.`);
+  }
+  if (weight.note) text.push(weight.note);
+  return card(headline("w* = ", weight.weight.toFixed(2), "weight of the readout"), chart,
+    make("p", { className: "axis" }, "correlation with relevance expected at each ", make("var", {}, "w")),
+    make("p", {}, text.join(" ")));
+}
+
+function correlationCard(facts) {
+  const { c_b: retriever, c_s: readout, rho } = facts.weight;
+  const rows = [
+    ["r", "readout and full model, held out", facts.agreement, facts.agreement_interval],
+    ["c_b", "retriever and relevance", retriever],
+    ["c_s", "readout and relevance", readout],
+    ["c_t", "full model and relevance", facts.teacher_relevance],
+    ["ρ", "the two scores with each other", rho],
+  ];
+  const body = make("tbody");
+  for (const [name, meaning, value, interval = null] of rows) {
+    const [letter, index] = name.split("_");
+    body.append(make("tr", {},
+      make("th", { scope: "row" }, make("var", {}, letter), index ? make("sub", {}, index) : null),
+      make("td", { className: "meaning" }, meaning),
+      make("td", {}, value === null ? "" : dot(value, interval)),
+      make("td", { className: "value" }, value === null ? "unknown" : value.toFixed(2).replace("-", "−"))));
+  }
+  const r = facts.agreement;
+  return card(headline("r = ", r === null ? "?" : r.toFixed(2), "agreement with the full model"),
+    make("table", { className: "correlations" }, make("caption", { className: "unseen" }, "Correlations"), body),
+    make("p", {}, `From ${facts.lists} lists of ${facts.candidates} pages; the interval of `, make("var", {}, "r"),
+      ` is over lists. ${from(facts)}`));
+}
+
+const from = (facts) => `${facts.queries} queries: ${facts.queries_from}.`;
+
+function penaltyCard(facts) {
+  const edge = facts.penalty_at_edge ? " It is at the edge of the range tried." : "";
+  return card(headline("λ = ", power(facts.penalty), "penalty of the ridge"), penaltyChart(facts),
+    make("p", { className: "axis" }, "held-out error, as a share of the targets’ spread, over ", make("var", {}, "λ")),
+    make("p", {}, `${facts.pairs.toLocaleString("en")} pairs, ${Object.keys(facts.errors).length} folds.${edge}`));
+}
+
+function storeCard(store, { name }) {
+  const { lineage } = store;
+  const layers = lineage.join_layer ? `${lineage.join_layer} to ${lineage.exit_layer}` : lineage.exit_layer;
+  const facts = {
+    "Store": store.name,
+    "Model": lineage.backbone,
+    "Retriever": store.retriever ?? "none",
+    "Calibration": name,
+    "Exit layer": layers,
+    "Positions kept": lineage.keep,
+    "Stored as": lineage.quantization,
+    "Prefixes": `${megabytes(store.prefix_bytes)} MB, ${megabytes(store.bytes_per_page)} MB a page`,
+  };
+  const list = make("dl");
+  for (const [term, value] of Object.entries(facts)) {
+    list.append(make("dt", {}, term), make("dd", { title: String(value) }, String(value)));
+  }
+  return card(headline("", store.pages.toLocaleString("en"), "pages in the store"), list);
+}
+
+function megabytes(bytes) {
+  const size = bytes / 1e6;
+  return size >= 100 ? Math.round(size).toLocaleString("en") : String(Number(size.toPrecision(2)));
+}
+
+function headline(sign, number, meaning) {
+  const [letter, ...rest] = sign;
+  return make("h3", {}, letter ? make("var", {}, letter) : null, rest.join(""), number,
+    make("small", {}, meaning));
+}
+
+const card = (...parts) => make("article", { className: "card" }, ...parts);

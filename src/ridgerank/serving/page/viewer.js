@@ -1,0 +1,158 @@
+// One page large, with the positions the query attended to.
+
+import { explain, showImage } from "./api.js";
+import { byId, make, score, signed } from "./dom.js";
+import { paintHeat } from "./heat.js";
+import { fused } from "./ranking.js";
+
+/** The dialog; it goes through the pages in the order they have at the weight it was opened with. */
+export class Viewer {
+  constructor() {
+    this.dialog = byId("viewer");
+    this.image = byId("page-image");
+    this.canvas = byId("heat");
+    this.explanations = new Map(); // page id → promise of its explanation, for one query
+    byId("viewer-close").addEventListener("click", () => this.dialog.close());
+    byId("viewer-previous").addEventListener("click", () => this.go(-1));
+    byId("viewer-next").addEventListener("click", () => this.go(1));
+    byId("heat-on").addEventListener("change", () => this.shade());
+    byId("heat-opacity").addEventListener("input", () => this.shade());
+    this.dialog.addEventListener("keydown", (event) => this.press(event));
+    this.dialog.addEventListener("click", (event) => {
+      if (event.target === this.dialog) this.dialog.close(); // beside the frame, that is
+    });
+    this.dialog.addEventListener("close", () => {
+      this.stop?.abort();
+      this.closed?.(this.pages[this.place]);
+    });
+  }
+
+  /** Open at a page; `closed` hears which page was last looked at. */
+  open(answer, pages, page, w, closed) {
+    if (this.query !== answer.query) this.explanations.clear();
+    Object.assign(this, { query: answer.query, pages, w, closed, place: pages.indexOf(page) });
+    this.stop = new AbortController();
+    this.dialog.showModal();
+    byId("viewer-close").focus();
+    this.show();
+  }
+
+  go(steps) {
+    const place = this.place + steps;
+    if (place < 0 || place >= this.pages.length) return;
+    this.place = place;
+    this.show();
+  }
+
+  press(event) {
+    if (event.target.type === "range") return; // its arrows are its own
+    const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!steps) return;
+    event.preventDefault();
+    this.go(steps);
+  }
+
+  async show() {
+    const page = this.pages[this.place];
+    this.describe(page);
+    this.canvas.hidden = true;
+    this.say("Reading the page…");
+    byId("sheet").classList.add("waiting");
+    byId("viewer-shares").textContent = "";
+    byId("scale-most").textContent = "";
+    const here = () => this.pages[this.place] === page;
+    try {
+      const [remark, explanation] = await Promise.all([this.load(page), this.explained(page)]);
+      if (!here()) return;
+      paintHeat(this.canvas, this.image, explanation);
+      this.tellShares(explanation);
+      this.canvas.hidden = false;
+      this.shade();
+      this.say(remark);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (here()) this.say(error.message, true);
+    } finally {
+      if (here()) byId("sheet").classList.remove("waiting");
+    }
+  }
+
+  /** The page's image; where its document is gone, the small one the store holds. */
+  async load(page) {
+    this.image.alt = `Page ${page.reference}`;
+    try {
+      await this.loaded(page.image_url);
+      return "";
+    } catch (error) {
+      if (this.pages[this.place] !== page) throw error; // the picture belongs to another page by now
+      await this.loaded(page.thumbnail_url);
+      return "The document is not where it was indexed: this is the store’s thumbnail.";
+    }
+  }
+
+  async loaded(address) {
+    const image = this.image;
+    const done = new Promise((resolve, reject) => {
+      image.onload = resolve;
+      image.onerror = () => reject(new Error("The server has no picture of this page."));
+    });
+    await showImage(image, address);
+    await done;
+  }
+
+  explained(page) {
+    if (!this.explanations.has(page.page_id)) {
+      const asked = explain(this.query, page.page_id, this.stop.signal);
+      asked.catch(() => this.explanations.delete(page.page_id)); // the next look asks again
+      this.explanations.set(page.page_id, asked);
+    }
+    return this.explanations.get(page.page_id);
+  }
+
+  describe(page) {
+    const rank = this.place + 1;
+    const climbed = page.retriever_rank - rank;
+    const way = climbed > 0 ? `▲ up ${climbed}` : climbed < 0 ? `▼ down ${-climbed}` : "= unchanged";
+    byId("viewer-title").textContent = page.reference;
+    const move = byId("viewer-move");
+    move.textContent = `Rank ${page.retriever_rank} → ${rank}, ${way}`;
+    move.dataset.move = climbed > 0 ? "up" : climbed < 0 ? "down" : "same";
+    byId("viewer-scores").replaceChildren(
+      ...term("Retriever score", score(page.retriever_score), `z ${signed(page.retriever_z)}`),
+      ...term("Readout score", score(page.readout_score), `z ${signed(page.readout_z)}`),
+      ...term("Fused score", signed(fused(page, this.w)), `w = ${this.w.toFixed(2)}`),
+    );
+    byId("viewer-place").textContent = `${rank} of ${this.pages.length}`;
+    byId("viewer-previous").disabled = this.place === 0;
+    byId("viewer-next").disabled = rank === this.pages.length;
+    // A button that has just been disabled would drop the focus out of the dialog.
+    if (document.activeElement?.disabled || document.activeElement === document.body) {
+      byId("viewer-close").focus();
+    }
+  }
+
+  tellShares(explanation) {
+    const share = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}\u00a0%`;
+    const { page_share: page, instruction_share: instruction, query_share: query, kept, grid } = explanation;
+    byId("scale-most").textContent = share(Math.max(...explanation.weights, 0));
+    byId("viewer-shares").textContent =
+      `${share(page)} of the attention is on the page, ${share(query)} on the query itself, ` +
+      `${share(instruction)} on the instruction. ` +
+      `The store kept ${kept.length} of ${grid[0]} × ${grid[1]} positions.`;
+  }
+
+  shade() {
+    const on = byId("heat-on").checked;
+    byId("heat-opacity").disabled = !on;
+    this.canvas.style.opacity = on ? byId("heat-opacity").value : 0;
+  }
+
+  say(text, failed = false) {
+    const state = byId("stage-state");
+    state.textContent = text;
+    state.classList.toggle("failed", failed);
+  }
+}
+
+const term = (name, value, detail) =>
+  [make("dt", {}, name), make("dd", {}, make("b", {}, value), make("small", {}, detail))];

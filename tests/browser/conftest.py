@@ -1,0 +1,52 @@
+"""One small store, one server over it and one browser for all tests of the page."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.chromium import Driver, chromium, emulate, resize
+from tests.browser.corpus import make_store
+from tests.browser.page import PageUnderTest
+from tests.browser.server import ask, serving
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    return make_store(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def address(corpus: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(corpus[0], log=tmp_path_factory.mktemp("server") / "log") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def answer(address: str, corpus: tuple[Path, list[str]]) -> dict[str, Any]:
+    """The server's answer to a query whose first five pages the readout changes."""
+    for query in corpus[1]:
+        found: dict[str, Any] = ask(address, "/v1/search", {"query": query, "k": 20, "top_n": 20})
+        if any(page["retriever_rank"] > 5 for page in found["results"][:5]):
+            return found
+    raise AssertionError("no query's first five pages change: nothing to look at")
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[Driver]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(driver: Driver, address: str) -> Iterator[PageUnderTest]:
+    """The page, fresh: light, wide, nothing remembered; afterwards its console must be silent."""
+    emulate(driver)
+    resize(driver, 1440, 1000)
+    driver.get(address)
+    driver.execute_script("localStorage.clear(); sessionStorage.clear()")
+    driver.get_log("browser")  # what an earlier test left
+    opened = PageUnderTest(driver, address)
+    yield opened
+    assert opened.complaints() == []

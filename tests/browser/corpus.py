@@ -1,0 +1,39 @@
+"""A few documents of the miniature, drawn, indexed and calibrated by the commands people type."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from ridgerank.runs.trec import read_qrels
+
+CORPUS = "alder"
+DOCUMENTS = 2
+QUERIES = 24
+
+
+def make_store(folder: Path) -> tuple[Path, list[str]]:
+    """A calibrated store of some thirty pages, and the queries it was calibrated with."""
+    _ridgerank("miniature", "draw", "--out", str(folder), "--corpus", CORPUS)
+    documents = sorted((folder / "documents").glob("*.pdf"))[:DOCUMENTS]
+    names = tuple(f"{document.name}#" for document in documents)
+    judged = read_qrels(folder / "qrels.trec")
+    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    asked = [line for line in lines if any(page.startswith(names) for page in judged[line["query_id"]])][
+        :QUERIES
+    ]
+    queries = folder / "asked.jsonl"
+    queries.write_text(
+        "".join(json.dumps({key: line[key] for key in ("query_id", "text")}) + "\n" for line in asked)
+    )
+    store = folder / "pages"
+    models = ["--backbone", "mini-qwen", "--retriever", "mini-colqwen"]
+    _ridgerank("index", *map(str, documents), "--store", str(store), *models)
+    _ridgerank("calibrate", "--store", str(store), "--queries", str(queries))
+    return store, [line["text"] for line in asked]
+
+
+def _ridgerank(*arguments: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "ridgerank.cli.main", *arguments], check=True, capture_output=True, timeout=900
+    )

@@ -1,0 +1,387 @@
+"""The page in a real browser, over a real server, a small store and its calibration."""
+
+from itertools import pairwise
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from ridgerank.fusion.standardize import fuse
+from ridgerank.lists import Lists
+from tests.browser.chromium import emulate, resize
+from tests.browser.page import PageUnderTest
+from tests.browser.server import ask
+
+Answer = dict[str, Any]
+
+
+def pythons_order(answer: Answer, weight: float) -> list[str]:
+    """The pages as `fusion` orders them at a weight, from the raw scores."""
+    pages = sorted(answer["results"], key=lambda page: int(page["retriever_rank"]))
+    retriever, readout = (
+        np.array([page[name] for page in pages]) for name in ("retriever_score", "readout_score")
+    )
+    fused = fuse(retriever, readout, weight, Lists.of_lengths([len(pages)]))
+    return [pages[place]["page_id"] for place in np.argsort(-fused, kind="stable")]
+
+
+def test_a_search_shows_the_order_before_and_after(page: PageUnderTest, answer: Answer) -> None:
+    page.search(answer["query"])
+    results = answer["results"]
+    assert page.order("after") == page.seen_order("after") == [found["page_id"] for found in results]
+    retrieved = sorted(results, key=lambda found: int(found["retriever_rank"]))
+    assert page.order("before") == page.seen_order("before") == [found["page_id"] for found in retrieved]
+    entered = sum(found["retriever_rank"] > 5 for found in results[:5])
+    assert page.text("changes-number") == f"{entered} of 5"
+    assert page.text("live").startswith(f"{len(results)} pages.")
+    assert results[0]["reference"] in page.text("live")
+
+
+def test_every_row_shows_its_page_and_both_scores(page: PageUnderTest, answer: Answer) -> None:
+    page.search(answer["query"])
+    for row in page.all("#before li, #after li"):
+        page.run("arguments[0].scrollIntoView({block: 'center'})", row)  # pictures load when they come near
+    page.until(
+        lambda: page.run(
+            "return [...document.querySelectorAll('#columns img')].every((image) => image.naturalWidth > 0)"
+        )
+    )
+    first = answer["results"][0]
+    label = page.all("#after button")[0].accessible_name
+    assert "rank 1, " in label
+    assert first["reference"] in label
+    assert f"Retriever score {first['retriever_score']:.2f}"[:18] in label
+    shown = page.all("#after li")[0].text
+    assert f"{abs(first['readout_score']):.2f}"[:4] in shown
+    assert f"{abs(first['retriever_score']):.2f}"[:4] in shown
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.05, 0.25, 0.5, 0.75, 1.0])
+def test_the_page_orders_as_the_package_does(page: PageUnderTest, answer: Answer, weight: float) -> None:
+    page.search(answer["query"])
+    page.weigh(weight)
+    page.until_settled()
+    assert page.order("after") == page.seen_order("after") == pythons_order(answer, weight)
+
+
+def test_the_slider_reorders_and_the_button_returns_to_the_calibrated_weight(
+    page: PageUnderTest, answer: Answer
+) -> None:
+    page.search(answer["query"])
+    calibrated = page.order("after")
+    page.by_id("weight").send_keys(Keys.HOME)
+    page.until_settled()
+    assert page.order("after") == page.order("before") != calibrated
+    assert page.text("changes-number") == "0 of 5"
+    page.until(lambda: page.text("live").startswith("Weight 0.00."))
+    page.by_id("weight-return").click()
+    page.until_settled()
+    assert page.order("after") == calibrated
+    assert page.text("weight-value") == f"{answer['weight']:.2f}"
+    assert not page.by_id("weight-return").is_enabled()
+
+
+def test_one_step_of_the_slider_past_the_calibrated_weight_comes_back_to_it(
+    page: PageUnderTest, answer: Answer
+) -> None:
+    page.search(answer["query"])
+    away, back = (Keys.LEFT, Keys.RIGHT) if answer["weight"] > 0.5 else (Keys.RIGHT, Keys.LEFT)
+    page.by_id("weight").send_keys(away, away)
+    assert page.by_id("weight-return").is_enabled()
+    page.by_id("weight").send_keys(back, back)
+    assert not page.by_id("weight-return").is_enabled()
+
+
+def test_every_page_that_moved_has_a_curve_that_says_which_way(page: PageUnderTest, answer: Answer) -> None:
+    page.search(answer["query"])
+    kinds = page.run(
+        "return Object.fromEntries([...document.querySelectorAll('#moves g')]"
+        ".map((curve) => [curve.dataset.page, curve.classList[0]]))"
+    )
+    for found in answer["results"]:
+        climbed = found["retriever_rank"] - found["rank"]
+        assert kinds[found["page_id"]] == ("up" if climbed > 0 else "down" if climbed < 0 else "same")
+    dashes = {
+        kind: page.run(
+            "const way = document.querySelector(`#moves .${arguments[0]} .way`);"
+            "return way && getComputedStyle(way).strokeDasharray",
+            kind,
+        )
+        for kind in ("up", "down")
+    }
+    assert dashes["up"] != dashes["down"], "the way is told by colour alone"
+
+
+def test_rows_move_smoothly_unless_the_system_asks_for_calm(page: PageUnderTest, answer: Answer) -> None:
+    moving = (
+        "const slider = document.getElementById('weight'); slider.value = arguments[0];"
+        "slider.dispatchEvent(new Event('input', {bubbles: true}));"
+        "return document.querySelectorAll('#after li[style*=translate]').length"
+    )
+    page.search(answer["query"])
+    assert page.run(moving, 0) > 0
+    page.until_settled()
+    emulate(page.driver, calm=True)
+    assert page.run(moving, 1) == 0
+    assert page.order("after") == pythons_order(answer, 1.0)
+
+
+def test_a_page_opens_large_with_heat_where_the_query_looked(page: PageUnderTest, answer: Answer) -> None:
+    page.expect_complaints("willReadFrequently")  # it is this test that reads the canvas
+    page.search(answer["query"])
+    page.all("#after button")[0].click()
+    page.until_heated()
+    first = answer["results"][0]
+    assert page.text("viewer-title") == first["reference"]
+    explained = ask(page.address, "/v1/explain", {"query": answer["query"], "page": first["page_id"]})
+    hottest = int(np.argmax(explained["weights"]))
+    left, top, right, bottom = explained["regions"][hottest]
+    painted = (
+        "const canvas = document.getElementById('heat');"
+        "const [x, y] = [arguments[0] * canvas.width, arguments[1] * canvas.height];"
+        "return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data]"
+    )
+    red, green, blue, opacity = page.run(painted, (left + right) / 2, (top + bottom) / 2)
+    assert opacity == 255
+    assert red > green > blue
+    rows, columns = explained["grid"]
+    bare = next(cell for cell in range(rows * columns) if cell not in set(explained["kept"]))
+    middle = ((bare % columns + 0.5) / columns, (bare // columns + 0.5) / rows)
+    assert page.run(painted, *middle)[3] == 0, "a position that was not kept is painted"
+    page.by_id("heat-on").click()
+    assert page.by_id("heat").value_of_css_property("opacity") == "0"
+    page.press(Keys.ESCAPE)
+    page.until(lambda: not page.visible("viewer"))
+
+
+def test_a_page_whose_image_cannot_be_had_shows_its_thumbnail(page: PageUnderTest, answer: Answer) -> None:
+    page.expect_complaints("/image")
+    page.driver.execute_cdp_cmd("Network.enable", {})
+    page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/image"]})
+    try:
+        page.search(answer["query"])
+        page.all("#after button")[-1].click()
+        page.until_heated()
+        assert "thumbnail" in page.text("stage-state")
+        assert str(page.by_id("page-image").get_property("currentSrc")).endswith("/thumbnail")
+    finally:
+        page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+
+
+def test_the_keyboard_alone_goes_all_the_way(page: PageUnderTest, answer: Answer) -> None:
+    page.open(q="something else")
+    page.until_answered()
+    page.press(Keys.TAB)
+    assert page.focused().text == "Skip to the results"
+    page.press("/", *answer["query"], Keys.ENTER)
+    page.until(lambda: page.order("after") == pythons_order(answer, answer["weight"]))
+    page.until_settled()
+    for _ in range(12):
+        if page.run("return document.getElementById('after').contains(document.activeElement)"):
+            break
+        page.press(Keys.TAB)
+    assert "After, rank 1," in page.focused().accessible_name
+    page.press(Keys.ARROW_DOWN)
+    assert "After, rank 2," in page.focused().accessible_name
+    page.press(Keys.ARROW_LEFT)
+    assert answer["results"][1]["reference"] in page.focused().accessible_name
+    assert page.focused().accessible_name.startswith("Before")
+    page.press(Keys.ARROW_RIGHT, Keys.ENTER)
+    page.until_heated()
+    assert page.text("viewer-title") == answer["results"][1]["reference"]
+    page.press(Keys.ARROW_RIGHT)
+    page.until(lambda: page.text("viewer-title") == answer["results"][2]["reference"])
+    page.until_heated()
+    within = "return document.getElementById('viewer').contains(document.activeElement)"
+    beside = "return document.activeElement === document.body"  # the browser's own bar is next
+    for _ in range(8):
+        page.press(Keys.TAB)
+        assert page.run(within) or page.run(beside)
+    page.press(Keys.ESCAPE)
+    page.until(lambda: "After, rank 3," in page.focused().accessible_name)
+    assert not page.visible("viewer")
+
+
+def test_the_address_holds_query_and_weight(page: PageUnderTest, answer: Answer) -> None:
+    page.search(answer["query"])
+    page.weigh(0.25)
+    asked = parse_qs(urlsplit(page.driver.current_url).query)
+    assert asked == {"q": [answer["query"]], "w": ["0.25"]}
+    page.open(q=answer["query"], w="0.25")
+    page.until_answered()
+    assert page.order("after") == pythons_order(answer, 0.25)
+    page.open(q=answer["query"])
+    page.until_answered()
+    assert page.order("after") == pythons_order(answer, answer["weight"])
+
+
+def test_the_back_button_brings_the_last_search_back(page: PageUnderTest, answer: Answer) -> None:
+    page.search(answer["query"])
+    page.search("something else")
+    assert page.by_id("query").get_property("value") == "something else"
+    page.driver.back()
+    page.until(lambda: page.by_id("query").get_property("value") == answer["query"])
+    page.until_answered()
+    page.until(lambda: page.order("after") == pythons_order(answer, answer["weight"]))
+
+
+def test_the_panel_reports_calibration_and_store(page: PageUnderTest) -> None:
+    calibration, store = ask(page.address, "/v1/calibration"), ask(page.address, "/v1/store")
+    page.until(lambda: len(page.all("#report .card")) == 4)
+    headings = [heading.text for heading in page.all("#report h3")]
+    assert headings[0].startswith(f"w* = {calibration['weight']['weight']:.2f}")
+    assert headings[1].startswith(f"r = {calibration['agreement']:.2f}")
+    assert headings[3].startswith(f"{store['pages']}")
+    low, high = calibration["weight"]["weight_interval"]
+    weight_chart, penalty_chart = page.all("#report svg.chart")
+    assert f"95 % interval {low:.2f} to {high:.2f}" in (weight_chart.get_attribute("aria-label") or "")
+    assert len(page.run("return arguments[0].querySelectorAll('.fold')", penalty_chart)) == len(
+        calibration["errors"]
+    )
+    warnings = [warning.text for warning in page.all("#report .warnings li")]
+    assert warnings == calibration["warnings"]
+    page.by_id("report-toggle").click()
+    assert not page.visible("report")
+
+
+def test_the_latency_is_split(page: PageUnderTest, answer: Answer) -> None:
+    page.search(answer["query"])
+    shown = [entry.text.split()[0] for entry in page.all("#latency-legend li")]
+    assert shown == list(answer["latency_ms"])
+    assert len(page.all("#latency-bar i")) == len(shown)
+
+
+def test_an_error_shows_what_the_server_said(page: PageUnderTest) -> None:
+    page.expect_complaints("/v1/search - Failed to load resource")
+    page.open(q="x" * 5000)
+    alert = page.until(lambda: page.all("[role=alert]"))[0]
+    assert "query" in alert.text
+    assert not page.visible("columns")
+    assert page.all("[role=alert] button")[0].text == "Try again"
+
+
+def test_dark_follows_the_system_until_told_otherwise(page: PageUnderTest, answer: Answer) -> None:
+    def brightness() -> float:
+        colour = page.run("return getComputedStyle(document.body).backgroundColor")
+        channels = [float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+        return sum(channels) / 3
+
+    assert brightness() > 200
+    emulate(page.driver, dark=True)
+    assert brightness() < 60
+    page.by_id("theme").click()
+    assert page.by_id("theme").accessible_name == "Theme: Light"
+    assert brightness() > 200
+    page.open(q=answer["query"])
+    assert brightness() > 200, "the choice was forgotten"
+    emulate(page.driver)
+    page.by_id("theme").click()
+    assert brightness() < 60
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1100, 1440])
+def test_nothing_sticks_out_at_any_width(page: PageUnderTest, answer: Answer, width: int) -> None:
+    resize(page.driver, width, 800)
+    page.search(answer["query"])
+    page.by_id("report-toggle").click()
+    assert page.run("return document.scrollingElement.scrollWidth") <= width
+    assert page.visible("weight")
+    page.until_settled()
+    tops = page.run("return [...document.querySelectorAll('#after li')].map((row) => row.offsetTop)")
+    assert all(lower > upper for upper, lower in pairwise(tops))
+
+
+def test_every_control_has_a_name_a_screen_reader_can_say(page: PageUnderTest, answer: Answer) -> None:
+    page.search(answer["query"])
+    page.by_id("report-toggle").click()
+    nameless_outside = nameless(page)
+    page.all("#after button")[0].click()
+    page.until_heated()
+    assert nameless_outside + nameless(page) == []
+
+
+def nameless(page: PageUnderTest) -> list[str]:
+    """Controls and pictures without a name, by the browser's own accessibility tree."""
+    wanted = {
+        "button",
+        "searchbox",
+        "slider",
+        "checkbox",
+        "link",
+        "textbox",
+        "img",
+        "image",
+        "dialog",
+        "list",
+    }
+    tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    found = [node for node in tree if not node["ignored"] and node["role"]["value"] in wanted]
+    assert len(found) > 5, "the tree is empty"
+    lists = {"list"}  # only the two columns need one
+    return [
+        node["role"]["value"]
+        for node in found
+        if not node["name"]["value"].strip() and node["role"]["value"] not in lists
+    ]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_stands_out_as_wcag_aa_asks(page: PageUnderTest, answer: Answer, dark: bool) -> None:
+    emulate(page.driver, dark=dark)
+    page.search(answer["query"])
+    page.by_id("report-toggle").click()
+    page.weigh(0.3)
+    page.until_settled()
+    faint = page.run(CONTRAST)
+    page.all("#after button")[0].click()
+    page.until_heated()
+    assert faint + page.run(CONTRAST) == []
+
+
+CONTRAST = """
+const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+const rgba = (colour) => {
+  canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+};
+const light = (colour) => {
+  const [r, g, b] = rgba(colour).map((part) => part / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const ground = (element) => {
+  for (let at = element; at; at = at.parentElement) {
+    const colour = getComputedStyle(at).backgroundColor;
+    if (rgba(colour)[3] === 255) return colour;
+  }
+  return 'white';
+};
+const open = document.querySelector('dialog[open]') ?? document.body;
+const walker = document.createTreeWalker(open, NodeFilter.SHOW_TEXT);
+const faint = [];
+let seen = 0;
+while (walker.nextNode()) {
+  const element = walker.currentNode.parentElement;
+  const style = getComputedStyle(element);
+  const idle = element.closest(':disabled, .unseen, .skip, noscript, dialog:not([open])');
+  if (!walker.currentNode.data.trim() || idle || !element.getClientRects().length) continue;
+  seen += 1;
+  const ink = element instanceof SVGElement ? style.fill : style.color;
+  const [low, high] = [light(ink), light(ground(element))].sort((a, b) => a - b);
+  const ratio = (high + 0.05) / (low + 0.05);
+  const size = parseFloat(style.fontSize);
+  const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+  if (ratio < (large ? 3 : 4.5)) faint.push(`${walker.currentNode.data.trim()}: ${ratio.toFixed(2)}`);
+}
+if (seen < 10) faint.push(`only ${seen} texts seen`);
+return faint;
+"""
+
+
+def test_everything_comes_from_the_server_itself(page: PageUnderTest, answer: Answer) -> None:
+    page.search(answer["query"])
+    loaded = page.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert len(loaded) > 10
+    assert [name for name in loaded if not name.startswith(f"{page.address}/")] == []

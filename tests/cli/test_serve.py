@@ -1,0 +1,86 @@
+"""`ridgerank serve`: closed by default, and an orderly start and end."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.cli.main import app
+from ridgerank.serving.settings import ServingError, read_keys
+from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.read import PageStore
+from tests.calibrated import index_pages, random_calibration
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_without_keys_it_listens_on_loopback_only(host: str) -> None:
+    done = CliRunner().invoke(app, ["serve", "--store", "none", "--host", host])
+    assert done.exit_code == 2
+    assert "--api-key-file" in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no keys"),
+        ("# only words\n", "no keys"),
+        ("short\n", "shorter than"),
+        ("k" * 20 + " x\n", "space"),
+    ],
+)
+def test_keys_that_would_not_serve_are_refused(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "keys").write_text(text)
+    with pytest.raises(ServingError, match=reason):
+        read_keys(tmp_path / "keys")
+
+
+def test_a_missing_key_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServingError, match="cannot be read"):
+        read_keys(tmp_path / "none")
+
+
+def test_a_server_starts_answers_and_ends_in_order(
+    tmp_path: Path, model_folder: Path, small_backbone: Backbone
+) -> None:
+    store = index_pages(tmp_path, small_backbone, pages=3)
+    with PageStore.open(store) as opened:
+        calibration = random_calibration(opened.lineage, small_backbone.geometry.width)
+        [reference, *_] = [opened.reference(page_id) for page_id in opened.page_ids()]
+    calibration.save(calibrations_folder(store))
+    (tmp_path / "keys").write_text("# the only one\na-key-of-some-length\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", "--store", store, "--port", str(port), "--api-key-file", str(tmp_path / "keys")]
+    command = [sys.executable, "-m", "ridgerank.cli.main", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
+        address = f"http://127.0.0.1:{port}"
+        end = time.monotonic() + 120
+        while True:
+            try:
+                assert httpx.get(f"{address}/readyz").status_code == 200
+                break
+            except httpx.ConnectError:
+                assert time.monotonic() < end
+                assert server.poll() is None
+                time.sleep(0.1)
+        body = {"query": "bars", "documents": [reference]}
+        assert httpx.post(f"{address}/v1/rerank", json=body).status_code == 401
+        headers = {"Authorization": "Bearer a-key-of-some-length"}
+        answer = httpx.post(f"{address}/v1/rerank", json=body, headers=headers, timeout=60)
+        assert answer.status_code == 200
+        assert answer.json()["weight_source"] == "readout_alone"  # its retriever cannot be loaded
+        server.send_signal(signal.SIGTERM)
+        _, said = server.communicate(timeout=60)
+    assert re.search(r"3 pages, ridgerank-\S+; http://127.0.0.1", said)
+    assert "no retriever" in said
+    assert "Traceback" not in said

@@ -1,0 +1,208 @@
+"""Many callers at once: equal answers, a bounded queue, deadlines, callers that leave, an orderly end."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from ridgerank.reranker import Prepared, Reranker
+from ridgerank.serving.engine import Engine, Gone, Rank, Search
+from ridgerank.serving.refusals import Refusal
+from ridgerank.serving.settings import Limits
+from tests.serving.conftest import Corpus, MakeService, serve
+
+
+class Held:
+    """A model that waits for leave before each pass, and notes whom it served together."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered = threading.Semaphore(0)
+        self.leave = threading.Semaphore(0)
+        self.together: list[int] = []
+        rank_prepared = Reranker.rank_prepared
+
+        def held(reranker: Reranker, prepared: Sequence[Prepared], **more: Any) -> Any:  # noqa: ANN401
+            self.together.append(len(prepared))
+            self.entered.release()
+            assert self.leave.acquire(timeout=30)
+            return rank_prepared(reranker, prepared, **more)
+
+        monkeypatch.setattr(Reranker, "rank_prepared", held)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    model = Held(monkeypatch)
+    yield model
+    model.leave.release(1000)
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
+def plain(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: answer[name] for name in ("results", "weight", "weight_source", "note", "query")}
+
+
+def test_concurrent_requests_get_what_lone_ones_get(make_service: MakeService, corpus: Corpus) -> None:
+    limits = Limits(admitted=100)
+    with (
+        serve(make_service(limits=limits, workers=2)) as address,
+        httpx.Client(base_url=address, timeout=60) as client,
+    ):
+        bodies = [{"query": query, "k": k, "top_n": k} for query in corpus.queries[:8] for k in (3, 12, 20)]
+        alone = [client.post("/v1/search", json=body).json() for body in bodies]
+        with ThreadPoolExecutor(8) as callers:
+            crowd = list(callers.map(lambda body: client.post("/v1/search", json=body).json(), bodies))
+        together = max(
+            float(line.rpartition(" ")[2])
+            for line in client.get("/metrics").text.splitlines()
+            if line.startswith("ridgerank_requests_together_sum")
+        )
+    for one, other in zip(alone, crowd, strict=True):
+        assert plain(one) == plain(other)  # to the last digit: only passes of one shape are shared
+    assert together > 2 * len(bodies), "nobody was served together, so this shows nothing"
+
+
+def test_what_waits_is_served_together(
+    make_service: MakeService, corpus: Corpus, held: Held, reranker: Reranker
+) -> None:
+    engine = make_service(limits=Limits(admitted=9, together=8)).engine
+    [first] = engine.submit([Search(corpus.queries[0], 12)])
+    assert held.entered.acquire(timeout=20)
+    rest = engine.submit([Search(query, 12) for query in corpus.queries[1:9]])
+    held.leave.release(2)
+    found = [job.answer.result(20) for job in (first, *rest)]
+    assert held.together == [1, 8]
+    assert [one.shared_with for one in found] == [1] + [8] * 8
+    assert all(one.ranking is not None and len(one.ranking.pages) == 12 for one in found)
+
+
+def test_beyond_the_bound_callers_are_told_to_come_back_and_then_served(
+    make_service: MakeService, corpus: Corpus, held: Held
+) -> None:
+    service = make_service(limits=Limits(admitted=3))
+    body = {"query": corpus.queries[0], "k": 5}
+    with (
+        serve(service) as address,
+        httpx.Client(base_url=address, timeout=60) as client,
+        ThreadPoolExecutor(3) as callers,
+    ):
+        admitted = [callers.submit(client.post, "/v1/search", json=body) for _ in range(3)]
+        until(lambda: service.engine.admitted == 3)
+        for _ in range(5):
+            refused = client.post("/v1/search", json=body)
+            assert refused.status_code == 429
+            assert int(refused.headers["retry-after"]) >= 1
+            assert refused.json()["code"] == "overloaded"
+        assert client.get("/healthz").status_code == 200
+        held.leave.release(100)
+        assert [one.result(30).status_code for one in admitted] == [200] * 3
+        until(lambda: service.engine.admitted == 0)
+        assert client.post("/v1/search", json=body).status_code == 200
+        counted = client.get("/metrics").text
+    assert 'ridgerank_refused_total{route="/v1/search"} 5.0' in counted
+
+
+@pytest.mark.parametrize(("own", "status"), [(50, 408), (None, 503)])
+def test_a_deadline_is_kept(
+    make_service: MakeService, corpus: Corpus, held: Held, own: int | None, status: int
+) -> None:
+    service = make_service(limits=Limits(deadline_seconds=0.2))
+    with serve(service) as address, httpx.Client(base_url=address, timeout=60) as client:
+        late = client.post("/v1/search", json={"query": corpus.queries[0], "k": 5, "deadline_ms": own})
+        assert late.status_code == status
+        assert late.json()["code"] == "deadline_passed"
+        held.leave.release(10)
+        until(lambda: service.engine.admitted == 0)
+
+
+def test_work_stops_when_the_caller_hangs_up(make_service: MakeService, corpus: Corpus, held: Held) -> None:
+    service = make_service(limits=Limits(admitted=4))
+    body = {"query": corpus.queries[0], "k": 5}
+    with serve(service) as address:
+
+        async def leave() -> None:
+            async with httpx.AsyncClient(base_url=address) as client:
+                tasks = [asyncio.ensure_future(client.post("/v1/search", json=body))]
+                assert await asyncio.to_thread(held.entered.acquire, timeout=20)
+                tasks += [asyncio.ensure_future(client.post("/v1/search", json=body)) for _ in range(3)]
+                while service.engine.admitted < 4:
+                    await asyncio.sleep(0.005)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run(leave())
+        # Those that were waiting make room at once, while the model is still busy with the first.
+        until(lambda: service.engine.admitted == 1)
+        held.leave.release(10)
+        until(lambda: service.engine.admitted == 0)
+        assert sum(held.together) == 1
+        counted = httpx.get(f"{address}/metrics").text
+    assert "ridgerank_left_total 4.0" in counted
+
+
+def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -> None:
+    engine = Engine(reranker, Limits())
+    begun, go = threading.Event(), threading.Event()
+
+    def prepare(go_on: Callable[[], None]) -> Prepared:
+        begun.set()
+        assert go.wait(20)
+        go_on()
+        raise AssertionError("it went on")
+
+    [job] = engine.submit([Rank(prepare)])
+    assert begun.wait(20)
+    engine.drop([job])
+    go.set()
+    with pytest.raises(Gone):
+        job.answer.result(20)
+    engine.close()
+
+
+def test_one_bad_request_does_not_spoil_the_others(
+    make_service: MakeService, corpus: Corpus, held: Held
+) -> None:
+    engine = make_service().engine
+    [first] = engine.submit([Search(corpus.queries[0], 5)])
+    assert held.entered.acquire(timeout=20)
+    bad, good = engine.submit([Search("   ", 5), Search(corpus.queries[1], 5)])
+    held.leave.release(10)
+    assert good.answer.result(20).ranking is not None
+    assert first.answer.result(20).ranking is not None
+    with pytest.raises(Exception, match="an empty query"):
+        bad.answer.result(20)
+
+
+def test_closing_finishes_what_was_admitted_and_takes_nothing_new(
+    make_service: MakeService, corpus: Corpus, held: Held
+) -> None:
+    engine = make_service().engine
+    jobs = engine.submit([Search(query, 5) for query in corpus.queries[:3]])
+    assert held.entered.acquire(timeout=20)
+    end = threading.Thread(target=engine.close)
+    end.start()
+    until(lambda: engine.closing)
+    with pytest.raises(Refusal, match="shutting down"):
+        engine.submit([Search(corpus.queries[0], 5)])
+    held.leave.release(10)
+    end.join(20)
+    assert all(job.answer.result(0).ranking is not None for job in jobs)
+
+
+def test_several_jobs_are_admitted_all_or_none(make_service: MakeService, corpus: Corpus, held: Held) -> None:
+    engine = make_service(limits=Limits(admitted=2)).engine
+    with pytest.raises(Refusal, match="all this server takes"):
+        engine.submit([Search(query, 5) for query in corpus.queries[:3]])
+    assert engine.admitted == 0
