@@ -2,9 +2,10 @@
 
     python -m benchmarks.ray_overhead --out results/ray_overhead.json
 
-The cluster is of this machine and runs already when the clock starts; loading the models counts on both sides
-(Ray loads one in each worker, and one to learn what it is). With as many workers as cores no speedup is to be
-expected: the ratio says what the way through Ray Data, fragments and commits adds.
+The cluster is of this machine and runs already when the clock starts; loading models counts on both sides
+(Ray loads one in each worker, and one to learn what it is). Every process has one thread: W workers on as many
+cores could at best take 1/W of the time of one, and what is above that is the way through Ray Data, fragments
+and commits. `--workers 1` shows the price alone.
 """
 
 import argparse
@@ -68,7 +69,10 @@ def main() -> None:
             index_on_ray([folder / "in"], str(folder / "ray"), plan, ray=ray, crew=crew, watcher=_Nobody())
             ray_s = time.perf_counter() - began
         same = prefixes(folder / "here") == prefixes(folder / "ray")
-    print(f"{options.pages} pages: {ray_s / here_s:.2f}x the time of one process, {crew.workers} workers")
+    print(
+        f"{options.pages} pages: {ray_s / here_s:.2f}x the time of one process, {crew.workers} workers "
+        f"({1 / crew.workers:.2f}x is the least)"
+    )
     result = {
         "pages": options.pages,
         "workers": crew.workers,

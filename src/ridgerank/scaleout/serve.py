@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
+Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
 _HEALTH_SECONDS = 30.0
 
@@ -61,8 +62,12 @@ def deploy(plan: ServePlan, replicas: Replicas, *, host: str, port: int) -> None
     """Start the deployment on the cluster that is connected, and return when it answers."""
     from ray import serve
 
+    def application() -> Application:
+        # Called on each replica; Serve takes a plain function for a builder, nothing else.
+        return Corpora(plan).application()
+
     serve.start(http_options={"host": host, "port": port})
-    made = serve.deployment(serve.ingress(Corpora(plan).application)()).options(
+    made = serve.deployment(serve.ingress(application)()).options(
         name="ridgerank",
         max_ongoing_requests=plan.settings.limits.admitted,
         autoscaling_config={
@@ -90,7 +95,7 @@ class Corpora:
         self._plan = plan
         self._backbones: dict[tuple[object, ...], Backbone] = {}
 
-    def application(self) -> Callable[[Any, Receive, Send], Awaitable[None]]:
+    def application(self) -> Application:
         """An ASGI application that passes each request on to that of its corpus."""
         from ray import serve
 
