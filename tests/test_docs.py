@@ -164,3 +164,11 @@ def test_the_share_of_evidence_without_text_says_what_the_results_say() -> None:
     text = (ROOT / "docs" / "real-documents.md").read_text()
     assert f"{100 * shares['text layer']:.1f} %" in text
     assert f"{100 * shares['in use']:.1f} %" in text
+
+
+def test_the_speed_on_real_documents_says_what_the_results_say() -> None:
+    latency = json.loads(REAL_DOCUMENTS.read_text())["latency"]
+    text = (ROOT / "docs" / "real-documents.md").read_text()
+    assert f"{latency['questions']} questions of different documents" in text
+    for name, times in latency["times_faster"].items():
+        assert f"| {name} | {latency['processor_seconds'][name]:.2f} | {times:.1f}x |" in text
