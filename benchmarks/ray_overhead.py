@@ -3,9 +3,9 @@
     python -m benchmarks.ray_overhead --out results/ray_overhead.json
 
 The cluster is of this machine and runs already when the clock starts; loading models counts on both sides
-(Ray loads one in each worker, and one to learn what it is). Every process has one thread: W workers on as many
-cores could at best take 1/W of the time of one, and what is above that is the way through Ray Data, fragments
-and commits. `--workers 1` shows the price alone.
+(Ray loads one in each worker, and one to learn what it is). Every process has one thread: W workers on as
+many cores could at best take 1/W of the time of one, and what is above that is the way through Ray Data,
+fragments and commits. `--workers 1` shows the price alone.
 """
 
 import argparse
