@@ -83,6 +83,9 @@ def test_the_speed_table_says_what_the_results_say() -> None:
         f"| {result('ridge_speed')['time_over_one_sklearn_cholesky_fit']}x its time |",
         f"| {100 * float(str(result('rank_overhead')['share_of_request'])):.2f} % of its time |",
         f"| {result('fusion_speed')['time_over_ranx_compiled']}x its time |",
+        f"| {round(float(str(result('one_pass')['time_over_index_alone'])), 2)}x its time |",
+        f"| {result('serving_load')['throughput_eight_over_one']}x |",
+        f"| {result('serving_load')['p99_ten_times_over_capacity']}x it |",
     ):
         assert wanted in README
 
