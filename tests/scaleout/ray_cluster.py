@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,10 @@ def _stop(head: "subprocess.Popen[bytes]") -> None:
     if head.poll() is not None:
         return
     started = psutil.Process(head.pid).children(recursive=True)
-    head.send_signal(signal.SIGTERM)
+    head.kill()  # asked to stop, it would wait half a minute for its children
     head.wait(60)
     for process in started:
-        if process.is_running():
+        with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
