@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ridgerank.evaluation.datasets.base import Benchmark, Corpus
 
-DOCUMENTS, QUERIES = 1, 6
-"""Of a corpus: the documents kept, and of the queries they answer the first."""
+QUERIES = 5
+"""Of a corpus: the first of the queries that the document kept answers."""
 
 
 def cut_down(benchmark: Benchmark, corpora: int) -> Benchmark:
@@ -15,24 +15,25 @@ def cut_down(benchmark: Benchmark, corpora: int) -> Benchmark:
 
 
 def _cut(corpus: Corpus) -> Corpus:
-    """The documents that answer most queries, and their judgements."""
+    """The smallest document that answers enough queries, and its judgements."""
     files = sorted(path for given in corpus.documents for path in _files(given))
-    answered = {
-        path: sum(_pages(corpus, query.query_id, {path.name}) != {} for query in corpus.queries)
-        for path in files
-    }
-    kept = sorted(files, key=lambda path: (-answered[path], path))[:DOCUMENTS]
-    names = {path.name for path in kept}
-    judged = {query.query_id: _pages(corpus, query.query_id, names) for query in corpus.queries}
-    queries = tuple(query for query in corpus.queries if judged[query.query_id])[:QUERIES]
-    qrels = {query.query_id: judged[query.query_id] for query in queries}
-    return replace(corpus, documents=tuple(kept), queries=queries, qrels=qrels)
+    judged = {path: _judged(corpus, path.name) for path in files}
+    kept = min(files, key=lambda path: (-min(len(judged[path]), QUERIES), path.stat().st_size, path))
+    queries = tuple(query for query in corpus.queries if query.query_id in judged[kept])[:QUERIES]
+    qrels = {query.query_id: judged[kept][query.query_id] for query in queries}
+    return replace(corpus, documents=(kept,), queries=queries, qrels=qrels)
 
 
 def _files(given: Path) -> list[Path]:
     return [path for path in given.rglob("*") if path.is_file()] if given.is_dir() else [given]
 
 
-def _pages(corpus: Corpus, query_id: str, names: set[str]) -> dict[str, int]:
-    graded = corpus.qrels[query_id].items()
-    return {page: grade for page, grade in graded if grade > 0 and page.rpartition("#")[0] in names}
+def _judged(corpus: Corpus, name: str) -> dict[str, dict[str, int]]:
+    """Query id → pages of one document that answer it → grade."""
+    answered = {
+        query_id: {
+            page: grade for page, grade in grades.items() if grade > 0 and page.rpartition("#")[0] == name
+        }
+        for query_id, grades in corpus.qrels.items()
+    }
+    return {query_id: pages for query_id, pages in answered.items() if pages}

@@ -64,8 +64,8 @@ def quickly(settings: Settings) -> Settings:
         retrievers=settings.retrievers[:1],
         candidates=6,
         depths=(5, 8),
-        calibration_queries=18,
+        calibration_queries=15,
         splits=5,
         draws=2,
-        full_pass_every=6,
+        full_pass_every=5,
     )
