@@ -38,8 +38,8 @@ lint: $(READY)  ## style, types, import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)  ## speed against what one would use instead; ratios go to results/
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+bench: $(READY)  ## speed against what one would use instead; ratios go to results/; needs 25 GB of disk
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench,ray]'
 	$(BIN)/python -m benchmarks.fusion_speed --out results/fusion_speed.json
 	$(BIN)/python -m benchmarks.ridge_speed --out results/ridge_speed.json
 	$(BIN)/python -m benchmarks.shallow_speed --out results/shallow_speed.json
@@ -48,6 +48,9 @@ bench: $(READY)  ## speed against what one would use instead; ratios go to resul
 	$(BIN)/python -m benchmarks.rank_overhead --out results/rank_overhead.json
 	$(BIN)/python -m benchmarks.one_pass --out results/one_pass.json
 	$(BIN)/python -m benchmarks.serving_load --out results/serving_load.json
+	$(BIN)/python -m benchmarks.object_store --out results/object_store.json
+	$(BIN)/python -m benchmarks.growth --out results/growth.json
+	$(BIN)/python -m benchmarks.ray_overhead --out results/ray_overhead.json
 
 miniature: $(READY)  ## the miniature's models on its first four corpora; about ten minutes
 	$(BIN)/python -m benchmarks.miniature --out results/miniature/models.json
@@ -60,6 +63,7 @@ figures: $(READY)  ## the pictures in docs/, and the results they show
 	$(BIN)/python -m benchmarks.label_free_convergence
 	$(BIN)/python -m benchmarks.weight_safety
 	$(BIN)/python -m benchmarks.learning_curves
+	$(BIN)/python -m benchmarks.scale_arithmetic
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
