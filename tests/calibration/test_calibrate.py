@@ -216,7 +216,7 @@ def test_a_weight_can_come_from_the_judgements_of_another_corpus(
     made = run(store, small_backbone, replace(REQUEST, weight_from=other)).diagnostics.closed_form
     assert made is not None
     assert (made.weight, made.weight_interval) == (judged.weight, judged.weight_interval)
-    assert made.note.startswith(f"read on the {judged.queries_used} judged queries of {other}")
+    assert made.note.startswith(f"read on the {judged.queries_used} judged queries of other")
     with pytest.raises(CalibrationError, match=r"weighs the scores of 'word-overlap', wanted 'bm25'"):
         borrow(other, lineage=PageStore.open(store).lineage, retriever="bm25")
     run(other, small_backbone, replace(REQUEST, name="unjudged"))

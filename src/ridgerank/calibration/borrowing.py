@@ -5,6 +5,7 @@ of the same lineage and its calibration for the same retriever.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.errors import CalibrationError
@@ -38,6 +39,6 @@ def borrow(source: str, *, lineage: Lineage, retriever: str) -> Borrowed:
         raise CalibrationError(
             f"{source} was calibrated without judgements; calibrate it with --queries and --qrels first"
         )
-    told = f"read on the {estimate.queries_used} judged queries of {source}"
+    told = f"read on the {estimate.queries_used} judged queries of {PurePath(uri).name}"
     weight = replace(estimate, note=f"{told}; {estimate.note}" if estimate.note else told)
     return Borrowed(weight, other.target, other.state)

@@ -165,6 +165,8 @@ def calibration_answer(service: Service) -> CalibrationAnswer:
     return CalibrationAnswer(
         name=service.readout,
         retriever=last_part(calibration.retriever),
+        target=calibration.target,
+        state=calibration.state,
         penalty=facts["penalty"],
         weight=WeightFacts(**facts["weight"]),
         label_free=WeightFacts(**diagnostics["label_free"]),

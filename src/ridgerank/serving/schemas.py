@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from ridgerank.queries import MAX_CHARACTERS
+from ridgerank.records import State, Target
 
 MAX_DOCUMENTS = 1000
 """Of a request, whatever a server allows; it may allow fewer."""
@@ -418,11 +419,32 @@ class WeightFacts(Answer):
     note: str
 
 
+class ReadingFacts(Answer):
+    """One target read at one place, and what speaks for it; null is what could not be measured."""
+
+    target: Target
+    state: State
+    told_apart: float | None = Field(
+        description="Share of the lists whose candidates the target tells apart."
+    )
+    spread: float | None = Field(description="Mean width of the target over the candidates of a list.")
+    retriever_target: float | None
+    retriever_readout: float | None
+    agreement: float | None = Field(description="r: the readout with this target, held out.")
+    relevance: float | None = Field(description="c_s, judged or by the one-factor model.")
+    supported: bool
+    note: str
+
+
 class CalibrationAnswer(Answer):
     """How readout and weight came about; null is what could not be estimated."""
 
     name: str
     retriever: str
+    target: Target = Field(description="What the readout was taught.")
+    state: State = Field(description="Where its states are read.")
+    reason: str = Field(description="Why these two.")
+    readings: list[ReadingFacts] = Field(description="All targets and states that were looked at.")
     penalty: float = Field(description="λ.")
     weight: WeightFacts = Field(description="What is deployed.")
     label_free: WeightFacts
