@@ -9,9 +9,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ridgerank.errors import ArtifactError, LineageMismatch
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Lineage:
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted, so that equal lineages give equal text."""
-        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+        return one_line(self)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -61,14 +64,23 @@ class Lineage:
 
         The name a model was loaded by does not count: a folder may move, and its weights are compared.
         """
-        mine, other = asdict(self), asdict(wanted)
-        differing = [name for name in mine if name != "backbone" and mine[name] != other[name]]
-        if differing:
-            shown = "; ".join(f"{name}: {mine[name]!r} there, {other[name]!r} here" for name in differing)
+        if shown := differences(self, wanted, apart_from="backbone"):
             raise LineageMismatch(
                 f"{artifact} was made with another lineage ({shown}); "
                 "use the settings it was made with, or make it again with these"
             )
+
+
+def one_line(record: "DataclassInstance") -> str:
+    """A record as one line of JSON, keys sorted."""
+    return json.dumps(asdict(record), sort_keys=True, ensure_ascii=False)
+
+
+def differences(held: "DataclassInstance", wanted: "DataclassInstance", *, apart_from: str) -> str:
+    """Both values of every field in which two records differ, but for one; empty where none does."""
+    there, here = asdict(held), asdict(wanted)
+    differing = (name for name in there if name != apart_from and there[name] != here[name])
+    return "; ".join(f"{name}: {there[name]!r} there, {here[name]!r} here" for name in differing)
 
 
 def fingerprint(parts: Mapping[str, object]) -> str:

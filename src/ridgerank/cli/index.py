@@ -1,7 +1,6 @@
 """`ridgerank index`: documents into a store."""
 
 import os
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +10,13 @@ import typer
 from ridgerank.cli.calibrate import fit, read_given, request_for
 from ridgerank.cli.cluster import Ray, Workers
 from ridgerank.cli.models import default_backbone
+from ridgerank.cli.progress import Bar, IndexProgress
 
 if TYPE_CHECKING:
     import torch
 
     from ridgerank.documents.ocr import Recognizer
-    from ridgerank.documents.outcomes import Failure
-    from ridgerank.indexing import IndexPlan, IndexReport
+    from ridgerank.indexing import IndexReport
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
     from ridgerank.scaleout.encoding import EncodingPlan
     from ridgerank.store.vectors import PageEmbedder
@@ -151,12 +150,12 @@ def index(
             embedder = first = EmbedFirst(encoder, max_pixels=model.max_pixels)
             onlooker = OnePass(store, model, request, first.foresee, folder=folder)
     try:
-        with beside, _Progress() as progress:
+        with beside, Bar("listing") as bar:
             report = index_documents(
                 paths,
                 store,
                 model,
-                watcher=progress,
+                watcher=IndexProgress(bar),
                 exit_layer=exit_layer,
                 join_layer=join_layer,
                 keep=kept,
@@ -186,14 +185,14 @@ def _on_ray(
         crew = crew_of(cluster, workers, plan.model.device)
         typer.echo(f"Ray at {address}: {crew.workers} workers", err=True)
         try:
-            with _Progress() as progress:
+            with Bar("listing") as bar:
                 return index_on_ray(
                     [path.resolve() for path in paths],
                     store,
                     plan,
                     ray=cluster,
                     crew=crew,
-                    watcher=progress,
+                    watcher=IndexProgress(bar),
                     prune=prune,
                 )
         except KeyboardInterrupt:
@@ -244,50 +243,6 @@ def _recognizer() -> "Recognizer":
 
     home = os.environ.get("XDG_CACHE_HOME")
     return Recognizer(cache=(Path(home) if home else Path.home() / ".cache") / "ridgerank" / "ocr")
-
-
-class _Progress:
-    """A bar on stderr: pages done, pages a second, bytes a page, time left."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._bar.add_task("listing", total=None, rate="")
-        self._pages = self._bytes = 0
-
-    def planned(self, plan: "IndexPlan") -> None:
-        self._bar.reset(self._task, total=plan.pages - plan.stored, description="indexing")
-        self._console.print(f"{plan.pages} pages, {plan.stored} of them stored already", highlight=False)
-
-    def committed(self, pages: int, nbytes: int) -> None:
-        self._pages, self._bytes = self._pages + pages, self._bytes + nbytes
-        elapsed = self._bar.tasks[0].elapsed or 0.0
-        speed = f"{self._pages / elapsed:.1f} pages/s, " if elapsed else ""
-        rate = f"{speed}{self._bytes / self._pages / 1e6:.2f} MB/page"
-        self._bar.update(self._task, advance=pages, rate=rate)
-
-    def failed(self, failure: "Failure") -> None:
-        self._console.print(
-            f"not read: {failure}", style="yellow", markup=False, highlight=False, soft_wrap=True
-        )
-
-    def __enter__(self) -> "_Progress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
 
 def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:

@@ -6,7 +6,7 @@ knows no retriever: it takes whatever can turn a page image into vectors and say
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import ArtifactError, LineageMismatch
+from ridgerank.lineage import differences, one_line
 from ridgerank.store import dataset, layout
 from ridgerank.store.catalog import Catalog
 from ridgerank.store.rows import vector_dim
@@ -43,7 +44,7 @@ class VectorOrigin:
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted."""
-        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+        return one_line(self)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -59,10 +60,7 @@ class VectorOrigin:
 
     def require(self, wanted: "VectorOrigin", *, artifact: str) -> None:
         """Refuse vectors of another retriever, showing both values of what differs."""
-        mine, other = asdict(self), asdict(wanted)
-        differing = [name for name in mine if name != "source" and mine[name] != other[name]]
-        if differing:
-            shown = "; ".join(f"{name}: {mine[name]!r} there, {other[name]!r} here" for name in differing)
+        if shown := differences(self, wanted, apart_from="source"):
             raise LineageMismatch(
                 f"{artifact} holds vectors of the retriever {self.source!r}, not of {wanted.source!r} "
                 f"({shown}); use that retriever, or index into another store"
