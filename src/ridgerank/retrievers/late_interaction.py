@@ -23,6 +23,8 @@ _PAGES_RESCORED_AT_LEAST = 200
 """… but never fewer than these."""
 _QUERIES_AT_ONCE = 64
 """Queries that share one reading of the store."""
+_PAGES_COMPARED = 4096
+"""Pages scored before only the best are kept."""
 _RESIDENT_BYTES = 256 << 20
 """Vectors of a store up to this size are kept in memory after they were first read."""
 
@@ -60,13 +62,15 @@ class LateInteraction(Retriever):
     def _search_all(self, queries: Sequence[Tensor], k: int) -> list[list[Candidate]]:
         """Keep the best k of each query while blocks go by: memory does not grow with the store."""
         leading: list[list[Candidate]] = [[] for _ in queries]
+        page_ids: list[str] = []
+        scores: list[Floats] = []
         for block in self._blocks():
-            scores = maxsim(queries, block.vectors, block.lengths)
-            for number, found in enumerate(leading):
-                ids = [*(one.page_id for one in found), *block.page_ids]
-                values = np.concatenate([[one.score for one in found], scores[number]])
-                leading[number] = best(ids, values, k)
-        return leading
+            page_ids += block.page_ids
+            scores.append(maxsim(queries, block.vectors, block.lengths))
+            if len(page_ids) >= _PAGES_COMPARED:
+                leading = _leading(leading, page_ids, scores, k)
+                page_ids, scores = [], []
+        return _leading(leading, page_ids, scores, k) if page_ids else leading
 
     def _search_index(self, query: Tensor, k: int) -> list[Candidate]:
         rescored = max(_PAGES_RESCORED_AT_LEAST, _PAGES_RESCORED * k)
@@ -89,6 +93,21 @@ class LateInteraction(Retriever):
             nbytes += block.vectors.nbytes
             kept = None if kept is None or nbytes > _RESIDENT_BYTES else [*kept, block]
         self._resident = kept
+
+
+def _leading(
+    before: Sequence[list[Candidate]], page_ids: list[str], scores: Sequence[Floats], k: int
+) -> list[list[Candidate]]:
+    """The best k of each query, among those leading before and further pages."""
+    rows = np.concatenate(scores, axis=1)
+    return [
+        best(
+            [*(one.page_id for one in found), *page_ids],
+            np.concatenate([[one.score for one in found], row]),
+            k,
+        )
+        for found, row in zip(before, rows, strict=True)
+    ]
 
 
 def _vectors_of(encoder: MultiVectorEncoder, store: PageStore) -> VectorColumn:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import TypeAlias
 
+import torch
+
 from ridgerank.errors import RidgeRankError
 from ridgerank.records import Explanation, Ranking
 from ridgerank.reranker import Prepared, Reranker
@@ -154,6 +156,8 @@ class Engine:
             self._waiting.clear()
 
     def _work(self) -> None:
+        # OpenMP counts threads for each thread that calls it: without this every worker takes all cores.
+        torch.set_num_threads(torch.get_num_threads())
         while jobs := self._take():
             start = time.perf_counter()
             try:

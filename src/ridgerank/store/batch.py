@@ -5,6 +5,7 @@ from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.quantize import SCALE_DTYPE
@@ -42,25 +43,29 @@ class StoredPrefixes:
     def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
         """Write decoder layer `index` of every page into `keys` and `values`, padding with zeros.
 
-        Codes are converted page by page, scales applied to all pages at once: many small operations would
-        each wait for the slowest thread, which costs more than the work.
+        Pages are laid together as codes and converted at once: a small operation for each of them costs more
+        than the work, and holds up every other request while the interpreter is busy with it.
         """
         layer = index - self.join_layer
         if self._wait is not None:
             self._wait(layer)
-        longest = keys.shape[2]
         key_scales = torch.stack([page.key_scales[layer] for page in self._pages]).view(SCALE_DTYPE)
-        value_scales = key_scales.new_zeros(*keys.shape[:3])
-        for row, page in enumerate(self._pages):
-            length = page.keys.shape[2]
-            keys[row, :, :length].copy_(page.keys[layer])
-            values[row, :, :length].copy_(page.values[layer])
-            value_scales[row, :, :length].copy_(page.value_scales[layer].view(SCALE_DTYPE))
-            if length < longest:
-                keys[row, :, length:].zero_()
-                values[row, :, length:].zero_()
+        value_scales = self._together([page.value_scales[layer].unsqueeze(-1) for page in self._pages])
+        keys.copy_(self._together([page.keys[layer] for page in self._pages]))
         keys.mul_(key_scales.unsqueeze(-2).to(keys.dtype))
-        values.mul_(value_scales.unsqueeze(-1).to(values.dtype))
+        values.copy_(self._together([page.values[layer] for page in self._pages]))
+        values.mul_(value_scales.view(SCALE_DTYPE).to(values.dtype))
+
+    def _together(self, parts: Sequence[Tensor]) -> Tensor:
+        """(pages, kv_heads, longest page, …) of (kv_heads, positions, …) each, zeros behind the shorter."""
+        longest = max(part.shape[1] for part in parts)
+        missing = [longest - part.shape[1] for part in parts]
+        return torch.stack(
+            [
+                F.pad(part, (0, 0, 0, more)) if more else part
+                for part, more in zip(parts, missing, strict=True)
+            ]
+        )
 
 
 def _tensors(page: PackedPrefix, device: torch.device | None) -> DevicePrefix:

@@ -168,9 +168,10 @@ def has_index(opened: Any) -> bool:  # noqa: ANN401
 
 def _block(batch: Any) -> VectorBlock:  # noqa: ANN401
     column = batch.column(layout.VECTORS)
-    numbers = np.asarray(column.flatten().flatten(), dtype=np.float16)
+    # A copy: what Arrow lends is read-only, and torch takes that with a warning or copies at every use.
+    numbers = np.array(column.flatten().flatten(), dtype=np.float16)
     return VectorBlock(
         page_ids=batch.column(layout.PAGE_ID).to_pylist(),
         vectors=numbers.reshape(-1, vector_dim(batch.schema)),
-        lengths=np.asarray(column.value_lengths().fill_null(0), dtype=np.int64),
+        lengths=np.array(column.value_lengths().fill_null(0), dtype=np.int64),
     )
