@@ -127,9 +127,9 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         eight = await load(address, texts, callers=8, seconds=seconds)
         shared = await together(client)
         capacity = await load(address, texts, callers=ADMITTED, seconds=seconds)
-        at_capacity = process.memory_info().rss
+        at_capacity = memory(process)
         crowd = await load(address, texts, callers=ADMITTED * TIMES_CAPACITY, seconds=seconds)
-        after_crowd = process.memory_info().rss
+        after_crowd = memory(process)
         after = [await answer(client, text) for text in texts[:20]]
         concurrent = await asyncio.gather(*(answer(client, text) for text in texts[:ADMITTED]))
     return {
@@ -153,6 +153,11 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
             "ten_times": len(crowd.latencies),
         },
     }
+
+
+def memory(server: psutil.Process) -> int:
+    """Bytes of the server and the processes that run its model."""
+    return sum(one.memory_info().rss for one in (server, *server.children(recursive=True)))
 
 
 async def ready(client: httpx.AsyncClient) -> None:

@@ -24,6 +24,7 @@ from ridgerank.scaleout.encoding import EncodingPlan, EncodingWorker, describe
 from ridgerank.scaleout.index import index_on_ray
 from ridgerank.scaleout.serve import Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
+from ridgerank.serving.opening import Opening
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import Settings
 from ridgerank.store.read import PageStore
@@ -186,7 +187,9 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
         documents = [f"report-0.pdf#{page}" for page in range(1, 9)]
         expected = client.post("/v1/rerank", json={"query": QUERY, "documents": documents}).json()["results"]
     [port] = free_ports(1)
-    plan = ServePlan(stores={"default": local, "second": local}, settings=Settings(), device="cpu")
+    plan = ServePlan(
+        stores={"default": local, "second": local}, settings=Settings(), opening=Opening(device="cpu")
+    )
     deploy(plan, Replicas(least=2, most=2), host="127.0.0.1", port=port)
     try:
         address = f"http://127.0.0.1:{port}"

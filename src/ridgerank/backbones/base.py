@@ -89,6 +89,11 @@ class Backbone(ABC):
         return device
 
     @property
+    def nbytes(self) -> int:
+        """What its weights take in memory."""
+        return sum(parameter.nbytes for parameter in self._model.parameters())
+
+    @property
     def dtype(self) -> torch.dtype:
         """The numbers it runs with."""
         dtype: torch.dtype = self._model.dtype

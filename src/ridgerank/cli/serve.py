@@ -1,6 +1,7 @@
 """`ridgerank serve`: the reranker behind HTTP."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +10,13 @@ import typer
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
 from ridgerank.cli.cluster import Ray
 from ridgerank.cli.search import Readout
-from ridgerank.cli.storage import CacheDir, CacheSize, disk_cache, parse_size
+from ridgerank.cli.storage import CacheDir, CacheSize, parse_size
 
 if TYPE_CHECKING:
     from ridgerank.scaleout.serve import ServePlan
+    from ridgerank.serving.opening import Opening
     from ridgerank.serving.service import Service
+    from ridgerank.serving.settings import Settings
 
 GRACE_SECONDS = 10
 
@@ -41,9 +44,20 @@ def serve(
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 30,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=16, help="Threads that run the model. [default: 1; 2 on a CPU]"),
+        typer.Option(
+            min=1, max=16, help="Requests, or shares of them, that run at once. [default: 1; 2 on a CPU]"
+        ),
     ] = None,
-    cache_mb: Annotated[int, typer.Option(min=1, help="Memory for pages, in MB.")] = 1024,
+    processes: Annotated[
+        bool | None,
+        typer.Option(
+            "--processes/--threads",
+            help="Workers as processes, each with the model in memory, or as threads that share it, which "
+            "give fewer answers a second. [default: processes on a CPU, for models of a tenth of its memory]",
+            show_default=False,
+        ),
+    ] = None,
+    cache_mb: Annotated[int, typer.Option(min=1, help="Memory for pages, in MB, of all workers.")] = 1024,
     readout: Readout = "default",
     retriever: Annotated[
         str | None, typer.Option(help="Retriever. [default: the one that was calibrated]")
@@ -69,8 +83,8 @@ def serve(
 
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
-    from ridgerank.scaleout.serve import ServePlan
-    from ridgerank.serving.settings import LOOPBACK, Limits, Settings, default_workers, read_keys
+    from ridgerank.serving.opening import Opening
+    from ridgerank.serving.settings import LOOPBACK, Limits, Settings, read_keys
 
     keys = () if api_key_file is None else read_keys(api_key_file)
     local = _is_loopback(host)
@@ -82,47 +96,55 @@ def serve(
         )
     limits = Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline)
     hosts = LOOPBACK | {host.lower()} if local else None
+    settings = Settings(limits, keys, hosts, encode_missing, workers or 1)
+    opening = Opening(
+        readout=readout,
+        retriever=retriever,
+        backbone=backbone,
+        device=device,
+        dtype=dtype,
+        cache_bytes=cache_mb << 20,
+        cache_dir=cache_dir,
+        cache_disk_bytes=parse_size(cache_size),
+    )
     if ray is not None:
-        settings = Settings(limits, keys, hosts, encode_missing, workers or 1)
-        plan = ServePlan(
-            stores=_corpora(store, corpus or []),
-            settings=settings,
-            readout=readout,
-            retriever=retriever,
-            backbone=backbone,
-            device=device,
-            dtype=dtype,
-            cache_bytes=cache_mb << 20,
-            cache_dir=cache_dir,
-            cache_disk_bytes=parse_size(cache_size),
-        )
+        from ridgerank.scaleout.serve import ServePlan
+
+        plan = ServePlan(stores=_corpora(store, corpus or []), settings=settings, opening=opening)
         _serve_on_ray(ray, plan, replicas, host, port)
         return
     if corpus:
         raise typer.BadParameter("several corpora are served with --ray", param_hint="--corpus")
-    disk = disk_cache(cache_dir, cache_size)
+    _run(_service(store, opening, settings, workers, processes), host, port)
+
+
+def _service(
+    store: str, opening: "Opening", settings: "Settings", workers: int | None, processes: bool | None
+) -> "Service":
+    """The server, its workers started; on a CPU they share out cores and cache."""
     import torch
 
-    from ridgerank.backbones.load import parse_dtype
-    from ridgerank.reranker import Reranker
+    from ridgerank.serving.process import ModelProcess
     from ridgerank.serving.service import Service
+    from ridgerank.serving.settings import default_processes, default_workers
 
-    reranker = Reranker.open(
-        store,
-        readout=readout,
-        backbone=backbone,
-        retriever=retriever,
-        cache_bytes=cache_mb << 20,
-        disk=disk,
-        device=device,
-        dtype=parse_dtype(dtype),
-    )
+    reranker = opening.open(store)
     on = reranker.backbone.device.type
     count = workers or default_workers(on)
+    threads = torch.get_num_threads()
     if on == "cpu":
-        torch.set_num_threads(max(1, torch.get_num_threads() // count))
-    settings = Settings(limits, keys, hosts, encode_missing, count)
-    _run(Service(reranker, settings, readout=readout), host, port)
+        threads = max(1, threads // count)
+        torch.set_num_threads(threads)
+    if processes is None:
+        processes = default_processes(on, count, reranker.backbone.nbytes)
+    settings = replace(settings, workers=count)
+    if not processes:
+        return Service(reranker, settings, readout=opening.readout)
+    own = replace(opening, cache_bytes=opening.cache_bytes // count)
+    started = [ModelProcess(own, store, threads=threads) for _ in range(count)]
+    for one in started:
+        one.wait()
+    return Service(reranker, settings, readout=opening.readout, processes=started)
 
 
 def _corpora(store: str, further: list[str]) -> dict[str, str]:

@@ -7,11 +7,10 @@ memory. Without the header it is the first corpus.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ridgerank.calibration.artifact import DEFAULT_NAME
+from ridgerank.serving.opening import Opening
 from ridgerank.serving.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,15 +32,8 @@ class ServePlan:
     stores: Mapping[str, str]
     """Corpus → store; the first is the one of requests that name none."""
     settings: Settings
-    readout: str = DEFAULT_NAME
-    retriever: str | None = None
-    backbone: str | None = None
-    device: str | None = None
-    dtype: str | None = None
-    cache_bytes: int = 1 << 30
-    """Pages in memory, of each corpus a replica has open."""
-    cache_dir: Path | None = None
-    cache_disk_bytes: int = 0
+    opening: Opening = field(default_factory=Opening)
+    """How each is opened; the cache is of each corpus a replica has open."""
     corpora_a_replica: int = 2
     """Corpora a replica has open at once, the least recently used closing first."""
 
@@ -121,34 +113,21 @@ class Corpora:
     def open(self, name: str) -> "_OpenCorpus":
         """Open a corpus; those of one model share it."""
         from ridgerank.backbones.load import load_backbone, parse_dtype
-        from ridgerank.reranker import Reranker
         from ridgerank.serving.service import Service
-        from ridgerank.store.disk_cache import DiskCache
         from ridgerank.store.origin import reading_of
         from ridgerank.store.read import PageStore
 
-        plan = self._plan
-        uri = plan.stores[name]
+        uri, opening = self._plan.stores[name], self._plan.opening
         with PageStore.open(uri) as store:
             lineage = store.lineage
         reading = reading_of(lineage)
-        key = (plan.backbone or lineage.backbone, *reading.values())
+        key = (opening.backbone or lineage.backbone, *reading.values())
         if key not in self._backbones:
             self._backbones[key] = load_backbone(
-                str(key[0]), device=plan.device, dtype=parse_dtype(plan.dtype), **reading
+                str(key[0]), device=opening.device, dtype=parse_dtype(opening.dtype), **reading
             )
-        disk = None
-        if plan.cache_dir is not None:
-            disk = DiskCache(plan.cache_dir, capacity_bytes=plan.cache_disk_bytes)
-        reranker = Reranker.open(
-            uri,
-            readout=plan.readout,
-            backbone=self._backbones[key],
-            retriever=plan.retriever,
-            cache_bytes=plan.cache_bytes,
-            disk=disk,
-        )
-        return _OpenCorpus(Service(reranker, plan.settings, readout=plan.readout))
+        reranker = opening.open(uri, backbone=self._backbones[key])
+        return _OpenCorpus(Service(reranker, self._plan.settings, readout=opening.readout))
 
 
 class _OpenCorpus:

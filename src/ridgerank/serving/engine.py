@@ -1,7 +1,8 @@
 """The queue in front of the model: bounded, shared, and forgetful of callers who have left.
 
-A few threads own the model. Each takes what is waiting, up to its share, and runs lists of one shape in
-shared passes (`Reranker.rank_prepared`). Nobody waits for company: requests gather while the model is busy.
+A few threads own the model, or a process each that does (`process.py`). Each takes what is waiting, up to its
+share, and runs lists of one shape in shared passes (`Reranker.rank_prepared`). Nobody waits for company:
+requests gather while the model is busy.
 This module knows no HTTP.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition, Thread
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 
@@ -23,6 +24,7 @@ from ridgerank.reranker import Prepared, Reranker
 from ridgerank.serving import refusals
 from ridgerank.serving.refusals import Refusal
 from ridgerank.serving.settings import Limits
+from ridgerank.store.cache import CacheCounts
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +86,28 @@ class Job:
             raise Gone
 
 
+class Ranker(Protocol):
+    """What a worker needs of a reranker, here or in another process."""
+
+    def retrieve(self, queries: Sequence[str], *, k: int) -> list[Prepared]:
+        """Candidates of each query."""
+
+    def rank_prepared(self, prepared: Sequence[Prepared]) -> list[Ranking]:
+        """Rank each list."""
+
+    def cache_counts(self) -> CacheCounts:
+        """How the cache of pages has fared."""
+
+
 class Engine:
     """Runs a reranker for many callers; close it to let the last ones finish."""
 
-    def __init__(self, reranker: Reranker, limits: Limits, *, workers: int = 1) -> None:
+    def __init__(
+        self, reranker: Reranker, limits: Limits, *, workers: int = 1, rankers: Sequence[Ranker] = ()
+    ) -> None:
+        """With `rankers` each has a worker of its own; without, the workers share the reranker."""
         self.reranker = reranker
+        self._rankers = rankers
         self.limits = limits
         self._waiting: deque[Job] = deque()
         self._running = 0
@@ -97,8 +116,8 @@ class Engine:
         self._seconds_each = 0.1
         """A running mean of what a request takes: what Retry-After is made of."""
         self._workers = [
-            Thread(target=self._work, name=f"ridgerank-model-{number}", daemon=True)
-            for number in range(workers)
+            Thread(target=self._work, args=(ranker,), name=f"ridgerank-model-{number}", daemon=True)
+            for number, ranker in enumerate(rankers or [reranker] * workers)
         ]
         for worker in self._workers:
             worker.start()
@@ -112,6 +131,16 @@ class Engine:
     def closing(self) -> bool:
         """Whether nothing new is taken."""
         return self._closing
+
+    def cache_counts(self) -> CacheCounts:
+        """How the caches of pages have fared, all workers' together."""
+        counts = [one.cache_counts() for one in (self.reranker, *self._rankers)]
+        return CacheCounts(
+            hits=sum(one.hits for one in counts),
+            misses=sum(one.misses for one in counts),
+            pages=sum(one.pages for one in counts),
+            nbytes=sum(one.nbytes for one in counts),
+        )
 
     def require_room(self, count: int = 1) -> None:
         """Refuse, before anything is read, what would not be admitted."""
@@ -155,13 +184,13 @@ class Engine:
                 job.answer.set_exception(refusals.closing())
             self._waiting.clear()
 
-    def _work(self) -> None:
+    def _work(self, ranker: Ranker) -> None:
         # OpenMP counts threads for each thread that calls it: without this every worker takes all cores.
         torch.set_num_threads(torch.get_num_threads())
         while jobs := self._take():
             start = time.perf_counter()
             try:
-                self._serve(jobs)
+                self._serve(jobs, ranker)
             except Exception as error:
                 log.exception("a batch of %d requests failed", len(jobs))
                 for job in jobs:
@@ -186,16 +215,16 @@ class Engine:
             job.answer.set_running_or_notify_cancel()
         return jobs
 
-    def _serve(self, jobs: Sequence[Job]) -> None:
-        prepared = [(job, asked) for job, asked in self._prepared(jobs) if not job.gone]
-        rankings = self.reranker.rank_prepared([asked for _, asked in prepared])
+    def _serve(self, jobs: Sequence[Job], ranker: Ranker) -> None:
+        prepared = [(job, asked) for job, asked in self._prepared(jobs, ranker) if not job.gone]
+        rankings = ranker.rank_prepared([asked for _, asked in prepared])
         for (job, asked), ranking in zip(prepared, rankings, strict=True):
             job.answer.set_result(Served(job.queue_ms, len(jobs), ranking, asked))
         for job in jobs:
             if job.gone and not job.answer.done():
                 _fail(job, Gone())
 
-    def _prepared(self, jobs: Sequence[Job]) -> list[tuple[Job, Prepared]]:
+    def _prepared(self, jobs: Sequence[Job], ranker: Ranker) -> list[tuple[Job, Prepared]]:
         """What each needs before the model runs; one that fails does not spoil the others."""
         found: list[tuple[Job, Prepared]] = []
         for job in jobs:
@@ -203,7 +232,7 @@ class Engine:
                 job.go_on()
                 if isinstance(job.work, Search):
                     # One by one: a retriever's products are summed in another order for several queries.
-                    found += [(job, one) for one in self.reranker.retrieve([job.work.query], k=job.work.k)]
+                    found += [(job, one) for one in ranker.retrieve([job.work.query], k=job.work.k)]
                 elif isinstance(job.work, Rank):
                     found.append((job, job.work.prepare(job.go_on)))
                 else:

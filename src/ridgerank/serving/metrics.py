@@ -122,7 +122,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """What is counted elsewhere, read when it is asked for."""
-        counts = self._reranker.cache_counts()
+        counts = self._engine.cache_counts()
         for name, count in (("hits", counts.hits), ("misses", counts.misses)):
             yield CounterMetricFamily(f"ridgerank_cache_{name}", f"Page cache {name}.", value=count)
         rho, width, seen = self.drift.means()

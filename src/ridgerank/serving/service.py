@@ -16,6 +16,7 @@ from ridgerank.serving import refusals
 from ridgerank.serving.engine import Engine, Gone, Job, Served, Work
 from ridgerank.serving.metrics import Metrics
 from ridgerank.serving.pictures import Pictures
+from ridgerank.serving.process import ModelProcess
 from ridgerank.serving.refusals import Refusal
 from ridgerank.serving.relevance import Relevance, relevance_at
 from ridgerank.serving.settings import Settings
@@ -26,7 +27,15 @@ log = logging.getLogger(__name__)
 class Service:
     """Everything the routes share; `close` lets the last requests finish."""
 
-    def __init__(self, reranker: Reranker, settings: Settings, *, readout: str = DEFAULT_NAME) -> None:
+    def __init__(
+        self,
+        reranker: Reranker,
+        settings: Settings,
+        *,
+        readout: str = DEFAULT_NAME,
+        processes: Sequence[ModelProcess] = (),
+    ) -> None:
+        """Serve a reranker, by threads of this process or by processes that opened the same."""
         self.reranker = reranker
         self.settings = settings
         self.readout = readout
@@ -35,7 +44,8 @@ class Service:
         self.started = int(time.time())
         self.retriever = _retriever_name(reranker)
         """None where there is none to search with."""
-        self.engine = Engine(reranker, settings.limits, workers=settings.workers)
+        self._processes = processes
+        self.engine = Engine(reranker, settings.limits, workers=settings.workers, rankers=processes)
         self.metrics = Metrics(self.engine)
         self.pictures = Pictures(reranker.store, settings.limits)
         self.fused = relevance_at(reranker.calibration, reranker.calibration.weight.weight)
@@ -74,6 +84,8 @@ class Service:
     def close(self) -> None:
         """Finish what was admitted, then close the store."""
         self.engine.close()
+        for one in self._processes:
+            one.close()
         self.pictures.close()
         self.reranker.close()
 

@@ -48,7 +48,7 @@ class Settings:
     encode_missing: bool = False
     """Whether texts and images that are not stored are encoded on the fly."""
     workers: int = 1
-    """Threads that run the model."""
+    """Threads that run the model, or wait for processes that do."""
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
@@ -74,3 +74,9 @@ def read_keys(path: Path) -> tuple[str, ...]:
 def default_workers(device: str) -> int:
     """One for a device of its own; on a CPU two share the cores: one caller alone leaves some idle."""
     return 1 if device != "cpu" else min(2, len(os.sched_getaffinity(0)))
+
+
+def default_processes(device: str, workers: int, model_bytes: int) -> bool:
+    """Whether workers are processes: on a CPU, if their models take no more than a tenth of the memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return device == "cpu" and workers > 1 and workers * model_bytes <= memory // 10
