@@ -8,7 +8,8 @@ import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import ScoreError
-from ridgerank.reranker import LEAST_SHARED, PAGES_A_PASS, Reranker
+from ridgerank.passes import LEAST_SHARED, PAGES_A_PASS
+from ridgerank.reranker import Reranker
 from ridgerank.shallow import ShallowPass
 from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.read import PageStore

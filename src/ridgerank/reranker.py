@@ -11,10 +11,10 @@ product with the readout, eq. 2 at the calibrated weight. Safe for any number of
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
 import torch
@@ -22,13 +22,15 @@ import torch
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
+from ridgerank.candidates import CandidateLike, Prepared, names_and_scores
 from ridgerank.errors import LineageMismatch, ScoreError, StoreError
 from ridgerank.explain import explain
 from ridgerank.fusion.standardize import fused_parts
 from ridgerank.guests import Guest, Guests, Origin
-from ridgerank.lists import Floats, Lists, finite_scores
+from ridgerank.lists import Floats, Lists
+from ridgerank.passes import Passes, States
 from ridgerank.queries import checked
-from ridgerank.records import Candidate, Explanation, Latency, RankedPage, Ranking
+from ridgerank.records import Explanation, Latency, RankedPage, Ranking
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.shallow import ShallowPass
@@ -39,44 +41,9 @@ from ridgerank.store.disk_cache import DiskCache
 from ridgerank.store.origin import reading_of
 from ridgerank.store.read import PageStore
 
-CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
-"""A page by id or reference, with the retriever's score or without."""
-
 CANDIDATES = 20
 """K, as in the paper."""
 CACHE_BYTES = 1 << 30
-PAGES_A_PASS = 64
-"""More candidates than this run in several passes: memory grows with the pages of a pass."""
-
-
-LEAST_SHARED = 8
-"""Fewer candidates run in a pass of their own: products of few rows are summed in another order."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A query and its candidates, made one of a kind: pages found, scores finite, best first, ties by id."""
-
-    query: str
-    page_ids: list[str]
-    scores: Floats
-    """The retriever's, (candidates,); zeros where the readout alone ranks."""
-    guests: dict[str, Guest]
-    """Pages that are in no store, by page id."""
-    weight: float
-    scored: bool
-    """Whether there are retriever scores at all."""
-    notes: list[str]
-    retrieval_ms: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """The states of one list, (candidates, width) in float64, and the time they took."""
-
-    states: Floats
-    reading_ms: float
-    compute_ms: float
 
 
 class Reranker:
@@ -99,6 +66,7 @@ class Reranker:
         self.calibration = calibration
         calibration.readout.lineage.require(self.store.lineage, artifact="the calibration")
         self._shallow = shallow
+        self._passes = Passes(shallow, calibration.state)
         self._retriever = retriever
         self._loading = Lock()
         self._guests = Guests(shallow.backbone, self.store.lineage, capacity_bytes=guest_bytes)
@@ -185,8 +153,8 @@ class Reranker:
 
     def rank_prepared(self, prepared: Sequence[Prepared], *, top_k: int | None = None) -> list[Ranking]:
         """Rank each list as `rank` would; lists whose passes have the same shape share them."""
-        times = self._states_of(prepared)
-        return [self._ranked(one, found, top_k=top_k) for one, found in zip(prepared, times, strict=True)]
+        states = self._passes.run(prepared)
+        return [self._ranked(one, found, top_k=top_k) for one, found in zip(prepared, states, strict=True)]
 
     def search(self, query: str, *, k: int = CANDIDATES, top_k: int = 5) -> Ranking:
         """Let the retriever find `k` candidates, rerank them, return the best `top_k`."""
@@ -270,7 +238,7 @@ class Reranker:
     ) -> None:
         self.close()
 
-    def _ranked(self, asked: Prepared, found: _Found | None, *, top_k: int | None) -> Ranking:
+    def _ranked(self, asked: Prepared, found: States | None, *, top_k: int | None) -> Ranking:
         if found is None:
             latency = Latency(asked.retrieval_ms, 0.0, 0.0, 0.0)
             note = "; ".join([*asked.notes, "no candidates"])
@@ -278,67 +246,10 @@ class Reranker:
         start = time.perf_counter()
         scores = self.calibration.readout.score(found.states)
         pages = self._placed(asked, scores)[:top_k]
-        notes = [*asked.notes, *_flat(asked, scores)]
+        notes = [*asked.notes, *asked.flat(scores)]
         ranking_ms = 1000 * (time.perf_counter() - start)
         latency = Latency(asked.retrieval_ms, found.reading_ms, found.compute_ms, ranking_ms)
         return Ranking(asked.query, tuple(pages), asked.weight, latency, note="; ".join(notes))
-
-    def _states_of(self, prepared: Sequence[Prepared]) -> list[_Found | None]:
-        """States of each list, None where it is empty."""
-        found: list[_Found | None] = [None] * len(prepared)
-        for places in self._passes(prepared):
-            asked = [(prepared[place].query, prepared[place].page_ids) for place in places]
-            if len(asked) == 1:
-                found[places[0]] = self._alone(prepared[places[0]])
-                continue
-            guests = {
-                page_id: guest.prefix for place in places for page_id, guest in prepared[place].guests.items()
-            }
-            together = self._shallow.run_together(asked, guests)
-            ends = np.cumsum([len(own) for _, own in asked])[:-1].tolist()
-            parts = np.split(_doubles([together.states]), ends)
-            for place, states in zip(places, parts, strict=True):
-                found[place] = _Found(states, together.reading_ms, together.compute_ms)
-        return found
-
-    def _passes(self, prepared: Sequence[Prepared]) -> list[list[int]]:
-        """Which lists run together: only those of one shape, so that nobody's digits change."""
-        together = len(prepared) > 1 and self.calibration.state == "last"
-        alone: list[list[int]] = []
-        shapes: dict[tuple[int, int], list[list[int]]] = {}
-        for place, one in enumerate(prepared):
-            count = len(one.page_ids)
-            if not together or not LEAST_SHARED <= count <= PAGES_A_PASS // 2:
-                alone += [[place]] if count else []
-                continue
-            shape = (self.backbone.suffix_length(one.query), self._longest(one))
-            groups = shapes.setdefault(shape, [[]])
-            if sum(len(prepared[other].page_ids) for other in groups[-1]) + count > PAGES_A_PASS:
-                groups.append([])
-            groups[-1].append(place)
-        return alone + [group for groups in shapes.values() for group in groups]
-
-    def _longest(self, one: Prepared) -> int:
-        """Positions of the longest page of a list: the length its pass is padded to."""
-        stored = [page_id for page_id in one.page_ids if page_id not in one.guests]
-        lengths = [len(guest.prefix.positions) for guest in one.guests.values()]
-        return max([*lengths, *(entry.positions for entry in self.store.catalog.entries(stored))])
-
-    def _alone(self, asked: Prepared) -> _Found:
-        prefixes = {page_id: guest.prefix for page_id, guest in asked.guests.items()}
-        state = self.calibration.state
-        passes = []
-        for start in range(0, len(asked.page_ids), PAGES_A_PASS):
-            page_ids = asked.page_ids[start : start + PAGES_A_PASS]
-            if prefixes:
-                passes.append(self._shallow.run_with(asked.query, page_ids, prefixes, state=state))
-            else:
-                passes.append(self._shallow.run(asked.query, page_ids, state=state))
-        return _Found(
-            _doubles([one.states for one in passes]),
-            sum(one.reading_ms for one in passes),
-            sum(one.compute_ms for one in passes),
-        )
 
     def _placed(self, wanted: Prepared, scores: Floats) -> list[RankedPage]:
         lists = Lists.of_lengths([len(scores)])
@@ -395,7 +306,7 @@ class Reranker:
         weight: float | None,
     ) -> Prepared:
         start = time.perf_counter()
-        names, given = _split(candidates)
+        names, given = names_and_scores(candidates)
         page_of, guests = self._resolved(names, encode_missing)
         page_ids = [page_of[name] for name in names]
         notes = []
@@ -462,42 +373,6 @@ class Reranker:
                 f"the calibration weighs the scores of {self.calibration.retriever!r}, not of "
                 f"{retriever.name!r}; use that retriever, or calibrate for this one under another name"
             )
-
-
-def _split(candidates: Sequence[CandidateLike]) -> tuple[list[str], list[float] | None]:
-    """Names and scores; scores are None where candidates are bare names."""
-    bare = [candidate for candidate in candidates if isinstance(candidate, str)]
-    if bare and len(bare) < len(candidates):
-        raise ScoreError(
-            f"{len(bare)} of {len(candidates)} candidates have no score ({named(bare)}); give all, or none"
-        )
-    if bare or not candidates:
-        return bare, None
-    pairs = [
-        (candidate.page_id, candidate.score) if isinstance(candidate, Candidate) else candidate
-        for candidate in candidates
-        if not isinstance(candidate, str)
-    ]
-    scores = [float(score) for _, score in pairs]
-    finite_scores(scores, Lists.of_lengths([len(scores)]), what="the candidates' scores")
-    return [name for name, _ in pairs], scores
-
-
-def _doubles(states: Sequence[torch.Tensor]) -> Floats:
-    return torch.cat(list(states)).cpu().numpy().astype(np.float64)
-
-
-def _flat(asked: Prepared, readout: Floats) -> list[str]:
-    """Say where a score could not tell the candidates apart."""
-    retriever = asked.scores
-    if len(retriever) == 1:
-        return ["one candidate: there is nothing to rank"]
-    notes = []
-    if asked.scored and retriever.max() == retriever.min():
-        notes.append("the retriever's scores are all equal: the readout alone decides")
-    if readout.max() == readout.min():
-        notes.append("the readout's scores are all equal: the retriever alone decides")
-    return notes
 
 
 def _require_count(count: int | None, name: str) -> None:

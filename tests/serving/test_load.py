@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ridgerank.reranker import Prepared, Reranker
+from ridgerank.candidates import Prepared
+from ridgerank.reranker import Reranker
 from ridgerank.serving.engine import Engine, Gone, Rank, Search
 from ridgerank.serving.refusals import Refusal
 from ridgerank.serving.settings import Limits

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 from PIL.Image import Image
 
+from ridgerank.candidates import CandidateLike
 from ridgerank.documents.identity import digest_bytes, file_page_id
 from ridgerank.documents.images import decoded
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError, ScoreError, StoreError
 from ridgerank.lists import Floats
 from ridgerank.records import RankedPage
-from ridgerank.reranker import CandidateLike, Reranker
+from ridgerank.reranker import Reranker
 
 PAGE_KEY = "page_id"
 """Where metadata names a document's page, by id or reference."""

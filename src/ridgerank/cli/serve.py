@@ -170,7 +170,7 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
     if not 1 <= least <= most:
         raise typer.BadParameter(f"{replicas!r}, wanted a number, or two as 1-4", param_hint="--replicas")
     with connected(address) as cluster:
-        crew = crew_of(cluster, 1, plan.device)
+        crew = crew_of(cluster, 1, plan.opening.device)
         deploy(
             plan, Replicas(least, most, num_cpus=crew.num_cpus, num_gpus=crew.num_gpus), host=host, port=port
         )

@@ -29,8 +29,8 @@ def maxsim(queries: Sequence[Tensor], vectors: NDArray[np.float16], lengths: NDA
     tokens = torch.cat(list(queries)).float()
     pages = torch.from_numpy(vectors).to(device).float()
     step = max(1, _PRODUCTS_AT_ONCE // max(1, len(pages)))
-    matches = [_best(pages @ some.T, lengths) for some in tokens.split(step)]
-    owned = torch.cat(matches, dim=1).split([len(query) for query in queries], dim=1)
+    matches = [_best(pages @ some.T, lengths) for some in torch.split(tokens, step)]
+    owned = torch.split(torch.cat(matches, dim=1), [len(query) for query in queries], dim=1)
     return torch.stack([own.sum(1) for own in owned]).cpu().numpy().astype(np.float64)
 
 

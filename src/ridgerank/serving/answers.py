@@ -7,10 +7,10 @@ from dataclasses import asdict
 import numpy as np
 
 from ridgerank.calibration.artifact import Calibration
+from ridgerank.candidates import Prepared
 from ridgerank.fusion.standardize import standardize
 from ridgerank.lists import Lists
 from ridgerank.records import RankedPage, Ranking
-from ridgerank.reranker import Prepared
 from ridgerank.serving.documents import Offer
 from ridgerank.serving.engine import Served
 from ridgerank.serving.schemas import (

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
+from ridgerank.candidates import CandidateLike
 from ridgerank.documents.images import decoded
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
-from ridgerank.reranker import CandidateLike
 from ridgerank.serving.refusals import Refusal, no_such_page
 from ridgerank.serving.schemas import (
     MAX_TEXT,

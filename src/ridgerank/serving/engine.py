@@ -18,9 +18,10 @@ from typing import Protocol, TypeAlias
 
 import torch
 
+from ridgerank.candidates import Prepared
 from ridgerank.errors import RidgeRankError
 from ridgerank.records import Explanation, Ranking
-from ridgerank.reranker import Prepared, Reranker
+from ridgerank.reranker import Reranker
 from ridgerank.serving import refusals
 from ridgerank.serving.refusals import Refusal
 from ridgerank.serving.settings import Limits

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from ridgerank.candidates import Prepared
 from ridgerank.errors import RidgeRankError
 from ridgerank.records import Ranking
-from ridgerank.reranker import Prepared
 from ridgerank.serving.opening import Opening
 from ridgerank.serving.settings import ServingError
 from ridgerank.store.cache import CacheCounts
@@ -46,6 +46,7 @@ class ModelProcess:
         """Start the process and return at once; the first call waits until it is ready."""
         self._arguments = (opening, store, threads)
         self._counts = _NONE_YET
+        self._ready = False
         self._start()
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from fastapi import APIRouter, Request
 
-from ridgerank.reranker import Prepared
+from ridgerank.candidates import Prepared
 from ridgerank.serving.answers import rerank_answer, search_answer, sent_text, usage
 from ridgerank.serving.documents import Offer, Pages, read_offer
 from ridgerank.serving.engine import Call, Rank, Search, Served
