@@ -54,6 +54,14 @@ def reproduce(
         bool, typer.Option("--quick", help="A cut-down run: one backbone, one retriever, few queries.")
     ] = False,
     device: Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes, each with its models, for what is not timed. "
+            "[default: one a core for the embedded models on a CPU, else 1]",
+        ),
+    ] = None,
 ) -> None:
     """Run the paper's experiments: nine tables, seven figures, paired tests, one HTML report.
 
@@ -80,13 +88,24 @@ def reproduce(
     )
     try:
         with Bar() as bar:
-            claims = run(chosen, work / "stages", out, bar, only=only or ())
+            claims = run(
+                chosen, work / "stages", out, bar, only=only or (), processes=processes or _processes(chosen)
+            )
     except KeyboardInterrupt:
         typer.echo("\ninterrupted; what was computed is kept: run it again to go on", err=True)
         raise typer.Exit(130) from None
     for claim in claims:
         typer.echo(f"{'holds' if claim.holds else 'does not hold here'}: {claim.claim} ({claim.found})")
     typer.echo(f"{out}: tables, figures and report", err=True)
+
+
+def _processes(settings: "Settings") -> int:
+    import os
+
+    import torch
+
+    on_cpu = settings.device == "cpu" or (settings.device is None and not torch.cuda.is_available())
+    return len(os.sched_getaffinity(0)) if on_cpu and settings.arms == "miniature" else 1
 
 
 def _settings(

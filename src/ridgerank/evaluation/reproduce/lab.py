@@ -59,7 +59,8 @@ class Lab:
         self.watcher = watcher
         self.models = Models(settings.device)
         self._arm_models: ArmModels | None = None
-        self._work = work
+        self.work = work
+        """Where all stages are kept."""
 
     def sites(self, family: int | None = None) -> list[Site]:
         """All corpora, or those of one family, in their cyclic order."""
@@ -77,7 +78,7 @@ class Lab:
 
     def place(self, site: Site) -> Place:
         """Its folders."""
-        return Place(self._work, self.settings.families[site.family].name, self.corpus(site).name)
+        return Place(self.work, self.settings.families[site.family].name, self.corpus(site).name)
 
     def pools(self, site: Site, retriever: str) -> Pools:
         """The candidates of every query."""
@@ -269,7 +270,7 @@ class Lab:
     def _recognizer(self) -> "Recognizer":
         from ridgerank.documents.ocr import Recognizer
 
-        return Recognizer(cache=self._work / "ocr")
+        return Recognizer(cache=self.work / "ocr")
 
     def _pool_name(self, corpus: Corpus) -> str:
         return f"{queries_digest(corpus)}-{self.settings.candidates}"
@@ -323,7 +324,7 @@ class Lab:
     @cached_property
     def _max_pixels(self) -> int:
         """How large pages are seen by retrievers: as the first backbone sees them."""
-        path = self._work / f"pixels-{slug(self.settings.backbones[0])}"
+        path = self.work / f"pixels-{slug(self.settings.backbones[0])}"
         if not path.exists():
             with replaced_text(path) as file:
                 file.write(str(self.models.backbone(self.settings.backbones[0]).max_pixels))

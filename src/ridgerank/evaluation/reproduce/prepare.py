@@ -3,7 +3,8 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ridgerank.evaluation.reproduce.lab import Lab
+from ridgerank.evaluation.reproduce.ahead import Ahead, Step
+from ridgerank.evaluation.reproduce.lab import Lab, Site
 from ridgerank.evaluation.reproduce.sample import calibration_sample
 from ridgerank.evaluation.reproduce.settings import Settings
 
@@ -21,13 +22,22 @@ class Need(StrEnum):
     ARMS = "scores of the other arms"
 
 
-def prepare(lab: Lab, needs: frozenset[Need]) -> None:
-    """Compute what is missing of what is needed."""
+def prepare(lab: Lab, needs: frozenset[Need], *, processes: int = 1) -> None:
+    """Compute what is missing of what is needed, as much as possible ahead by several processes."""
     settings = lab.settings
     sites = lab.sites() if Need.ALL in needs else lab.sites(0)
-    for retriever in settings.retrievers:
-        for site in sites:
-            lab.pools(site, retriever)
+    with Ahead(lab, processes) as ahead:
+        ahead.run(
+            "corpora embedded",
+            [[Step("vectors", (site, retriever))] for retriever in settings.retrievers for site in sites],
+        )
+        for retriever in settings.retrievers:
+            for site in sites:
+                lab.pools(site, retriever)
+        ahead.run(
+            "corpora indexed, margins taken",
+            [untimed(lab, site, backbone, needs) for backbone in settings.backbones for site in sites],
+        )
     for backbone in settings.backbones:
         for site in sites:
             for retriever in settings.retrievers:
@@ -50,6 +60,17 @@ def prepare(lab: Lab, needs: frozenset[Need]) -> None:
             for site in lab.sites(0):
                 lab.arm(site, settings.retrievers[0], role, candidates=settings.deepest)
     lab.release()
+
+
+def untimed(lab: Lab, site: Site, backbone: str, needs: frozenset[Need]) -> list[Step]:
+    """What a corpus needs of a backbone that no clock looks at."""
+    settings = lab.settings
+    steps = [Step("margins", (site, backbone, retriever)) for retriever in settings.retrievers]
+    if Need.LAYERS in needs and site.family == 0:
+        steps.append(Step("layers", (site, backbone, calibration_sample(lab)[site.number])))
+    if Need.DEEP in needs and site.family == 0:
+        steps.append(Step("deeper", (site, backbone, settings.retrievers[0])))
+    return steps
 
 
 ROLES: tuple["Role", ...] = ("text retriever", "GQR", "text reranker", "image reranker")

@@ -1,6 +1,7 @@
 """All of it: stages, tables, figures, report, into one folder."""
 
 import json
+import os
 import platform
 import time
 from collections.abc import Sequence
@@ -26,7 +27,13 @@ LEAST_CORPORA = 3
 
 
 def reproduce(
-    settings: Settings, work: Path, out: Path, watcher: Watcher, *, only: Sequence[str] = ()
+    settings: Settings,
+    work: Path,
+    out: Path,
+    watcher: Watcher,
+    *,
+    only: Sequence[str] = (),
+    processes: int = 1,
 ) -> list[Direction]:
     """Compute what is missing, write what is asked for; the claims come back where all was asked for."""
     corpora = settings.families[0].corpora
@@ -40,7 +47,8 @@ def reproduce(
     resumed = work.exists() and any(work.iterdir())
     entries = chosen(only)
     lab = Lab(settings, work, watcher)
-    prepare(lab, frozenset[Need]().union(*(entry.needs for entry in entries.values())))
+    needs = frozenset[Need]().union(*(entry.needs for entry in entries.values()))
+    prepare(lab, needs, processes=processes)
     staged = time.perf_counter() - start
     analysis = Analysis(lab)
     made: list[Table | Drawing] = []
@@ -55,7 +63,7 @@ def reproduce(
     if not only:
         _write_json(out / "directions.json", [asdict(claim) for claim in claims])
     tabled = time.perf_counter() - start - staged
-    facts = describe(settings, analysis, staged, tabled, resumed=resumed)
+    facts = describe(settings, analysis, staged, tabled, resumed=resumed) | {"processes": processes}
     _write_json(out / ("run.json" if not only else f"run-{'-'.join(only)}.json"), facts)
     write_report(out / ("report.html" if not only else f"report-{'-'.join(only)}.html"), made, claims, facts)
     return claims
@@ -107,7 +115,7 @@ def describe(
         "minutes": {
             "stages": round(staged / 60, 1),
             "tables": round(tabled / 60, 1),
-            "processor": round(time.process_time() / 60, 1),
+            "processor": round(sum(os.times()[:4]) / 60, 1),
         },
         "stages from before": resumed,
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
