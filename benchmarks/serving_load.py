@@ -5,7 +5,8 @@ python -m benchmarks.serving_load [--store pages] [--out results/serving_load.js
 Without a store the miniature is drawn, indexed and calibrated first. The server is a process of its own. One
 caller, then eight, ask without pause; then as many as the server admits (its capacity), then ten times as
 many, each coming back after a pause where it was refused. Before and after, the same queries are asked and
-their answers compared. Prints a table, then one JSON line.
+their answers compared. At last eight callers once more against one, of a server whose workers are threads of
+one process. Prints a table, then one JSON line.
 
 Callers write their requests to sockets themselves: on two cores a client library under 160 callers takes
 seconds of its own, and those would be counted as the server's.
@@ -21,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,7 +67,6 @@ def main() -> None:
     parser.add_argument("--store", type=Path)
     parser.add_argument("--queries", type=Path)
     parser.add_argument("--seconds", type=float, default=12.0, help="of each phase")
-    parser.add_argument("--workers", type=int)
     parser.add_argument("--out", type=Path, default=Path("results/serving_load.json"))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -73,7 +75,7 @@ def main() -> None:
         if store is None:
             store, queries = make_store(folder)
         texts = [json.loads(line)["text"] for line in queries.read_text().splitlines()]
-        found = measure(store, texts, arguments.seconds, arguments.workers)
+        found = asyncio.run(in_turn(store, texts, arguments.seconds))
     for name, value in found.items():
         print(f"{name:32} {value}")
     arguments.out.parent.mkdir(exist_ok=True)
@@ -99,20 +101,38 @@ def ridgerank(*words: object) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def measure(store: Path, texts: list[str], seconds: float, workers: int | None) -> dict[str, Any]:
-    """All phases against one server."""
+async def in_turn(store: Path, texts: list[str], seconds: float) -> dict[str, Any]:
+    """A server as it is by default, through all phases; then one whose workers are threads, through two."""
+    with serving(store) as server:
+        found = await phases(*server, texts, seconds)
+    with serving(store, "--threads") as server:
+        return found | {"threads_eight_over_one": await gain(server[0], texts, seconds)}
+
+
+@contextmanager
+def serving(store: Path, *options: str) -> Iterator[tuple[str, int]]:
+    """A server in a process of its own: its address and that process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["serve", "--store", store, "--port", port, "--max-requests", ADMITTED]
-    words += [] if workers is None else ["--workers", workers]
+    words = ["serve", "--store", store, "--port", port, "--max-requests", ADMITTED, *options]
     command = [sys.executable, "-m", "ridgerank.cli.main", *map(str, words)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
-            return asyncio.run(phases(f"http://127.0.0.1:{port}", server.pid, texts, seconds))
+            yield f"http://127.0.0.1:{port}", server.pid
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(30)
+
+
+async def gain(address: str, texts: list[str], seconds: float) -> float:
+    """What eight callers get of one caller's throughput."""
+    async with httpx.AsyncClient(base_url=address, timeout=120) as client:
+        await ready(client)
+    await load(address, texts, callers=4, seconds=min(3.0, seconds))
+    one = await load(address, texts, callers=1, seconds=seconds)
+    eight = await load(address, texts, callers=8, seconds=seconds)
+    return round(eight.throughput / one.throughput, 2)
 
 
 async def phases(address: str, server: int, texts: list[str], seconds: float) -> dict[str, Any]:

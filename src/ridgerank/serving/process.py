@@ -9,6 +9,7 @@ import multiprocessing
 import signal
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -123,6 +124,8 @@ def _work(line: Connection, opening: Opening, store: str, threads: int) -> None:
     torch.set_num_threads(threads)
     try:
         reranker = opening.open(store)
+        with suppress(RidgeRankError):  # told where it is needed
+            _ = reranker.retriever
     except RidgeRankError as error:
         line.send(_Reply(_NONE_YET, error=error))
         return
