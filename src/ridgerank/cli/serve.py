@@ -161,6 +161,7 @@ def _corpora(store: str, further: list[str]) -> dict[str, str]:
 def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, port: int) -> None:
     """Deploy, then wait until interrupted; the deployment ends with the command."""
     import signal
+    from threading import Event
 
     from ridgerank.scaleout.cluster import connected, crew_of
     from ridgerank.scaleout.serve import Replicas, deploy, undeploy
@@ -175,12 +176,13 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
             plan, Replicas(least, most, num_cpus=crew.num_cpus, num_gpus=crew.num_gpus), host=host, port=port
         )
         typer.echo(f"{', '.join(plan.stores)}: {replicas} replicas on Ray; http://{host}:{port}", err=True)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            typer.echo("stopping", err=True)
-        finally:
-            undeploy()
+        asked = Event()
+        for sent in (signal.SIGINT, signal.SIGTERM):  # Ray would end on the second without a word to anyone
+            signal.signal(sent, lambda *_: asked.set())
+        while not asked.wait(1.0):
+            pass
+        typer.echo("stopping", err=True)
+        undeploy()
 
 
 def _run(service: "Service", host: str, port: int) -> None:

@@ -65,8 +65,10 @@ def connected(address: str) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
+        import ray.data
     except ImportError as error:
         raise ExtraMissing("this needs Ray: `pip install 'ridgerank[ray]'`") from error
+    # After the import, which sets a level of its own: there is one bar here, and it is ours.
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     mine = not ray.is_initialized()
     if mine:
