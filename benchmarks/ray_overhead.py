@@ -1,16 +1,17 @@
-"""What Ray costs over one process: the same 300 pages indexed by both, on this machine.
+"""What Ray costs over one process: the same 300 pages indexed by both, then 900, on this machine.
 
     python -m benchmarks.ray_overhead --out results/ray_overhead.json
 
-The cluster is of this machine and runs already when the clock starts; loading models counts on both sides
-(Ray loads one in each worker, and one to learn what it is). Every process has one thread: W workers on as
-many cores could at best take 1/W of the time of one, and what is above that is the way through Ray Data,
-fragments and commits. `--workers 1` shows the price alone.
+The cluster is of this machine and runs already when the clock starts; loading models counts on both sides.
+Ray starts a process for each worker, which imports what this one has imported, and loads a model in each and
+one more to learn what it is: that is paid once. What 600 pages more take, over what they take one process, is
+what is paid for ever. Every process has one thread: W workers on as many cores could at best take 1/W.
 """
 
 import argparse
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -26,6 +27,7 @@ from ridgerank.store.layout import pack
 from ridgerank.store.read import PageStore
 
 PAGES = 300
+MORE = 3
 
 
 class _Nobody:
@@ -50,9 +52,38 @@ def main() -> None:
     parser.add_argument("--ray", default="local")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    few = compare(options.pages, options.workers, options.ray)
+    many = compare(MORE * options.pages, options.workers, options.ray)
+    further = (many.ray_s - few.ray_s) / (many.here_s - few.here_s)
+    print(
+        f"{options.pages} pages: {few.ray_s / few.here_s:.2f}x the time of one process, {few.workers} "
+        f"workers ({1 / few.workers:.2f}x is the least); {further:.2f}x for further pages"
+    )
+    result = {
+        "pages": options.pages,
+        "workers": few.workers,
+        "time_over_one_process": round(few.ray_s / few.here_s, 2),
+        "further_pages_over_one_process": round(further, 2),
+        "same_bytes": few.same and many.same,
+    }
+    publish(result, options.out)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Seconds of both, and whether the stores are equal."""
+
+    here_s: float
+    ray_s: float
+    workers: int
+    same: bool
+
+
+def compare(pages: int, workers: int, address: str) -> Compared:
+    """Index documents here, then on Ray."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        write_documents(folder / "in", options.pages)
+        write_documents(folder / "in", pages)
         began = time.perf_counter()
         index_documents(
             [folder / "in"],
@@ -63,23 +94,13 @@ def main() -> None:
         )
         here_s = time.perf_counter() - began
         plan = EncodingPlan(ModelPlan("mini-qwen", device="cpu"), "stride 1/3", None, 0)
-        with connected(options.ray) as ray:
-            crew = crew_of(ray, options.workers, "cpu")
+        with connected(address) as ray:
+            crew = crew_of(ray, workers, "cpu")
             began = time.perf_counter()
             index_on_ray([folder / "in"], str(folder / "ray"), plan, ray=ray, crew=crew, watcher=_Nobody())
             ray_s = time.perf_counter() - began
         same = prefixes(folder / "here") == prefixes(folder / "ray")
-    print(
-        f"{options.pages} pages: {ray_s / here_s:.2f}x the time of one process, {crew.workers} workers "
-        f"({1 / crew.workers:.2f}x is the least)"
-    )
-    result = {
-        "pages": options.pages,
-        "workers": crew.workers,
-        "time_over_one_process": round(ray_s / here_s, 2),
-        "same_bytes": same,
-    }
-    publish(result, options.out)
+    return Compared(here_s, ray_s, crew.workers, same)
 
 
 def prefixes(store: Path) -> dict[str, bytes]:

@@ -78,4 +78,6 @@ def test_the_table_of_growth_says_what_the_results_say_and_the_bars_are_met() ->
 def test_the_price_of_ray_is_the_one_measured() -> None:
     overhead = result("ray_overhead")
     assert overhead["same_bytes"]
-    assert f"{overhead['time_over_one_process']}x the time of one" in TEXT.replace("\n", " ")
+    text = TEXT.replace("\n", " ")
+    assert f"{overhead['time_over_one_process']}x the time of one" in text
+    assert f"further pages took them {overhead['further_pages_over_one_process']}x" in text
