@@ -64,6 +64,7 @@ figures: $(READY)  ## the pictures in docs/, and the results they show
 	$(BIN)/python -m benchmarks.weight_safety
 	$(BIN)/python -m benchmarks.learning_curves
 	$(BIN)/python -m benchmarks.scale_arithmetic
+	$(BIN)/python -m benchmarks.real_documents_figure
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -132,7 +132,7 @@ def test_the_table_of_kept_positions_says_what_the_results_say(rule: str) -> Non
     assert wanted in (ROOT / "docs" / "miniature.md").read_text()
 
 
-REAL_DOCUMENTS = ROOT / "results" / "real_documents_smollm2_85.json"
+REAL_DOCUMENTS = ROOT / "results" / "real_documents_smollm2.json"
 
 
 def test_the_table_of_real_documents_says_what_the_results_say() -> None:
