@@ -148,6 +148,20 @@ def test_the_table_of_real_documents_says_what_the_results_say() -> None:
         assert gain == f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]", name
 
 
+def test_the_table_of_the_second_model_says_what_the_results_say() -> None:
+    measured = json.loads((ROOT / "results" / "real_documents_qwen2.5_coder_43.json").read_text())
+    text = (ROOT / "docs" / "real-documents.md").read_text()
+    part = text.split("## Qwen2.5-Coder-0.5B")[1]
+    assert f"**first {measured['questions']}** of the 176" in part
+    shown = re.findall(r"^\| (\w[^|]+) \| ([\d.]+) \| (.+?) \|$", part, flags=re.M)
+    assert len(shown) == 14
+    for name, quality, gain in shown:
+        row = measured["table"][name]
+        low, high = row["gain_interval"]
+        assert quality == f"{row['nDCG@5']:.1f}", name
+        assert gain == f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]", name
+
+
 def test_the_table_by_kind_says_what_the_results_say() -> None:
     measured = json.loads(REAL_DOCUMENTS.read_text())["by_kind"]
     text = (ROOT / "docs" / "real-documents.md").read_text()
