@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,17 +136,22 @@ def test_the_table_of_kept_positions_says_what_the_results_say(rule: str) -> Non
 REAL_DOCUMENTS = ROOT / "results" / "real_documents_smollm2.json"
 
 
+def require_rows(shown: list[tuple[str, str, str]], table: dict[str, dict[str, Any]]) -> None:
+    """Name, quality and gain of every row shown are those measured."""
+    for name, quality, gain in shown:
+        row = table[name]
+        low, high = row["gain_interval"]
+        assert quality == f"{row['nDCG@5']:.1f}", name
+        assert gain == f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]", name
+
+
 def test_the_table_of_real_documents_says_what_the_results_say() -> None:
     measured = json.loads(REAL_DOCUMENTS.read_text())
     text = (ROOT / "docs" / "real-documents.md").read_text()
     assert f"**{measured['questions']} of 176 questions**" in text
     shown = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| (.+?) \|$", text, flags=re.M)
     assert len(shown) >= 12
-    for name, quality, gain in shown:
-        row = measured["table"][name]
-        low, high = row["gain_interval"]
-        assert quality == f"{row['nDCG@5']:.1f}", name
-        assert gain == f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]", name
+    require_rows(shown, measured["table"])
 
 
 def test_the_table_of_the_second_model_says_what_the_results_say() -> None:
@@ -155,11 +161,7 @@ def test_the_table_of_the_second_model_says_what_the_results_say() -> None:
     assert f"**first {measured['questions']}** of the 176" in part
     shown = re.findall(r"^\| (\w[^|]+) \| ([\d.]+) \| (.+?) \|$", part, flags=re.M)
     assert len(shown) == 14
-    for name, quality, gain in shown:
-        row = measured["table"][name]
-        low, high = row["gain_interval"]
-        assert quality == f"{row['nDCG@5']:.1f}", name
-        assert gain == f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]", name
+    require_rows(shown, measured["table"])
 
 
 def test_the_table_by_kind_says_what_the_results_say() -> None:

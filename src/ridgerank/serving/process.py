@@ -1,7 +1,7 @@
 """Processes of their own that run the model for a server.
 
-Threads of one process wait for each other's Python between any two operations: two workers gain a third where
-two processes nearly double. The price is one more model in memory for each.
+Threads of one process wait for each other's Python between any two operations, so that two of them gain far
+less than two processes. The price is one more model in memory for each.
 """
 
 import logging
