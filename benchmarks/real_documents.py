@@ -1,38 +1,47 @@
 r"""RidgeRank on real PDFs with a small language model over page text, question by question.
 
     python -m benchmarks.real_documents --documents DIR --queries queries.jsonl --qrels qrels.trec \
-        --backbone DIR --checkpoints DIR [--cross-encoder DIR] [--ocr] [--out results/real.json]
+        --backbone DIR [--cross-encoder DIR] [--out results/real.json]
 
 A question is about its own document: BM25 picks up to 20 of its pages, the others reorder them. The teacher
 reads the candidates to full depth; readouts and weights come from the other kinds of document, as calibration
 makes them (`real_documents_report.py`). Every question is written to `--checkpoints` when it is done: run the
-same command again to go on. What is there by the end is evaluated, or, with `--evaluate`, at once.
+same command again to go on. What is there by the end is evaluated, or, with `--evaluate`, at once. The table
+is followed by one line of JSON.
 """
 
 import argparse
 import json
 import logging
+import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import bm25s
 import numpy as np
 import torch
 
 from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
+from benchmarks.real_documents_questions import (
+    Question,
+    answerable,
+    find_candidates,
+    fingerprint,
+    page_texts,
+    read_questions,
+)
 from benchmarks.real_documents_report import report
-from benchmarks.real_documents_speed import measure
+from benchmarks.real_documents_speed import measure, print_speed
 from benchmarks.report import publish
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, lacks_text, recognize
-from ridgerank.documents.pages import read_pages
+from ridgerank.documents.ocr import lacks_text
+from ridgerank.errors import DatasetError, RidgeRankError
 from ridgerank.files import replaced, replaced_text
-from ridgerank.lists import Floats
 from ridgerank.records import Page
 from ridgerank.runs.trec import read_qrels
 from ridgerank.store.batch import StoredPrefixes
@@ -41,80 +50,10 @@ from ridgerank.store.keep import Keep
 from ridgerank.store.layout import PackedPrefix, block_of, pack, unpack
 from ridgerank.store.origin import default_exit_layer
 
-CANDIDATES = 20
-_SMALL_PIXELS = 4096
 _LATENCY = "latency.json"
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question about one document."""
-
-    query_id: str
-    text: str
-    document: str
-    kind: str
-
 
 KEEPS = ("stride 1/3", "stride 1")
 """How stored pages are kept, the first as the paper does."""
-
-
-def read_questions(path: Path) -> list[Question]:
-    """Questions in turns over the kinds of document, so that a part of them is a fair part."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    questions = [Question(row["query_id"], row["text"], row["document"], row["corpus"]) for row in rows]
-    documents: dict[str, list[str]] = {}
-    for question in questions:
-        names = documents.setdefault(question.kind, [])
-        if question.document not in names:
-            names.append(question.document)
-    turn = {name: (place, kind) for kind, names in documents.items() for place, name in enumerate(names)}
-    return sorted(questions, key=lambda question: (*turn[question.document], question.document))
-
-
-def page_texts(folder: Path, *, ocr_cache: Path | None) -> tuple[dict[str, list[Page]], set[str]]:
-    """Pages of each document, in order, and the references of those without a text layer.
-
-    Drawn small, since only their text counts; those to be read by OCR are drawn again, large.
-    """
-    pages: dict[str, Page] = {}
-    for read in read_pages([folder], max_pixels=_SMALL_PIXELS):
-        if isinstance(read, Page):
-            pages[read.reference] = read
-        else:
-            logger.warning("%s", read)
-    bare = {reference for reference, page in pages.items() if lacks_text(page.text)}
-    if ocr_cache is not None:
-        wanted = {pages[reference].page_id for reference in bare}
-        large = read_pages([folder], max_pixels=OCR_PIXELS, skip=lambda page_id: page_id not in wanted)
-        for read in recognize(large, Recognizer(cache=ocr_cache, threads=1)):
-            if isinstance(read, Page):
-                pages[read.reference] = replace(pages[read.reference], text=read.text)
-    documents: dict[str, list[Page]] = {}
-    for reference, page in pages.items():
-        documents.setdefault(reference.rpartition("#")[0], []).append(page)
-    return documents, bare
-
-
-def bm25(query: str, pages: Sequence[Page]) -> Floats:
-    """BM25 of every page of a document for one query."""
-    tokens = bm25s.tokenize([page.text or " " for page in pages], stopwords="en", show_progress=False)
-    if not tokens.vocab:
-        return np.zeros(len(pages))
-    index = bm25s.BM25()
-    index.index(tokens, show_progress=False)
-    [asked] = bm25s.tokenize([query], stopwords="en", show_progress=False, return_ids=False)
-    scores: Floats = np.asarray(index.get_scores(asked), dtype=np.float64) if asked else np.zeros(len(pages))
-    return scores
-
-
-def find_candidates(question: Question, pages: Sequence[Page]) -> tuple[list[Page], Floats]:
-    """The best pages of the question's document by BM25, and their scores."""
-    scores = bm25(question.text, pages)
-    order = np.lexsort((np.arange(len(pages)), -scores))[:CANDIDATES]
-    return [pages[place] for place in order], scores[order]
 
 
 class Reader:
@@ -223,9 +162,13 @@ def _time(
     folder: Path,
     options: argparse.Namespace,
 ) -> None:
-    """Time questions of different documents, kinds in turns, and keep what was found."""
+    """Time questions of different documents, kinds in turns, on one thread, and keep what was found."""
+    if _timed(folder, options):
+        return
     first = {question.document: question for question in reversed(questions)}
     chosen = [question for question in questions if first[question.document] is question][: options.latency]
+    print(f"timing {len(chosen)} questions", flush=True)
+    torch.set_num_threads(1)
     measured = measure(
         reader.backbone,
         [(question.text, find_candidates(question, pages[question.document])[0]) for question in chosen],
@@ -237,56 +180,50 @@ def _time(
         file.write(json.dumps(measured))
 
 
+def _timed(folder: Path, options: argparse.Namespace) -> bool:
+    """Whether as much was timed before."""
+    if not (folder / _LATENCY).exists():
+        return False
+    known = _read_latency(folder)
+    arms = {f"{keep}, last" for keep in options.keeps}
+    arms |= {"cross encoder"} if options.cross_encoder else set()
+    return known["questions"] >= options.latency and arms <= set(known["processor_seconds"])
+
+
+def _read_latency(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / _LATENCY).read_text(encoding="utf-8"))
+    return found
+
+
 def main() -> None:
     """Ask, evaluate, print a table, then one line of JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--documents", type=Path, required=True)
-    parser.add_argument("--queries", type=Path, required=True)
-    parser.add_argument("--qrels", type=Path, required=True)
-    parser.add_argument("--backbone", required=True)
-    parser.add_argument("--checkpoints", type=Path, required=True, help="a folder to go on from")
-    parser.add_argument("--retriever", choices=["bm25"], default="bm25")
-    parser.add_argument("--page-text", default="head 512", help="how much of a page is read")
-    parser.add_argument("--ocr", action="store_true", help="read pages that carry no text layer")
-    parser.add_argument("--cross-encoder", type=Path, help="folder of a trained ONNX cross encoder")
-    parser.add_argument("--questions", type=int, help="only so many, in turns over the kinds")
-    parser.add_argument("--evaluate", action="store_true", help="evaluate what is there, ask nothing")
-    parser.add_argument("--keeps", nargs="+", default=list(KEEPS), help="how stored pages are kept")
-    parser.add_argument("--latency", type=int, default=0, metavar="N", help="time N questions, too")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
-    options = parser.parse_args()
+    options = parser().parse_args()
     logging.basicConfig(level=logging.WARNING)
-    torch.set_num_threads(options.threads)
+    logging.getLogger("bm25s").setLevel(logging.WARNING)
+    try:
+        run(options)
+    except RidgeRankError as error:
+        sys.exit(f"error: {error}")
 
-    questions = read_questions(options.queries)[: options.questions]
-    folder = options.checkpoints / f"{Path(options.backbone).stem}-{options.page_text.replace(' ', '-')}"
+
+def run(options: argparse.Namespace) -> None:
+    """Do what the command says."""
+    torch.set_num_threads(options.threads)
     cache = options.checkpoints / "ocr" if options.ocr else None
-    folder = folder.with_name(folder.name + ("-ocr" if options.ocr else ""))
     pages, bare = page_texts(options.documents, ocr_cache=cache)
-    keeps = [Keep.parse(keep) for keep in options.keeps]
+    questions = answerable(read_questions(options.queries), pages)[: options.questions]
+    qrels = read_qrels(options.qrels)
+    name = f"{Path(options.backbone).name}-{options.page_text.replace(' ', '-')}"
+    folder = options.checkpoints / f"{name}-{fingerprint(options.queries, pages, options.backbone)}"
     if not options.evaluate:
-        backbone = load_backbone(options.backbone, page_text=options.page_text)
-        reader = Reader(backbone, exit_layer=default_exit_layer(backbone.geometry.layers))
-        start = time.perf_counter()
-        for number, question in enumerate(run_questions(questions, pages, reader, folder, keeps), start=1):
-            print(
-                f"{number}/{len(questions)} {question.query_id} {time.perf_counter() - start:.0f} s",
-                flush=True,
-            )
-        if options.latency:
-            _time(questions, pages, reader, folder, options)
+        _ask(questions, pages, folder, options)
     if options.cross_encoder:
         cross_scores(questions, pages, folder, options.cross_encoder)
-    qrels = read_qrels(options.qrels)
-    asked = [question for question in questions if (folder / f"{question.query_id}.npz").exists()]
     texts = {page.reference: page.text for document in pages.values() for page in document}
     unread = {reference for reference in bare if lacks_text(texts[reference])}
     evidence = [set(qrels[question.query_id]) for question in questions if question.query_id in qrels]
     found = report(
-        {question.query_id: question.kind for question in asked},
+        {question.query_id: question.kind for question in _asked(questions, folder)},
         qrels,
         folder,
         keeps=options.keeps,
@@ -296,9 +233,61 @@ def main() -> None:
         },
     )
     if (folder / _LATENCY).exists():
-        found["latency"] = json.loads((folder / _LATENCY).read_text(encoding="utf-8"))
-    found |= {"backbone": Path(options.backbone).stem, "page_text": options.page_text, "ocr": options.ocr}
+        found["latency"] = _read_latency(folder)
+        print_speed(found["latency"])
+    found |= {"backbone": Path(options.backbone).name, "page_text": options.page_text, "ocr": options.ocr}
     publish(found, options.out)
+
+
+def _ask(
+    questions: Sequence[Question], pages: dict[str, list[Page]], folder: Path, options: argparse.Namespace
+) -> None:
+    backbone = load_backbone(options.backbone, page_text=options.page_text)
+    reader = Reader(backbone, exit_layer=default_exit_layer(backbone.geometry.layers))
+    keeps = [Keep.parse(keep) for keep in options.keeps]
+    start = time.perf_counter()
+    for number, question in enumerate(run_questions(questions, pages, reader, folder, keeps), start=1):
+        spent = time.perf_counter() - start
+        print(f"{number}/{len(questions)} {question.query_id} {spent:.0f} s", flush=True)
+    if options.latency:
+        _time(questions, pages, reader, folder, options)
+
+
+def _asked(questions: Sequence[Question], folder: Path) -> list[Question]:
+    asked = [question for question in questions if (folder / f"{question.query_id}.npz").exists()]
+    if not asked:
+        raise DatasetError(f"{folder}: no question has been asked yet; run without --evaluate")
+    return asked
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    wanted = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    wanted.add_argument("--documents", type=Path, required=True, help="a folder of PDFs")
+    wanted.add_argument("--queries", type=Path, required=True, help="query_id, text, document, corpus")
+    wanted.add_argument("--qrels", type=Path, required=True, help="TREC judgements of <file>#<page>")
+    wanted.add_argument("--backbone", required=True, help="folder of a causal language model")
+    wanted.add_argument(
+        "--checkpoints", type=Path, default=Path("build/real_documents"), help="a folder to go on from"
+    )
+    wanted.add_argument("--retriever", choices=["bm25"], default="bm25")
+    wanted.add_argument("--page-text", default="head 512", help="how much of a page is read")
+    wanted.add_argument(
+        "--ocr",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="read pages that carry no text layer (needs the extra ocr)",
+    )
+    wanted.add_argument("--cross-encoder", type=Path, help="folder of a trained ONNX cross encoder")
+    wanted.add_argument("--questions", type=int, help="only so many, in turns over the kinds")
+    wanted.add_argument("--evaluate", action="store_true", help="evaluate what is there, ask nothing")
+    wanted.add_argument("--keeps", nargs="+", default=list(KEEPS), help="how stored pages are kept")
+    wanted.add_argument("--latency", type=int, default=4, metavar="N", help="time N questions as well")
+    wanted.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="to ask with")
+    wanted.add_argument("--out", type=Path, help="also write the JSON here")
+    return wanted
 
 
 if __name__ == "__main__":

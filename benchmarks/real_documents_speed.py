@@ -46,6 +46,14 @@ def measure(
     return {"questions": len(asked), "processor_seconds": medians, "times_faster": faster}
 
 
+def print_speed(measured: Mapping[str, Any]) -> None:
+    """The same for people."""
+    print(f"processor seconds a query of one thread, {measured['questions']} questions:")
+    for name, seconds in measured["processor_seconds"].items():
+        faster = measured["times_faster"].get(name)
+        print(f"{name:64} {seconds:8.3f}" + (f"   {faster:.1f}x" if faster else ""))
+
+
 def _question(
     backbone: Backbone,
     query: str,

@@ -1,0 +1,124 @@
+"""Questions about real PDFs, their pages' text and BM25's candidates, for `real_documents`."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import bm25s
+import numpy as np
+
+from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, lacks_text, recognize
+from ridgerank.documents.pages import read_pages
+from ridgerank.errors import DatasetError
+from ridgerank.lists import Floats
+from ridgerank.records import Page
+
+CANDIDATES = 20
+_SMALL_PIXELS = 4096
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about one document."""
+
+    query_id: str
+    text: str
+    document: str
+    kind: str
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Questions in turns over the kinds of document, so that a part of them is a fair part."""
+    questions = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            questions.append(Question(row["query_id"], row["text"], row["document"], row["corpus"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise DatasetError(
+                f"{path}, line {number}: found {line[:60]!r}; wanted JSON with query_id, text, document "
+                "(a file's name) and corpus (its kind)"
+            ) from error
+    documents: dict[str, list[str]] = {}
+    for question in questions:
+        names = documents.setdefault(question.kind, [])
+        if question.document not in names:
+            names.append(question.document)
+    turn = {name: (place, kind) for kind, names in documents.items() for place, name in enumerate(names)}
+    return sorted(questions, key=lambda question: (*turn[question.document], question.document))
+
+
+def page_texts(folder: Path, *, ocr_cache: Path | None) -> tuple[dict[str, list[Page]], set[str]]:
+    """Pages of each document, in order, and the references of those without a text layer.
+
+    Drawn small, since only their text counts; those to be read by OCR are drawn again, large.
+    """
+    pages: dict[str, Page] = {}
+    for read in read_pages([folder], max_pixels=_SMALL_PIXELS):
+        if isinstance(read, Page):
+            pages[read.reference] = read
+        else:
+            logger.warning("%s", read)
+    bare = {reference for reference, page in pages.items() if lacks_text(page.text)}
+    if ocr_cache is not None:
+        wanted = {pages[reference].page_id for reference in bare}
+        large = read_pages([folder], max_pixels=OCR_PIXELS, skip=lambda page_id: page_id not in wanted)
+        print(f"OCR of {len(bare)} pages without a text layer, cached in {ocr_cache}", flush=True)
+        for number, read in enumerate(recognize(large, Recognizer(cache=ocr_cache)), start=1):
+            if isinstance(read, Page):
+                pages[read.reference] = replace(pages[read.reference], text=read.text)
+            if not number % 50:
+                print(f"{number}/{len(bare)} pages", flush=True)
+    documents: dict[str, list[Page]] = {}
+    for reference, page in pages.items():
+        documents.setdefault(reference.rpartition("#")[0], []).append(page)
+    return documents, bare
+
+
+def bm25(query: str, pages: Sequence[Page]) -> Floats:
+    """BM25 of every page of a document for one query."""
+    tokens = bm25s.tokenize([page.text or " " for page in pages], stopwords="en", show_progress=False)
+    if not tokens.vocab:
+        return np.zeros(len(pages))
+    index = bm25s.BM25()
+    index.index(tokens, show_progress=False)
+    [asked] = bm25s.tokenize([query], stopwords="en", show_progress=False, return_ids=False)
+    scores: Floats = np.asarray(index.get_scores(asked), dtype=np.float64) if asked else np.zeros(len(pages))
+    return scores
+
+
+def find_candidates(question: Question, pages: Sequence[Page]) -> tuple[list[Page], Floats]:
+    """The best pages of the question's document by BM25, and their scores."""
+    scores = bm25(question.text, pages)
+    order = np.lexsort((np.arange(len(pages)), -scores))[:CANDIDATES]
+    return [pages[place] for place in order], scores[order]
+
+
+def answerable(questions: Sequence[Question], documents: Mapping[str, list[Page]]) -> list[Question]:
+    """The questions whose document has pages; the others are named."""
+    missing = sorted({question.document for question in questions} - set(documents))
+    for document in missing:
+        logger.warning("%s: no pages of it were found; its questions are left out", document)
+    found = [question for question in questions if question.document in documents]
+    if len({question.kind for question in found}) < 2:
+        raise DatasetError(
+            f"questions with pages are of {len({question.kind for question in found})} kinds of document; "
+            "wanted two or more (`corpus`), since a kind is ranked with what the others teach"
+        )
+    return found
+
+
+def fingerprint(queries: Path, documents: Mapping[str, list[Page]], backbone: str) -> str:
+    """The questions, the pages as they read and the model: whose checkpoints these are."""
+    digest = hashlib.blake2b(queries.read_bytes(), digest_size=4)
+    digest.update(str(Path(backbone).resolve()).encode())
+    for pages in documents.values():
+        for page in pages:
+            digest.update(f"{page.page_id} {page.text}".encode())
+    return digest.hexdigest()
