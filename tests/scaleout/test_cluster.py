@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from ridgerank.cli.main import app
 from ridgerank.cli.serve import _corpora
-from ridgerank.cli.storage import disk_cache, parse_size
+from ridgerank.cli.storage import parse_size
 from ridgerank.errors import BackboneError
 from ridgerank.scaleout.cluster import crew_of
 
@@ -44,13 +44,6 @@ def test_sizes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
 def test_other_sizes_are_refused(text: str) -> None:
     with pytest.raises(BadParameter, match="wanted a number"):
         parse_size(text)
-
-
-def test_there_is_no_cache_without_a_folder(tmp_path: Path) -> None:
-    assert disk_cache(None, "1GB") is None
-    made = disk_cache(tmp_path / "cache", "1GB")
-    assert made is not None
-    assert made.folder == tmp_path / "cache"
 
 
 def test_corpora_are_named_once() -> None:

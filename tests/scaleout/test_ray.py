@@ -16,6 +16,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate, calibrate_with
 from ridgerank.errors import CalibrationError, LineageMismatch
 from ridgerank.indexing import IndexReport, index_documents
+from ridgerank.opening import Opening
 from ridgerank.retrievers.bm25 import BM25
 from ridgerank.scaleout import index as scaleout_index
 from ridgerank.scaleout.calibrate import RayHands
@@ -24,7 +25,6 @@ from ridgerank.scaleout.encoding import EncodingPlan, EncodingWorker, describe
 from ridgerank.scaleout.index import index_on_ray
 from ridgerank.scaleout.serve import Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
-from ridgerank.serving.opening import Opening
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import Settings
 from ridgerank.store.read import PageStore

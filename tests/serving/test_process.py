@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from ridgerank.backbones.base import Backbone
 from ridgerank.errors import QueryError, RidgeRankError
+from ridgerank.opening import Opening
 from ridgerank.reranker import Reranker
 from ridgerank.serving.engine import Engine, Search
-from ridgerank.serving.opening import Opening
-from ridgerank.serving.process import ModelProcess
-from ridgerank.serving.settings import Limits, default_processes
+from ridgerank.serving.process import ModelProcess, WorkerDied
+from ridgerank.serving.settings import Limits, ServingError, default_processes
 from tests.serving.conftest import Corpus
 
 SECONDS = 120
@@ -70,6 +71,28 @@ def test_a_store_that_cannot_be_opened_is_told_as_it_would_be_here(tmp_path: obj
     with pytest.raises(RidgeRankError, match="nothing"):
         broken.wait()
     broken.close()
+
+
+class Fatal(Opening):
+    """A store whose opening ends the process."""
+
+    def open(self, store: str, *, backbone: Backbone | None = None) -> Reranker:
+        os._exit(3)
+
+
+def test_a_process_that_ends_while_it_opens_the_store_says_what_to_try() -> None:
+    dying = ModelProcess(Fatal(), "store", threads=1)
+    with pytest.raises(ServingError, match=r"ended while it opened the store \(exit code 3.*--threads"):
+        dying.wait()
+    dying.close()
+
+
+def test_a_process_that_ends_twice_over_a_request_is_the_servers_fault_not_the_callers() -> None:
+    dying = ModelProcess(Fatal(), "store", threads=1)
+    with pytest.raises(WorkerDied) as error:
+        dying.retrieve(["anything"], k=5)
+    assert not isinstance(error.value, RidgeRankError), "which would be answered as a bad request"
+    dying.close()
 
 
 def test_processes_are_for_small_models_on_a_cpu() -> None:

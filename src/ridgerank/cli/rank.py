@@ -9,7 +9,7 @@ import typer
 
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
 from ridgerank.cli.search import Readout
-from ridgerank.cli.storage import CacheDir, CacheSize, disk_cache
+from ridgerank.cli.storage import CacheDir, CacheSize, parse_size
 
 if TYPE_CHECKING:
     from ridgerank.records import Query
@@ -53,14 +53,18 @@ def rank(
     if not tag or tag.split() != [tag]:
         raise typer.BadParameter(f"tag {tag!r}, wanted one word", param_hint="--tag")
     wanted = _wanted(read_queries(queries), read_run(run))
-    disk = disk_cache(cache_dir, cache_size)
-    from ridgerank.backbones.load import parse_dtype
+    cache_disk_bytes = parse_size(cache_size)
     from ridgerank.cli.progress import Bar
-    from ridgerank.reranker import Reranker
+    from ridgerank.opening import Opening
 
-    opened = Reranker.open(
-        store, readout=readout, backbone=backbone, disk=disk, device=device, dtype=parse_dtype(dtype)
-    )
+    opened = Opening(
+        readout=readout,
+        backbone=backbone,
+        device=device,
+        dtype=dtype,
+        cache_dir=cache_dir,
+        cache_disk_bytes=cache_disk_bytes,
+    ).open(store)
     try:
         with opened as reranker, Bar() as bar:
             worker = _Worker(reranker, encode_missing, tag)

@@ -9,7 +9,7 @@ import typer
 
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
 from ridgerank.cli.pictures import page_images, save_explanations, save_pages
-from ridgerank.cli.storage import CacheDir, CacheSize, disk_cache
+from ridgerank.cli.storage import CacheDir, CacheSize, parse_size
 
 if TYPE_CHECKING:
     from ridgerank.records import Ranking
@@ -48,20 +48,19 @@ def search(
     from ridgerank.queries import checked
 
     asked = checked(query)  # before the heavy imports: a slip of the fingers should not cost seconds
-    disk = disk_cache(cache_dir, cache_size)
-    from ridgerank.backbones.load import parse_dtype
-    from ridgerank.reranker import Reranker
+    cache_disk_bytes = parse_size(cache_size)
+    from ridgerank.opening import Opening
 
-    opened = Reranker.open(
-        store,
+    opening = Opening(
         readout=readout,
-        backbone=backbone,
         retriever=retriever,
-        disk=disk,
+        backbone=backbone,
         device=device,
-        dtype=parse_dtype(dtype),
+        dtype=dtype,
+        cache_dir=cache_dir,
+        cache_disk_bytes=cache_disk_bytes,
     )
-    with opened as reranker:
+    with opening.open(store) as reranker:
         ranking = reranker.search(asked, k=candidates, top_k=top)
         if as_json:
             pages = [{**asdict(page), "reason": page.reason} for page in ranking.pages]

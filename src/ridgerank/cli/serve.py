@@ -13,8 +13,8 @@ from ridgerank.cli.search import Readout
 from ridgerank.cli.storage import CacheDir, CacheSize, parse_size
 
 if TYPE_CHECKING:
+    from ridgerank.opening import Opening
     from ridgerank.scaleout.serve import ServePlan
-    from ridgerank.serving.opening import Opening
     from ridgerank.serving.service import Service
     from ridgerank.serving.settings import Settings
 
@@ -83,7 +83,7 @@ def serve(
 
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
-    from ridgerank.serving.opening import Opening
+    from ridgerank.opening import Opening
     from ridgerank.serving.settings import LOOPBACK, Limits, Settings, read_keys
 
     keys = () if api_key_file is None else read_keys(api_key_file)

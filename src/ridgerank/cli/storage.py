@@ -2,12 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from ridgerank.store.disk_cache import DiskCache
 
 CacheDir = Annotated[
     Path | None,
@@ -15,16 +12,6 @@ CacheDir = Annotated[
 ]
 CacheSize = Annotated[str, typer.Option(help="Most that folder may hold, as 500MB or 20GB.")]
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def disk_cache(folder: Path | None, size: str) -> "DiskCache | None":
-    """The cache that was asked for, None where no folder is named."""
-    nbytes = parse_size(size)
-    if folder is None:
-        return None
-    from ridgerank.store.disk_cache import DiskCache
-
-    return DiskCache(folder, capacity_bytes=nbytes)
 
 
 def parse_size(text: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ridgerank.serving.opening import Opening
+from ridgerank.opening import Opening
 from ridgerank.serving.settings import Settings
 
 if TYPE_CHECKING:

@@ -18,12 +18,17 @@ import torch
 
 from ridgerank.candidates import Prepared
 from ridgerank.errors import RidgeRankError
+from ridgerank.opening import Opening
 from ridgerank.records import Ranking
-from ridgerank.serving.opening import Opening
 from ridgerank.serving.settings import ServingError
 from ridgerank.store.cache import CacheCounts
 
 log = logging.getLogger(__name__)
+
+
+class WorkerDied(RuntimeError):  # noqa: N818 (reads as the fact it states)
+    """The process that ran the model ended twice over the same work."""
+
 
 _STOP_SECONDS = 5.0
 _NONE_YET = CacheCounts(0, 0, 0, 0)
@@ -73,9 +78,15 @@ class ModelProcess:
 
     def wait(self) -> None:
         """Return when it is ready; an error it met while it opened the store is raised here."""
-        if not self._ready:
-            self._receive()
-            self._ready = True
+        try:
+            self._wait()
+        except EOFError as error:
+            self._process.join(_STOP_SECONDS)
+            raise ServingError(
+                f"a process that runs the model ended while it opened the store (exit code "
+                f"{self._process.exitcode}; -9 is a kill, often for want of memory); try fewer --workers, or "
+                "--threads, which share one model"
+            ) from error
 
     def close(self) -> None:
         """End the process, by force where it does not end by itself."""
@@ -84,6 +95,11 @@ class ModelProcess:
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+
+    def _wait(self) -> None:
+        if not self._ready:
+            self._receive()
+            self._ready = True
 
     def _start(self) -> None:
         # Spawned, not forked: the threads of this process and of its libraries do not survive a fork.
@@ -97,14 +113,14 @@ class ModelProcess:
     def _call(self, method: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
         for again in (True, False):
             try:
-                self.wait()
+                self._wait()
                 self._line.send((method, arguments, options))
                 return self._receive()
             except (EOFError, OSError) as error:
                 self.close()
                 self._start()
                 if not again:
-                    raise ServingError("the process that runs the model died twice over this work") from error
+                    raise WorkerDied("the process that runs the model ended twice over this work") from error
                 log.warning("the process that ran the model died; another takes over")
         raise AssertionError("either returned or raised")
 

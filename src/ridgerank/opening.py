@@ -1,4 +1,4 @@
-"""How a server opens a store: plain words and numbers, so that it can be sent to another process."""
+"""How a command or a server opens a store: plain words and numbers, so that another process can be told."""
 
 from dataclasses import dataclass
 from pathlib import Path
