@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ridgerank.calibration.choosing import Observed, choose
-from ridgerank.calibration.weighing import SHRINK_BELOW
+from ridgerank.calibration.weighing import SHRINK_BELOW, weigh
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.estimate import closed_form_estimate
@@ -24,7 +24,9 @@ from ridgerank.records import STATES, TARGETS, State, Target
 from ridgerank.runs.run import Qrels, Run
 
 MEASURE = "nDCG@5"
-WAYS = ("closed form", "label-free")
+JUDGED, LABEL_FREE, PAPER_LABEL_FREE = WAYS = ("closed form", "label-free", "label-free of one reading")
+"""Where a weight comes from: judgements of the other kinds; scores alone, all readings together, as deployed;
+the same of each reading by itself (§B.6)."""
 _RESAMPLES = 2000
 
 
@@ -142,19 +144,20 @@ def readouts(asked: Asked, keep: str) -> Readouts:
     for kind in asked.kinds_in_order():
         own, members = asked.lists.select(asked.kinds == kind)
         b = asked.columns["bm25"][members]
-        for way in WAYS:
-            choice = choose(asked.observed(kind, keep, judged=way == "closed form"))
-            if way == "label-free":
-                found.taken[kind], found.reasons[kind] = choice.taken.reading.name, choice.reason
-            for attempt in choice.attempts:
-                alike = [attempt.reading.name]
-                if attempt is choice.taken and way == "label-free":
-                    alike.append("taken by measure")
-                scores = asked.states(keep)[attempt.reading.state][members] @ attempt.fitted.vector
-                weight = attempt.weighing.deployed.weight
-                for name in alike:
-                    found.scores.setdefault(name, np.zeros(count))[members] = scores
-                    found.penalties.setdefault(name, {})[kind] = attempt.fitted.choice.deployed
+        judged = choose(asked.observed(kind, keep, judged=True))
+        choice = choose(asked.observed(kind, keep, judged=False))
+        found.taken[kind], found.reasons[kind] = choice.taken.reading.name, choice.reason
+        for attempt, with_judgements in zip(choice.attempts, judged.attempts, strict=True):
+            weights = {
+                JUDGED: with_judgements.weighing.deployed.weight,
+                LABEL_FREE: attempt.weighing.deployed.weight,
+                PAPER_LABEL_FREE: weigh(attempt.lessons, attempt.fitted, None).deployed.weight,
+            }
+            scores = asked.states(keep)[attempt.reading.state][members] @ attempt.fitted.vector
+            for name in (attempt.reading.name, *(["taken by measure"] if attempt is choice.taken else [])):
+                found.scores.setdefault(name, np.zeros(count))[members] = scores
+                found.penalties.setdefault(name, {})[kind] = attempt.fitted.choice.deployed
+                for way, weight in weights.items():
                     fused = found.fused.setdefault(f"{name}, {way}", np.zeros(count))
                     fused[members] = fuse(b, scores, weight, own)
                     found.weights.setdefault(f"{name}, {way}", {})[kind] = round(weight, 3)

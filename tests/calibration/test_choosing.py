@@ -15,11 +15,11 @@ QUERIES = 96
 _DIM = 6
 
 
-def states(carried: Floats, *, seed: int) -> Floats:
+def states(carried: Floats, *, seed: int, blur: float = 0.3) -> Floats:
     """Random states of which one direction is a score with some noise."""
     generator = np.random.default_rng(seed)
     made = generator.normal(size=(len(carried), _DIM))
-    made[:, 2] = carried + 0.3 * generator.normal(size=len(carried))
+    made[:, 2] = carried + blur * generator.normal(size=len(carried))
     return made
 
 
@@ -117,3 +117,54 @@ def test_the_spread_is_the_targets_own_and_the_share_counts_lists() -> None:
         for start, end in zip(seen.lists.offsets[24:-1], seen.lists.offsets[25:], strict=True)
     ]
     assert first.spread == pytest.approx(np.mean(deviations))
+
+
+def two_targets(margin_sees: float, likelihood_sees: float) -> Observed:
+    """Targets that follow relevance more or less closely, each carried by a state of its own."""
+    drawn = simulate(World(0.5, likelihood_sees, margin_sees), queries=QUERIES, seed=1)
+    margin, likelihood = drawn.teacher, drawn.reranker
+    found: dict[State, Floats] = {
+        "last": states(margin, seed=4, blur=1.0),
+        "mean": states(likelihood, seed=5, blur=1.0),
+    }
+    targets: dict[Target, Floats] = {"margin": margin, "likelihood": likelihood}
+    return Observed(drawn.lists, ("",) * QUERIES, drawn.retriever, targets, found, None)
+
+
+def test_a_margin_that_knows_far_less_than_the_likelihood_gives_way_though_it_is_supported() -> None:
+    choice = choose(two_targets(margin_sees=0.35, likelihood_sees=0.9))
+    by_name = {reading.name: reading for reading in choice.readings}
+    assert by_name["margin, last"].supported
+    assert choice.taken.reading.name == "likelihood, mean"
+    assert "clearly more than that of margin, last" in choice.reason
+
+
+def test_a_margin_that_knows_a_little_less_stays() -> None:
+    """Retriever and likelihood both count words: a small lead with the retriever proves nothing."""
+    choice = choose(two_targets(margin_sees=0.7, likelihood_sees=0.9))
+    by_name = {reading.name: reading for reading in choice.readings}
+    assert by_name["likelihood, mean"].retriever_readout > by_name["margin, last"].retriever_readout
+    assert choice.taken.reading.name == "margin, last"
+
+
+def test_the_retriever_is_as_good_as_the_reading_that_shows_it_best() -> None:
+    """A readout that copies its teacher's noise makes the retriever look worse than it is.
+
+    The state `mean` knows relevance but nothing of that noise, and so shows what the retriever is worth:
+    c_b rises for `last` as well, and its label-free weight comes closer to the one from judgements.
+    """
+    drawn = simulate(World(0.5, 0.75, 0.6), queries=400, seed=1)
+    seen = Observed(
+        lists=drawn.lists,
+        corpora=("",) * 400,
+        retriever=drawn.retriever,
+        targets={"margin": drawn.teacher},
+        states={"last": states(drawn.teacher, seed=4), "mean": states(drawn.reranker, seed=9)},
+        relevance=drawn.grades.astype(np.float64),
+    )
+    alone = choose(replace(seen, states={"last": seen.states["last"]})).attempts[0].weighing
+    beside = choose(seen).attempts[0].weighing
+    assert alone.closed_form is not None
+    assert beside.label_free.c_b > alone.label_free.c_b + 0.05
+    wanted = alone.closed_form.weight
+    assert abs(beside.label_free.weight - wanted) < abs(alone.label_free.weight - wanted) - 0.05

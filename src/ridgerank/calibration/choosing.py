@@ -9,13 +9,17 @@ may have a poor margin and still know which query belongs to which page. No judg
 - the held-out r says how much of the target the state carries.
 
 A reading is *supported* where all that holds up to the end: its weight is an estimate and promises a gain
-(`weighing.py`). The paper's reading is kept wherever it is supported, even if another has a larger ρ_bs:
-retriever and likelihood both count words, and what they share beyond relevance would flatter the likelihood.
-Otherwise the supported one of largest c_s is taken. Where none is, the paper's stays, with its warnings.
+(`weighing.py`). Two things are the same for all readings, and are used so:
+- c_b is the retriever's. A readout shares more with its own teacher than relevance, which makes ρ_st too
+  large and c_b = √(ρ_bs ρ_bt / ρ_st) too small: of all readings the one that puts c_b highest is believed;
+- ρ_bs compares readings. But retriever and likelihood both count words, and share more than relevance. So
+  the paper's reading, where it is supported, gives way only to one whose ρ_bs is `_CLEARLY` times its own.
+Where the paper's is not supported, the supported one of largest ρ_bs is taken; where none is, the paper's
+stays, with its warnings. With judgements c_s is measured, and takes the place of ρ_bs, as it is.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +28,16 @@ from ridgerank.calibration.artifact import Reading
 from ridgerank.calibration.fit import Fit, Lessons, StatesElsewhere, fit, usable
 from ridgerank.calibration.weighing import Weighing, weigh
 from ridgerank.errors import CalibrationError
-from ridgerank.fusion.estimate import WeightEstimate
+from ridgerank.fusion.correlations import correlation
+from ridgerank.fusion.estimate import BEYOND_CHANCE, WeightEstimate
+from ridgerank.fusion.standardize import discounts
 from ridgerank.lists import Bools, Floats, Lists
 from ridgerank.records import State, Target
 
 PAPER: tuple[Target, State] = ("margin", "last")
+_CLEARLY = 1.5
+"""Between scores of very different kinds, what they share with a retriever beyond relevance differed by a
+factor of 1.3 (docs/real-documents.md)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +80,9 @@ class Attempt:
     lessons: Lessons
     fitted: Fit
     weighing: Weighing
+    worth: Floats
+    """(lists,): query by query, how far the readout correlates with relevance where judged, else with
+    the retriever; 0 where its target does not tell the candidates apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,59 +101,83 @@ def choose(observed: Observed, *, elsewhere: WeightEstimate | None = None) -> Ch
 
     A weight judged `elsewhere`, on another corpus, is deployed where there are no judgements here.
     """
-    attempts: list[Attempt] = []
-    readings: list[Reading] = []
-    errors: list[CalibrationError] = []
+    fits: list[_Fitted] = []
+    refused: dict[tuple[Target, State], CalibrationError] = {}
     for target in observed.targets:
         for state in observed.states:
             try:
-                made = _attempt(observed, target, state, elsewhere)
+                lessons, members = observed.lessons(target, state)
+                fits.append(_Fitted(target, state, lessons, members, fit(lessons)))
             except CalibrationError as error:
-                errors.append(error)
-                readings.append(_unfitted(target, state, str(error)))
-            else:
-                attempts.append(made)
-                readings.append(made.reading)
-    if not attempts:
-        raise errors[0]
+                refused[target, state] = error
+    if not fits:
+        raise next(iter(refused.values()))
+    least_c_b = _retriever_relevance(fits)
+    attempts = [_attempt(observed, one, elsewhere, least_c_b) for one in fits]
+    made = {(one.reading.target, one.reading.state): one.reading for one in attempts}
+    made |= {pair: _unfitted(*pair, str(error)) for pair, error in refused.items()}
     taken, reason = _best(attempts)
-    return Choice(taken, reason, tuple(readings), tuple(attempts))
+    pairs = [(target, state) for target in observed.targets for state in observed.states]
+    return Choice(taken, reason, tuple(made[pair] for pair in pairs), tuple(attempts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fitted:
+    target: Target
+    state: State
+    lessons: Lessons
+    members: Bools
+    fit: Fit
+
+
+def _retriever_relevance(fits: Sequence[_Fitted]) -> float:
+    """c_b: the highest of what the readings say of it, 0 where none does."""
+    estimates = [weigh(one.lessons, one.fit, None).label_free for one in fits] if len(fits) > 1 else []
+    return max((one.c_b for one in estimates if one.method == "label-free"), default=0.0)
 
 
 def _best(attempts: Sequence[Attempt]) -> tuple[Attempt, str]:
     first = next((one for one in attempts if (one.reading.target, one.reading.state) == PAPER), attempts[0])
     if len(attempts) == 1:
         return first, "the only reading asked for, or the only one that could be fitted"
-    if first.reading.supported:
-        return first, f"{first.reading.name}: the first choice, and this model supports it"
     supported = [one for one in attempts if one.reading.supported]
     if not supported:
         return first, f"{first.reading.name}: the first choice, though this model supports no reading"
-    best = max(supported, key=_worth(attempts))
-    reason = (
-        f"{best.reading.name}: of the readings this model supports the one closest to relevance; "
-        f"{first.reading.name} is not supported: {first.reading.note}"
+    judged = first.weighing.closed_form is not None
+    best = max(supported, key=lambda one: float(one.worth.mean()))
+    if not first.reading.supported:
+        return best, (
+            f"{best.reading.name}: of the readings this model supports the one closest to relevance; "
+            f"{first.reading.name} is not supported: {first.reading.note}"
+        )
+    if best is first or not _clearly_better(best, first, times=1.0 if judged else _CLEARLY):
+        return first, f"{first.reading.name}: the first choice, and this model supports it"
+    what = "relevance" if judged else "the retriever, the only witness,"
+    return best, (
+        f"{best.reading.name}: its correlation with {what} is {best.worth.mean():.2f}, clearly more than "
+        f"that of {first.reading.name}, {first.worth.mean():.2f}"
     )
-    return best, reason
 
 
-def _worth(attempts: Sequence[Attempt]) -> Callable[[Attempt], float]:
-    """c_s where relevance was judged; else ρ_bs, which is c_s times a factor that all readings share."""
-    judged = attempts[0].weighing.closed_form is not None
-    return lambda one: one.reading.relevance if judged else one.reading.retriever_readout
+def _clearly_better(one: Attempt, other: Attempt, *, times: float) -> bool:
+    """Worth so many times as much, and more beyond chance."""
+    more = one.worth - other.worth
+    if len(more) < 2:
+        return False
+    error = float(more.std(ddof=1)) / np.sqrt(len(more))
+    return bool(one.worth.mean() > times * other.worth.mean() and more.mean() > BEYOND_CHANCE * error)
 
 
-def _attempt(observed: Observed, target: Target, state: State, elsewhere: WeightEstimate | None) -> Attempt:
-    lessons, members = observed.lessons(target, state)
-    fitted = fit(lessons)
-    relevance = None if observed.relevance is None else observed.relevance[members]
-    weighing = weigh(lessons, fitted, relevance, elsewhere=elsewhere)
+def _attempt(observed: Observed, own: _Fitted, elsewhere: WeightEstimate | None, least_c_b: float) -> Attempt:
+    lessons = own.lessons
+    relevance = None if observed.relevance is None else observed.relevance[own.members]
+    weighing = weigh(lessons, own.fit, relevance, elsewhere=elsewhere, least_c_b=least_c_b)
     estimate = weighing.closed_form or weighing.label_free
     centered = lessons.lists.center(lessons.teacher)
     deviations = np.sqrt(lessons.lists.sum(centered**2) / lessons.lists.lengths)
     reading = Reading(
-        target=target,
-        state=state,
+        target=own.target,
+        state=own.state,
         told_apart=len(lessons.lists) / len(observed.lists),
         spread=float(deviations.mean()),
         retriever_target=weighing.retriever_target,
@@ -151,7 +187,16 @@ def _attempt(observed: Observed, target: Target, state: State, elsewhere: Weight
         supported=not weighing.warnings,
         note=" ".join(_cause(warning) for warning in weighing.warnings),
     )
-    return Attempt(reading, lessons, fitted, weighing)
+    return Attempt(reading, lessons, own.fit, weighing, _worth(observed, own))
+
+
+def _worth(observed: Observed, own: _Fitted) -> Floats:
+    b, lists = own.lessons.retriever, own.lessons.lists
+    witness = b if observed.relevance is None else observed.relevance[own.members]
+    worth = np.zeros(len(observed.lists))
+    told_apart = own.members[observed.lists.offsets[:-1]]
+    worth[told_apart] = correlation(own.fit.held_out, witness, lists, weights=discounts(b, lists))
+    return worth
 
 
 def _cause(warning: str) -> str:

@@ -55,15 +55,21 @@ class Weighing:
 
 
 def weigh(
-    lessons: Lessons, fit: Fit, relevance: Floats | None, *, elsewhere: WeightEstimate | None = None
+    lessons: Lessons,
+    fit: Fit,
+    relevance: Floats | None,
+    *,
+    elsewhere: WeightEstimate | None = None,
+    least_c_b: float = 0.0,
 ) -> Weighing:
     """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements.
 
-    A weight judged `elsewhere`, on another corpus, takes the place of w* where there are none.
+    A weight judged `elsewhere`, on another corpus, takes the place of w* where there are none. The label-free
+    weight takes the retriever to be at least as good as `least_c_b`.
     """
     b, s, t, lists = lessons.retriever, fit.held_out, lessons.teacher, lessons.lists
     seen = correlate(b, s, t, lists)
-    label_free = _label_free(seen)
+    label_free = _label_free(seen, least_c_b)
     rho_bt, rho_st, rho_bs = seen.stacked().mean(axis=0)
     closed_form = elsewhere
     if relevance is not None:
@@ -90,7 +96,7 @@ def weigh(
     )
 
 
-def _label_free(seen: Correlations) -> WeightEstimate:
+def _label_free(seen: Correlations, least_c_b: float) -> WeightEstimate:
     plain = label_free_estimate(seen)
     if plain.method == "prior":
         return plain
@@ -119,7 +125,7 @@ def _label_free(seen: Correlations) -> WeightEstimate:
                 "more queries, or relevance judgements"
             ),
         )
-    return label_free_estimate(seen, prior=_prior(seen.queries))
+    return label_free_estimate(seen, prior=_prior(seen.queries), least_c_b=least_c_b)
 
 
 def _deploy(

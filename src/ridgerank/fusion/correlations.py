@@ -93,11 +93,14 @@ def correlate(
     )
 
 
-def correlation(x: Floats, y: Floats, lists: Lists) -> Floats:
-    """Correlation of two vectors within each list: (members,) twice → (lists,); 0 where one is constant."""
-    uniform = np.ones(lists.members)
-    product = standardize_weighted(x, uniform, lists) * standardize_weighted(y, uniform, lists)
-    return lists.sum(product) / lists.lengths
+def correlation(x: Floats, y: Floats, lists: Lists, *, weights: Floats | None = None) -> Floats:
+    """Correlation of two vectors within each list: (members,) twice → (lists,); 0 where one is constant.
+
+    All members count alike, or by their `weights` (members,).
+    """
+    omega = np.ones(lists.members) if weights is None else weights
+    product = standardize_weighted(x, omega, lists) * standardize_weighted(y, omega, lists)
+    return lists.sum(omega * product) / lists.sum(omega)
 
 
 def _constant(values: Floats, lists: Lists) -> Bools:

@@ -101,13 +101,15 @@ def closed_form_estimate(correlations: Correlations, *, prior: Prior | None = No
     )
 
 
-def label_free_estimate(correlations: Correlations, *, prior: Prior | None = None) -> WeightEstimate:
+def label_free_estimate(
+    correlations: Correlations, *, prior: Prior | None = None, least_c_b: float = 0.0
+) -> WeightEstimate:
     """The weight of §B.6: c_b and c_s from the correlations of three scores, no relevance judgement read.
 
     `correlations` has the full-depth margin as its third vector. Where the one-factor model has no
     solution the weight is `FALLBACK_WEIGHT`; method and note then say so. An estimate above 1 that chance
     explains is no such case: a score nearly as good as relevance gives one in every other sample. It is taken
-    for 1, and the note says so.
+    for 1, and the note says so. A `least_c_b` known from elsewhere raises c_b, and lowers c_s to ρ / c_b.
     """
     correlations.require_queries()
     pull = _pull(correlations, prior)
@@ -117,14 +119,16 @@ def label_free_estimate(correlations: Correlations, *, prior: Prior | None = Non
     settled = bool(model.beyond_one) and _chance_explains(correlations)
     if not bool(model.defined) and not settled:
         return _fallback(correlations, mean, beyond_one=bool(model.beyond_one), shrunk=prior is not None)
-    c_b, c_s = on_the_edge(rho_bs, rho_bt, rho_st) if settled else (model.c_b, model.c_s)
+    found = on_the_edge(rho_bs, rho_bt, rho_st) if settled else (model.c_b, model.c_s)
+    c_b, c_s = _raised(*found, rho_bs, least_c_b)
     weight = float(optimal_weight(c_b, c_s, rho_bs))
 
     def resampled(means: Floats) -> tuple[Floats, Floats]:
         bt, st, bs = _shrunk(means, pull, prior).T
         draws = one_factor(bs, bt, st)
-        weights = np.where(draws.defined, optimal_weight(draws.c_b, draws.c_s, bs), np.nan)
-        return weights, objective(np.asarray(weight), draws.c_b, draws.c_s, bs) - draws.c_b
+        b, s = _raised(draws.c_b, draws.c_s, bs, least_c_b)
+        weights = np.where(draws.defined, optimal_weight(b, s, bs), np.nan)
+        return weights, objective(np.asarray(weight), b, s, bs) - b
 
     interval, chance, undefined = _bootstrap(correlations, resampled)
     note = _few_queries(correlations)
@@ -146,6 +150,14 @@ def label_free_estimate(correlations: Correlations, *, prior: Prior | None = Non
         chance_of_gain=chance,
         note=note,
     )
+
+
+def _raised(c_b: Floats, c_s: Floats, rho_bs: Floats, least: float) -> tuple[Floats, Floats]:
+    """c_b no less than `least`; as c_b c_s = ρ_bs under the model, c_s falls with it."""
+    if not least > 0:
+        return c_b, c_s
+    low = c_b < least
+    return np.where(low, least, c_b), np.where(low, rho_bs / least, c_s)
 
 
 def _chance_explains(correlations: Correlations) -> bool:
