@@ -20,7 +20,8 @@ from ridgerank.calibration.calibrate import CalibrationPlan, CalibrationRequest,
 from ridgerank.calibration.foresight import EmbedFirst
 from ridgerank.calibration.onepass import OnePass
 from ridgerank.documents.outcomes import Failure
-from ridgerank.indexing import IndexPlan, index_documents
+from ridgerank.indexing.index import index_documents
+from ridgerank.indexing.reports import IndexPlan
 from ridgerank.miniature.corpora import Corpus, find_plan, make_corpus
 from ridgerank.miniature.draw import draw_document
 from ridgerank.records import Query

@@ -19,7 +19,8 @@ import torch
 from benchmarks.report import publish
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.outcomes import Failure
-from ridgerank.indexing import IndexPlan, index_documents
+from ridgerank.indexing.index import index_documents
+from ridgerank.indexing.reports import IndexPlan
 from ridgerank.scaleout.cluster import ModelPlan, connected, crew_of
 from ridgerank.scaleout.encoding import EncodingPlan
 from ridgerank.scaleout.index import index_on_ray

@@ -11,7 +11,7 @@ from reportlab.pdfgen.canvas import Canvas
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration, Diagnostics
 from ridgerank.fusion.estimate import given_estimate
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Lineage
 from ridgerank.lists import Floats
 from ridgerank.readout.artifact import Readout

@@ -10,7 +10,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense import DensePrefixes
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import QueryError, StoreError
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.records import Explanation, Page
 from ridgerank.reranker import Reranker
 from ridgerank.shallow import ShallowPass

@@ -13,13 +13,14 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageStat
 
-from ridgerank import indexing
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.outcomes import Failure
 from ridgerank.documents.pages import render_pages
 from ridgerank.errors import BackboneError, LineageMismatch
-from ridgerank.indexing import IndexPlan, IndexReport, index_documents
+from ridgerank.indexing import listing, reading
+from ridgerank.indexing.index import index_documents
+from ridgerank.indexing.reports import IndexPlan, IndexReport
 from ridgerank.store import write
 from ridgerank.store.keep import Keep
 from ridgerank.store.layout import pack
@@ -166,7 +167,7 @@ def test_rendering_in_processes_changes_nothing(tmp_path: Path, small_backbone: 
 
 
 def _index_in_child(paths: list[Path], store: Path, model: Path) -> None:
-    indexing._COMMIT_PAGES = 4
+    reading._COMMIT_PAGES = 4
     backbone = load_backbone(model, device="cpu", max_pixels=30 * 28 * 28)
     index(paths, store, backbone, batch_pages=2)
 
@@ -177,7 +178,7 @@ def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
     for number in range(4):
         write_pdf(tmp_path / f"in/{number}.pdf", pages=11, seed=number)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ridgerank.indexing", "ridgerank.backbones.load", "tests.test_indexing"])
+    context.set_forkserver_preload(["ridgerank.backbones.load", "tests.test_indexing"])
 
     def start(store: Path) -> Any:  # noqa: ANN401
         process = context.Process(target=_index_in_child, args=([tmp_path / "in"], store, model_folder))
@@ -256,7 +257,7 @@ def test_a_page_is_rendered_once_for_its_prefix_and_its_vectors(
             rendered.append(page.reference)
             yield page
 
-    monkeypatch.setattr(indexing, "render_pages", watched)
+    monkeypatch.setattr(listing, "render_pages", watched)
     embedder = Embedder()
     report = index([tmp_path / "in"], tmp_path / "both", small_backbone, embedder=embedder)
     assert (report.added, report.embedded, report.without_vectors) == (6, 0, ())
@@ -291,7 +292,7 @@ def test_interrupted_while_embedding_the_next_run_ends_with_the_same_store(
     tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=10)
-    monkeypatch.setattr(indexing, "_COMMIT_PAGES", 4)
+    monkeypatch.setattr(reading, "_COMMIT_PAGES", 4)
     for store, before in (("new", False), ("old", True)):
         if before:
             index([tmp_path / "in"], tmp_path / store, small_backbone, batch_pages=2)
@@ -322,7 +323,7 @@ def test_a_large_store_gets_an_index_over_its_vectors(
     tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=3)
-    monkeypatch.setattr(indexing, "INDEXED_FROM", 3)
+    monkeypatch.setattr("ridgerank.indexing.index.INDEXED_FROM", 3)
     built = []
     monkeypatch.setattr(write.StoreWriter, "index_vectors", lambda self: built.append(len(self.page_ids())))
     index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())

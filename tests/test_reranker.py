@@ -15,7 +15,7 @@ from ridgerank.documents.pages import read_pages
 from ridgerank.errors import ArtifactError, LineageMismatch, QueryError, ScoreError, StoreError
 from ridgerank.fusion.estimate import given_estimate
 from ridgerank.fusion.standardize import fuse
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.lists import Lists
 from ridgerank.records import Candidate, Page, Ranking
 from ridgerank.reranker import Reranker

@@ -9,7 +9,7 @@ from ridgerank.backbones.dense import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import LineageMismatch, StoreError
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.records import Page
 from ridgerank.shallow import ShallowPass
 from ridgerank.store.keep import Keep

@@ -20,7 +20,7 @@ from ridgerank.documents.ocr import Recognizer
 from ridgerank.errors import BackboneError, LineageMismatch, StoreError
 from ridgerank.explain import explain
 from ridgerank.guests import Guests
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.records import Page
 from ridgerank.shallow import ShallowPass
 from ridgerank.store.beside import calibrations_folder

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.reranker import Reranker
 from ridgerank.store.beside import calibrations_folder
 from ridgerank.store.read import PageStore

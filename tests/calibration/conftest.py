@@ -5,7 +5,7 @@ import pytest
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.calibrate import CalibrationPlan
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from tests.calibrated import write_reports
 from tests.test_indexing import Seen
 

@@ -20,7 +20,7 @@ from ridgerank.calibration.onepass import OnePass
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.estimate import FALLBACK_WEIGHT
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.lists import Floats, Lists
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
@@ -152,7 +152,7 @@ def test_an_interrupted_one_pass_goes_on(
         look(self, page_ids, prefixes)
 
     monkeypatch.setattr(OnePass, "look", interrupted)
-    monkeypatch.setattr("ridgerank.indexing._COMMIT_PAGES", 4)
+    monkeypatch.setattr("ridgerank.indexing.reading._COMMIT_PAGES", 4)
     with pytest.raises(KeyboardInterrupt):
         one_pass(reports, uri, small_backbone)
     one_pass(reports, uri, small_backbone)

@@ -11,7 +11,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.foresight import EmbedFirst
 from ridgerank.calibration.onepass import OnePass
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.encoders.load import load_encoder
 from ridgerank.retrievers.late_interaction import LateInteraction

@@ -6,7 +6,7 @@ import numpy as np
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.documents.pages import read_pages
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.records import Page
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.load import load_retriever

@@ -18,7 +18,7 @@ from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.margins import MarginCache
 from ridgerank.cli.main import app
 from ridgerank.errors import ArtifactError, StoreError
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.reranker import Reranker
 from ridgerank.retrievers.embeddings import Embeddings
 from ridgerank.store import remote
@@ -43,7 +43,7 @@ QUERY = "profit of Norway rose"
 
 _KILLED = """
 import os, signal, sys
-from ridgerank import indexing
+from ridgerank.indexing import index, reading
 from ridgerank.backbones.load import load_backbone
 from tests.test_indexing import Seen
 
@@ -53,9 +53,9 @@ class Dying(Seen):
         if len(self.commits) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-indexing._COMMIT_PAGES = 8
+reading._COMMIT_PAGES = 8
 backbone = load_backbone(sys.argv[3], device="cpu", max_pixels=30 * 28 * 28)
-indexing.index_documents([sys.argv[1]], sys.argv[2], backbone, watcher=Dying(), processes=1)
+index.index_documents([sys.argv[1]], sys.argv[2], backbone, watcher=Dying(), processes=1)
 """
 
 

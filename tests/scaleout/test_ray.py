@@ -15,7 +15,8 @@ from starlette.testclient import TestClient
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate, calibrate_with
 from ridgerank.errors import CalibrationError, LineageMismatch
-from ridgerank.indexing import IndexReport, index_documents
+from ridgerank.indexing.index import index_documents
+from ridgerank.indexing.reports import IndexReport
 from ridgerank.opening import Opening
 from ridgerank.retrievers.bm25 import BM25
 from ridgerank.scaleout import index as scaleout_index

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from ridgerank.documents.ocr import Recognizer
-    from ridgerank.indexing import IndexReport
+    from ridgerank.indexing.reports import IndexReport
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
     from ridgerank.scaleout.encoding import EncodingPlan
     from ridgerank.store.vectors import PageEmbedder
@@ -122,7 +122,7 @@ def index(
         _finish(_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
     from ridgerank.backbones.load import load_backbone, parse_dtype
-    from ridgerank.indexing import index_documents
+    from ridgerank.indexing.index import index_documents
 
     recognizer = _recognizer() if ocr else None
     encoder = _embedder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))

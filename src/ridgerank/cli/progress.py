@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from ridgerank.calibration.calibrate import CalibrationPlan
     from ridgerank.documents.outcomes import Failure
-    from ridgerank.indexing import IndexPlan
+    from ridgerank.indexing.reports import IndexPlan
 
 
 class Bar:

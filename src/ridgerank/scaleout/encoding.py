@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from ridgerank.documents.outcomes import Failure
 from ridgerank.documents.pages import PageRef
-from ridgerank.indexing import Listing, Made, PageReader, default_batch_pages, rendered
+from ridgerank.indexing.listing import Listing, rendered
+from ridgerank.indexing.reading import Made, PageReader, default_batch_pages
 from ridgerank.lineage import Lineage
 from ridgerank.scaleout.cluster import ModelPlan
 from ridgerank.store import layout, rows

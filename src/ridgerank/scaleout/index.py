@@ -1,6 +1,6 @@
 """Documents into a store by way of Ray Data: portions of pages out to workers, fragments committed here.
 
-Listing, names and commits are those of one machine (`indexing.run_index`). Portions are committed whole and
+Listing, names and commits are those of one machine (`indexing/index.py`). Portions are committed whole and
 in the order of the list, so that an interrupted run is gone on with as a local one is, here or there.
 """
 
@@ -12,7 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ridgerank.indexing import Committed, IndexReport, Task, Watcher, batches, run_index
+from ridgerank.indexing.index import Committed, run_index
+from ridgerank.indexing.listing import Task, batches
+from ridgerank.indexing.reports import IndexReport, Watcher
 from ridgerank.scaleout.cluster import Crew, telling
 from ridgerank.scaleout.encoding import Described, Encoded, EncodingPlan, EncodingWorker, Portion, describe
 from ridgerank.store.write import StoreWriter

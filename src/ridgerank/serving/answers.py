@@ -13,22 +13,11 @@ from ridgerank.lists import Lists
 from ridgerank.records import RankedPage, Ranking
 from ridgerank.serving.documents import Offer
 from ridgerank.serving.engine import Served
-from ridgerank.serving.schemas import (
-    ApiVersion,
-    CalibrationAnswer,
-    LatencyMs,
-    Meta,
-    RerankAnswer,
-    RerankRequest,
-    RerankResult,
-    ReturnedDocument,
-    SearchAnswer,
-    SearchResult,
-    StoreAnswer,
-    Usage,
-    WeightFacts,
-    WeightSource,
-)
+from ridgerank.serving.schemas.documents import ReturnedDocument
+from ridgerank.serving.schemas.facts import CalibrationAnswer, StoreAnswer, WeightFacts
+from ridgerank.serving.schemas.parts import LatencyMs, Usage, WeightSource
+from ridgerank.serving.schemas.rerank import ApiVersion, Meta, RerankAnswer, RerankRequest, RerankResult
+from ridgerank.serving.schemas.search import SearchAnswer, SearchResult
 from ridgerank.serving.service import Service, last_part
 
 _UNUSED = (

@@ -15,7 +15,7 @@ from ridgerank.serving import page
 from ridgerank.serving.gate import Gate
 from ridgerank.serving.refusals import Refusal
 from ridgerank.serving.routes import facts, pictures, ranking
-from ridgerank.serving.schemas import ErrorAnswer, FieldError
+from ridgerank.serving.schemas.errors import ErrorAnswer, FieldError
 from ridgerank.serving.service import Service
 from ridgerank.version import __version__
 

@@ -20,8 +20,7 @@ from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 from ridgerank.serving.refusals import Refusal, no_such_page
-from ridgerank.serving.schemas import (
-    MAX_TEXT,
+from ridgerank.serving.schemas.documents import (
     Document,
     IdDocument,
     ImageDocument,
@@ -30,6 +29,7 @@ from ridgerank.serving.schemas import (
     TextDocument,
     TextPart,
 )
+from ridgerank.serving.schemas.parts import MAX_TEXT
 from ridgerank.serving.settings import Settings
 from ridgerank.store.read import PageStore
 

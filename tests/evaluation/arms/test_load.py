@@ -17,7 +17,7 @@ from ridgerank.evaluation.arms.monoqwen import load_mono_qwen
 from ridgerank.evaluation.arms.reading import ImageReranker, TextReranker
 from ridgerank.evaluation.datasets.base import Corpus
 from ridgerank.evaluation.datasets.miniature import draw
-from ridgerank.indexing import index_documents
+from ridgerank.indexing.index import index_documents
 from ridgerank.lists import Floats
 from ridgerank.miniature.corpora import PLANS
 from ridgerank.records import Candidate

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ridgerank.serving.schemas import ErrorAnswer
+from ridgerank.serving.schemas.errors import ErrorAnswer
 
 _MEANINGS = {
     400: "Not JSON, or no request at all.",

@@ -7,7 +7,7 @@ from ridgerank.serving import refusals
 from ridgerank.serving.answers import calibration_answer, store_answer
 from ridgerank.serving.gate import WORK_PATHS
 from ridgerank.serving.routes.errors import ANY, errors
-from ridgerank.serving.schemas import CalibrationAnswer, Health, Model, ModelsAnswer, StoreAnswer
+from ridgerank.serving.schemas.facts import CalibrationAnswer, Health, Model, ModelsAnswer, StoreAnswer
 from ridgerank.serving.service import Service
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Path, Response
 
 from ridgerank.serving.pictures import PIXELS, Picture
 from ridgerank.serving.routes.errors import ANY, errors
-from ridgerank.serving.schemas import PAGE_ID
+from ridgerank.serving.schemas.parts import PAGE_ID
 from ridgerank.serving.service import Service
 
 PageId = Annotated[str, Path(pattern=PAGE_ID, description="64 hex digits, as results have it.")]

@@ -13,19 +13,10 @@ from ridgerank.serving.documents import Offer, Pages, read_offer
 from ridgerank.serving.engine import Call, Rank, Search, Served
 from ridgerank.serving.refusals import Refusal, no_such_page
 from ridgerank.serving.routes.errors import MODEL, errors
-from ridgerank.serving.schemas import (
-    Document,
-    ExplainAnswer,
-    ExplainRequest,
-    RerankAnswer,
-    RerankRequest,
-    ScoreAnswer,
-    Scored,
-    ScoreRequest,
-    SearchAnswer,
-    SearchRequest,
-    TeiResult,
-)
+from ridgerank.serving.schemas.documents import Document
+from ridgerank.serving.schemas.rerank import RerankAnswer, RerankRequest, TeiResult
+from ridgerank.serving.schemas.score import ScoreAnswer, Scored, ScoreRequest
+from ridgerank.serving.schemas.search import ExplainAnswer, ExplainRequest, SearchAnswer, SearchRequest
 from ridgerank.serving.service import Service
 
 

@@ -16,7 +16,8 @@ from ridgerank.documents.pages import PageRef
 from ridgerank.evaluation.datasets.base import Corpus
 from ridgerank.evaluation.reproduce.stages.candidates import Pools
 from ridgerank.evaluation.reproduce.stages.watch import Watcher
-from ridgerank.indexing import IndexPlan, index_documents
+from ridgerank.indexing.index import index_documents
+from ridgerank.indexing.reports import IndexPlan
 from ridgerank.lists import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.keep import Keep
