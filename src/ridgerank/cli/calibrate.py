@@ -88,8 +88,8 @@ def calibrate(
     interrupted calibration goes on where it stopped. The report lies beside the store, as
     calibrations/NAME.json and NAME.png.
 
-    With `auto`, the paper's margin at the last position is kept where the model supports it; where it does
-    not, the report says what was taken instead, and why.
+    With `auto`, the paper's margin at the last position is kept where the model supports it and nothing else
+    is clearly better; otherwise the report says what was taken instead, and why.
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`
     """
