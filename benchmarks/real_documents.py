@@ -211,8 +211,8 @@ def run(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
     cache = options.checkpoints / "ocr" if options.ocr else None
     pages, bare = page_texts(options.documents, ocr_cache=cache)
-    questions = answerable(read_questions(options.queries), pages)[: options.questions]
     qrels = read_qrels(options.qrels)
+    questions = answerable(read_questions(options.queries), pages, qrels)[: options.questions]
     name = f"{Path(options.backbone).name}-{options.page_text.replace(' ', '-')}"
     folder = options.checkpoints / f"{name}-{fingerprint(options.queries, pages, options.backbone)}"
     if not options.evaluate:
@@ -221,7 +221,7 @@ def run(options: argparse.Namespace) -> None:
         cross_scores(questions, pages, folder, options.cross_encoder)
     texts = {page.reference: page.text for document in pages.values() for page in document}
     unread = {reference for reference in bare if lacks_text(texts[reference])}
-    evidence = [set(qrels[question.query_id]) for question in questions if question.query_id in qrels]
+    evidence = [set(qrels[question.query_id]) for question in questions]
     found = report(
         {question.query_id: question.kind for question in _asked(questions, folder)},
         qrels,

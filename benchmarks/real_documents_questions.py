@@ -15,6 +15,7 @@ from ridgerank.documents.pages import read_pages
 from ridgerank.errors import DatasetError
 from ridgerank.lists import Floats
 from ridgerank.records import Page
+from ridgerank.runs.run import Qrels
 
 CANDIDATES = 20
 _SMALL_PIXELS = 4096
@@ -100,16 +101,26 @@ def find_candidates(question: Question, pages: Sequence[Page]) -> tuple[list[Pag
     return [pages[place] for place in order], scores[order]
 
 
-def answerable(questions: Sequence[Question], documents: Mapping[str, list[Page]]) -> list[Question]:
-    """The questions whose document has pages; the others are named."""
+def answerable(
+    questions: Sequence[Question], documents: Mapping[str, list[Page]], qrels: Qrels
+) -> list[Question]:
+    """The questions whose document has pages and that were judged; the others are named."""
     missing = sorted({question.document for question in questions} - set(documents))
     for document in missing:
         logger.warning("%s: no pages of it were found; its questions are left out", document)
-    found = [question for question in questions if question.document in documents]
-    if len({question.kind for question in found}) < 2:
+    unjudged = [question.query_id for question in questions if not qrels.get(question.query_id)]
+    if unjudged:
+        logger.warning("%d questions have no judgement, %s first; left out", len(unjudged), unjudged[0])
+    found = [
+        question
+        for question in questions
+        if question.document in documents and question.query_id not in set(unjudged)
+    ]
+    kinds = {question.kind for question in found}
+    if len(kinds) < 2:
         raise DatasetError(
-            f"questions with pages are of {len({question.kind for question in found})} kinds of document; "
-            "wanted two or more (`corpus`), since a kind is ranked with what the others teach"
+            f"judged questions with pages are of {len(kinds)} kinds (`corpus`); wanted two or more, "
+            "since a kind is ranked with what the others teach"
         )
     return found
 

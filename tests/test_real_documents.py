@@ -15,13 +15,13 @@ from benchmarks.real_documents_questions import read_questions
 from ridgerank.errors import DatasetError
 from tests.backbones.small_text_models import build_text
 
-PLACES = ("harbour", "orchard", "quarry", "station")
+PLACES = ("harbour", "orchard", "quarry", "station", "tower")
 KINDS = ("letter", "manual", "report")
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two documents a kind, four pages each, a question a page; a small Llama beside them."""
+    """Two documents a kind, five pages each, a question a page; a small Llama beside them."""
     folder = tmp_path_factory.mktemp("drawn")
     (folder / "documents").mkdir()
     questions, judgements = [], []
@@ -79,7 +79,7 @@ def test_every_arm_has_a_row_with_its_interval(found: dict[str, Any]) -> None:
 
 
 def test_kinds_bytes_speed_and_text_layers_are_reported(found: dict[str, Any]) -> None:
-    assert found["questions_by_kind"] == dict.fromkeys(KINDS, 8)
+    assert found["questions_by_kind"] == dict.fromkeys(KINDS, 10)
     assert set(found["by_kind"]) == set(KINDS)
     assert found["bytes_a_page"]["stride 1/3"] > 0
     assert found["latency"]["times_faster"]["stride 1/3, mean"] > 1
@@ -117,7 +117,7 @@ def test_checkpoints_of_other_questions_are_not_taken(drawn: Path, checkpoints: 
 
 
 def test_kinds_take_turns_so_that_a_part_is_a_fair_part(drawn: Path) -> None:
-    first = read_questions(drawn / "queries.jsonl")[:12]
+    first = read_questions(drawn / "queries.jsonl")[:15]
     assert {question.kind for question in first} == set(KINDS)
 
 
@@ -131,6 +131,18 @@ def test_a_question_about_a_missing_document_is_named_and_left_out(
     with pytest.raises(DatasetError, match="run without --evaluate"):
         real_documents.run(given)
     assert "report-2.pdf: no pages of it were found" in caplog.text
+
+
+def test_a_question_nobody_judged_is_named_and_left_out(
+    drawn: Path, checkpoints: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = (drawn / "qrels.trec").read_text().splitlines(keepends=True)
+    (tmp_path / "qrels.trec").write_text("".join(lines[1:]))
+    out = tmp_path / "found.json"
+    given = ["--qrels", str(tmp_path / "qrels.trec"), "--evaluate", "--out", str(out)]
+    real_documents.run(options(drawn, checkpoints, *given))
+    assert "1 questions have no judgement, letter-1-1 first" in caplog.text
+    assert json.loads(out.read_text())["questions"] == 29
 
 
 def test_one_kind_of_document_teaches_nothing(drawn: Path, tmp_path: Path) -> None:
