@@ -174,6 +174,16 @@ def test_the_summary_of_real_documents_says_what_the_results_say() -> None:
         assert f"| {model} | {cells} | {faster:.0f}x faster |" in real_documents_page()
 
 
+def test_the_readme_says_what_was_gained_on_real_documents() -> None:
+    found = [json.loads(path.read_text()) for path in REAL_DOCUMENTS.values()]
+    said = re.sub(r"\s+", " ", README)
+    gains = {row: [f"{one['table'][row]['gain']:.1f}" for one in found] for row in (CHOSEN, ALONE)}
+    faster = [f"{one['latency']['times_faster']['stride 1/3, mean']:.0f}x" for one in found]
+    assert f"add {' and '.join(gains[CHOSEN])} points" in said
+    assert f"({' and '.join(gains[ALONE])} without any judgement)" in said
+    assert f"{' and '.join(faster)} faster than full passes" in said
+
+
 def test_the_table_by_kind_says_what_the_results_say() -> None:
     models = [json.loads(path.read_text())["by_kind"] for path in REAL_DOCUMENTS.values()]
     for kind, first in models[0].items():
