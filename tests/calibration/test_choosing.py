@@ -168,3 +168,23 @@ def test_the_retriever_is_as_good_as_the_reading_that_shows_it_best() -> None:
     assert beside.label_free.c_b > alone.label_free.c_b + 0.05
     wanted = alone.closed_form.weight
     assert abs(beside.label_free.weight - wanted) < abs(alone.label_free.weight - wanted) - 0.05
+
+
+def test_a_readout_that_copies_the_retriever_does_not_make_it_perfect() -> None:
+    drawn = simulate(World(0.5, 0.75, 0.6), queries=400, seed=1)
+    seen = Observed(
+        lists=drawn.lists,
+        corpora=("",) * 400,
+        retriever=drawn.retriever,
+        targets={"margin": drawn.teacher},
+        states={
+            "last": states(drawn.teacher, seed=4, blur=1.0),
+            "mean": states(drawn.retriever, seed=9, blur=0.1),
+        },
+        relevance=drawn.grades.astype(np.float64),
+    )
+    last, mean = choose(seen).attempts
+    assert mean.weighing.retriever_readout > 0.9
+    assert last.weighing.label_free.c_b == pytest.approx(np.sqrt(last.weighing.retriever_target))
+    assert last.weighing.closed_form is not None
+    assert abs(last.weighing.label_free.weight - last.weighing.closed_form.weight) < 0.1

@@ -11,7 +11,9 @@ may have a poor margin and still know which query belongs to which page. No judg
 A reading is *supported* where all that holds up to the end: its weight is an estimate and promises a gain
 (`weighing.py`). Two things are the same for all readings, and are used so:
 - c_b is the retriever's. A readout shares more with its own teacher than relevance, which makes ρ_st too
-  large and c_b = √(ρ_bs ρ_bt / ρ_st) too small: of all readings the one that puts c_b highest is believed;
+  large and c_b = √(ρ_bs ρ_bt / ρ_st) too small: of all readings the one that puts c_b highest is believed, as
+  long as the best teacher is still as good as the retriever (a readout that copies the retriever knows no
+  such bound);
 - ρ_bs compares readings. But retriever and likelihood both count words, and share more than relevance. So
   the paper's reading, where it is supported, gives way only to one whose ρ_bs is `_CLEARLY` times its own.
 Where the paper's is not supported, the supported one of largest ρ_bs is taken; where none is, the paper's
@@ -116,7 +118,7 @@ def choose(observed: Observed, *, elsewhere: WeightEstimate | None = None) -> Ch
     attempts = [_attempt(observed, one, elsewhere, least_c_b) for one in fits]
     made = {(one.reading.target, one.reading.state): one.reading for one in attempts}
     made |= {pair: _unfitted(*pair, str(error)) for pair, error in refused.items()}
-    taken, reason = _best(attempts)
+    taken, reason = _best(attempts, judged=observed.relevance is not None)
     pairs = [(target, state) for target in observed.targets for state in observed.states]
     return Choice(taken, reason, tuple(made[pair] for pair in pairs), tuple(attempts))
 
@@ -131,19 +133,25 @@ class _Fitted:
 
 
 def _retriever_relevance(fits: Sequence[_Fitted]) -> float:
-    """c_b: the highest of what the readings say of it, 0 where none does."""
-    estimates = [weigh(one.lessons, one.fit, None).label_free for one in fits] if len(fits) > 1 else []
-    return max((one.c_b for one in estimates if one.method == "label-free"), default=0.0)
+    """c_b: the highest of what the readings say of it, 0 where none does.
+
+    Since ρ_bt = c_b c_t, c_b up to √ρ_bt leaves a teacher at least as good as the retriever.
+    """
+    weighed = [weigh(one.lessons, one.fit, None) for one in fits] if len(fits) > 1 else []
+    defined = [one for one in weighed if one.label_free.method == "label-free"]
+    if not defined:
+        return 0.0
+    equal = np.sqrt(max(one.retriever_target for one in defined))
+    return min(max(one.label_free.c_b for one in defined), float(equal))
 
 
-def _best(attempts: Sequence[Attempt]) -> tuple[Attempt, str]:
+def _best(attempts: Sequence[Attempt], *, judged: bool) -> tuple[Attempt, str]:
     first = next((one for one in attempts if (one.reading.target, one.reading.state) == PAPER), attempts[0])
     if len(attempts) == 1:
         return first, "the only reading asked for, or the only one that could be fitted"
     supported = [one for one in attempts if one.reading.supported]
     if not supported:
         return first, f"{first.reading.name}: the first choice, though this model supports no reading"
-    judged = first.weighing.closed_form is not None
     best = max(supported, key=lambda one: float(one.worth.mean()))
     if not first.reading.supported:
         return best, (
