@@ -52,8 +52,9 @@ bench: $(READY)  ## speed against what one would use instead; ratios go to resul
 	$(BIN)/python -m benchmarks.growth --out results/growth.json
 	$(BIN)/python -m benchmarks.ray_overhead --out results/ray_overhead.json
 
-miniature: $(READY)  ## the miniature's models on its first four corpora; about ten minutes
+miniature: $(READY)  ## the miniature's models on its first four corpora, about ten minutes; weights on six, about twenty
 	$(BIN)/python -m benchmarks.miniature --out results/miniature/models.json
+	$(BIN)/python -m benchmarks.label_free_readings
 
 reproduce: $(READY)  ## the paper's tables and figures on the miniature; at most 40 minutes on two quiet cores
 	$(BIN)/ridgerank reproduce --benchmark miniature --work build/reproduce --out results/miniature/reproduce

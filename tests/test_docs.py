@@ -223,3 +223,12 @@ def test_the_speed_on_real_documents_says_what_the_results_say() -> None:
             assert (
                 f"| {measured['backbone']} | {name} | {seconds:.2f} | {times:.1f}x |" in real_documents_page()
             )
+
+
+def test_the_label_free_weight_of_all_readings_is_as_near_as_the_docs_say() -> None:
+    measured = json.loads((ROOT / "results" / "label_free_readings.json").read_text())
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / "fusion.md").read_text())
+    one, every = (measured["summary"][arm] for arm in ("one reading", "all readings"))
+    assert f"On {len(measured['rows'])} calibrations" in text
+    assert f"from {one['distance_to_judged']:.3f} to {every['distance_to_judged']:.3f}" in text
+    assert f"from {one['loss_percent']:.2f} % to {every['loss_percent']:.2f} %" in text

@@ -1,0 +1,102 @@
+"""How near a weight without judgements comes to the judged one, from one reading and from all of them.
+
+python -m benchmarks.label_free_readings [--corpora 6] [--work build/label_free] [--out results/…json]
+
+Corpora of the miniature are indexed and calibrated by the commands a user would type, with judgements only to
+compare with: once with every target and state measured, which is the default, once with the paper's alone
+(§B.6). The loss of a weight is what it lacks of w*'s gain over the retriever, in the correlation with
+relevance that w* maximizes (eq. 4). Run it again to go on.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import publish
+from ridgerank.fusion.weight import objective
+from ridgerank.miniature.corpora import NAMES
+
+RETRIEVER = "mini-colqwen"
+PAPER = ("--target", "margin", "--state", "last")
+ONE, ALL = ARMS = ("one reading", "all readings")
+
+
+def ridgerank(*words: str) -> None:
+    """Run a command; what it says stays with it unless it fails."""
+    command = [sys.executable, "-m", "ridgerank.cli.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"ridgerank {' '.join(words)}: {done.stderr[-2000:]}")
+
+
+def calibrated(corpus: str, backbone: str, work: Path) -> dict[str, Any]:
+    """Both label-free weights of a corpus, each beside the judged one of the same readout."""
+    folder = work / f"{corpus}-{backbone}"
+    if not (folder / "qrels.trec").exists():
+        ridgerank("miniature", "draw", "--out", str(folder), "--corpus", corpus)
+    given = ["--store", str(folder / "pages"), "--backbone", backbone]
+    ridgerank("index", str(folder / "documents"), *given, "--retriever", RETRIEVER)
+    asked = ["--queries", str(folder / "queries.jsonl"), "--qrels", str(folder / "qrels.trec")]
+    row: dict[str, Any] = {"corpus": corpus, "backbone": backbone}
+    for arm, name, more in ((ONE, "one", PAPER), (ALL, "all", ())):
+        ridgerank("calibrate", *given, *asked, "--name", name, *more)
+        found = json.loads((folder / "pages" / "calibrations" / f"{name}.json").read_text())
+        facts = found["diagnostics"]
+        weight, judged = facts["label_free"]["weight"], facts["closed_form"]
+        row[arm] = {
+            "reading": f"{found['target']}, {found['state']}",
+            "judged": judged["weight"],
+            "weight": weight,
+            "loss_percent": 100 * loss(weight, judged),
+        }
+    return row
+
+
+def loss(weight: float, judged: Mapping[str, float]) -> float:
+    """What a weight lacks of w*'s gain over the retriever."""
+    seen = [np.asarray(judged[name]) for name in ("c_b", "c_s", "rho")]
+    best, reached = (float(objective(np.asarray(w), *seen)) for w in (judged["weight"], weight))
+    return (best - reached) / (best - judged["c_b"])
+
+
+def main() -> None:
+    """Calibrate every corpus, print the weights, then one line of JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpora", type=int, default=6, help="how many, from the first")
+    parser.add_argument("--backbones", nargs="+", default=["mini-qwen", "mini-glm"])
+    parser.add_argument("--work", type=Path, default=Path("build/label_free"), help="a folder to go on from")
+    parser.add_argument("--out", type=Path, default=Path("results/label_free_readings.json"))
+    options = parser.parse_args()
+    rows = []
+    print(f"{'corpus':12} {'backbone':10}  label-free / judged weight (loss), of one reading, of all of them")
+    for backbone in options.backbones:
+        for corpus in NAMES[: options.corpora]:
+            row = calibrated(corpus, backbone, options.work)
+            shown = "   ".join(
+                f"{row[arm]['weight']:.3f} / {row[arm]['judged']:.3f} ({row[arm]['loss_percent']:4.1f} %)"
+                for arm in ARMS
+            )
+            print(f"{corpus:12} {backbone:10}  {shown}", flush=True)
+            rows.append(row)
+    summary = {}
+    for arm in ARMS:
+        own = [row[arm] for row in rows]
+        distance = np.mean([abs(one["weight"] - one["judged"]) for one in own])
+        lost = np.mean([one["loss_percent"] for one in own])
+        summary[arm] = {
+            "distance_to_judged": round(float(distance), 3),
+            "loss_percent": round(float(lost), 2),
+        }
+    publish({"summary": summary, "rows": rows}, options.out)
+
+
+if __name__ == "__main__":
+    main()
