@@ -10,14 +10,13 @@ relevance that w* maximizes (eq. 4). Run it again to go on.
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.commands import ridgerank
 from benchmarks.report import publish
 from ridgerank.fusion.weight import objective
 from ridgerank.miniature.corpora import NAMES
@@ -27,22 +26,14 @@ PAPER = ("--target", "margin", "--state", "last")
 ONE, ALL = ARMS = ("one reading", "all readings")
 
 
-def ridgerank(*words: str) -> None:
-    """Run a command; what it says stays with it unless it fails."""
-    command = [sys.executable, "-m", "ridgerank.cli.main", *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"ridgerank {' '.join(words)}: {done.stderr[-2000:]}")
-
-
 def calibrated(corpus: str, backbone: str, work: Path) -> dict[str, Any]:
     """Both label-free weights of a corpus, each beside the judged one of the same readout."""
     folder = work / f"{corpus}-{backbone}"
     if not (folder / "qrels.trec").exists():
-        ridgerank("miniature", "draw", "--out", str(folder), "--corpus", corpus)
-    given = ["--store", str(folder / "pages"), "--backbone", backbone]
-    ridgerank("index", str(folder / "documents"), *given, "--retriever", RETRIEVER)
-    asked = ["--queries", str(folder / "queries.jsonl"), "--qrels", str(folder / "qrels.trec")]
+        ridgerank("miniature", "draw", "--out", folder, "--corpus", corpus)
+    given = ["--store", folder / "pages", "--backbone", backbone]
+    ridgerank("index", folder / "documents", *given, "--retriever", RETRIEVER)
+    asked = ["--queries", folder / "queries.jsonl", "--qrels", folder / "qrels.trec"]
     row: dict[str, Any] = {"corpus": corpus, "backbone": backbone}
     for arm, name, more in ((ONE, "one", PAPER), (ALL, "all", ())):
         ridgerank("calibrate", *given, *asked, "--name", name, *more)

@@ -112,9 +112,7 @@ def answerable(
     if unjudged:
         logger.warning("%d questions have no judgement, %s first; left out", len(unjudged), unjudged[0])
     found = [
-        question
-        for question in questions
-        if question.document in documents and question.query_id not in set(unjudged)
+        question for question in questions if question.document in documents and qrels.get(question.query_id)
     ]
     kinds = {question.kind for question in found}
     if len(kinds) < 2:

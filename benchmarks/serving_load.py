@@ -33,6 +33,8 @@ import httpx
 import numpy as np
 import psutil
 
+from benchmarks.commands import ridgerank
+
 CANDIDATES = 20
 ADMITTED = 16
 TIMES_CAPACITY = 10
@@ -93,12 +95,6 @@ def make_store(folder: Path) -> tuple[Path, Path]:
     (folder / "half.jsonl").write_text("\n".join(lines[::2]))
     ridgerank("calibrate", "--store", store, "--queries", folder / "half.jsonl")
     return store, queries
-
-
-def ridgerank(*words: object) -> None:
-    """Run a command, quietly."""
-    command = [sys.executable, "-m", "ridgerank.cli.main", *map(str, words)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 async def in_turn(store: Path, texts: list[str], seconds: float) -> dict[str, Any]:

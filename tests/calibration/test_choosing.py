@@ -7,7 +7,7 @@ import pytest
 
 from ridgerank.calibration.choosing import Observed, choose
 from ridgerank.errors import CalibrationError
-from ridgerank.evaluation.simulation import World, simulate
+from ridgerank.evaluation.simulation import Sample, World, simulate
 from ridgerank.lists import Floats
 from ridgerank.records import State, Target
 
@@ -147,6 +147,18 @@ def test_a_margin_that_knows_a_little_less_stays() -> None:
     assert choice.taken.reading.name == "margin, last"
 
 
+def taught_by_the_margin(drawn: Sample, found: dict[State, Floats]) -> Observed:
+    """Judged queries of which only the margin is a target."""
+    return Observed(
+        lists=drawn.lists,
+        corpora=("",) * len(drawn.lists),
+        retriever=drawn.retriever,
+        targets={"margin": drawn.teacher},
+        states=found,
+        relevance=drawn.grades.astype(np.float64),
+    )
+
+
 def test_the_retriever_is_as_good_as_the_reading_that_shows_it_best() -> None:
     """A readout that copies its teacher's noise makes the retriever look worse than it is.
 
@@ -154,13 +166,8 @@ def test_the_retriever_is_as_good_as_the_reading_that_shows_it_best() -> None:
     c_b rises for `last` as well, and its label-free weight comes closer to the one from judgements.
     """
     drawn = simulate(World(0.5, 0.75, 0.6), queries=400, seed=1)
-    seen = Observed(
-        lists=drawn.lists,
-        corpora=("",) * 400,
-        retriever=drawn.retriever,
-        targets={"margin": drawn.teacher},
-        states={"last": states(drawn.teacher, seed=4), "mean": states(drawn.reranker, seed=9)},
-        relevance=drawn.grades.astype(np.float64),
+    seen = taught_by_the_margin(
+        drawn, {"last": states(drawn.teacher, seed=4), "mean": states(drawn.reranker, seed=9)}
     )
     alone = choose(replace(seen, states={"last": seen.states["last"]})).attempts[0].weighing
     beside = choose(seen).attempts[0].weighing
@@ -172,17 +179,8 @@ def test_the_retriever_is_as_good_as_the_reading_that_shows_it_best() -> None:
 
 def test_a_readout_that_copies_the_retriever_does_not_make_it_perfect() -> None:
     drawn = simulate(World(0.5, 0.75, 0.6), queries=400, seed=1)
-    seen = Observed(
-        lists=drawn.lists,
-        corpora=("",) * 400,
-        retriever=drawn.retriever,
-        targets={"margin": drawn.teacher},
-        states={
-            "last": states(drawn.teacher, seed=4, blur=1.0),
-            "mean": states(drawn.retriever, seed=9, blur=0.1),
-        },
-        relevance=drawn.grades.astype(np.float64),
-    )
+    copied = states(drawn.retriever, seed=9, blur=0.1)
+    seen = taught_by_the_margin(drawn, {"last": states(drawn.teacher, seed=4, blur=1.0), "mean": copied})
     last, mean = choose(seen).attempts
     assert mean.weighing.retriever_readout > 0.9
     assert last.weighing.label_free.c_b == pytest.approx(np.sqrt(last.weighing.retriever_target))

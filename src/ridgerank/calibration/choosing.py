@@ -28,7 +28,7 @@ import numpy as np
 
 from ridgerank.calibration.artifact import Reading
 from ridgerank.calibration.fit import Fit, Lessons, StatesElsewhere, fit, usable
-from ridgerank.calibration.weighing import Weighing, weigh
+from ridgerank.calibration.weighing import Weighing, mean_interval, weigh
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.fusion.estimate import BEYOND_CHANCE, WeightEstimate
@@ -169,11 +169,8 @@ def _best(attempts: Sequence[Attempt], *, judged: bool) -> tuple[Attempt, str]:
 
 def _clearly_better(one: Attempt, other: Attempt, *, times: float) -> bool:
     """Worth so many times as much, and more beyond chance."""
-    more = one.worth - other.worth
-    if len(more) < 2:
-        return False
-    error = float(more.std(ddof=1)) / np.sqrt(len(more))
-    return bool(one.worth.mean() > times * other.worth.mean() and more.mean() > BEYOND_CHANCE * error)
+    _, (least, _) = mean_interval(one.worth - other.worth, errors=BEYOND_CHANCE)
+    return bool(one.worth.mean() > times * other.worth.mean() and least > 0)
 
 
 def _attempt(observed: Observed, own: _Fitted, elsewhere: WeightEstimate | None, least_c_b: float) -> Attempt:

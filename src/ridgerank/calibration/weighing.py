@@ -79,7 +79,7 @@ def weigh(
     else:
         factors = one_factor(rho_bs, rho_bt, rho_st)
         c_t = float(factors.c_third) if bool(factors.defined) else float("nan")
-    agreement, interval = _mean_interval(fit.agreement)
+    agreement, interval = mean_interval(fit.agreement)
     deployed, gain, warnings = _deploy(closed_form or label_free, agreement, interval[0])
     return Weighing(
         deployed=deployed,
@@ -103,7 +103,7 @@ def _label_free(seen: Correlations, least_c_b: float) -> WeightEstimate:
     unsure = {
         name: interval
         for name, values in (("full model", seen.retriever), ("readout", seen.mutual))
-        if (interval := _mean_interval(values, errors=BEYOND_CHANCE))[1][0] <= 0
+        if (interval := mean_interval(values, errors=BEYOND_CHANCE))[1][0] <= 0
     }
     if unsure:
         found = ", ".join(
@@ -163,7 +163,7 @@ def _prior(queries: int) -> Prior | None:
     return Prior() if queries < SHRINK_BELOW else None
 
 
-def _mean_interval(values: Floats, *, errors: float = 1.96) -> tuple[float, tuple[float, float]]:
+def mean_interval(values: Floats, *, errors: float = 1.96) -> tuple[float, tuple[float, float]]:
     """A mean and so many standard errors around it: 1.96 are 95 %. One value says nothing of them."""
     mean = float(values.mean())
     if len(values) < 2:
