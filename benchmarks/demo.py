@@ -21,18 +21,18 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from experiments.protocols.leave_one_out import recovery
 from ridgerank.backbones.load import load_backbone
-from ridgerank.calibration.margins import MarginCache
-from ridgerank.calibration.sight import BATCH_PAGES, see_pages
+from ridgerank.calibration.rerender import BATCH_PAGES, see_pages
+from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import Teacher
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.evaluation.protocol import recovery
-from ridgerank.queries import read_queries
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import Candidate, Query, Ranking
-from ridgerank.reranker import Reranker
+from ridgerank.runs.queries import read_queries
 from ridgerank.runs.run import Qrels, Run
 from ridgerank.runs.trec import read_qrels
-from ridgerank.store.beside import calibrations_folder
+from ridgerank.store.sidecar import calibrations_folder
 
 CANDIDATES = 20
 TIMED_QUERIES = 5
@@ -131,7 +131,7 @@ def read_fully(
     is read once for all.
     """
     store, backbone = reranker.store, reranker.backbone
-    margins = MarginCache(calibrations_folder(store.uri), store.lineage)
+    margins = TargetCache(calibrations_folder(store.uri), store.lineage)
     teacher = Teacher(backbone, margins)
     teacher.want(
         {

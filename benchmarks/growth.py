@@ -29,12 +29,12 @@ from benchmarks.synthetic import any_calibration, folder_bytes, originals, page_
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.lineage import Lineage
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.retrievers.encoders.load import load_encoder
 from ridgerank.retrievers.late_interaction import LateInteraction
-from ridgerank.shallow import ShallowPass
-from ridgerank.store.read import PageStore
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
 
 SIZES = (1_000, 10_000, 100_000)
 CANDIDATES, WARM_PAGES, VECTORS = 20, 400, 4

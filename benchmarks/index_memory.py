@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw
 
 from benchmarks.report import publish
 from benchmarks.small_qwen import small_qwen
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 
 BAR_MIB = 1024
 PAGES_PER_FILE = 40

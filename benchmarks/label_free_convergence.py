@@ -18,7 +18,7 @@ from benchmarks.report import publish
 from ridgerank.evaluation.simulation import Sample, World, simulate
 from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.estimate import closed_form_estimate, label_free_estimate
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 WORLDS = {
     "weak reranker": World(0.55, 0.4, 0.6),

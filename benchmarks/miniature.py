@@ -17,15 +17,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import publish
-from ridgerank.cli.progress import Bar
-from ridgerank.embedded import BACKBONES, RETRIEVERS
-from ridgerank.evaluation.datasets.miniature import load_miniature
-from ridgerank.evaluation.protocol import HeldOut, leave_one_out, recovery
-from ridgerank.evaluation.reproduce.analysis import Analysis
-from ridgerank.evaluation.reproduce.lab import Lab
-from ridgerank.evaluation.reproduce.settings import Settings
+from experiments.datasets.drawn_corpora import load_miniature
+from experiments.protocols.leave_one_out import HeldOut, leave_one_out, recovery
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.experiment import Lab
+from experiments.reproduce.settings import Settings
+from ridgerank.cli.progress_bars import Bar
 from ridgerank.miniature.corpora import PLANS
-from ridgerank.store.keep import Keep
+from ridgerank.shipped_models import BACKBONES, RETRIEVERS
+from ridgerank.store.pruning import Keep
 
 FAMILY = 1
 TIMED_EVERY = 20

@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.report import publish
+from experiments.miniature_training.counting import counting_run
+from experiments.miniature_training.training_pages import training_pages
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.miniature.corpora import PLANS, Corpus, CorpusPlan, make_corpus
-from ridgerank.miniature.counting import counting_run
 from ridgerank.miniature.render import render
-from ridgerank.miniature.training import training_pages
 
 TIE_BREAKS = 5
 

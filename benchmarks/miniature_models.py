@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import publish
+from experiments.miniature_training.counting import counting_run
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.lists import Floats
 from ridgerank.miniature.corpora import NAMES, Corpus, find_plan, make_corpus
-from ridgerank.miniature.counting import counting_run
 from ridgerank.miniature.render import render
+from ridgerank.ragged import Floats
 from ridgerank.runs.run import Run
 
 CANDIDATES = 20

@@ -21,14 +21,14 @@ from benchmarks.synthetic import any_calibration, originals, page_id, write_stor
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.reranker import Reranker
-from ridgerank.shallow import ShallowPass
-from ridgerank.store import blocks
-from ridgerank.store.beside import keeping_calibrations
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.ranking.shallow import ShallowPass
+from ridgerank.store import prefix_readers
 from ridgerank.store.disk_cache import DiskCache
-from ridgerank.store.read import PageStore
-from ridgerank.store.vectors import VectorOrigin
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import keeping_calibrations
+from ridgerank.store.store_writer import StoreWriter
+from ridgerank.store.vector_columns import VectorOrigin
 
 PAGES, CANDIDATES, QUERIES = 256, 20, 5
 QUERY = "which region had the highest share"
@@ -77,7 +77,7 @@ def measure(uri: str, s3: LoopbackS3, backbone: Backbone, calibration: Calibrati
             reranker.store.prefix_nbytes([page_id(number) for number in lists[0]]) / 1e6, 3
         )
         ids = [page_id(number) for number in lists[0]]
-        reranker.store.blocks = blocks.LanceBlocks(reranker.store._dataset)
+        reranker.store.blocks = prefix_readers.LanceBlocks(reranker.store._dataset)
         with s3.counted() as traffic:
             reranker.store.read_prefixes(ids)
             found["later query, Lance's blobs"] = _row([traffic()])

@@ -17,18 +17,18 @@ from benchmarks.report import publish
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.calibrate import CalibrationPlan, CalibrationRequest, calibrate
-from ridgerank.calibration.foresight import EmbedFirst
-from ridgerank.calibration.onepass import OnePass
-from ridgerank.documents.outcomes import Failure
+from ridgerank.calibration.embed_ahead import EmbedFirst
+from ridgerank.calibration.index_hook import OnePass
+from ridgerank.documents.failures import Failure
 from ridgerank.indexing.index import index_documents
-from ridgerank.indexing.reports import IndexPlan
+from ridgerank.indexing.progress import IndexPlan
 from ridgerank.miniature.corpora import Corpus, find_plan, make_corpus
 from ridgerank.miniature.draw import draw_document
 from ridgerank.records import Query
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.encoders.load import load_encoder
 from ridgerank.retrievers.late_interaction import LateInteraction
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 
 BAR = 1.3
 CORPUS = "fir"

@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 _TOKENS = 512
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from ridgerank.queries import read_queries
 from ridgerank.records import Query
+from ridgerank.runs.queries import read_queries
 from ridgerank.runs.run import Qrels
 from ridgerank.runs.trec import read_qrels
 from tests.browser.chromium import chromium

@@ -19,15 +19,15 @@ from benchmarks.report import publish
 from benchmarks.small_qwen import small_qwen
 from ridgerank.calibration.artifact import Calibration, Diagnostics
 from ridgerank.fusion.estimate import given_estimate
-from ridgerank.readout.artifact import Readout
-from ridgerank.reranker import Reranker
-from ridgerank.shallow import ShallowPass
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.ranking.shallow import ShallowPass
+from ridgerank.readout.readout import Readout
 from ridgerank.store.compress import compress
-from ridgerank.store.keep import Keep
-from ridgerank.store.origin import lineage_of
-from ridgerank.store.read import PageStore
+from ridgerank.store.model_lineage import lineage_of
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.store_writer import StoreWriter
 
 PAGES, EXIT_LAYER, WIDTH = 20, 21, 512
 PAGE_SIZE = (896, 672)

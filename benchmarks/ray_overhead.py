@@ -18,14 +18,14 @@ import torch
 
 from benchmarks.report import publish
 from ridgerank.backbones.load import load_backbone
-from ridgerank.documents.outcomes import Failure
+from ridgerank.documents.failures import Failure
 from ridgerank.indexing.index import index_documents
-from ridgerank.indexing.reports import IndexPlan
-from ridgerank.scaleout.cluster import ModelPlan, connected, crew_of
-from ridgerank.scaleout.encoding import EncodingPlan
-from ridgerank.scaleout.index import index_on_ray
+from ridgerank.indexing.progress import IndexPlan
+from ridgerank.scaleout.encoding_worker import EncodingPlan
+from ridgerank.scaleout.ray_cluster import ModelPlan, connected, crew_of
+from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.store.layout import pack
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 
 PAGES = 300
 MORE = 3

@@ -35,20 +35,20 @@ from benchmarks.real_documents_questions import (
 from benchmarks.real_documents_report import report
 from benchmarks.real_documents_speed import measure, print_speed
 from benchmarks.report import publish
+from ridgerank.atomic import replacing, replacing_text
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.documents.ocr import lacks_text
 from ridgerank.errors import DatasetError, RidgeRankError
-from ridgerank.files import replaced, replaced_text
 from ridgerank.records import Page
 from ridgerank.runs.trec import read_qrels
-from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.compress import compress
-from ridgerank.store.keep import Keep
 from ridgerank.store.layout import PackedPrefix, block_of, pack, unpack
-from ridgerank.store.origin import default_exit_layer
+from ridgerank.store.model_lineage import default_exit_layer
+from ridgerank.store.pruning import Keep
+from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _LATENCY = "latency.json"
 
@@ -135,7 +135,7 @@ def run_questions(
 
 
 def _save(path: Path, found: dict[str, np.ndarray]) -> None:
-    with replaced(path) as scratch, scratch.open("wb") as file:
+    with replacing(path) as scratch, scratch.open("wb") as file:
         np.savez(file, allow_pickle=False, **found)
 
 
@@ -176,7 +176,7 @@ def _time(
         keeps=options.keeps,
         cross_encoder=OnnxCrossEncoder(options.cross_encoder) if options.cross_encoder else None,
     )
-    with replaced_text(folder / _LATENCY) as file:
+    with replacing_text(folder / _LATENCY) as file:
         file.write(json.dumps(measured))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, lacks_text, recognize
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import DatasetError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.records import Page
 from ridgerank.runs.run import Qrels
 

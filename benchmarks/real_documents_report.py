@@ -1,7 +1,7 @@
 """From checkpoints of questions to the tables of `real_documents`: fits, weights, NDCG@5, intervals.
 
 One kind of document is left out at a time. What `ridgerank calibrate` does is done on the questions of all
-other kinds together (`calibration/choosing.py`: readout, penalty, weight), and the kind left out is ranked
+other kinds together (`calibration/selection.py`: readout, penalty, weight), and the kind left out is ranked
 with it.
 """
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ridgerank.calibration.choosing import Observed, choose
-from ridgerank.calibration.weighing import SHRINK_BELOW, weigh
+from ridgerank.calibration.fusion_weight import SHRINK_BELOW, weigh
+from ridgerank.calibration.selection import Observed, choose
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.estimate import closed_form_estimate
 from ridgerank.fusion.prior import Prior
 from ridgerank.fusion.standardize import fuse
-from ridgerank.lists import Floats, Lists
+from ridgerank.ragged import Floats, Ragged
 from ridgerank.records import STATES, TARGETS, State, Target
 from ridgerank.runs.run import Qrels, Run
 
@@ -37,7 +37,7 @@ class Asked:
     queries: list[str]
     kinds: np.ndarray
     """(questions,)."""
-    lists: Lists
+    lists: Ragged
     references: list[str]
     columns: dict[str, np.ndarray]
     """Scores (candidates,) and states (candidates, dim) by name."""
@@ -184,7 +184,7 @@ def load(kinds: Mapping[str, str], qrels: Qrels, folder: Path) -> Asked:
     whole = {name: np.concatenate(own) for name, own in parts.items() if len(own) == len(queries)}
     references = whole.pop("references").tolist()
     columns = {name: np.asarray(values, dtype=np.float64) for name, values in whole.items()}
-    lists = Lists.of_lengths(lengths)
+    lists = Ragged.of_lengths(lengths)
     owner = [queries[number] for number in lists.index()]
     relevance = np.array(
         [float(qrels.get(query, {}).get(page, 0) > 0) for query, page in zip(owner, references, strict=True)]

@@ -12,12 +12,12 @@ from typing import Any
 
 from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.records import STATES, Page, State
-from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.compress import compress
-from ridgerank.store.keep import Keep
 from ridgerank.store.layout import PackedPrefix, pack, unpack
+from ridgerank.store.pruning import Keep
+from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _REPEATS = 3
 """Of what is fast; full passes are run once a question."""

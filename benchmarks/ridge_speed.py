@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_info
 
 from benchmarks.report import interleaved_times, publish
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 

@@ -25,10 +25,10 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from benchmarks.report import publish
 from benchmarks.small_qwen import small_qwen
 from ridgerank.backbones.qwen2_5_vl import Qwen25VL
-from ridgerank.store.batch import StoredPrefixes
 from ridgerank.store.compress import compress
-from ridgerank.store.keep import Keep
 from ridgerank.store.layout import pack, unpack
+from ridgerank.store.pruning import Keep
+from ridgerank.store.stored_prefixes import StoredPrefixes
 
 PAGES, EXIT_LAYER, SUFFIX = 20, 21, 32
 PAGE_SIZE = (896, 672)

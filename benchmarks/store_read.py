@@ -17,15 +17,15 @@ from pathlib import Path
 import lance
 import numpy as np
 
-from ridgerank.files import replaced_text
+from ridgerank.atomic import replacing_text
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
-from ridgerank.store.blocks import DirectBlocks
+from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.prefetch import LayerStream
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.prefix_readers import DirectBlocks
 from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.store_writer import StoreWriter
 
 PAGES, CANDIDATES, BATCH, REPETITIONS = 100, 20, 10, 41
 LAYERS, KV_HEADS, POSITIONS, HEAD_DIM = 21, 4, 256, 128
@@ -159,7 +159,7 @@ def main() -> None:
     line = json.dumps(result)
     print(line)
     if arguments.out is not None:
-        with replaced_text(arguments.out) as file:
+        with replacing_text(arguments.out) as file:
             file.write(line + "\n")
 
 

@@ -18,14 +18,14 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration, Diagnostics
 from ridgerank.fusion.estimate import given_estimate
 from ridgerank.lineage import Lineage
-from ridgerank.readout.artifact import Readout
+from ridgerank.readout.readout import Readout
 from ridgerank.store import layout, rows
 from ridgerank.store.compress import compress
-from ridgerank.store.keep import Keep
-from ridgerank.store.origin import default_exit_layer, lineage_of
+from ridgerank.store.model_lineage import default_exit_layer, lineage_of
+from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.vectors import VectorOrigin
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.store_writer import StoreWriter
+from ridgerank.store.vector_columns import VectorOrigin
 
 PAGES_A_FRAGMENT = 64
 """As indexing commits them."""

@@ -15,13 +15,13 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from benchmarks.report import publish
+from experiments.protocols.weight_sweep import GRID, sweep
 from ridgerank.evaluation.simulation import Sample, World, simulate
-from ridgerank.evaluation.sweep import GRID, sweep
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.estimate import closed_form_estimate
 from ridgerank.fusion.join import join
 from ridgerank.fusion.prior import Prior
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 SIZES = [2, 4, 8, 16, 32, 64, 128, 256]
 WORLDS = 60

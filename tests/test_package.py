@@ -15,10 +15,10 @@ LIGHT = [
     "ridgerank.fusion.estimate",
     "ridgerank.fusion.join",
     "ridgerank.readout.ridge",
-    "ridgerank.readout.artifact",
+    "ridgerank.readout.readout",
     "ridgerank.evaluation.metrics",
-    "ridgerank.evaluation.sweep",
-    "ridgerank.miniature.training",
+    "experiments.protocols.weight_sweep",
+    "experiments.miniature_training.training_pages",
 ]
 
 

@@ -9,12 +9,12 @@ from PIL import Image, ImageDraw
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.indexing.index import index_documents
-from ridgerank.reranker import Reranker
-from ridgerank.store.beside import calibrations_folder
-from ridgerank.store.read import PageStore
-from tests.calibrated import ByDigest, random_calibration
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import calibrations_folder
+from tests.calibrated_store import ByDigest, random_calibration
 from tests.conftest import write_pdf
-from tests.test_indexing import Seen
+from tests.indexing.test_index import Seen
 
 QUERY = "revenue in 2023"
 

@@ -7,7 +7,7 @@ import torch
 
 from ridgerank.adapters.cross_encoder import PageCrossEncoder
 from ridgerank.errors import ScoreError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import QUERY, scan
 
 NAMES = [f"report.pdf#{number}" for number in range(1, 8)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import png, scan
 
 TEXT = (Path(__file__).parents[2] / "docs/adapters.md").read_text()

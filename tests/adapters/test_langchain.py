@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ridgerank.errors import ScoreError, StoreError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import QUERY
 
 documents = pytest.importorskip("langchain_core.documents", reason="the [langchain] extra is not installed")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import QueryError, StoreError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import QUERY, png, scan
 
 schema = pytest.importorskip("llama_index.core.schema", reason="the [llamaindex] extra is not installed")

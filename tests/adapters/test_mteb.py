@@ -3,7 +3,7 @@
 import pytest
 
 from ridgerank.errors import ScoreError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import scan
 
 mteb = pytest.importorskip("mteb", reason="the [mteb] extra is not installed")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import ScoreError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import QUERY, png, scan
 
 library = pytest.importorskip("rerankers", reason="the [rerankers] extra is not installed")

@@ -12,7 +12,7 @@ import pytest
 from PIL.Image import Image
 
 from ridgerank.errors import StoreError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import QUERY, scan
 
 BASE = "vidore_benchmark.pipeline_evaluation.base_pipeline"

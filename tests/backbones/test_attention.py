@@ -8,7 +8,7 @@ from PIL.Image import Image
 
 from ridgerank.backbones.attention import attention_weights
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from tests.backbones.reference import Whole, causal_mask, whole_prompt
 from tests.backbones.small_models import LAYERS, Built
 from tests.backbones.test_exactness import drop, two_of_three

@@ -5,7 +5,7 @@ import torch
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import LAYERS, Built

@@ -7,7 +7,7 @@ import torch
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.prefix import Prefix
 from tests.backbones.reference import causal_mask, one_shot, whole_prompt, with_layer_masks
 from tests.backbones.small_models import LAYERS, Built

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from tests.backbones.small_models import LAYERS
 from tests.backbones.small_text_models import build_text

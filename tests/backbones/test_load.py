@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import FAMILIES, SHORT_NAMES, load_backbone
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import KV_HEADS, LAYERS, WIDTH, Built

@@ -6,8 +6,8 @@ import pytest
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.calibrate import CalibrationPlan
 from ridgerank.indexing.index import index_documents
-from tests.calibrated import write_reports
-from tests.test_indexing import Seen
+from tests.calibrated_store import write_reports
+from tests.indexing.test_index import Seen
 
 
 @dataclass

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from ridgerank.calibration.artifact import Calibration, names_in
 from ridgerank.errors import ArtifactError, LineageMismatch
-from tests.calibrated import random_calibration
+from tests.calibrated_store import random_calibration
 from tests.store.pages import LINEAGE
 
 

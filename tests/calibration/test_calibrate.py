@@ -13,27 +13,27 @@ import pytest
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.borrowing import borrow
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
-from ridgerank.calibration.margins import MarginCache
-from ridgerank.calibration.onepass import OnePass
+from ridgerank.calibration.index_hook import OnePass
+from ridgerank.calibration.target_cache import TargetCache
+from ridgerank.calibration.transfer import borrow
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.estimate import FALLBACK_WEIGHT
 from ridgerank.indexing.index import index_documents
-from ridgerank.lists import Floats, Lists
+from ridgerank.ragged import Floats, Ragged
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
 from ridgerank.records import Candidate, Page, Query
-from ridgerank.reranker import Reranker
 from ridgerank.retrievers.base import HasTexts
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.shallow import ShallowPass
-from ridgerank.store.beside import calibrations_folder
-from ridgerank.store.read import PageStore
-from tests.calibrated import WordOverlap
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import calibrations_folder
+from tests.calibrated_store import WordOverlap
 from tests.calibration.conftest import Looking
-from tests.test_indexing import Seen, contents
+from tests.indexing.test_index import Seen, contents
 
 REQUEST = CalibrationRequest(count=20, candidates=8)
 
@@ -76,11 +76,11 @@ def test_a_calibration_is_what_its_stages_give_by_hand(
         if isinstance(page, Page)
     }
     with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
-        from ridgerank.calibration.making import queries_from_texts
+        from ridgerank.calibration.synthetic_queries import queries_from_texts
 
         queries = queries_from_texts(shallow.store.texts(), 20).queries
         found = overlap(shallow.store).search_many([query.text for query in queries], 8)
-        cache = MarginCache(calibrations_folder(store), shallow.store.lineage)
+        cache = TargetCache(calibrations_folder(store), shallow.store.lineage)
         moments = CenteredMoments(small_backbone.geometry.width)
         for query, candidates in zip(queries, found, strict=True):
             ids = [candidate.page_id for candidate in candidates]
@@ -152,7 +152,7 @@ def test_an_interrupted_one_pass_goes_on(
         look(self, page_ids, prefixes)
 
     monkeypatch.setattr(OnePass, "look", interrupted)
-    monkeypatch.setattr("ridgerank.indexing.reading._COMMIT_PAGES", 4)
+    monkeypatch.setattr("ridgerank.indexing.encode._COMMIT_PAGES", 4)
     with pytest.raises(KeyboardInterrupt):
         one_pass(reports, uri, small_backbone)
     one_pass(reports, uri, small_backbone)
@@ -337,5 +337,5 @@ def test_lists_of_one_corpus_fold_by_turns_and_of_three_by_corpus(
     queries = tuple(Query(str(n), f"growth of market {n} in Chile", "abc"[n % 3]) for n in range(18))
     made = run(store, small_backbone, replace(REQUEST, queries=queries))
     assert set(made.diagnostics.chosen) == {"a", "b", "c"}
-    lists = Lists.of_lengths([8] * 18)
+    lists = Ragged.of_lengths([8] * 18)
     assert made.diagnostics.pairs == lists.members

@@ -17,11 +17,11 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.cli.main import app
 from ridgerank.errors import QueryError, RidgeRankError, RunFileError, StoreError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.store.beside import calibrations_folder
-from ridgerank.store.read import PageStore
-from tests.calibrated import random_calibration, write_report, write_reports
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import calibrations_folder
+from tests.calibrated_store import random_calibration, write_report, write_reports
 
 QUERIES = {
     f"q{n}": f"{word} of Norway" for n, word in enumerate(["margin", "risk", "growth", "debt", "water"])

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.cli.main import app
-from ridgerank.serving.settings import ServingError, read_keys
-from ridgerank.store.beside import calibrations_folder
-from ridgerank.store.read import PageStore
-from tests.calibrated import index_pages, random_calibration
+from ridgerank.serving.serve_settings import ServingError, read_keys
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import calibrations_folder
+from tests.calibrated_store import index_pages, random_calibration
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])

@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 
 from ridgerank.documents import pages as pages_module
+from ridgerank.documents.failures import Failure, PassedOver
 from ridgerank.documents.identity import digest_file
-from ridgerank.documents.outcomes import Failure, PassedOver
 from ridgerank.documents.pages import PageRef, list_pages, page_from_image, read_pages, render_pages
 from ridgerank.documents.pdf import PdfReader
 from ridgerank.records import Page
-from tests.documents.made import encrypted_pdf, numbered_pdf, pdf
+from tests.documents.sample_files import encrypted_pdf, numbered_pdf, pdf
 
 BUDGET = 20_000
 

@@ -7,7 +7,7 @@ from pypdfium2.internal import ObjectTracker
 from ridgerank.documents import pdf as pdf_module
 from ridgerank.documents.pdf import PdfReader, count_pages, is_cut_short
 from ridgerank.errors import DocumentError
-from tests.documents.made import encrypted_pdf, numbered_pdf, page, pdf
+from tests.documents.sample_files import encrypted_pdf, numbered_pdf, page, pdf
 
 BUDGET = 60_000
 

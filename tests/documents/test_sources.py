@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.documents.outcomes import Failure, PassedOver
+from ridgerank.documents.failures import Failure, PassedOver
 from ridgerank.documents.sources import Source, find_sources
 
 

@@ -1,9 +1,9 @@
 import numpy as np
 
 from ridgerank.fusion.baselines import reciprocal_rank_fusion, score_aggregation
-from ridgerank.lists import Lists
+from ridgerank.ragged import Ragged
 
-LISTS = Lists.of_lengths([4])
+LISTS = Ragged.of_lengths([4])
 FIRST = np.array([3.0, 1.0, 2.0, np.nan])
 SECOND = np.array([np.nan, 10.0, 30.0, 20.0])
 PRESENT = {"has_first": ~np.isnan(FIRST), "has_second": ~np.isnan(SECOND)}

@@ -3,12 +3,12 @@ import pytest
 
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlate, correlation
-from ridgerank.lists import Lists
+from ridgerank.ragged import Ragged
 
 
 def test_uniform_correlations_are_pearsons() -> None:
     generator = np.random.default_rng(1)
-    lists = Lists.of_lengths([5, 9])
+    lists = Ragged.of_lengths([5, 9])
     b, s, y = generator.standard_normal((3, 14))
     seen = correlate(b, s, y, lists, discounted=False)
     for number, part in enumerate((slice(0, 5), slice(5, 14))):
@@ -20,7 +20,7 @@ def test_uniform_correlations_are_pearsons() -> None:
 def test_discounted_correlations_match_a_weighted_covariance() -> None:
     generator = np.random.default_rng(2)
     b, s, y = generator.standard_normal((3, 7))
-    seen = correlate(b, s, y, Lists.of_lengths([7]))
+    seen = correlate(b, s, y, Ragged.of_lengths([7]))
     rank = (-b).argsort().argsort() + 1
     covariance = np.cov(np.vstack([b, s, y]), aweights=1 / np.log2(1 + rank), ddof=0)
     scale = np.sqrt(np.diag(covariance))
@@ -31,7 +31,7 @@ def test_discounted_correlations_match_a_weighted_covariance() -> None:
 
 
 def test_queries_with_a_constant_list_are_left_out_and_counted_once_each() -> None:
-    lists = Lists.of_lengths([2, 2, 2, 2, 1])
+    lists = Ragged.of_lengths([2, 2, 2, 2, 1])
     b = np.array([1.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 2.0, 1.0])
     s = np.array([2.0, 1.0, 1.0, 1.0, 3.0, 3.0, 1.0, 2.0, 1.0])
     y = np.array([0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0])
@@ -41,13 +41,13 @@ def test_queries_with_a_constant_list_are_left_out_and_counted_once_each() -> No
 
 
 def test_nothing_to_read_from_is_an_error_that_counts() -> None:
-    seen = correlate(np.ones(4), np.arange(4.0), np.arange(4.0), Lists.of_lengths([2, 2]))
+    seen = correlate(np.ones(4), np.arange(4.0), np.arange(4.0), Ragged.of_lengths([2, 2]))
     with pytest.raises(CalibrationError, match=r"none of 2 queries.*constant in 2"):
         seen.require_queries()
 
 
 def test_two_corpora_joined_are_their_queries_together() -> None:
-    lists = Lists.of_lengths([3])
+    lists = Ragged.of_lengths([3])
     one = correlate(np.arange(3.0), np.array([0.0, 2.0, 1.0]), np.array([0.0, 1.0, 1.0]), lists)
     two = correlate(np.ones(3), np.arange(3.0), np.arange(3.0), lists)
     both = one.joined(two)
@@ -55,6 +55,6 @@ def test_two_corpora_joined_are_their_queries_together() -> None:
 
 
 def test_correlation_of_a_list_with_itself_is_one_and_of_a_constant_zero() -> None:
-    lists = Lists.of_lengths([3, 3])
+    lists = Ragged.of_lengths([3, 3])
     x = np.array([1.0, 2.0, 4.0, 5.0, 5.0, 5.0])
     np.testing.assert_allclose(correlation(x, x, lists), [1.0, 0.0])

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from ridgerank.fusion.join import fuse_runs, join
 from ridgerank.fusion.standardize import standardize
-from ridgerank.lists import Lists
+from ridgerank.ragged import Ragged
 from ridgerank.runs.run import Run
 
 scored = st.dictionaries(
@@ -40,7 +40,7 @@ def test_fusing_keeps_every_page_and_matches_the_formula(
         assert set(pages) == set(one) | set(two)
         both = [page for page in pages if page in one and page in two]
         if both:
-            lists = Lists.of_lengths([len(both)])
+            lists = Ragged.of_lengths([len(both)])
             b = standardize(np.array([one[page] for page in both]), lists)
             s = standardize(np.array([two[page] for page in both]), lists)
             np.testing.assert_allclose(

@@ -6,11 +6,11 @@ from hypothesis.extra.numpy import arrays
 
 from ridgerank.errors import ScoreError
 from ridgerank.fusion.standardize import discounts, fuse, standardize, standardize_weighted
-from ridgerank.lists import Floats, Lists
+from ridgerank.ragged import Floats, Ragged
 
 ONE_LIST = 6
 values = arrays(np.float64, ONE_LIST, elements=st.floats(-1e6, 1e6, width=32))
-LISTS = Lists.of_lengths([ONE_LIST])
+LISTS = Ragged.of_lengths([ONE_LIST])
 
 
 @given(values)
@@ -45,19 +45,19 @@ def test_weighted_standardization_is_standard_in_its_own_inner_product(v: Floats
 
 
 def test_constant_lists_and_lists_of_one_become_zeros_without_touching_others() -> None:
-    lists = Lists.of_lengths([3, 1, 2])
+    lists = Ragged.of_lengths([3, 1, 2])
     z = standardize(np.array([0.1, 0.1, 0.1, 5.0, 1.0, 3.0]), lists)
     assert z.tolist() == [0.0, 0.0, 0.0, 0.0, -1.0, 1.0]
 
 
 def test_neighbouring_floats_are_still_told_apart() -> None:
-    z = standardize(np.array([1.0, np.nextafter(1.0, 2.0)]), Lists.of_lengths([2]))
+    z = standardize(np.array([1.0, np.nextafter(1.0, 2.0)]), Ragged.of_lengths([2]))
     assert z.tolist() == [-1.0, 1.0]
 
 
 def test_scores_too_wide_for_a_float_are_refused() -> None:
     with pytest.raises(ScoreError, match="span more"):
-        standardize(np.array([-1.7e308, 1.7e308]), Lists.of_lengths([2]))
+        standardize(np.array([-1.7e308, 1.7e308]), Ragged.of_lengths([2]))
 
 
 @given(values, values)
@@ -73,5 +73,5 @@ def test_a_weight_outside_zero_to_one_is_refused(weight: float) -> None:
 
 
 def test_discounts_follow_the_retrievers_order() -> None:
-    omega = discounts(np.array([1.0, 3.0, 2.0]), Lists.of_lengths([3]))
+    omega = discounts(np.array([1.0, 3.0, 2.0]), Ragged.of_lengths([3]))
     np.testing.assert_allclose(omega, [1 / np.log2(4), 1 / np.log2(2), 1 / np.log2(3)])

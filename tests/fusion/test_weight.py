@@ -11,7 +11,7 @@ from ridgerank.fusion.weight import (
     optimal_weight,
     partial_correlations,
 )
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 CASES = 4000
 

@@ -3,11 +3,11 @@ from itertools import pairwise
 
 import pytest
 
+from experiments.miniature_training.counting import counting_run
 from ridgerank.errors import MiniatureError
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.miniature.corpora import NAMES, PLANS, Corpus, find_plan, make_corpus
-from ridgerank.miniature.counting import counting_run
-from ridgerank.miniature.queries import About, AboutWithout, Binding, ChartLookUp, Question
+from ridgerank.miniature.question_kinds import About, AboutWithout, Binding, ChartLookUp, Question
 from ridgerank.miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, YEARS
 from ridgerank.miniature.world import PlacedWord, PlannedPage
 from ridgerank.runs.run import Run

@@ -7,18 +7,18 @@ from random import Random
 import pytest
 import torch
 
+from experiments.miniature_training.initial_weights import place_biases
+from experiments.miniature_training.keeping_lesson import even_cells, seen_cells
+from experiments.miniature_training.matching_lesson import asked_pages, cell_words, worth_keeping
+from experiments.miniature_training.mini_glm import make_mini_glm
+from experiments.miniature_training.mini_qwen import make_mini_qwen
+from experiments.miniature_training.packing import CELLS, Packer
+from experiments.miniature_training.reading_lesson import Reader, cell_tokens, practice_page
+from experiments.miniature_training.student import Student
+from experiments.miniature_training.train import save
+from experiments.miniature_training.training_pages import training_pages, training_queries
 from ridgerank.backbones.load import load_backbone
-from ridgerank.miniature.learning.first_weights import place_biases
-from ridgerank.miniature.learning.keeping import even_cells, seen_cells
-from ridgerank.miniature.learning.matching import asked_pages, cell_words, worth_keeping
-from ridgerank.miniature.learning.mini_glm import make_mini_glm
-from ridgerank.miniature.learning.mini_qwen import make_mini_qwen
-from ridgerank.miniature.learning.packing import CELLS, Packer
-from ridgerank.miniature.learning.reading import Reader, cell_tokens, practice_page
-from ridgerank.miniature.learning.student import Student
 from ridgerank.miniature.render import render
-from ridgerank.miniature.train import save
-from ridgerank.miniature.training import training_pages, training_queries
 from ridgerank.miniature.vocabulary import ENTITIES, MEASURES, PAGE_WORDS, QUERY_WORDS
 
 

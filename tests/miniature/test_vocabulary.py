@@ -3,8 +3,8 @@ from itertools import product
 import pytest
 from reportlab.pdfbase.pdfmetrics import stringWidth
 
-from ridgerank.miniature.blocks import width_cells
 from ridgerank.miniature.draw import font
+from ridgerank.miniature.page_blocks import width_cells
 from ridgerank.miniature.styles import FACES, MAX_SHIFT_X, Face, Role
 from ridgerank.miniature.vocabulary import (
     ENTITIES,

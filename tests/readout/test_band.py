@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.typing import DTypeLike
 from scipy.linalg import lapack
 
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout.band import Band, reduce_to_band, reflect, turn_matrix
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import CalibrationError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments, Products, Rows
 from ridgerank.readout.ridge import ridge_path
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import DTypeLike
 
 from ridgerank.errors import CalibrationError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout import refine
 from ridgerank.readout.band import reflect
 from ridgerank.readout.moments import Products, Rows

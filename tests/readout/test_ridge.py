@@ -3,7 +3,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from ridgerank.errors import CalibrationError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 from tests.readout.test_moments import gathered, random_lists, stacked

@@ -8,8 +8,8 @@ import pytest
 
 from ridgerank.errors import RetrieverError, StoreError
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.store.read import PageStore
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, page_id, row
 
 TEXTS = [

@@ -10,9 +10,9 @@ from ridgerank.indexing.index import index_documents
 from ridgerank.records import Page
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.load import load_retriever
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 from tests.conftest import write_pdf
-from tests.test_indexing import Seen
+from tests.indexing.test_index import Seen
 
 
 def test_documents_indexed_with_a_retriever_are_searched_by_it(

@@ -13,9 +13,9 @@ from ridgerank.errors import LineageMismatch, RetrieverError, StoreError
 from ridgerank.retrievers import late_interaction as module
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
-from ridgerank.store.read import PageStore
-from ridgerank.store.vectors import VectorOrigin
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
+from ridgerank.store.vector_columns import VectorOrigin
 from tests.store.pages import LINEAGE, page_id, row
 
 QUERIES = ["what was the revenue in 2023?", "who is on page 7", "cats"]

@@ -9,12 +9,12 @@ from PIL.Image import Image
 
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.retrievers.dense import DenseText
+from ridgerank.retrievers.dense_text import DenseText
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.retrievers.load import load_retriever
-from ridgerank.store.read import PageStore
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
 from tests.retrievers.small_embedder import build_embedder
 from tests.retrievers.small_encoders import Built
 from tests.store.pages import LINEAGE, row
@@ -84,9 +84,9 @@ def test_bm25_and_given_candidates_work_without_torch(uri: str) -> None:
     script = """
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = None
-from ridgerank.retrievers.given import GivenCandidates
+from ridgerank.retrievers.given_candidates import GivenCandidates
 from ridgerank.retrievers.load import load_retriever
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 with PageStore.open(sys.argv[1]) as store:
     assert len(load_retriever(None, store).search("text", 2)) == 2
     GivenCandidates([("cats", "report.pdf#1", 1.0)], resolve=store.find).search("cats", 1)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.retrievers import maxsim as module
 from ridgerank.retrievers.maxsim import maxsim
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.loopback_s3 import LoopbackS3, loopback_s3
-from tests.calibrated import write_reports
-from tests.scaleout.ray_cluster import two_workers
+from tests.calibrated_store import write_reports
+from tests.scaleout.local_ray import two_workers
 
 
 @pytest.fixture(scope="session")

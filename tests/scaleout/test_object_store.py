@@ -15,28 +15,28 @@ from benchmarks.loopback_s3 import BUCKET, LoopbackS3
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
-from ridgerank.calibration.margins import MarginCache
+from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.cli.main import app
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.indexing.index import index_documents
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.retrievers.embeddings import Embeddings
-from ridgerank.store import remote
-from ridgerank.store.beside import (
+from ridgerank.store import remote_folder
+from ridgerank.store.check import damages
+from ridgerank.store.disk_cache import DiskCache
+from ridgerank.store.layer_stream import LayerStream
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import (
     keeping_calibrations,
     reading_calibrations,
     recall_sources,
     remember_sources,
 )
-from ridgerank.store.check import damages
-from ridgerank.store.disk_cache import DiskCache
-from ridgerank.store.prefetch import LayerStream
-from ridgerank.store.read import PageStore
-from ridgerank.store.write import StoreWriter
-from tests.calibrated import WordOverlap
+from ridgerank.store.store_writer import StoreWriter
+from tests.calibrated_store import WordOverlap
 from tests.calibration.conftest import Looking
+from tests.indexing.test_index import Seen, contents
 from tests.store.pages import LINEAGE, page_id, row
-from tests.test_indexing import Seen, contents
 
 REQUEST = CalibrationRequest(count=20, candidates=8)
 QUERY = "profit of Norway rose"
@@ -45,7 +45,7 @@ _KILLED = """
 import os, signal, sys
 from ridgerank.indexing import index, reading
 from ridgerank.backbones.load import load_backbone
-from tests.test_indexing import Seen
+from tests.indexing.test_index import Seen
 
 class Dying(Seen):
     def committed(self, pages, nbytes):
@@ -111,7 +111,7 @@ def test_a_calibration_in_a_bucket_is_the_one_of_a_folder(bucket: str, local: st
             Calibration.load(folder, "other")
     np.testing.assert_allclose(there.readout.vector, here.readout.vector, rtol=1e-12)
     assert there.weight.weight == pytest.approx(here.weight.weight, rel=1e-12)
-    names = set(remote.RemoteFolder(bucket, "calibrations").names())
+    names = set(remote_folder.RemoteFolder(bucket, "calibrations").names())
     assert names == {"default.json", "default.png", "default.safetensors", "margins.jsonl"}
 
 
@@ -155,7 +155,7 @@ def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backb
     with pytest.raises(KeyboardInterrupt):
         _calibrate(bucket, small_backbone, Looking(interrupt_after_pages=8))
     with PageStore.open(bucket) as store, keeping_calibrations(bucket) as folder:
-        taught = len(MarginCache(folder, store.lineage))
+        taught = len(TargetCache(folder, store.lineage))
     assert taught > 0
     watcher = Looking()
     _calibrate(bucket, small_backbone, watcher)
@@ -165,11 +165,11 @@ def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backb
 def test_margins_reach_the_bucket_while_a_calibration_runs(
     s3: LoopbackS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_SECONDS_BETWEEN_SAVINGS", 0.05)
+    monkeypatch.setattr(remote_folder, "_SECONDS_BETWEEN_SAVINGS", 0.05)
     uri = f"s3://{BUCKET}/saved"
     with keeping_calibrations(uri) as folder:
         (folder / "margins.jsonl").write_text("first\n")
-        saved = remote.RemoteFolder(uri, "calibrations")
+        saved = remote_folder.RemoteFolder(uri, "calibrations")
         until = time.monotonic() + 30
         while "margins.jsonl" not in saved.names() and time.monotonic() < until:
             time.sleep(0.05)
@@ -192,7 +192,7 @@ def test_damage_in_a_bucket_is_found(s3: LoopbackS3, tmp_path: Path) -> None:
     uri = f"s3://{BUCKET}/damaged"
     with StoreWriter(uri, LINEAGE) as writer:
         writer.append([row(number) for number in range(4)])
-    data = remote.RemoteFolder(uri, "data")
+    data = remote_folder.RemoteFolder(uri, "data")
     [name] = data.names()
     data.get(name, tmp_path)
     with PageStore.open(uri) as store:

@@ -16,22 +16,22 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate, calibrate_with
 from ridgerank.errors import CalibrationError, LineageMismatch
 from ridgerank.indexing.index import index_documents
-from ridgerank.indexing.reports import IndexReport
-from ridgerank.opening import Opening
+from ridgerank.indexing.progress import IndexReport
+from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.scaleout import index as scaleout_index
-from ridgerank.scaleout.calibrate import RayHands
-from ridgerank.scaleout.cluster import ModelPlan, crew_of
-from ridgerank.scaleout.encoding import EncodingPlan, EncodingWorker, describe
-from ridgerank.scaleout.index import index_on_ray
-from ridgerank.scaleout.serve import Replicas, ServePlan, deploy, undeploy
+from ridgerank.scaleout import ray_indexing as scaleout_index
+from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe
+from ridgerank.scaleout.ray_calibration import RayExecutor
+from ridgerank.scaleout.ray_cluster import ModelPlan, crew_of
+from ridgerank.scaleout.ray_indexing import index_on_ray
+from ridgerank.scaleout.ray_serving import Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
+from ridgerank.serving.serve_settings import Settings
 from ridgerank.serving.service import Service
-from ridgerank.serving.settings import Settings
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 from tests.calibration.conftest import Looking
-from tests.scaleout.ray_cluster import CREW, free_ports, kill_one, workers
-from tests.test_indexing import Seen, contents
+from tests.indexing.test_index import Seen, contents
+from tests.scaleout.local_ray import CREW, free_ports, kill_one, workers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
@@ -135,7 +135,7 @@ def test_a_calibration_on_ray_is_the_local_one_though_a_worker_is_killed(
 ) -> None:
     uri = str(tmp_path / "store")
     index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
-    hands = RayHands(uri, ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), CREW)
+    hands = RayExecutor(uri, ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), CREW)
     watcher = KillingTeacher()
     with PageStore.open(uri) as store, PageStore.open(local) as other:
         made = calibrate_with(hands, store, BM25(store), REQUEST, watcher=watcher)
@@ -156,7 +156,7 @@ def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Pa
 
 
 def test_queries_are_not_asked_of_a_model_on_ray(local: str, model_folder: Path) -> None:
-    hands = RayHands(local, ModelPlan(str(model_folder)), CREW)
+    hands = RayExecutor(local, ModelPlan(str(model_folder)), CREW)
     with pytest.raises(CalibrationError, match="--queries"):
         hands.queries(None, REQUEST, None)  # type: ignore[arg-type]
 
@@ -189,7 +189,7 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
         expected = client.post("/v1/rerank", json={"query": QUERY, "documents": documents}).json()["results"]
     [port] = free_ports(1)
     plan = ServePlan(
-        stores={"default": local, "second": local}, settings=Settings(), opening=Opening(device="cpu")
+        stores={"default": local, "second": local}, settings=Settings(), opening=RerankerOptions(device="cpu")
     )
     deploy(plan, Replicas(least=2, most=2), host="127.0.0.1", port=port)
     try:

@@ -15,11 +15,11 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from ridgerank.cli.main import app as commands
-from ridgerank.embedded import FOLDER
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.app import create_app
+from ridgerank.serving.serve_settings import Limits, Settings
 from ridgerank.serving.service import Service
-from ridgerank.serving.settings import Limits, Settings
+from ridgerank.shipped_models import FOLDER
 
 HOME = "http://127.0.0.1"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from ridgerank.serving.settings import Limits
+from ridgerank.serving.serve_settings import Limits
 from tests.serving.conftest import MakeService, client_of
 
 QUERY = "costs"
@@ -175,7 +175,7 @@ def test_a_failure_inside_shows_no_stack(client: TestClient, monkeypatch: pytest
     def broken(*given: object, **more: object) -> None:
         raise RuntimeError("secret of the inside")
 
-    monkeypatch.setattr("ridgerank.serving.routes.ranking.search_answer", broken)
+    monkeypatch.setattr("ridgerank.serving.routes.ranking_routes.search_answer", broken)
     answer = client.post("/v1/search", json={"query": QUERY, "k": 5})
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"

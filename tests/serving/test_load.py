@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from ridgerank.candidates import Prepared
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.candidates import Prepared
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.engine import Engine, Gone, Rank, Search
-from ridgerank.serving.refusals import Refusal
-from ridgerank.serving.settings import Limits
+from ridgerank.serving.http_errors import Refusal
+from ridgerank.serving.serve_settings import Limits
 from tests.serving.conftest import Corpus, MakeService, serve
 
 

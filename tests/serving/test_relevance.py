@@ -12,7 +12,7 @@ from ridgerank.calibration.artifact import Calibration
 from ridgerank.fusion.estimate import given_estimate
 from ridgerank.lineage import Lineage
 from ridgerank.serving.relevance import relevance_at
-from tests.calibrated import random_calibration
+from tests.calibrated_store import random_calibration
 
 LINEAGE = Lineage("m", "f", "w", "t", "p", "q", 6, 0, "all", "int8")
 

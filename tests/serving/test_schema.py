@@ -11,10 +11,10 @@ from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import BaseSchema
 
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.app import create_app
+from ridgerank.serving.serve_settings import Limits, Settings
 from ridgerank.serving.service import Service
-from ridgerank.serving.settings import Limits, Settings
 
 CONFIG = {
     "checks": {

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.store.read import PageStore
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, row
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from ridgerank.lineage import Lineage
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.vectors import VectorOrigin
+from ridgerank.store.vector_columns import VectorOrigin
 
 LINEAGE = Lineage(
     backbone="tiny",

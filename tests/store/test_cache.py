@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ridgerank.errors import StoreError
 from ridgerank.store.cache import PrefixCache
 from ridgerank.store.layout import PackedPrefix, block_of
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 from tests.store.pages import assert_same, page_id, prefix
 
 PAGE_NBYTES = block_of(prefix(0, positions=5)).nbytes

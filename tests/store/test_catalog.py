@@ -6,9 +6,9 @@ import pytest
 
 from ridgerank.errors import StoreError
 from ridgerank.store.catalog import IndexedCatalog, ListedCatalog, catalog_of, pages_indexed
-from ridgerank.store.dataset import find
-from ridgerank.store.read import PageStore
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.lance_dataset import find
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
 
 

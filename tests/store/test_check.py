@@ -5,7 +5,7 @@ import pytest
 
 from ridgerank.store.check import damages
 from ridgerank.store.layout import pack
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, page_id, prefix
 
 

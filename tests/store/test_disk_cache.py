@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
 from ridgerank.store.disk_cache import DiskCache
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 from tests.store.pages import assert_same, page_id, prefix
 
 

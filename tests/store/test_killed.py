@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from ridgerank.store.check import damages
-from ridgerank.store.read import PageStore
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, page_id
 
 KILLS = 20
@@ -21,7 +21,7 @@ PAGES = 60 * BATCH
 _WRITER = f"""
 import sys
 import numpy as np
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, page_id, row
 
 print("ready", flush=True)
@@ -101,7 +101,7 @@ def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Pa
 
 _KILLED_WITH_A_CHILD = """
 import os, signal, sys, time
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE
 
 writer = StoreWriter(sys.argv[1], LINEAGE)

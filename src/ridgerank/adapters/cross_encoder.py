@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 import torch
 from PIL.Image import Image
 
-from ridgerank.adapters.offered import Offered, rank_offered, score_pairs
+from ridgerank.adapters.matching import Offered, rank_offered, score_pairs
 from ridgerank.errors import ScoreError
-from ridgerank.lists import Floats
-from ridgerank.reranker import Reranker
+from ridgerank.ragged import Floats
+from ridgerank.ranking.reranker import Reranker
 
 PageLike: TypeAlias = str | Image
 """A stored page by id or reference, or the image of a page."""

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from ridgerank.adapters.offered import PAGE_KEY, SCORE_KEY, Offered, rank_offered, score_in
+from ridgerank.adapters.matching import PAGE_KEY, SCORE_KEY, Offered, rank_offered, score_in
 from ridgerank.errors import ExtraMissing
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 
 try:
     from langchain_core.callbacks import Callbacks

@@ -1,8 +1,8 @@
 """LlamaIndex: a node postprocessor, for query engines and chat engines; image nodes included."""
 
-from ridgerank.adapters.offered import PAGE_KEY, Offered, image_file, rank_offered
+from ridgerank.adapters.matching import PAGE_KEY, Offered, image_file, rank_offered
 from ridgerank.errors import ExtraMissing, QueryError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 
 try:
     from llama_index.core.postprocessor.types import BaseNodePostprocessor

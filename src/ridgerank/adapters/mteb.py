@@ -6,10 +6,10 @@ from typing import Any
 
 from PIL.Image import Image
 
-from ridgerank.adapters.offered import Offered, score_pairs
+from ridgerank.adapters.matching import Offered, score_pairs
 from ridgerank.errors import ExtraMissing, ScoreError
-from ridgerank.lists import Floats
-from ridgerank.reranker import Reranker
+from ridgerank.ragged import Floats
+from ridgerank.ranking.reranker import Reranker
 
 try:
     from mteb.abstasks.task_metadata import TaskMetadata

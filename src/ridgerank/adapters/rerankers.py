@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from ridgerank.adapters.offered import PAGE_KEY, SCORE_KEY, Offered, image_file, rank_offered, score_in
+from ridgerank.adapters.matching import PAGE_KEY, SCORE_KEY, Offered, image_file, rank_offered, score_in
 from ridgerank.errors import ExtraMissing, ScoreError
-from ridgerank.reranker import Reranker
+from ridgerank.ranking.reranker import Reranker
 
 try:
     from rerankers.documents import Document

@@ -7,8 +7,8 @@ from PIL.Image import Image
 
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import ExtraMissing, StoreError
-from ridgerank.reranker import CANDIDATES, Reranker
-from ridgerank.store.dataset import named
+from ridgerank.ranking.reranker import CANDIDATES, Reranker
+from ridgerank.store.lance_dataset import named
 
 try:
     from vidore_benchmark.pipeline_evaluation.base_pipeline import BasePipeline

@@ -1,7 +1,7 @@
 """A language model cut at a layer: encode pages once, run queries over them, read the targets.
 
 `Backbone` holds what every family shares. What of a page a family reads is its own: an image (`visual.py`)
-or text (`causal.py`). It says how that becomes tokens and how its decoder's modules are named; see
+or text (`causal_text.py`). It says how that becomes tokens and how its decoder's modules are named; see
 `qwen2_5_vl.py` for the shortest example. Nothing here changes the model: positions are passed explicitly,
 so calls do not depend on each other.
 """
@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.attention import Attention
 from ridgerank.backbones.decoder import Decoder
-from ridgerank.backbones.dense import DensePrefixes
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.fingerprints import fingerprint_weights
 from ridgerank.backbones.prefix import Geometry, Prefix, PrefixBatch
 from ridgerank.backbones.prompt import Prompt, PromptTokens

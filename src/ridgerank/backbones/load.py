@@ -7,15 +7,15 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.budget import TextBudget
-from ridgerank.backbones.causal import MODEL_CLASSES, CausalText
+from ridgerank.backbones.causal_text import MODEL_CLASSES, CausalText
 from ridgerank.backbones.glm4v import Glm41V
 from ridgerank.backbones.idefics3 import Idefics3, SmolVLM
 from ridgerank.backbones.qwen2_5_vl import Qwen25VL
+from ridgerank.backbones.text_budget import TextBudget
 from ridgerank.backbones.text_prompts import choose_prompt, text_prompt
 from ridgerank.backbones.visual import VisualBackbone
-from ridgerank.embedded import BACKBONES, embedded_folder
 from ridgerank.errors import BackboneError
+from ridgerank.shipped_models import BACKBONES, embedded_folder
 
 logger = logging.getLogger(__name__)
 

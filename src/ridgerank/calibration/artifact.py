@@ -14,11 +14,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from ridgerank.atomic import replacing, replacing_text
 from ridgerank.errors import ArtifactError
-from ridgerank.files import replaced, replaced_text
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
-from ridgerank.readout.artifact import Readout
+from ridgerank.readout.readout import Readout
 from ridgerank.records import State, Target
 
 FORMAT = "ridgerank-calibration-2"
@@ -122,7 +122,7 @@ class Calibration:
         """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
         path = path_of(folder, name)
         facts = self.facts()
-        with replaced_text(path.with_suffix(".json")) as file:
+        with replacing_text(path.with_suffix(".json")) as file:
             file.write(json.dumps({"name": name, **facts}, indent=2, ensure_ascii=False) + "\n")
         from safetensors.numpy import save
 
@@ -133,7 +133,7 @@ class Calibration:
             "fit": json.dumps(fit),
             "facts": json.dumps(facts, ensure_ascii=False),
         }
-        with replaced(path) as scratch:
+        with replacing(path) as scratch:
             scratch.write_bytes(save({"readout": self.readout.vector}, metadata))
         return path
 

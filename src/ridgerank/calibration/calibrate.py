@@ -1,7 +1,7 @@
 """Calibration from end to end: queries, candidates, targets, states, readout, weight, artifact.
 
-Only pages whose targets are missing are looked at again; `onepass.py` takes them while pages are indexed, so
-that none are. Targets are kept as they are made: an interrupted calibration goes on.
+Only pages whose targets are missing are read again; `index_hook.py` takes targets while pages are indexed,
+and then none are missing. Targets are kept as they are made: an interrupted calibration goes on.
 """
 
 import logging
@@ -14,26 +14,26 @@ import numpy as np
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, Diagnostics, path_of
-from ridgerank.calibration.borrowing import borrow
-from ridgerank.calibration.candidates import find_candidates
-from ridgerank.calibration.choosing import Choice, Observed, choose
-from ridgerank.calibration.fit import LEAST_LISTS, StatesElsewhere
-from ridgerank.calibration.hands import Hands, Here
-from ridgerank.calibration.making import MadeQueries, queries_from_texts
-from ridgerank.calibration.margins import MarginCache
-from ridgerank.calibration.picture import draw
-from ridgerank.calibration.sight import find_again
+from ridgerank.calibration.candidate_lists import find_candidates
+from ridgerank.calibration.executor import Executor, LocalExecutor
+from ridgerank.calibration.plot import draw
+from ridgerank.calibration.rerender import find_again
+from ridgerank.calibration.ridge_fit import LEAST_LISTS, StatesElsewhere
+from ridgerank.calibration.selection import Choice, Observed, choose
+from ridgerank.calibration.synthetic_queries import MadeQueries, queries_from_texts
+from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import wanted_pairs
+from ridgerank.calibration.transfer import borrow
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.standardize import spread
-from ridgerank.lists import Floats, Lists
-from ridgerank.readout.artifact import Readout
+from ridgerank.ragged import Floats, Ragged
+from ridgerank.readout.readout import Readout
 from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.runs.run import Qrels
-from ridgerank.store.beside import keeping_calibrations
-from ridgerank.store.origin import require_same_origin
-from ridgerank.store.read import PageStore
+from ridgerank.store.model_lineage import require_same_origin
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import keeping_calibrations
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class CalibrationRequest:
     documents: tuple[Path, ...] = ()
     """Where to look for pages again; the files they were indexed from, where empty."""
     target: Target | None = None
-    """What to teach the readout; chosen by measure where None (`choosing.py`)."""
+    """What to teach the readout; chosen by measure where None (`selection.py`)."""
     state: State | None = None
     """Where to read states; chosen by measure where None."""
 
@@ -116,11 +116,11 @@ def calibrate(
 ) -> Calibration:
     """Fit readout and weight to a store and a retriever, and save them beside the store."""
     require_same_origin(store.lineage, backbone, artifact=f"the page store at {store.uri}")
-    return calibrate_with(Here(store, backbone), store, retriever, request, watcher=watcher)
+    return calibrate_with(LocalExecutor(store, backbone), store, retriever, request, watcher=watcher)
 
 
 def calibrate_with(
-    hands: Hands,
+    hands: Executor,
     store: PageStore,
     retriever: Retriever,
     request: CalibrationRequest,
@@ -133,7 +133,7 @@ def calibrate_with(
 
 
 def _calibrate(
-    hands: Hands,
+    hands: Executor,
     store: PageStore,
     retriever: Retriever,
     request: CalibrationRequest,
@@ -145,7 +145,7 @@ def _calibrate(
     if request.weight_from:
         borrowed = borrow(request.weight_from, lineage=store.lineage, retriever=retriever.name)
         request = replace(request, target=borrowed.target, state=borrowed.state)
-    cache = MarginCache(folder, store.lineage)
+    cache = TargetCache(folder, store.lineage)
     made = _queries(hands, store, request, cache)
     candidates = find_candidates(retriever, made.queries, request.candidates)
     wanted = wanted_pairs({query.text: own for query, own in candidates.items()}, cache, request.targets)
@@ -173,7 +173,9 @@ def different(queries: Sequence[Query]) -> tuple[Query, ...]:
     return tuple(by_text.values())
 
 
-def _queries(hands: Hands, store: PageStore, request: CalibrationRequest, cache: MarginCache) -> MadeQueries:
+def _queries(
+    hands: Executor, store: PageStore, request: CalibrationRequest, cache: TargetCache
+) -> MadeQueries:
     """The queries given, or as many as wanted made from the pages; too few are refused."""
     if request.queries:
         made = MadeQueries(different(request.queries), request.queries_from)
@@ -192,9 +194,9 @@ def _queries(hands: Hands, store: PageStore, request: CalibrationRequest, cache:
 
 
 def _observed(
-    hands: Hands,
+    hands: Executor,
     candidates: Mapping[Query, Sequence[Candidate]],
-    cache: MarginCache,
+    cache: TargetCache,
     request: CalibrationRequest,
     relevance: Floats | None,
     watcher: CalibrationWatcher,
@@ -208,7 +210,7 @@ def _observed(
             states = done
     pairs = [(query.text, candidate) for query, own in candidates.items() for candidate in own]
     return Observed(
-        lists=Lists.of_lengths(len(own) for own in candidates.values()),
+        lists=Ragged.of_lengths(len(own) for own in candidates.values()),
         corpora=tuple(query.corpus for query in candidates),
         retriever=np.array([candidate.score for _, candidate in pairs]),
         targets={

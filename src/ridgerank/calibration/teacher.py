@@ -1,7 +1,7 @@
 """The teacher: what the full-depth model says of uncompressed pages, each page encoded once.
 
 That is its margin (eq. 6), the query's likelihood, or both: which of them a model is good for is measured
-(`choosing.py`), and a page that is in memory at full depth gives both for little more than one.
+(`selection.py`), and a page that is in memory at full depth gives both for little more than one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ _PAIRS_A_PASS = 32
 """Queries run beside a copy of their page: so many at a time bound the memory."""
 
 
-class KeepsTargets(Protocol):
-    """A `MarginCache`, or whatever keeps targets as it does."""
+class TargetStorage(Protocol):
+    """A `TargetCache`, or whatever keeps targets as it does."""
 
     def target(self, target: Target, query: str, page_id: str) -> float | None:
         """The target of a query over a page, None where it was never taken."""
@@ -27,7 +27,7 @@ class KeepsTargets(Protocol):
         """Keep targets: page id → text of the query → value."""
 
 
-class Taken:
+class MemoryTargets:
     """Targets in memory, for whoever keeps them elsewhere."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Teacher:
     """Takes the targets that are wanted and not there yet, from pages as they come by."""
 
     def __init__(
-        self, backbone: Backbone, cache: KeepsTargets, *, targets: Sequence[Target] = ("margin",)
+        self, backbone: Backbone, cache: TargetStorage, *, targets: Sequence[Target] = ("margin",)
     ) -> None:
         self._backbone = backbone
         self._cache = cache
@@ -107,7 +107,7 @@ class Teacher:
 
 
 def wanted_pairs(
-    candidates: Mapping[str, Sequence[Candidate]], cache: KeepsTargets, targets: Sequence[Target]
+    candidates: Mapping[str, Sequence[Candidate]], cache: TargetStorage, targets: Sequence[Target]
 ) -> dict[str, list[str]]:
     """Page id → queries of which a target over it is not known yet."""
     wanted: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli.cluster import Ray, Workers
+from ridgerank.cli.cluster_options import Ray, Workers
 
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ridgerank.calibration.calibrate import CalibrationRequest
     from ridgerank.records import Query
     from ridgerank.retrievers.base import Retriever
-    from ridgerank.scaleout.calibrate import RayHands
-    from ridgerank.store.read import PageStore
+    from ridgerank.scaleout.ray_calibration import RayExecutor
+    from ridgerank.store.page_store import PageStore
 
 Store = Annotated[str, typer.Option(help="Folder or URL of the page store.", show_default=False)]
 BackboneName = Annotated[
@@ -131,9 +131,9 @@ def fit(
     """Calibrate with a bar on stderr and print the report; `cluster` is Ray's address and its workers."""
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
     from ridgerank.calibration.calibrate import calibrate_with
-    from ridgerank.cli.models import backbone_for
-    from ridgerank.cli.progress import Bar, CalibrationProgress
-    from ridgerank.store.read import PageStore
+    from ridgerank.cli.model_options import backbone_for
+    from ridgerank.cli.progress_bars import Bar, CalibrationProgress
+    from ridgerank.store.page_store import PageStore
 
     try:
         with PageStore.open(store) as opened, Bar() as bar:
@@ -163,17 +163,17 @@ def _hands(
     *,
     device: str | None,
     dtype: str | None,
-) -> "Iterator[RayHands]":
+) -> "Iterator[RayExecutor]":
     """The workers of a cluster, with the model the store was made with."""
-    from ridgerank.scaleout.calibrate import RayHands
-    from ridgerank.scaleout.cluster import ModelPlan, connected, crew_of
-    from ridgerank.store.origin import reading_of
+    from ridgerank.scaleout.ray_calibration import RayExecutor
+    from ridgerank.scaleout.ray_cluster import ModelPlan, connected, crew_of
+    from ridgerank.store.model_lineage import reading_of
 
     model = ModelPlan(backbone or store.lineage.backbone, device, dtype, **reading_of(store.lineage))
     with connected(address) as cluster:
         crew = crew_of(cluster, workers, device)
         typer.echo(f"Ray at {address}: {crew.workers} workers", err=True)
-        yield RayHands(store.uri, model, crew)
+        yield RayExecutor(store.uri, model, crew)
 
 
 def _source(store: "PageStore", name: str | None) -> str:
@@ -185,7 +185,7 @@ def _source(store: "PageStore", name: str | None) -> str:
 
 def _report(made: "Calibration", store: str, name: str, *, as_json: bool) -> None:
     """Print what was found, warnings last and loud."""
-    from ridgerank.store.beside import calibrations_place
+    from ridgerank.store.sidecar import calibrations_place
 
     if as_json:
         typer.echo(json.dumps({"name": name, **made.facts()}, ensure_ascii=False))
@@ -247,7 +247,7 @@ def _shown(value: float, *, sign: str = "") -> str:
 
 def read_given(queries: Path | None) -> "tuple[list[Query], str]":
     """Queries of a file and where they came from; none where none are given."""
-    from ridgerank.queries import read_queries
+    from ridgerank.runs.queries import read_queries
 
     return ([], "") if queries is None else (read_queries(queries), f"from {queries.name}")
 
@@ -313,7 +313,7 @@ def _retriever(
 
     if run is None:
         return load_retriever(name, store, device=device, dtype=parse_dtype(dtype))
-    from ridgerank.retrievers.given import GivenCandidates
+    from ridgerank.retrievers.given_candidates import GivenCandidates
     from ridgerank.runs.trec import read_run
 
     return GivenCandidates.of_run(read_run(run), queries, resolve=store.find)

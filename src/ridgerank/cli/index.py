@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ridgerank.cli.calibrate import fit, read_given, request_for
-from ridgerank.cli.cluster import Ray, Workers
-from ridgerank.cli.models import default_backbone
-from ridgerank.cli.progress import Bar, IndexProgress
+from ridgerank.cli.cluster_options import Ray, Workers
+from ridgerank.cli.model_options import default_backbone
+from ridgerank.cli.progress_bars import Bar, IndexProgress
 
 if TYPE_CHECKING:
     import torch
 
     from ridgerank.documents.ocr import Recognizer
-    from ridgerank.indexing.reports import IndexReport
+    from ridgerank.indexing.progress import IndexReport
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-    from ridgerank.scaleout.encoding import EncodingPlan
-    from ridgerank.store.vectors import PageEmbedder
+    from ridgerank.scaleout.encoding_worker import EncodingPlan
+    from ridgerank.store.vector_columns import PageEmbedder
 
 SOME_FAILED = 3
 """Exit status when the work was done but some files could not be read."""
@@ -101,7 +101,7 @@ def index(
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
-    from ridgerank.store.keep import Keep
+    from ridgerank.store.pruning import Keep
 
     kept = Keep.parse(keep)  # before the heavy imports: a slip of the fingers should not cost seconds
     if queries is not None and not calibrate:
@@ -113,8 +113,8 @@ def index(
             raise typer.BadParameter(
                 "not with --ray; use `ridgerank calibrate --ray` after it", param_hint="--calibrate"
             )
-        from ridgerank.scaleout.cluster import ModelPlan
-        from ridgerank.scaleout.encoding import EncodingPlan
+        from ridgerank.scaleout.encoding_worker import EncodingPlan
+        from ridgerank.scaleout.ray_cluster import ModelPlan
 
         models = ModelPlan(name, device, dtype, max_pixels, page_text, prompt)
         held = _held(retriever, pool, store)
@@ -138,10 +138,10 @@ def index(
     onlooker = None
     beside = ExitStack()
     if request is not None:
-        from ridgerank.calibration.foresight import EmbedFirst
-        from ridgerank.calibration.onepass import OnePass
+        from ridgerank.calibration.embed_ahead import EmbedFirst
+        from ridgerank.calibration.index_hook import OnePass
         from ridgerank.retrievers.bm25 import BM25
-        from ridgerank.store.beside import keeping_calibrations
+        from ridgerank.store.sidecar import keeping_calibrations
 
         folder = beside.enter_context(keeping_calibrations(store))
         if encoder is None:
@@ -178,8 +178,8 @@ def index(
 def _on_ray(
     address: str, workers: int | None, paths: list[Path], store: str, plan: "EncodingPlan", *, prune: bool
 ) -> "IndexReport":
-    from ridgerank.scaleout.cluster import connected, crew_of
-    from ridgerank.scaleout.index import index_on_ray
+    from ridgerank.scaleout.ray_cluster import connected, crew_of
+    from ridgerank.scaleout.ray_indexing import index_on_ray
 
     with connected(address) as cluster:
         crew = crew_of(cluster, workers, plan.model.device)
@@ -216,7 +216,7 @@ def _tell_failures(report: "IndexReport") -> None:
 
 def _held(name: str | None, pool: int | None, store: str) -> tuple[str | None, int]:
     """The retriever named, else the one whose vectors the store holds already, and how it pools."""
-    from ridgerank.store.vectors import origin_at
+    from ridgerank.store.vector_columns import origin_at
 
     held = origin_at(store)
     if name is None and held is not None:

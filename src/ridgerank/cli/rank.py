@@ -9,11 +9,11 @@ import typer
 
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
 from ridgerank.cli.search import Readout
-from ridgerank.cli.storage import CacheDir, CacheSize, parse_size
+from ridgerank.cli.storage_options import CacheDir, CacheSize, parse_size
 
 if TYPE_CHECKING:
+    from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import Query
-    from ridgerank.reranker import Reranker
     from ridgerank.runs.run import Run
 
 Candidates = list[tuple[str, float]]
@@ -47,17 +47,17 @@ def rank(
 
     Example: `ridgerank rank --store pages --queries queries.jsonl --run colpali.trec > reranked.trec`
     """
-    from ridgerank.queries import read_queries
+    from ridgerank.runs.queries import read_queries
     from ridgerank.runs.trec import read_run
 
     if not tag or tag.split() != [tag]:
         raise typer.BadParameter(f"tag {tag!r}, wanted one word", param_hint="--tag")
     wanted = _wanted(read_queries(queries), read_run(run))
     cache_disk_bytes = parse_size(cache_size)
-    from ridgerank.cli.progress import Bar
-    from ridgerank.opening import Opening
+    from ridgerank.cli.progress_bars import Bar
+    from ridgerank.ranking.reranker_options import RerankerOptions
 
-    opened = Opening(
+    opened = RerankerOptions(
         readout=readout,
         backbone=backbone,
         device=device,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ridgerank.evaluation.reproduce.settings import Settings
+    from experiments.reproduce.settings import Settings
 
 _VIDORE = ("qwen2.5-vl-7b", "glm-4.1v-9b"), ("colnomic-7b", "colpali-v1.3")
 
@@ -70,8 +70,8 @@ def reproduce(
 
     Example: `ridgerank reproduce --benchmark miniature --out results/miniature/reproduce`
     """
-    from ridgerank.cli.progress import Bar
-    from ridgerank.evaluation.reproduce.run import reproduce as run
+    from experiments.reproduce.pipeline import reproduce as run
+    from ridgerank.cli.progress_bars import Bar
 
     chosen = _settings(
         benchmark,
@@ -122,9 +122,9 @@ def _settings(
     ocr: bool = False,
     quick: bool = False,
 ) -> "Settings":
-    from ridgerank.embedded import BACKBONES, RETRIEVERS
-    from ridgerank.evaluation.datasets.load import load_benchmark
-    from ridgerank.evaluation.reproduce.settings import QUICK_CORPORA, Settings, quickly
+    from experiments.datasets.load import load_benchmark
+    from experiments.reproduce.settings import QUICK_CORPORA, Settings, quickly
+    from ridgerank.shipped_models import BACKBONES, RETRIEVERS
 
     corpora = QUICK_CORPORA if quick and benchmark == "miniature" else None
     families = load_benchmark(benchmark, work / "corpora", languages=languages, local=local, corpora=corpora)

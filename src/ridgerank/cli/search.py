@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
-from ridgerank.cli.pictures import page_images, save_explanations, save_pages
-from ridgerank.cli.storage import CacheDir, CacheSize, parse_size
+from ridgerank.cli.image_files import page_images, save_explanations, save_pages
+from ridgerank.cli.storage_options import CacheDir, CacheSize, parse_size
 
 if TYPE_CHECKING:
     from ridgerank.records import Ranking
@@ -45,13 +45,13 @@ def search(
 
     Example: `ridgerank search --store pages "operating margin in 2019"`
     """
-    from ridgerank.queries import checked
+    from ridgerank.runs.queries import checked
 
     asked = checked(query)  # before the heavy imports: a slip of the fingers should not cost seconds
     cache_disk_bytes = parse_size(cache_size)
-    from ridgerank.opening import Opening
+    from ridgerank.ranking.reranker_options import RerankerOptions
 
-    opening = Opening(
+    opening = RerankerOptions(
         readout=readout,
         retriever=retriever,
         backbone=backbone,

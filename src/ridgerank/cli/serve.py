@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
-from ridgerank.cli.cluster import Ray
+from ridgerank.cli.cluster_options import Ray
 from ridgerank.cli.search import Readout
-from ridgerank.cli.storage import CacheDir, CacheSize, parse_size
+from ridgerank.cli.storage_options import CacheDir, CacheSize, parse_size
 
 if TYPE_CHECKING:
-    from ridgerank.opening import Opening
-    from ridgerank.scaleout.serve import ServePlan
+    from ridgerank.ranking.reranker_options import RerankerOptions
+    from ridgerank.scaleout.ray_serving import ServePlan
+    from ridgerank.serving.serve_settings import Settings
     from ridgerank.serving.service import Service
-    from ridgerank.serving.settings import Settings
 
 GRACE_SECONDS = 10
 
@@ -83,8 +83,8 @@ def serve(
 
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
-    from ridgerank.opening import Opening
-    from ridgerank.serving.settings import LOOPBACK, Limits, Settings, read_keys
+    from ridgerank.ranking.reranker_options import RerankerOptions
+    from ridgerank.serving.serve_settings import LOOPBACK, Limits, Settings, read_keys
 
     keys = () if api_key_file is None else read_keys(api_key_file)
     local = _is_loopback(host)
@@ -97,7 +97,7 @@ def serve(
     limits = Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline)
     hosts = LOOPBACK | {host.lower()} if local else None
     settings = Settings(limits, keys, hosts, encode_missing, workers or 1)
-    opening = Opening(
+    opening = RerankerOptions(
         readout=readout,
         retriever=retriever,
         backbone=backbone,
@@ -108,7 +108,7 @@ def serve(
         cache_disk_bytes=parse_size(cache_size),
     )
     if ray is not None:
-        from ridgerank.scaleout.serve import ServePlan
+        from ridgerank.scaleout.ray_serving import ServePlan
 
         plan = ServePlan(stores=_corpora(store, corpus or []), settings=settings, opening=opening)
         _serve_on_ray(ray, plan, replicas, host, port)
@@ -119,14 +119,14 @@ def serve(
 
 
 def _service(
-    store: str, opening: "Opening", settings: "Settings", workers: int | None, processes: bool | None
+    store: str, opening: "RerankerOptions", settings: "Settings", workers: int | None, processes: bool | None
 ) -> "Service":
     """The server, its workers started; on a CPU they share out cores and cache."""
     import torch
 
-    from ridgerank.serving.process import ModelProcess
+    from ridgerank.serving.model_process import ModelProcess
+    from ridgerank.serving.serve_settings import default_processes, default_workers
     from ridgerank.serving.service import Service
-    from ridgerank.serving.settings import default_processes, default_workers
 
     reranker = opening.open(store)
     on = reranker.backbone.device.type
@@ -163,8 +163,8 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
     import signal
     from threading import Event
 
-    from ridgerank.scaleout.cluster import connected, crew_of
-    from ridgerank.scaleout.serve import Replicas, deploy, undeploy
+    from ridgerank.scaleout.ray_cluster import connected, crew_of
+    from ridgerank.scaleout.ray_serving import Replicas, deploy, undeploy
 
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
     least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)

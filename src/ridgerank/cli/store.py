@@ -19,7 +19,7 @@ def info(
     from rich.console import Console
     from rich.table import Table
 
-    from ridgerank.store.read import PageStore
+    from ridgerank.store.page_store import PageStore
 
     with PageStore.open(uri) as opened:
         found = opened.info()
@@ -46,7 +46,7 @@ def check(uri: Uri) -> None:
     Prints a line for each damaged page; the exit status is 1 if there is any.
     """
     from ridgerank.store.check import damages
-    from ridgerank.store.read import PageStore
+    from ridgerank.store.page_store import PageStore
 
     with PageStore.open(uri) as opened:
         pages = len(opened)

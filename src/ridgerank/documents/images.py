@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from ridgerank.documents.shape import MAX_DOCUMENT_PAGES, MAX_IMAGE_PIXELS, fit
+from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, MAX_IMAGE_PIXELS, fit
 from ridgerank.errors import DocumentError
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgerank.atomic import replacing_text
 from ridgerank.documents.pdf_text import clean
 from ridgerank.documents.reading_order import Piece, read_in_order
 from ridgerank.errors import DocumentError
-from ridgerank.files import replaced_text
 from ridgerank.records import Page
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Recognizer:
         if known.exists():
             return known.read_text(encoding="utf-8")
         text = self._recognize(page.image)
-        with replaced_text(known) as file:
+        with replacing_text(known) as file:
             file.write(text)
         return text
 

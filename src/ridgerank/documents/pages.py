@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ridgerank.documents.crew import in_order
+from ridgerank.documents.failures import Failure, PassedOver, reason_for
 from ridgerank.documents.identity import Stamp, digest_file, file_page_id, image_page_id
-from ridgerank.documents.outcomes import Failure, PassedOver, reason_for
-from ridgerank.documents.shape import MAX_FILE_BYTES
+from ridgerank.documents.limits import MAX_FILE_BYTES
 from ridgerank.documents.sources import Source, find_sources
+from ridgerank.documents.worker_pool import in_order
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 

@@ -16,8 +16,8 @@ import pypdfium2.raw
 from PIL.Image import Image
 
 from ridgerank.documents.identity import Stamp
+from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, fit
 from ridgerank.documents.pdf_text import page_text
-from ridgerank.documents.shape import MAX_DOCUMENT_PAGES, fit
 from ridgerank.errors import DocumentError
 
 _PDFIUM = threading.RLock()

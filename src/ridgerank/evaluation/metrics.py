@@ -6,7 +6,7 @@ import ir_measures
 import numpy as np
 
 from ridgerank.errors import ScoreError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.runs.run import Qrels, Run
 
 MEASURES = ("nDCG@5", "nDCG@10", "R@5", "R@10", "RR@10")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgerank.lists import Floats, Lists
+from ridgerank.ragged import Floats, Ragged
 from ridgerank.runs.run import Qrels, Run
 
 
@@ -31,7 +31,7 @@ class World:
 class Sample:
     """Queries drawn from a world: one list each."""
 
-    lists: Lists
+    lists: Ragged
     retriever: Floats
     reranker: Floats
     teacher: Floats
@@ -74,5 +74,5 @@ def simulate(world: World, *, queries: int, seed: int) -> Sample:
     teacher = seen(world.c_t, 0.0)
     cuts = np.quantile(latent, [1.0 - 3.0 * world.relevant, 1.0 - world.relevant])
     grades = np.searchsorted(cuts, latent, side="right").astype(np.float64)
-    lists = Lists.of_lengths([world.candidates] * queries)
+    lists = Ragged.of_lengths([world.candidates] * queries)
     return Sample(lists, retriever, reranker, teacher, grades)

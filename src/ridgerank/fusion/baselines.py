@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from ridgerank.lists import Bools, Floats, Lists
+from ridgerank.ragged import Bools, Floats, Ragged
 
 RECIPROCAL_RANK_CONSTANT = 60.0
 
 
 def reciprocal_rank_fusion(
-    first: Floats, second: Floats, weight: float, lists: Lists, *, has_first: Bools, has_second: Bools
+    first: Floats, second: Floats, weight: float, lists: Ragged, *, has_first: Bools, has_second: Bools
 ) -> Floats:
     """(1 − w)/(k + rank₁) + w/(k + rank₂) with k = 60; a list that lacks a page adds nothing for it.
 
@@ -20,7 +20,7 @@ def reciprocal_rank_fusion(
 
 
 def score_aggregation(
-    first: Floats, second: Floats, weight: float, lists: Lists, *, has_first: Bools, has_second: Bools
+    first: Floats, second: Floats, weight: float, lists: Ragged, *, has_first: Bools, has_second: Bools
 ) -> Floats:
     """(1 − w) m(b) + w m(s), m the min-max scaling to [0, 1] over the pages a list holds.
 
@@ -29,12 +29,12 @@ def score_aggregation(
     return (1.0 - weight) * _min_max(first, lists, has_first) + weight * _min_max(second, lists, has_second)
 
 
-def _reciprocal(scores: Floats, lists: Lists, present: Bools) -> Floats:
+def _reciprocal(scores: Floats, lists: Ragged, present: Bools) -> Floats:
     ranks = lists.ranks(np.where(present, scores, -np.inf))
     return np.where(present, 1.0 / (RECIPROCAL_RANK_CONSTANT + ranks), 0.0)
 
 
-def _min_max(scores: Floats, lists: Lists, present: Bools) -> Floats:
+def _min_max(scores: Floats, lists: Ragged, present: Bools) -> Floats:
     low = lists.min(np.where(present, scores, np.inf))
     high = lists.max(np.where(present, scores, -np.inf))
     varied = high > low

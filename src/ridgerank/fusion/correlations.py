@@ -11,7 +11,7 @@ import numpy as np
 
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.standardize import discounts, standardize_weighted
-from ridgerank.lists import Bools, Floats, Lists
+from ridgerank.ragged import Bools, Floats, Ragged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class Correlations:
 
 
 def correlate(
-    retriever: Floats, reranker: Floats, third: Floats, lists: Lists, *, discounted: bool = True
+    retriever: Floats, reranker: Floats, third: Floats, lists: Ragged, *, discounted: bool = True
 ) -> Correlations:
     """Eq. 3 for every query, every vector standardized in the inner product the correlation is taken in.
 
@@ -93,7 +93,7 @@ def correlate(
     )
 
 
-def correlation(x: Floats, y: Floats, lists: Lists, *, weights: Floats | None = None) -> Floats:
+def correlation(x: Floats, y: Floats, lists: Ragged, *, weights: Floats | None = None) -> Floats:
     """Correlation of two vectors within each list: (members,) twice → (lists,); 0 where one is constant.
 
     All members count alike, or by their `weights` (members,).
@@ -103,5 +103,5 @@ def correlation(x: Floats, y: Floats, lists: Lists, *, weights: Floats | None = 
     return lists.sum(omega * product) / lists.sum(omega)
 
 
-def _constant(values: Floats, lists: Lists) -> Bools:
+def _constant(values: Floats, lists: Ragged) -> Bools:
     return np.asarray(lists.max(values) == lists.min(values))

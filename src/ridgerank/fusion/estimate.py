@@ -9,7 +9,7 @@ import numpy as np
 from ridgerank.fusion.correlations import Correlations
 from ridgerank.fusion.prior import Prior
 from ridgerank.fusion.weight import is_interior, objective, on_the_edge, one_factor, optimal_weight
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
 

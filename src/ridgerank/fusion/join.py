@@ -6,7 +6,7 @@ from functools import reduce
 import numpy as np
 
 from ridgerank.fusion.standardize import fuse
-from ridgerank.lists import Bools, Floats, Ints, Lists
+from ridgerank.ragged import Bools, Floats, Ints, Ragged
 from ridgerank.runs.run import Qrels, Run
 
 
@@ -16,7 +16,7 @@ class JoinedRuns:
 
     queries: tuple[str, ...]
     vocabulary: tuple[str, ...]
-    lists: Lists
+    lists: Ragged
     codes: Ints
     """(members,) index into `vocabulary`."""
     scores: Floats
@@ -45,7 +45,7 @@ class JoinedRuns:
         lengths = self.lists.sum(everywhere.astype(float)).astype(np.int64)
         left = lengths > 0
         queries = tuple(query for query, kept in zip(self.queries, left.tolist(), strict=True) if kept)
-        lists = Lists.of_lengths(lengths[left].tolist())
+        lists = Ragged.of_lengths(lengths[left].tolist())
         return JoinedRuns(queries, self.vocabulary, lists, self.codes[everywhere], self.scores[:, everywhere])
 
     def relevance(self, qrels: Qrels) -> Floats:
@@ -81,7 +81,7 @@ def join(*runs: Run) -> JoinedRuns:
         for row, own_keys, own_scores in zip(aligned, keys, scores, strict=True):
             row[np.searchsorted(union, own_keys)] = own_scores
     rows, reversed_codes = np.divmod(union, max(len(vocabulary), 1))
-    lists = Lists.of_lengths(np.bincount(rows, minlength=len(queries)).tolist())
+    lists = Ragged.of_lengths(np.bincount(rows, minlength=len(queries)).tolist())
     return JoinedRuns(queries, vocabulary, lists, len(vocabulary) - 1 - reversed_codes, aligned)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ridgerank.fusion.correlations import Correlations
 from ridgerank.fusion.weight import optimal_weight
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 _SPREAD_DEGREES = 4
 """How many queries' worth of trust the prior spread between queries deserves."""

@@ -3,10 +3,10 @@
 import numpy as np
 
 from ridgerank.errors import ScoreError
-from ridgerank.lists import Floats, Lists
+from ridgerank.ragged import Floats, Ragged
 
 
-def standardize(values: Floats, lists: Lists) -> Floats:
+def standardize(values: Floats, lists: Ragged) -> Floats:
     """z(v)_i = (v_i − μ) / σ within each list, eq. 1; (members,) → (members,).
 
     A constant list carries no information and becomes zeros; so does a list of one.
@@ -14,7 +14,7 @@ def standardize(values: Floats, lists: Lists) -> Floats:
     return standardize_weighted(values, np.ones(lists.members), lists)
 
 
-def standardize_weighted(values: Floats, weights: Floats, lists: Lists) -> Floats:
+def standardize_weighted(values: Floats, weights: Floats, lists: Ragged) -> Floats:
     """The same in the inner product ⟨x, y⟩_ω = Σ ω_i x_i y_i / Σ ω_i, §A.1; ω > 0."""
     # A list is first mapped to [0, 1]: no rounding or overflow of its scale can then reach μ or σ,
     # and a list is constant exactly when its range is zero, never when a sum happens to round so.
@@ -33,26 +33,26 @@ def standardize_weighted(values: Floats, weights: Floats, lists: Lists) -> Float
     return scaled
 
 
-def spread(values: Floats, lists: Lists) -> Floats:
+def spread(values: Floats, lists: Ragged) -> Floats:
     """σ of eq. 1: the standard deviation within each list, (members,) → (lists,)."""
     mean = lists.sum(values) / lists.lengths
     return np.sqrt(lists.sum((values - lists.spread(mean)) ** 2) / lists.lengths)
 
 
-def fuse(retriever: Floats, reranker: Floats, weight: float, lists: Lists) -> Floats:
+def fuse(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> Floats:
     """F = (1 − w) z(b) + w z(s), eq. 2: w = 0 is the retriever alone, w = 1 the reranker alone."""
     own, other = fused_parts(retriever, reranker, weight, lists)
     return own + other
 
 
-def fused_parts(retriever: Floats, reranker: Floats, weight: float, lists: Lists) -> tuple[Floats, Floats]:
+def fused_parts(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> tuple[Floats, Floats]:
     """The two terms of eq. 2, (1 − w) z(b) and w z(s): what each score puts into the fused one."""
     if not 0.0 <= weight <= 1.0:
         raise ScoreError(f"fusion weight {weight}, wanted a number from 0 (retriever) to 1 (reranker)")
     return (1.0 - weight) * standardize(retriever, lists), weight * standardize(reranker, lists)
 
 
-def discounts(retriever: Floats, lists: Lists) -> Floats:
+def discounts(retriever: Floats, lists: Ragged) -> Floats:
     """ω_i = 1 / log2(1 + rank_i) under the retriever's order: the discount of the ranking metric, §3.1."""
     weights: Floats = 1.0 / np.log2(1.0 + lists.ranks(retriever))
     return weights

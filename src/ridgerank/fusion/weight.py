@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgerank.lists import Bools, Floats
+from ridgerank.ragged import Bools, Floats
 
 _ONE = 1.0 - 1e-12
 """|ρ| beyond this is 1 to rounding: the two scores are one score, or its mirror image."""

@@ -17,16 +17,16 @@ from typing import Protocol
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.documents.ocr import Recognizer
+from ridgerank.indexing.encode import PageReader, default_batch_pages, gathered
+from ridgerank.indexing.finalize import settle_names, without_text, without_vectors
 from ridgerank.indexing.listing import Task, batches, list_documents, rendered
-from ridgerank.indexing.reading import PageReader, default_batch_pages, gathered
-from ridgerank.indexing.reports import IndexPlan, IndexReport, Onlooker, Watcher
-from ridgerank.indexing.settling import settle_names, without_text, without_vectors
+from ridgerank.indexing.progress import EncodeHook, IndexPlan, IndexReport, Watcher
 from ridgerank.lineage import Lineage
-from ridgerank.store.beside import remember_sources
-from ridgerank.store.keep import Keep
-from ridgerank.store.origin import default_exit_layer, lineage_of
-from ridgerank.store.vectors import PageEmbedder, VectorOrigin
-from ridgerank.store.write import StoreWriter
+from ridgerank.store.model_lineage import default_exit_layer, lineage_of
+from ridgerank.store.pruning import Keep
+from ridgerank.store.sidecar import remember_sources
+from ridgerank.store.store_writer import StoreWriter
+from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 
 INDEXED_FROM = 10_000
 """From so many pages on, a store gets indices: over its page ids and names, to look pages up instead of
@@ -47,7 +47,7 @@ def index_documents(
     batch_pages: int | None = None,
     recognizer: Recognizer | None = None,
     embedder: PageEmbedder | None = None,
-    onlooker: Onlooker | None = None,
+    onlooker: EncodeHook | None = None,
 ) -> IndexReport:
     """Bring every page under `paths` into the store at `uri`.
 
@@ -107,7 +107,7 @@ def run_index(
     watcher: Watcher,
     origin: VectorOrigin | None,
     reads_text: bool,
-    onlooker: Onlooker | None = None,
+    onlooker: EncodeHook | None = None,
     prune: bool = False,
     processes: int = 1,
 ) -> IndexReport:

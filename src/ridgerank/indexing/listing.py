@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+from ridgerank.documents.failures import Failure, PassedOver
 from ridgerank.documents.ocr import Recognizer, recognize
-from ridgerank.documents.outcomes import Failure, PassedOver
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
-from ridgerank.indexing.reports import Watcher
+from ridgerank.indexing.progress import Watcher
 from ridgerank.records import Page
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from ridgerank.errors import MiniatureError
-from ridgerank.miniature.asking import choose_questions
 from ridgerank.miniature.layouts import plan_page
-from ridgerank.miniature.queries import Question
+from ridgerank.miniature.question_choice import choose_questions
+from ridgerank.miniature.question_kinds import Question
 from ridgerank.miniature.styles import draw_shift, draw_style
 from ridgerank.miniature.themes import Lexicon, Scale, Theme, draw_theme
 from ridgerank.miniature.vocabulary import Split

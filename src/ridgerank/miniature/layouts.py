@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-from ridgerank.miniature.blocks import Board, bullets, chart, footer, sentence, table, title
+from ridgerank.miniature.page_blocks import Board, bullets, chart, footer, sentence, table, title
 from ridgerank.miniature.styles import Style
 from ridgerank.miniature.themes import Theme
 from ridgerank.miniature.vocabulary import HEADINGS

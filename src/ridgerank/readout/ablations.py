@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 

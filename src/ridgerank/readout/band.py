@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, lapack
 
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 Reals: TypeAlias = NDArray[np.floating[Any]]
 """float32 or float64; everything computed from such an array has its precision."""

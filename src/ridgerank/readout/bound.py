@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 
 def relevance_floor(agreement: Floats, teacher_relevance: Floats) -> Floats:

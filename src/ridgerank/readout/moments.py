@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ridgerank.errors import CalibrationError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 _BLOCK_ROWS = 1024
 """Rows gathered before they are folded into the products: a product of many rows runs at full speed."""

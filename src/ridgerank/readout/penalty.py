@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgerank.errors import CalibrationError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 

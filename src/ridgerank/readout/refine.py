@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 from scipy.linalg import lapack
 
 from ridgerank.errors import CalibrationError
-from ridgerank.lists import Bools, Floats, Ints
+from ridgerank.ragged import Bools, Floats, Ints
 from ridgerank.readout.band import Band, Reals, Reflection, reduce_to_band, reflect
 from ridgerank.readout.system import System
 

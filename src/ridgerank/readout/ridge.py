@@ -3,7 +3,7 @@
 import numpy as np
 
 from ridgerank.errors import CalibrationError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments, Rows
 
 PENALTIES: Floats = np.logspace(-3, 6, 10)

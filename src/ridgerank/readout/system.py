@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.linalg import blas, get_blas_funcs
 
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.readout.band import Reals, Reflection, turn_matrix
 from ridgerank.readout.moments import Products, Rows
 

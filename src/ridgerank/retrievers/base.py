@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from ridgerank.errors import RetrieverError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 
 

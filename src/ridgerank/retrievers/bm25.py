@@ -8,7 +8,7 @@ import bm25s
 import numpy as np
 
 from ridgerank.errors import RetrieverError, StoreError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import HasTexts, Retriever, best, require_queries
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from ridgerank.atomic import replacing
 from ridgerank.errors import ArtifactError
-from ridgerank.files import replaced
 from ridgerank.store import layout
-from ridgerank.store.dataset import local_root
-from ridgerank.store.remote import RemoteFolder
+from ridgerank.store.lance_dataset import local_root
+from ridgerank.store.remote_folder import RemoteFolder
 
 
 class Embeddings:
@@ -49,7 +49,7 @@ class Embeddings:
         self._row_of |= {page_id: len(self._row_of) + place for place, page_id in enumerate(page_ids)}
         self._vectors = np.concatenate([self._vectors, vectors]) if self._vectors.size else vectors
         with self._folder() as folder:
-            with replaced(folder / self._name) as scratch:
+            with replacing(folder / self._name) as scratch:
                 ids = json.dumps(list(self._row_of))
                 save_file({"embeddings": self._vectors}, scratch, metadata={"page_ids": ids})
             if self._remote is not None:

@@ -9,13 +9,13 @@ import numpy as np
 from torch import Tensor
 
 from ridgerank.errors import LineageMismatch, RetrieverError
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, best, require_queries
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.maxsim import maxsim
-from ridgerank.store.read import PageStore
-from ridgerank.store.vectors import VectorBlock, VectorColumn
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.vector_columns import VectorBlock, VectorColumn
 
 _PAGES_RESCORED = 10
 """For each page wanted, so many of those the index brings up are scored exactly …"""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.base import Retriever
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ def load_retriever(
 
         return BM25(store)
     if name.startswith(_DENSE):
-        from ridgerank.retrievers.dense import DenseText
+        from ridgerank.retrievers.dense_text import DenseText
 
         source = name.removeprefix(_DENSE)
         if not source:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 _PRODUCTS_AT_ONCE = 1 << 23
 """Inner products held at a time, 32 MiB in float32."""

@@ -7,7 +7,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from ridgerank.errors import ScoreError
-from ridgerank.lists import Floats, Ints, Lists, finite_scores
+from ridgerank.ragged import Floats, Ints, Ragged, finite_scores
 
 Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
 """Graded relevance: query id → page id → grade."""
@@ -21,7 +21,7 @@ class Run:
     """Query ids, in the order they were given."""
     vocabulary: tuple[str, ...]
     """All page ids of the run, sorted: the order of codes is the order of ids."""
-    lists: Lists
+    lists: Ragged
     """One list a query."""
     codes: Ints
     """(members,) index into `vocabulary`."""
@@ -59,7 +59,7 @@ class Run:
             raise ScoreError(
                 f"page {vocabulary[page]!r} stands twice under query {queries[query]!r}; keep one score"
             )
-        lists = Lists.of_lengths(np.bincount(rows, minlength=len(queries)).tolist())
+        lists = Ragged.of_lengths(np.bincount(rows, minlength=len(queries)).tolist())
         order = np.lexsort((-codes, -scores, rows))
         finite = finite_scores(scores[order], lists, what="run")
         return cls(queries, vocabulary, lists, codes[order], finite)
@@ -83,7 +83,7 @@ class Run:
     def top(self, depth: int) -> Self:
         """Only the best `depth` pages of each query."""
         kept = self.lists.place() < depth
-        lists = Lists.of_lengths(np.minimum(self.lists.lengths, depth).tolist())
+        lists = Ragged.of_lengths(np.minimum(self.lists.lengths, depth).tolist())
         return type(self)(self.queries, self.vocabulary, lists, self.codes[kept], self.scores[kept])
 
     def to_dict(self) -> dict[str, dict[str, float]]:

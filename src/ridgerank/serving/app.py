@@ -11,11 +11,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from ridgerank.serving import page
-from ridgerank.serving.gate import Gate
-from ridgerank.serving.refusals import Refusal
-from ridgerank.serving.routes import facts, pictures, ranking
-from ridgerank.serving.schemas.errors import ErrorAnswer, FieldError
+from ridgerank.serving import static_files
+from ridgerank.serving.http_errors import Refusal
+from ridgerank.serving.middleware import Gate
+from ridgerank.serving.routes import image_routes, info_routes, ranking_routes
+from ridgerank.serving.schemas.error_schemas import ErrorAnswer, FieldError
 from ridgerank.serving.service import Service
 from ridgerank.version import __version__
 
@@ -41,10 +41,10 @@ def create_app(service: Service, *, close: bool = True) -> FastAPI:
         docs_url=None,  # it would load its scripts from elsewhere
         redoc_url=None,
     )
-    app.include_router(ranking.router(service))
-    app.include_router(pictures.router(service))
-    app.include_router(facts.router(service))
-    page.mount(app)
+    app.include_router(ranking_routes.router(service))
+    app.include_router(image_routes.router(service))
+    app.include_router(info_routes.router(service))
+    static_files.mount(app)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _plain)
@@ -53,7 +53,7 @@ def create_app(service: Service, *, close: bool = True) -> FastAPI:
         engine=service.engine,
         settings=service.settings,
         metrics=service.metrics,
-        open_paths=page.PATHS,
+        open_paths=static_files.PATHS,
     )
     return app
 

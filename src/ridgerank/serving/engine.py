@@ -1,8 +1,8 @@
 """The queue in front of the model: bounded, shared, and forgetful of callers who have left.
 
-A few threads own the model, or a process each that does (`process.py`). Each takes what is waiting, up to its
-share, and runs lists of one shape in shared passes (`Reranker.rank_prepared`). Nobody waits for company:
-requests gather while the model is busy.
+A few threads own the model, or each talks to a process that does (`model_process.py`). Each takes what is
+waiting, up to its share, and runs lists of one shape in shared passes (`Reranker.rank_prepared`). No request
+is held back to fill a batch: requests gather while the model is busy.
 This module knows no HTTP.
 """
 
@@ -18,13 +18,13 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from ridgerank.candidates import Prepared
 from ridgerank.errors import RidgeRankError
+from ridgerank.ranking.candidates import Prepared
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import Explanation, Ranking
-from ridgerank.reranker import Reranker
-from ridgerank.serving import refusals
-from ridgerank.serving.refusals import Refusal
-from ridgerank.serving.settings import Limits
+from ridgerank.serving import http_errors
+from ridgerank.serving.http_errors import Refusal
+from ridgerank.serving.serve_settings import Limits
 from ridgerank.store.cache import CacheCounts
 
 log = logging.getLogger(__name__)
@@ -146,9 +146,9 @@ class Engine:
     def require_room(self, count: int = 1) -> None:
         """Refuse, before anything is read, what would not be admitted."""
         if self._closing:
-            raise refusals.closing()
+            raise http_errors.closing()
         if self.admitted + count > self.limits.admitted:
-            raise refusals.overloaded(self.admitted, self.retry_after())
+            raise http_errors.overloaded(self.admitted, self.retry_after())
 
     def retry_after(self) -> int:
         """Seconds until half of what is there now should be done; at least one."""
@@ -182,7 +182,7 @@ class Engine:
             worker.join(max(0.0, end - time.perf_counter()))
         with self._changed:
             for job in self._waiting:
-                job.answer.set_exception(refusals.closing())
+                job.answer.set_exception(http_errors.closing())
             self._waiting.clear()
 
     def _work(self, ranker: Ranker) -> None:

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.fusion.weight import objective
-from ridgerank.lists import Floats
+from ridgerank.ragged import Floats
 
 UNKNOWN_CORRELATION = 0.5
 """Where the calibration could estimate none: an order of magnitude, no more."""

@@ -11,15 +11,15 @@ from fastapi import Request
 
 from ridgerank.calibration.artifact import DEFAULT_NAME
 from ridgerank.errors import RidgeRankError
-from ridgerank.reranker import Reranker
-from ridgerank.serving import refusals
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.serving import http_errors
 from ridgerank.serving.engine import Engine, Gone, Job, Served, Work
-from ridgerank.serving.metrics import Metrics
-from ridgerank.serving.pictures import Pictures
-from ridgerank.serving.process import ModelProcess
-from ridgerank.serving.refusals import Refusal
+from ridgerank.serving.http_errors import Refusal
+from ridgerank.serving.model_process import ModelProcess
+from ridgerank.serving.page_images import Pictures
+from ridgerank.serving.prometheus import Metrics
 from ridgerank.serving.relevance import Relevance, relevance_at
-from ridgerank.serving.settings import Settings
+from ridgerank.serving.serve_settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Service:
             if leaving.done():
                 self.metrics.left()
                 raise Refusal(499, "left", "the caller hung up")
-            raise refusals.too_late(seconds, own=own)
+            raise http_errors.too_late(seconds, own=own)
         finally:
             leaving.cancel()
             self._forget(jobs, answers)
@@ -99,7 +99,7 @@ class Service:
         served = []
         for one in found:
             if isinstance(one, RidgeRankError):
-                raise refusals.refusal_of(one, store_uri=self.reranker.store.uri) from one
+                raise http_errors.refusal_of(one, store_uri=self.reranker.store.uri) from one
             if isinstance(one, Gone | asyncio.CancelledError):
                 raise Refusal(499, "left", "the caller hung up")
             if isinstance(one, BaseException):

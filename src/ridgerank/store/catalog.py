@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
-from ridgerank.store import dataset, layout
+from ridgerank.store import lance_dataset, layout
 
 REMEMBERED = 65_536
 """Entries of a large store kept in memory, those asked for last: some 40 MB."""
@@ -98,7 +98,7 @@ class ListedCatalog:
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401
         """Columns of pages, in the order asked for."""
         rows = self._rows(page_ids)
-        with dataset.telling(f"reading the page store at {self._uri}"):
+        with lance_dataset.telling(f"reading the page store at {self._uri}"):
             return self._dataset.take(rows, columns=list(columns))
 
     def page_ids(self) -> list[str]:
@@ -124,7 +124,7 @@ class ListedCatalog:
 
     @cached_property
     def _entries(self) -> list[Entry]:
-        with dataset.telling(f"reading the page store at {self._uri}"):
+        with lance_dataset.telling(f"reading the page store at {self._uri}"):
             return _entries_in(self._dataset.to_table(columns=_ENTRY_COLUMNS, **DESCRIBED))
 
 
@@ -168,7 +168,7 @@ class IndexedCatalog:
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401
         """Columns of pages, in the order asked for."""
         wanted = list(dict.fromkeys(page_ids))
-        with dataset.telling(f"reading the page store at {self._uri}"):
+        with lance_dataset.telling(f"reading the page store at {self._uri}"):
             parts = [
                 self._dataset.to_table(columns=list(columns), filter=_having(some))
                 for some in _portions(wanted)
@@ -180,7 +180,7 @@ class IndexedCatalog:
 
     def page_ids(self) -> list[str]:
         """Every page, in the order stored."""
-        with dataset.telling(f"reading the page store at {self._uri}"):
+        with lance_dataset.telling(f"reading the page store at {self._uri}"):
             table = self._dataset.to_table(columns=[layout.PAGE_ID])
         page_ids: list[str] = table.column(layout.PAGE_ID).to_pylist()
         return page_ids
@@ -188,7 +188,7 @@ class IndexedCatalog:
     @property
     def prefix_nbytes(self) -> int:
         """Bytes of all prefixes together."""
-        with dataset.telling(f"reading the page store at {self._uri}"):
+        with lance_dataset.telling(f"reading the page store at {self._uri}"):
             scanned = self._dataset.scanner(columns=[layout.PREFIX], **DESCRIBED).to_batches()
             return sum(int(places_of(batch)[:, 2].sum()) for batch in scanned)
 
@@ -204,7 +204,7 @@ class IndexedCatalog:
         return found
 
     def _select(self, condition: str) -> list[Entry]:
-        with dataset.telling(f"looking up pages of the page store at {self._uri}"):
+        with lance_dataset.telling(f"looking up pages of the page store at {self._uri}"):
             return _entries_in(self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, **DESCRIBED))
 
     def _remember(self, entries: Sequence[Entry]) -> None:
@@ -241,7 +241,9 @@ def _entries_in(table: Any) -> list[Entry]:  # noqa: ANN401
 def _require_all(page_ids: Iterable[str], found: Any, uri: str) -> None:  # noqa: ANN401 (any container)
     missing = [page_id for page_id in page_ids if page_id not in found]
     if missing:
-        raise StoreError(f"pages not in the page store at {uri}: {dataset.named(missing)}; index them first")
+        raise StoreError(
+            f"pages not in the page store at {uri}: {lance_dataset.named(missing)}; index them first"
+        )
 
 
 def _is_id(name: str) -> bool:

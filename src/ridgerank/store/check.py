@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
-from ridgerank.store import dataset, layout
+from ridgerank.store import lance_dataset, layout
 from ridgerank.store.catalog import DESCRIBED, Place, places_of
-from ridgerank.store.read import PageStore
+from ridgerank.store.page_store import PageStore
 from ridgerank.store.rows import vectors_in
 
 _ROWS_AT_ONCE = 64
@@ -33,7 +33,7 @@ def damages(uri: str) -> Iterator[Damage]:
     with PageStore.open(uri, mapped=False) as store:
         for fragment in store.fragments():
             try:
-                with dataset.telling("reading the rows"):
+                with lance_dataset.telling("reading the rows"):
                     yield from _fragment_damages(store, fragment)
             except StoreError as error:
                 names = ", ".join(str(file.path) for file in fragment.metadata.files)

@@ -5,8 +5,8 @@ import torch
 from PIL.Image import Image
 
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.store.keep import Keep, PageLook
 from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.pruning import Keep, PageLook
 from ridgerank.store.quantize import quantize_keys, quantize_values
 
 

@@ -1,6 +1,6 @@
 """Prefixes kept on a local disk up to a number of bytes: what was read from afar once is near from then on.
 
-A file a prefix: its bytes, then their BLAKE2b-128. Files appear whole (`files.replaced`), are compared with
+A file a prefix: its bytes, then their BLAKE2b-128. Files appear whole (`files.replacing`), are compared with
 their digest when opened, and one that was cut or altered is removed and read anew. Any number of
 processes may share a folder, and it may be removed at any time.
 """
@@ -14,11 +14,11 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgerank.atomic import replacing
 from ridgerank.errors import StoreError
-from ridgerank.files import replaced
-from ridgerank.store.blocks import BlockReader, DataFiles
 from ridgerank.store.cache import CacheCounts
 from ridgerank.store.catalog import Place
+from ridgerank.store.prefix_readers import BlockReader, DataFiles
 
 _SUFFIX = ".prefix"
 _DIGEST_BYTES = 16
@@ -79,7 +79,7 @@ class DiskCache:
                 self._added = 0
                 self._nbytes = self._sweep(room=nbytes) + nbytes
         try:
-            with replaced(self._path(key), durable=False) as scratch, scratch.open("wb") as file:
+            with replacing(self._path(key), durable=False) as scratch, scratch.open("wb") as file:
                 file.write(block.data)
                 file.write(_digest(key, block))
         except FileNotFoundError:

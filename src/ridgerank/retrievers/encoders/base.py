@@ -22,9 +22,9 @@ from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreT
 from ridgerank.backbones.fingerprints import fingerprint_processor
 from ridgerank.errors import RetrieverError
 from ridgerank.lineage import fingerprint
-from ridgerank.retrievers.encoders.prompt import EncoderPrompt
+from ridgerank.retrievers.encoders.encoder_prompt import EncoderPrompt
 from ridgerank.retrievers.pooling import pool
-from ridgerank.store.vectors import VectorOrigin
+from ridgerank.store.vector_columns import VectorOrigin
 
 _QUERIES_AT_ONCE = 32
 _SAMPLES = 4096

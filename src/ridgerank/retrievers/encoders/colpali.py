@@ -10,7 +10,7 @@ from transformers import ColPaliForRetrieval, PreTrainedModel, PreTrainedTokeniz
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-from ridgerank.retrievers.encoders.prompt import EncoderPrompt
+from ridgerank.retrievers.encoders.encoder_prompt import EncoderPrompt
 
 _THINKING_TOKENS = 10
 

@@ -10,7 +10,7 @@ from transformers import ColQwen2ForRetrieval, PreTrainedModel, PreTrainedTokeni
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-from ridgerank.retrievers.encoders.prompt import EncoderPrompt
+from ridgerank.retrievers.encoders.encoder_prompt import EncoderPrompt
 
 PAGE_PROMPT = (
     "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Describe the image.<|im_end|><|endoftext|>"

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2_5_VLCon
 
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.encoders.colqwen2 import PAGE_PROMPT, QUERY_PREFIX, THINKING_TOKENS, GridEncoder
-from ridgerank.retrievers.encoders.prompt import EncoderPrompt
+from ridgerank.retrievers.encoders.encoder_prompt import EncoderPrompt
 
 _DIM = 128
 _RENAMED = {
@@ -65,8 +65,8 @@ def load_adapted(source: str, base: str, *, dtype: torch.dtype, revision: str | 
     model, loading = ProjectedQwen25.from_pretrained(
         base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True
     )
-    replaced = adapt(model, source, revision, renamed=_RENAMED)
-    random = sorted(name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replaced)
+    replacing = adapt(model, source, revision, renamed=_RENAMED)
+    random = sorted(name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replacing)
     if random:
         raise RetrieverError(
             f"neither the adapter {source!r} nor its base {base!r} holds the weights of "

@@ -9,12 +9,12 @@ from transformers import AutoConfig, AutoTokenizer, ProcessorMixin
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from ridgerank.backbones.load import placement
-from ridgerank.embedded import RETRIEVERS, embedded_folder
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.encoders.colpali import ColPali
 from ridgerank.retrievers.encoders.colqwen2 import ColQwen2
 from ridgerank.retrievers.encoders.colqwen2_5 import ColQwen25, load_adapted
+from ridgerank.shipped_models import RETRIEVERS, embedded_folder
 
 logger = logging.getLogger(__name__)
 

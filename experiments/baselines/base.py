@@ -1,0 +1,31 @@
+"""An arm: a score for every candidate of a query."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ridgerank.ragged import Floats
+from ridgerank.records import Candidate
+
+
+class Arm(ABC):
+    """Scores candidates of one corpus; higher is more relevant, scores compare within a query only."""
+
+    name: str
+    """As tables print it."""
+
+    @abstractmethod
+    def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
+        """(candidates,) in the order given."""
+
+    def score_many(self, asked: Mapping[str, Sequence[Candidate]]) -> dict[str, Floats]:
+        """Score candidates of many queries, by the query's text; some arms read each page once for all."""
+        return {query: self.score(query, candidates) for query, candidates in asked.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """An arm that cannot run here: a row of the table all the same, which says why."""
+
+    name: str
+    why: str

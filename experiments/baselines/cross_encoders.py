@@ -1,0 +1,72 @@
+"""Cross encoders as arms: what a model needs of a page, its stored text or its image, is fetched for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from PIL.Image import Image
+
+from experiments.baselines.base import Arm
+from ridgerank.calibration.rerender import see_pages
+from ridgerank.errors import RetrieverError
+from ridgerank.ragged import Floats
+from ridgerank.records import Candidate
+from ridgerank.store.page_store import PageStore
+
+
+class ReadsText(Protocol):
+    """A model that judges texts."""
+
+    def judge(self, query: str, texts: Sequence[str]) -> Floats:
+        """Log odds (texts,) that each is relevant."""
+
+
+class ReadsImages(Protocol):
+    """A model that judges page images."""
+
+    max_pixels: int
+    """A larger image would be scaled down."""
+
+    def judge(self, query: str, images: Sequence[Image]) -> Floats:
+        """Log odds (images,) that each is relevant."""
+
+
+class TextReranker(Arm):
+    """A cross encoder over the text stored with each page."""
+
+    def __init__(self, model: ReadsText, store: PageStore, *, name: str) -> None:
+        self.name = name
+        self._model = model
+        self._texts = store.texts()
+        if not any(text.strip() for text in self._texts.values()):
+            raise RetrieverError(
+                f"no page in the page store at {store.uri} has text to read; index with --ocr, or documents "
+                "that carry a text layer"
+            )
+
+    def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
+        """Log odds; a page without text is read as an empty one."""
+        return self._model.judge(query, [self._texts[candidate.page_id] for candidate in candidates])
+
+
+class ImageReranker(Arm):
+    """A cross encoder over page images, rendered again from the documents."""
+
+    def __init__(
+        self, model: ReadsImages, store: PageStore, *, name: str, documents: Sequence[Path] = ()
+    ) -> None:
+        self.name = name
+        self._model = model
+        self._store = store
+        self._documents = documents
+
+    def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
+        """Log odds, a few pages in memory at a time."""
+        wanted = [candidate.page_id for candidate in candidates]
+        found: dict[str, float] = {}
+        pixels = self._model.max_pixels
+        for batch in see_pages(self._store, wanted, max_pixels=pixels, documents=self._documents):
+            odds = self._model.judge(query, [page.image for page in batch])
+            found |= {page.page_id: value for page, value in zip(batch, odds.tolist(), strict=True)}
+        return np.array([found[page_id] for page_id in wanted], dtype=np.float64)

@@ -1,0 +1,201 @@
+"""Which arms a benchmark has, each bound to one corpus; what cannot run is a row that says why.
+
+On the miniature every arm is of the same kind as the paper's, and named for what it is: nothing there is one
+of the published checkpoints.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from experiments.baselines.base import Arm, Unavailable
+from ridgerank.errors import RidgeRankError
+from ridgerank.store.page_store import PageStore
+
+if TYPE_CHECKING:
+    import torch
+
+    from experiments.baselines.monoqwen import MonoQwen
+    from experiments.baselines.qwen3_reranker import Qwen3Reranker
+    from ridgerank.backbones.base import Backbone
+    from ridgerank.lineage import Lineage
+    from ridgerank.retrievers.base import Retriever
+    from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+
+Kind: TypeAlias = Literal["miniature", "published"]
+Role: TypeAlias = Literal["text retriever", "GQR", "text reranker", "image reranker"]
+"""What an arm is in the paper: Linq-Embed, GQR, Qwen3-Reranker-0.6B, MonoQwen2-VL."""
+
+NAMES: Mapping[Kind, Mapping[Role, str]] = {
+    "published": {
+        "text retriever": "Linq-Embed",
+        "GQR": "GQR",
+        "text reranker": "Qwen3-Reranker-0.6B",
+        "image reranker": "MonoQwen2-VL",
+    },
+    "miniature": {
+        "text retriever": "BM25 (stands in for Linq-Embed)",
+        "GQR": "GQR (guided by BM25)",
+        "text reranker": "Sequential dependence model (stands in for Qwen3-Reranker-0.6B)",
+        "image reranker": "mini-glm at full depth (stands in for MonoQwen2-VL)",
+    },
+}
+"""As tables print them."""
+STAND_IN_BACKBONE = "mini-glm"
+
+
+class Models:
+    """The models of the arms, each loaded once, when it is first needed, and shared by all corpora."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        device: "str | torch.device | None" = None,
+        dtype: "torch.dtype | None" = None,
+        text_reranker: str | None = None,
+        image_reranker: str | None = None,
+    ) -> None:
+        """Choose stand-ins or published checkpoints; these may lie in folders of their own."""
+        self.kind = kind
+        self.device = device
+        self.dtype = dtype
+        self._text_source = text_reranker
+        self._image_source = image_reranker
+        self._encoders: dict[str, MultiVectorEncoder] = {}
+
+    def encoder(self, source: str) -> "MultiVectorEncoder":
+        """The late interaction model whose vectors a store holds."""
+        from ridgerank.retrievers.encoders.load import load_encoder
+
+        if source not in self._encoders:
+            self._encoders[source] = load_encoder(source, device=self.device, dtype=self.dtype)
+        return self._encoders[source]
+
+    @cached_property
+    def text_reranker(self) -> "Qwen3Reranker":
+        """Qwen3-Reranker."""
+        from experiments.baselines.qwen3_reranker import REPOSITORY, load_qwen3_reranker
+
+        return load_qwen3_reranker(self._text_source or REPOSITORY, device=self.device, dtype=self.dtype)
+
+    @cached_property
+    def image_reranker(self) -> "MonoQwen":
+        """MonoQwen2-VL."""
+        from experiments.baselines.monoqwen import REPOSITORY, load_mono_qwen
+
+        return load_mono_qwen(self._image_source or REPOSITORY, device=self.device, dtype=self.dtype)
+
+    @cached_property
+    def stand_in(self) -> "Backbone":
+        """The embedded model that judges page images."""
+        from ridgerank.backbones.load import load_backbone
+
+        return load_backbone(STAND_IN_BACKBONE, device=self.device, dtype=self.dtype)
+
+    @cached_property
+    def stand_in_lineage(self) -> "Lineage":
+        """What its margins are made with."""
+        from ridgerank.store.model_lineage import lineage_of
+        from ridgerank.store.pruning import Keep
+
+        layers = self.stand_in.geometry.layers
+        return lineage_of(self.stand_in, exit_layer=layers, join_layer=0, keep=Keep())
+
+
+def load_arms(
+    models: Models,
+    store: PageStore,
+    *,
+    work: Path,
+    text: str | None = None,
+    documents: Sequence[Path] = (),
+    roles: Sequence[Role] = ("text retriever", "GQR", "text reranker", "image reranker"),
+) -> dict[Role, Arm | Unavailable]:
+    """The arms over one corpus' store; margins of the stand-in are kept in `work`.
+
+    `text` names the text retriever as `load_retriever` does; the default is Linq-Embed, on the miniature
+    BM25. `documents` is where page images are found, if not where the store was indexed from.
+    """
+    bound = _Bound(models, store, work, text, documents)
+    makers: Mapping[Role, Callable[[], Arm]] = {
+        "text retriever": bound.text_retriever,
+        "GQR": bound.gqr,
+        "text reranker": bound.text_reranker,
+        "image reranker": bound.image_reranker,
+    }
+    arms: dict[Role, Arm | Unavailable] = {}
+    for role in roles:
+        try:
+            arms[role] = makers[role]()
+        except RidgeRankError as error:
+            arms[role] = Unavailable(bound.name(role), str(error))
+    return arms
+
+
+class _Bound:
+    """One corpus, and how each of its arms is made."""
+
+    def __init__(
+        self, models: Models, store: PageStore, work: Path, text: str | None, documents: Sequence[Path]
+    ) -> None:
+        self._models = models
+        self._store = store
+        self._work = work
+        self._text_name = text
+        self._documents = documents
+
+    def name(self, role: Role) -> str:
+        named = NAMES[self._models.kind][role]
+        # Someone else's choice of text retriever is named as it is.
+        return self._text_name if role == "text retriever" and self._text_name else named
+
+    @cached_property
+    def _text(self) -> "Retriever":
+        from experiments.baselines.text_retriever import LINQ_EMBED
+        from ridgerank.retrievers.load import load_retriever
+
+        default = "bm25" if self._models.kind == "miniature" else LINQ_EMBED
+        name = self._text_name or default
+        return load_retriever(name, self._store, device=self._models.device, dtype=self._models.dtype)
+
+    def text_retriever(self) -> Arm:
+        from experiments.baselines.text_retriever import TextRetriever
+
+        return TextRetriever(self._text, name=self.name("text retriever"))
+
+    def gqr(self) -> Arm:
+        from experiments.baselines.gqr import GuidedQueryRefinement
+        from ridgerank.errors import RetrieverError
+
+        column = self._store.vectors
+        if column is None:
+            raise RetrieverError(
+                f"the page store at {self._store.uri} holds no vectors, among which GQR moves a query"
+            )
+        encoder = self._models.encoder(column.origin.source)
+        return GuidedQueryRefinement(encoder, self._store, self._text, name=self.name("GQR"))
+
+    def text_reranker(self) -> Arm:
+        if self._models.kind == "miniature":
+            from experiments.baselines.sequential_dependence import SequentialDependence
+
+            return SequentialDependence(self._store, name=self.name("text reranker"))
+        from experiments.baselines.cross_encoders import TextReranker
+
+        return TextReranker(self._models.text_reranker, self._store, name=self.name("text reranker"))
+
+    def image_reranker(self) -> Arm:
+        name = self.name("image reranker")
+        if self._models.kind == "miniature":
+            from experiments.baselines.full_depth import FullDepth
+            from ridgerank.calibration.target_cache import TargetCache
+
+            margins = TargetCache(self._work, self._models.stand_in_lineage)
+            return FullDepth(
+                self._models.stand_in, self._store, margins, name=name, documents=self._documents
+            )
+        from experiments.baselines.cross_encoders import ImageReranker
+
+        return ImageReranker(self._models.image_reranker, self._store, name=name, documents=self._documents)

@@ -1,0 +1,112 @@
+"""MonoQwen2-VL: Qwen2-VL-2B with an adapter, tuned to answer True or False to a page image and a query.
+
+Published as a peft adapter; image processor and tokenizer are the base's. The page comes first, then the
+question, and the score is the log odds of the two answers at the next token.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from tokenizers import Tokenizer
+from transformers import (
+    AutoTokenizer,
+    BaseImageProcessor,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2VLForConditionalGeneration,
+)
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.utils.peft_utils import find_adapter_config_file
+
+from experiments.baselines.qwen3_reranker import answer_id, unloadable
+from ridgerank.backbones.load import placement
+from ridgerank.errors import BackboneError
+from ridgerank.ragged import Floats
+from ridgerank.retrievers.encoders.colqwen2_5 import adapt
+
+REPOSITORY = "lightonai/MonoQwen2-VL-v0.1"
+BEFORE = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
+IMAGE, AFTER_IMAGE = "<|image_pad|>", "<|vision_end|>"
+QUESTION = (
+    "Assert the relevance of the previous image document to the following query, answer True or False. "
+    "The query is: {query}"
+)
+AFTER = "<|im_end|>\n<|im_start|>assistant\n"
+ANSWERS = ("True", "False")
+MAX_PIXELS = 2048 * 28 * 28
+"""Pixel budget of a page, as the authors of GQR ran it."""
+_RENAMED = {
+    r"^model\.(embed_tokens|layers|norm)\.": r"model.language_model.\1.",
+    r"^visual\.": "model.visual.",
+}
+"""Names of parts when the adapter was published, and what they are now."""
+
+
+class MonoQwen:
+    """The model with its tokenizer and image processor; knows no store."""
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, image_processor: BaseImageProcessor
+    ) -> None:
+        self._model = model
+        self._backend: Tokenizer = tokenizer.backend_tokenizer
+        self._plain = Tokenizer.from_str(self._backend.to_str())
+        self._plain.encode_special_tokens = True  # what people type never becomes a control token
+        self._image_processor = image_processor
+        self._answers = [answer_id(tokenizer, answer) for answer in ANSWERS]
+        self.max_pixels = int(image_processor.size["longest_edge"])
+
+    def judge(self, query: str, images: Sequence[Image]) -> Floats:
+        """Log odds (images,) of True against False, one page at a time as published."""
+        return np.array([self._odds(query, image) for image in images], dtype=np.float64)
+
+    def prompt_ids(self, query: str, visual_positions: int) -> list[int]:
+        """Tokens of the whole prompt with so many visual positions."""
+        question = self._plain.encode(QUESTION.format(query=query.strip()), add_special_tokens=False)
+        page = self._ids(BEFORE + IMAGE * visual_positions + AFTER_IMAGE)
+        return [*page, *question.ids, *self._ids(AFTER)]
+
+    def _odds(self, query: str, image: Image) -> float:
+        batch = self._image_processor(images=[image], return_tensors="pt").to(self._model.device)
+        positions = int(batch["image_grid_thw"].prod()) // self._image_processor.merge_size**2
+        ids = torch.tensor([self.prompt_ids(query, positions)], device=self._model.device)
+        # Without the token types the page would be placed along one axis, like text.
+        types = (ids == self._model.config.image_token_id).int()
+        with torch.inference_mode():
+            logits = self._model(
+                input_ids=ids, mm_token_type_ids=types, **batch, use_cache=False, logits_to_keep=1
+            ).logits[0, -1, self._answers]
+        return float(logits[0].float() - logits[1].float())
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+
+def load_mono_qwen(
+    source: str = REPOSITORY,
+    *,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    revision: str | None = None,
+    max_pixels: int = MAX_PIXELS,
+) -> MonoQwen:
+    """Load the adapter and the base it names, by repository or folder."""
+    where, numbers = placement(device, dtype)
+    try:
+        adapter = find_adapter_config_file(source, revision=revision)
+        if adapter is None:
+            raise BackboneError(f"{source} holds no adapter_config.json; wanted MonoQwen2-VL as published")
+        base: str = json.loads(Path(adapter).read_text(encoding="utf-8"))["base_model_name_or_path"]
+        tokenizer = AutoTokenizer.from_pretrained(base)
+        image_processor = Qwen2VLImageProcessorPil.from_pretrained(base)
+        model = Qwen2VLForConditionalGeneration.from_pretrained(base, dtype=numbers)
+    except (OSError, ValueError) as error:
+        raise unloadable(source, error) from error
+    adapt(model, source, revision, renamed=_RENAMED)
+    own = int(image_processor.size["longest_edge"])
+    image_processor.size = image_processor.size | {"longest_edge": min(own, max_pixels)}
+    return MonoQwen(model.eval().requires_grad_(False).to(where), tokenizer, image_processor)

@@ -1,0 +1,46 @@
+"""The twelve drawn corpora: four like ViDoRe 2, eight like ViDoRe 3, drawn where they are missing."""
+
+from pathlib import Path
+
+from experiments.datasets.base import Benchmark, Corpus
+from experiments.datasets.folder import DOCUMENTS, QRELS, QUERIES, read_corpus
+from ridgerank.errors import DatasetError
+from ridgerank.miniature.corpora import PLANS, CorpusPlan, make_corpus
+
+FAMILIES = {1: "miniature-1", 2: "miniature-2"}
+"""Family → name of its benchmark."""
+
+
+def load_miniature(work: Path, *, corpora: frozenset[str] | None = None) -> list[Benchmark]:
+    """Both families, drawn into `work`; `corpora` keeps only some, for a cut-down run."""
+    wanted = [plan for plan in PLANS if corpora is None or plan.name in corpora]
+    unknown = sorted((corpora or frozenset()) - {plan.name for plan in PLANS})
+    if unknown:
+        known = ", ".join(plan.name for plan in PLANS)
+        raise DatasetError(f"no corpus of the miniature is called {unknown[0]!r}; there are: {known}")
+    return [
+        Benchmark(name, tuple(draw(plan, work / plan.name) for plan in wanted if plan.family == family))
+        for family, name in FAMILIES.items()
+        if any(plan.family == family for plan in wanted)
+    ]
+
+
+def draw(plan: CorpusPlan, folder: Path) -> Corpus:
+    """One corpus, drawn unless it lies there whole: its judgements are written last."""
+    if not _whole(plan, folder):
+        try:
+            from ridgerank.miniature.draw import draw_corpus
+        except ModuleNotFoundError as error:
+            raise DatasetError(f"{error}; to draw: pip install 'ridgerank[miniature]'") from error
+        for _ in draw_corpus(make_corpus(plan), folder):
+            pass
+    return read_corpus(folder, name=plan.name)[0]
+
+
+def _whole(plan: CorpusPlan, folder: Path) -> bool:
+    """Whether a folder has as many documents and queries as the plan says; planning anew takes a second."""
+    if not (folder / QRELS).exists():
+        return False
+    asked = len((folder / QUERIES).read_text(encoding="utf-8").splitlines())
+    drawn = sum(1 for _ in (folder / DOCUMENTS).glob("*.pdf"))
+    return (drawn, asked) == (plan.documents, sum(plan.questions.values()))

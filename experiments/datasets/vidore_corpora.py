@@ -1,0 +1,225 @@
+"""ViDoRe 2 and ViDoRe 3: queries in several languages, graded judgements, pages as images.
+
+Pages are written once as image files into the work folder, under the id the corpus gives them; judgements
+name them `<id>.png#1`. What is measured is said against what the paper counts.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.datasets.base import Benchmark, Corpus
+from experiments.datasets.hub import Published, Tables
+from experiments.datasets.judged import judged
+from experiments.datasets.page_files import PageFiles
+from ridgerank.errors import DatasetError
+from ridgerank.records import Query
+from ridgerank.runs.queries import distinct
+from ridgerank.runs.run import Qrels
+
+_PAGE_ID = ("corpus-id", "corpus_id", "id", "_id")
+_QUERY_ID = ("query-id", "query_id", "id", "_id")
+_TEXT = ("query", "text")
+"""Names a column goes by, in the order they are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One corpus as published, and what the paper says of it."""
+
+    label: str
+    """As the paper's tables call it."""
+    published: Published
+    paper_queries: int | None = None
+    """How many queries the paper counts, where it or its sum says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A benchmark as published; corpora in the order of the paper's tables, which is their cyclic order."""
+
+    name: str
+    sources: tuple[Source, ...]
+    paper_queries: int
+
+
+def _source(label: str, name: str, revision: str, paper_queries: int | None = None) -> Source:
+    return Source(label, Published(f"vidore/{name}", revision), paper_queries)
+
+
+VIDORE2 = Family(
+    "vidore2",
+    (
+        _source("Biomed", "biomedical_lectures_v2", "a29202f0da409034d651614d87cd8938d254e2ea", 640),
+        _source("Econ", "economics_reports_v2", "b3e3a04b07fbbaffe79be49dabf92f691fbca252", 232),
+        _source("ESG-H", "esg_reports_human_labeled_v2", "6d467dedb09a75144ede1421747e47cf036857dd", 52),
+        _source("ESG-F", "esg_reports_v2", "0542c0d03da0ec1c8cbc517c8d78e7e95c75d3d3", 114),
+    ),
+    1038,
+)
+VIDORE3 = Family(
+    "vidore3",
+    tuple(
+        _source(label, f"vidore_v3_{name}_mteb_format", revision)
+        for label, name, revision in (
+            ("cs", "computer_science", "fb7fb69f81f7db62790f40494124b8ad22b424ab"),
+            ("energy", "energy", "84fca99e5978604bae30f2436eacb6dbaa0532e9"),
+            ("fin en", "finance_en", "fa78cb14152b3dde8c5defdc4e3ddf50de69dfeb"),
+            ("fin fr", "finance_fr", "8a2adfda85a7967c7252129703d9b3c7c9f038a9"),
+            ("hr", "hr", "bc7d43d64815ed30f664168c8052106484aba7fd"),
+            ("indus", "industrial", "f732b725cf4a70803210edfe265a04f8bd5328f6"),
+            ("pharma", "pharmaceuticals", "237ed4f43c7fb3c4df07ec4e9dd0a4366be555b0"),
+            ("physics", "physics", "2c18ef90ab3ef93a9d86ecc6521cdae2a29f8300"),
+        )
+    ),
+    4730,
+)
+FAMILIES = {family.name: family for family in (VIDORE2, VIDORE3)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """The queries of one corpus with the judgements on them; pages by the ids of the corpus."""
+
+    queries: tuple[Query, ...]
+    qrels: Qrels
+    languages: Mapping[str, int]
+    """Language → queries kept in it."""
+    left_out: int
+    """Queries of the wanted languages that no page answers."""
+
+
+def load_vidore(
+    name: str,
+    work: Path,
+    *,
+    languages: Sequence[str] | None = None,
+    corpora: frozenset[str] | None = None,
+    local: Path | None = None,
+) -> Benchmark:
+    """One family; queries of all `languages` where none are named, corpora by the paper's labels."""
+    family = FAMILIES[name]
+    labels = [source.label for source in family.sources]
+    unknown = sorted((corpora or frozenset()) - set(labels))
+    if unknown:
+        raise DatasetError(f"no corpus {unknown[0]!r} in {name}; there are: {', '.join(labels)}")
+    read: list[Corpus] = []
+    notes: list[str] = []
+    total = 0
+    for source in family.sources:
+        if corpora is not None and source.label not in corpora:
+            continue
+        tables = Tables(source.published, local)
+        asked = read_asked(tables, languages)
+        files = write_pages(tables, work / source.published.name)
+        corpus = Corpus(source.label, (files.folder,), asked.queries, files.named(asked.qrels))
+        read.append(corpus)
+        total += len(asked.queries)
+        notes += [note for note in (count_note(source, asked), files.note(source.label)) if note]
+    notes.append(f"{total:,} queries in all, the paper counts {family.paper_queries:,}")
+    return Benchmark(name, tuple(read), "; ".join(notes))
+
+
+def read_asked(tables: Tables, languages: Sequence[str] | None = None) -> Asked:
+    """Queries of the languages wanted, and the judgements on them."""
+    there = tables.names()
+    if "queries" in there:
+        queries, spoken = _queries(tables, "queries", prefix="")
+        qrels = _qrels(tables, "qrels", prefix="")
+    else:
+        # One set of tables a language: the same ids may stand in several, so the language goes before them.
+        queries, spoken, qrels = [], {}, {}
+        for table in there:
+            language = table.removesuffix("-queries")
+            if language == table or (languages is not None and language not in languages):
+                continue
+            own, _ = _queries(tables, table, prefix=f"{language}-")
+            queries += own
+            spoken |= {query.query_id: language for query in own}
+            qrels |= _qrels(tables, f"{language}-qrels", prefix=f"{language}-")
+    if not queries and languages is None:
+        raise DatasetError(f"{tables.published.repository} has the tables {', '.join(there)}, and no queries")
+    known = sorted(set(spoken.values()))
+    if languages is not None:
+        queries = [query for query in queries if spoken[query.query_id] in languages]
+        if not queries:
+            of = ", ".join(known) or ", ".join(t.removesuffix("-queries") for t in there if "-queries" in t)
+            raise DatasetError(
+                f"{tables.published.name} has no query in {', '.join(languages)}; its languages are: {of}"
+            )
+    kept, judgements, left_out = judged(distinct(queries, source=tables.published.repository), qrels)
+    return Asked(kept, judgements, Counter(spoken[query.query_id] for query in kept), left_out)
+
+
+def write_pages(tables: Tables, folder: Path) -> PageFiles:
+    """Write the page images of a corpus, those that are missing."""
+    there = tables.names()
+    # Where every language has a table of pages, they are the same pages.
+    table = "corpus" if "corpus" in there else next((t for t in there if t.endswith("-corpus")), None)
+    if table is None:
+        raise DatasetError(f"{tables.published.repository} has the tables {', '.join(there)}, and no corpus")
+    files = PageFiles(folder, source=f"{tables.published.repository}@{tables.published.revision}")
+    if not files.complete:
+        for row in tables.rows(table):
+            image: Any = _column(row, ("image",), table)
+            files.add(str(_column(row, _PAGE_ID, table)), image["bytes"])
+        files.finish()
+    return files
+
+
+def count_note(source: Source, asked: Asked) -> str:
+    """Say how many queries there are beside how many the paper counts, and what would explain it."""
+    found = len(asked.queries)
+    each = sorted(set(asked.languages.values()))
+    spoken = ", ".join(sorted(asked.languages))
+    counted = f"{found:,} queries"
+    if len(each) == 1 and len(asked.languages) > 1:
+        counted += f" ({each[0]} in each of {spoken})"
+    elif len(asked.languages) > 1:
+        counted += (
+            " (" + ", ".join(f"{n} {language}" for language, n in sorted(asked.languages.items())) + ")"
+        )
+    if asked.left_out:
+        counted += f", {asked.left_out} more that no page answers left out"
+    said = f"{source.label}: {counted}"
+    if source.paper_queries is None or source.paper_queries == found:
+        return said
+    said += f"; the paper counts {source.paper_queries}"
+    if len(each) == 1 and source.paper_queries % each[0] == 0:
+        share = source.paper_queries // each[0]
+        said += f", as many as {share} of its languages hold; it does not say which"
+    return said
+
+
+def _queries(tables: Tables, table: str, *, prefix: str) -> tuple[list[Query], dict[str, str]]:
+    queries: list[Query] = []
+    spoken: dict[str, str] = {}
+    for row in tables.rows(table):
+        query = Query(
+            f"{prefix}{_column(row, _QUERY_ID, table)}",
+            str(_column(row, _TEXT, table)),
+            tables.published.name,
+        )
+        queries.append(query)
+        spoken[query.query_id] = str(row.get("language") or "unsaid")
+    return queries, spoken
+
+
+def _qrels(tables: Tables, table: str, *, prefix: str) -> dict[str, dict[str, int]]:
+    qrels: dict[str, dict[str, int]] = {}
+    for row in tables.rows(table):
+        query, page = _column(row, _QUERY_ID[:2], table), _column(row, _PAGE_ID[:2], table)
+        grade: Any = _column(row, ("score",), table)
+        qrels.setdefault(f"{prefix}{query}", {})[str(page)] = int(grade)
+    return qrels
+
+
+def _column(row: Mapping[str, Any], names: Sequence[str], table: str) -> object:
+    for name in names:
+        if name in row:
+            return row[name]
+    raise DatasetError(
+        f"the table {table} has the columns {', '.join(row)}; wanted one of {', '.join(names)}"
+    )

@@ -1,0 +1,23 @@
+"""The ranking of whoever only counts words: late interaction that cannot see what belongs together."""
+
+from random import Random
+
+from ridgerank.miniature.corpora import Corpus
+from ridgerank.miniature.question_kinds import content_words
+from ridgerank.runs.run import Run
+
+
+def counting_run(corpus: Corpus, *, seed: int = 0) -> Run:
+    """Score every page by how many words of the question stand anywhere on it; ties are broken at random.
+
+    This is MaxSim over perfectly read words: each word of the question is worth its best match, 1 or 0.
+    """
+    ties = Random(seed)
+    words = {reference: {placed.word for placed in page.words} for reference, page in corpus.pages().items()}
+    scored: dict[str, dict[str, float]] = {}
+    for number, question in enumerate(corpus.questions):
+        asked = set(content_words(question))
+        scored[corpus.query_id(number)] = {
+            reference: len(asked & there) + 0.5 * ties.random() for reference, there in words.items()
+        }
+    return Run.of_dict(scored)

@@ -1,0 +1,163 @@
+"""First lesson: the vision tower learns to read, every cell of every page at once.
+
+A visual token should be the decoder's embedding of the word that covers its cell, and that of the image token
+where there is none. The decoder can then be taught on words alone, at the same time, and the two joined.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from random import Random
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn import functional as F  # noqa: N812 (its usual name)
+
+from experiments.miniature_training.initial_weights import EMBEDDING_SCALE
+from experiments.miniature_training.lessons import Lesson
+from experiments.miniature_training.student import WIDTH, Student
+from experiments.miniature_training.training_pages import SCANNED, training_pages
+from ridgerank.miniature.page_blocks import width_cells
+from ridgerank.miniature.render import render
+from ridgerank.miniature.styles import Role, draw_style
+from ridgerank.miniature.vocabulary import (
+    ENTITIES,
+    FIELDS,
+    FILLER,
+    MEASURES,
+    NUMBERS,
+    PAGE_WORDS,
+    SUBJECTS,
+    YEARS,
+)
+from ridgerank.miniature.word_cells import word_grid
+from ridgerank.miniature.world import COLUMNS, ROWS, Mark, PlacedWord, PlannedPage
+
+CERTAINTY = 12.0
+"""Logit of a word whose embedding is met exactly."""
+ROLES: tuple[tuple[Sequence[str], Role, int], ...] = (
+    (ENTITIES, "name", 6),
+    (ENTITIES, "note", 2),
+    (MEASURES, "body", 4),
+    (MEASURES, "note", 1),
+    (YEARS, "heading", 2),
+    (YEARS, "body", 2),
+    ((*FIELDS, *SUBJECTS), "note", 4),
+    (FILLER, "note", 3),
+    (NUMBERS, "body", 3),
+)
+"""Which words stand where on real pages, and how often they are practised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How well cells were read."""
+
+    loss: Tensor
+    words: float
+    """Share of the cells with a word that were named."""
+    blanks: float
+    """Share of the cells without one that were seen as empty."""
+
+
+def cell_tokens(student: Student) -> Tensor:
+    """(words + 1,) the token of each page word, by its number; the image token for a blank cell."""
+    words = [student.backbone.image_token, *PAGE_WORDS]
+    return torch.tensor(student.tokenizer.convert_tokens_to_ids(words))
+
+
+def practice_page(generator: Random) -> PlannedPage:
+    """A page full of words that say nothing: three times as many to read as on a real one."""
+    words: list[PlacedWord] = []
+    marks: list[Mark] = []
+    for row in range(ROWS):
+        if generator.random() < 0.2:
+            words += _fill(row, (*FIELDS, *SUBJECTS), "title", generator)
+        else:
+            kinds = generator.choices(ROLES, [weight for *_, weight in ROLES], k=2)
+            words += _fill(row, *kinds[0][:2], generator, other=kinds[1][:2])
+        if generator.random() < 0.3:
+            marks.append(Mark("box", (22.0, row * 28.0 - 4, 320.0, row * 28.0 + 28), "tint"))
+    style = draw_style(generator, scanned=SCANNED)
+    return PlannedPage("practice", ("", ""), (), (), tuple(words), tuple(marks), style)
+
+
+def _fill(
+    row: int,
+    kind: Sequence[str],
+    role: Role,
+    generator: Random,
+    *,
+    other: tuple[Sequence[str], Role] | None = None,
+) -> list[PlacedWord]:
+    placed: list[PlacedWord] = []
+    column = generator.choice((1, 1, 2, 3))
+    while True:
+        words, drawn = (kind, role) if other is None or generator.random() < 0.5 else other
+        word = generator.choice(words)
+        cells = width_cells(word, drawn)
+        if column + cells > COLUMNS:
+            return placed
+        placed.append(PlacedWord(word, row, column, cells, drawn))
+        column += cells + (generator.random() < 0.15)
+
+
+def reading_pages(seed: int, step: int, count: int) -> list[PlannedPage]:
+    """Pages of a step: of four, three of practice and a real one."""
+    generator = Random(f"reading {seed} {step}")
+    real = list(islice(training_pages(generator.randrange(1 << 40)), count // 4))
+    return [practice_page(generator) for _ in range(count - len(real))] + real
+
+
+class Reader:
+    """Pages to features, on the way the backbone takes."""
+
+    def __init__(self, student: Student) -> None:
+        self._model = student.model
+        self._processor = student.image_processor
+        self._tokens = cell_tokens(student)
+
+    def features(self, pages: Sequence[PlannedPage]) -> Tensor:
+        """(pages, 192, width): what the vision tower puts at the visual positions."""
+        batch = self._processor(images=render(pages), return_tensors="pt")
+        output = self._model.model.get_image_features(batch["pixel_values"], batch["image_grid_thw"])
+        return torch.stack(list(output.pooler_output))
+
+    def grade(self, features: Tensor, pages: Sequence[PlannedPage]) -> Reading:
+        """Compare features with the embeddings of the words that are there."""
+        cells = torch.from_numpy(np.stack([word_grid(page).reshape(-1) for page in pages]))
+        table = self._model.model.language_model.embed_tokens.weight[self._tokens].detach()
+        unit = EMBEDDING_SCALE**2 * WIDTH
+        logits = features @ table.t() * (CERTAINTY / unit)
+        named = F.cross_entropy(logits.flatten(0, 1), cells.flatten())
+        missed = (features - table[cells]).square().mean() / EMBEDDING_SCALE**2
+        right = logits.argmax(-1) == cells
+        return Reading(
+            named + 0.3 * missed,
+            float(right[cells > 0].float().mean()),
+            float(right[cells == 0].float().mean()),
+        )
+
+
+class ReadingLesson(Lesson):
+    """Teach the vision tower alone."""
+
+    name = "reading"
+    rate = 2e-3
+
+    def __init__(self, student: Student, *, seed: int, steps: int, pages: int = 8) -> None:
+        super().__init__(student.model, seed=seed, steps=steps)
+        self._reader, self._pages = Reader(student), pages
+
+    def taught(self) -> Iterable[Parameter]:
+        """The vision tower with its merger."""
+        parameters: Iterable[Parameter] = self.model.model.visual.parameters()
+        return parameters
+
+    def step(self, number: int) -> tuple[Tensor, Mapping[str, float]]:
+        """Read some pages."""
+        pages = reading_pages(self.seed, number, self._pages)
+        reading = self._reader.grade(self._reader.features(pages), pages)
+        return reading.loss, {"words": reading.words, "blanks": reading.blanks}

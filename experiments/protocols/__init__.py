@@ -1,0 +1,1 @@
+"""How §4 evaluates: corpora left out in turn, weights swept over a grid, agreement set against relevance."""

@@ -1,0 +1,127 @@
+"""All of it: stages, tables, figures, report, into one folder."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.catalogue import chosen
+from experiments.reproduce.claims import Direction, directions
+from experiments.reproduce.experiment import Lab
+from experiments.reproduce.figures.figure import Drawing
+from experiments.reproduce.prepare import Need, prepare
+from experiments.reproduce.report import write_report
+from experiments.reproduce.settings import Settings
+from experiments.reproduce.stages.stage_progress import Watcher
+from experiments.reproduce.tables.table import Table
+from ridgerank.atomic import replacing, replacing_text
+from ridgerank.errors import DatasetError
+from ridgerank.version import __version__
+
+LEAST_CORPORA = 3
+"""One left out, one to validate λ on, one to fit."""
+
+
+def reproduce(
+    settings: Settings,
+    work: Path,
+    out: Path,
+    watcher: Watcher,
+    *,
+    only: Sequence[str] = (),
+    processes: int = 1,
+) -> list[Direction]:
+    """Compute what is missing, write what is asked for; the claims come back where all was asked for."""
+    corpora = settings.families[0].corpora
+    if len(corpora) < LEAST_CORPORA:
+        raise DatasetError(
+            f"{settings.families[0].name} has {len(corpora)} corpora, wanted at least {LEAST_CORPORA}: "
+            "readouts "
+            "leave one corpus out, validate on another and fit on the rest"
+        )
+    start = time.perf_counter()
+    resumed = work.exists() and any(work.iterdir())
+    entries = chosen(only)
+    lab = Lab(settings, work, watcher)
+    needs = frozenset[Need]().union(*(entry.needs for entry in entries.values()))
+    prepare(lab, needs, processes=processes)
+    staged = time.perf_counter() - start
+    analysis = Analysis(lab)
+    made: list[Table | Drawing] = []
+    watcher.start("tables and figures", len(entries))
+    for name, entry in entries.items():
+        result = entry.make(analysis)
+        write(result, out)
+        watcher.say(f"{out / name}.md")
+        made.append(result)
+        watcher.advance()
+    claims = [] if only else directions(analysis)
+    if not only:
+        _write_json(out / "directions.json", [asdict(claim) for claim in claims])
+    tabled = time.perf_counter() - start - staged
+    facts = describe(settings, analysis, staged, tabled, resumed=resumed) | {"processes": processes}
+    _write_json(out / ("run.json" if not only else f"run-{'-'.join(only)}.json"), facts)
+    write_report(out / ("report.html" if not only else f"report-{'-'.join(only)}.html"), made, claims, facts)
+    return claims
+
+
+def write(result: Table | Drawing, out: Path) -> None:
+    """JSON, Markdown and LaTeX; of a figure PNG and SVG as well."""
+    for suffix, text in (
+        ("json", result.to_json()),
+        ("md", result.to_markdown()),
+        ("tex", result.to_latex()),
+    ):
+        with replacing_text(out / f"{result.name}.{suffix}") as file:
+            file.write(text)
+    if isinstance(result, Drawing):
+        for kind in ("png", "svg"):
+            with replacing(out / f"{result.name}.{kind}") as scratch:
+                scratch.write_bytes(result.render(kind))
+
+
+def describe(
+    settings: Settings, analysis: Analysis, staged: float, tabled: float, *, resumed: bool
+) -> dict[str, object]:
+    """What was run, on what, with what."""
+    sample = {
+        analysis.lab.corpus(site).name: len(analysis.sample[site.number]) for site in analysis.lab.sites(0)
+    }
+    return {
+        "ridgerank": __version__,
+        "families": [
+            {
+                "name": family.name,
+                "corpora": {corpus.name: len(corpus.queries) for corpus in family.corpora},
+                "queries": sum(len(corpus.queries) for corpus in family.corpora),
+                "note": family.note,
+            }
+            for family in settings.families
+        ],
+        "backbones": list(settings.backbones),
+        "retrievers": list(settings.retrievers),
+        "arms": settings.arms,
+        "candidates": settings.candidates,
+        "kept positions": str(settings.keep),
+        "calibration sample": sample,
+        "penalties": {
+            backbone: analysis.readouts(backbone).choice.deployed for backbone in settings.backbones
+        },
+        "seed": settings.seed,
+        "minutes": {
+            "stages": round(staged / 60, 1),
+            "tables": round(tabled / 60, 1),
+            "processor": round(sum(os.times()[:4]) / 60, 1),
+        },
+        "stages from before": resumed,
+        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+    }
+
+
+def _write_json(path: Path, facts: object) -> None:
+    with replacing_text(path) as file:
+        file.write(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")

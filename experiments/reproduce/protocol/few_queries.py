@@ -1,0 +1,69 @@
+"""How many unlabelled queries a readout needs (§B.3)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.protocols.scored_corpus import Scored
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.protocol.query_draws import draws
+from ridgerank.fusion.standardize import fuse
+from ridgerank.ragged import Floats
+from ridgerank.readout.moments import CenteredMoments
+from ridgerank.readout.ridge import ridge_path
+
+SIZES = (2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FewQueries:
+    """nDCG@5 on the calibration sample, macro over the corpora left out."""
+
+    sizes: tuple[int, ...]
+    quality: Floats
+    """(sizes, draws)."""
+    everything: float
+    """With every query of the other corpora."""
+
+    def share(self, size: int) -> float:
+        """Mean quality with so many queries, in percent of that with all."""
+        return 100.0 * float(self.quality[self.sizes.index(size)].mean()) / self.everything
+
+
+def study_few_queries(analysis: Analysis, backbone: str) -> FewQueries:
+    """Draw queries at random from the corpora a fold is fitted on, at the λ that is deployed."""
+    return analysis.once(("few", backbone), lambda: _study(analysis, backbone))
+
+
+def _study(analysis: Analysis, backbone: str) -> FewQueries:
+    settings = analysis.settings
+    samples, readouts = analysis.samples(backbone), analysis.readouts(backbone)
+    penalty, weight = np.array([readouts.choice.deployed]), settings.sample_weight
+    least = min(sum(len(other.queries) for other in samples if other is not own) for own in samples)
+    sizes = tuple(size for size in SIZES if size <= least)
+    quality = np.zeros((len(sizes), settings.draws))
+    for left_out, sample in enumerate(samples):
+        others = [own for number, own in enumerate(samples) if number != left_out]
+        lists = [(own, number) for own in others for number in range(len(own.queries))]
+        for row, size in enumerate(sizes):
+            drawn = draws(len(lists), size, count=settings.draws, seed=settings.seed + left_out)
+            for column, chosen in enumerate(drawn):
+                [vector] = ridge_path(_moments([lists[place] for place in chosen]), penalty)
+                quality[row, column] += _quality(sample, vector, weight) / len(samples)
+    whole = [
+        _quality(sample, vector, weight) for sample, vector in zip(samples, readouts.vectors, strict=True)
+    ]
+    return FewQueries(sizes, quality, float(np.mean(whole)))
+
+
+def _moments(lists: list[tuple[Scored, int]]) -> CenteredMoments:
+    moments = CenteredMoments(lists[0][0].states.shape[1])
+    for sample, number in lists:
+        start, end = sample.lists.offsets[number : number + 2].tolist()
+        moments.add(sample.states[start:end], sample.margins[start:end])
+    return moments
+
+
+def _quality(sample: Scored, vector: Floats, weight: float) -> float:
+    scores = sample.states @ vector
+    return float(sample.ndcg(fuse(sample.retriever, scores, weight, sample.lists)).mean())

@@ -1,0 +1,81 @@
+"""The readout at every layer, under every λ (§4.3, §4.5): on the calibration sample, each corpus left out."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from experiments.protocols.agreement import agree
+from experiments.protocols.scored_corpus import Scored
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.protocol.fold_readouts import moments_of
+from ridgerank.fusion.standardize import fuse
+from ridgerank.ragged import Floats
+from ridgerank.readout.penalty import choose_penalty, merged
+from ridgerank.readout.ridge import PENALTIES, ridge_path
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layered:
+    """One backbone, layer by layer."""
+
+    corpora: tuple[str, ...]
+    quality: Floats
+    """(layers,): nDCG@5, macro over corpora, λ by the teacher's rule at each layer."""
+    penalties: tuple[float, ...]
+    """(layers,): that λ."""
+    agreement: Floats
+    """(corpora, layers, λ): r, mean correlation of readout and margin."""
+    relevance: Floats
+    """(corpora, layers, λ): c_s, mean correlation of readout and relevance."""
+
+    def alignment(self) -> list[float]:
+        """Correlation of r and c_s over all layers and λ, corpus by corpus."""
+        return [
+            float(np.corrcoef(r.ravel(), c.ravel())[0, 1])
+            for r, c in zip(self.agreement, self.relevance, strict=True)
+        ]
+
+
+def study_layers(analysis: Analysis, backbone: str) -> Layered:
+    """Fit and score at every layer."""
+    return analysis.once(("layers", backbone), lambda: _study(analysis, backbone))
+
+
+def _study(analysis: Analysis, backbone: str) -> Layered:
+    samples = analysis.samples(backbone)
+    states = [
+        analysis.lab.layers(site, backbone, analysis.sample[site.number]) for site in analysis.lab.sites(0)
+    ]
+    layers = states[0].shape[2]
+    quality, penalties, agreement, relevance = [], [], [], []
+    for layer in range(layers):
+        at_layer = [
+            replace(sample, states=own[:, :, layer].reshape(len(sample.pages), -1).astype(np.float64))
+            for sample, own in zip(samples, states, strict=True)
+        ]
+        moments = {sample.corpus: moments_of(sample) for sample in at_layer}
+        deployed = choose_penalty(moments).deployed
+        place = int(np.flatnonzero(deployed == PENALTIES)[0])
+        found, r, c_s = [], [], []
+        for sample in at_layer:
+            others = [name for name in moments if name != sample.corpus]
+            paths = ridge_path(merged(moments, others)) @ sample.states.T
+            found.append(_quality(sample, paths[place], analysis.settings.sample_weight))
+            agreed = [agree(scores, sample.margins, sample.relevance, sample.lists) for scores in paths]
+            r.append([float(each.teacher.mean()) for each in agreed])
+            c_s.append([float(each.relevance.mean()) for each in agreed])
+        quality.append(float(np.mean(found)))
+        penalties.append(deployed)
+        agreement.append(r)
+        relevance.append(c_s)
+    return Layered(
+        corpora=tuple(sample.corpus for sample in samples),
+        quality=np.array(quality),
+        penalties=tuple(penalties),
+        agreement=np.array(agreement).transpose(1, 0, 2),
+        relevance=np.array(relevance).transpose(1, 0, 2),
+    )
+
+
+def _quality(sample: Scored, scores: Floats, weight: float) -> float:
+    return float(sample.ndcg(fuse(sample.retriever, scores, weight, sample.lists)).mean())

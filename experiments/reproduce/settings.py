@@ -1,0 +1,71 @@
+"""What is run, and how: the dials of §4. Everything that is not said here is derived."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from experiments.datasets.base import Benchmark
+from experiments.reproduce.subset import cut_down
+from ridgerank.store.pruning import Keep
+
+if TYPE_CHECKING:
+    from experiments.baselines.load import Kind
+
+DEPTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
+"""Pools of the paper's study of depth (§B.5)."""
+
+QUICK_CORPORA = ("alder", "birch", "cedar", "elder", "fir")
+"""What a cut-down run of the miniature draws: three corpora of the first family, two of the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One run of the experiments."""
+
+    families: tuple[Benchmark, ...]
+    """The first calibrates, leaving one corpus out; the others are evaluated with all its readouts."""
+    backbones: tuple[str, ...]
+    """The first is also the full cross encoder all are compared with, and the third score of §B.6."""
+    retrievers: tuple[str, ...]
+    """Late interaction models; readouts are fitted on the candidates of the first."""
+    arms: "Kind" = "published"
+    """Published checkpoints as the other arms, or the miniature's stand-ins."""
+    ocr: bool = False
+    """Read pages without a text layer off their image, for the arms that read text."""
+    device: str | None = None
+    candidates: int = 20
+    keep: Keep = field(default_factory=Keep)
+    exit_layer: int | None = None
+    """ℓ; None is the paper's 21, or three quarters of a model that is less deep."""
+    calibration_queries: int = 154
+    """Spread evenly over the corpora of the first family."""
+    sample_weight: float = 0.85
+    """w on the calibration sample, where the paper fixes it (§4.4, §B.3, §B.4)."""
+    depths: tuple[int, ...] = DEPTHS
+    draws: int = 5
+    splits: int = 200
+    full_pass_every: int = 25
+    """Every so many-th query is also timed by full passes; 1 times all of them, as the paper does."""
+    seed: int = 0
+
+    @property
+    def deepest(self) -> int:
+        """Candidates kept of every query."""
+        return max((self.candidates, *self.depths))
+
+
+def quickly(settings: Settings) -> Settings:
+    """A run that shows that everything runs, and nothing about quality: minutes become seconds."""
+    return replace(
+        settings,
+        families=tuple(
+            cut_down(family, 2 if number else 3) for number, family in enumerate(settings.families)
+        ),
+        backbones=settings.backbones[:1],
+        retrievers=settings.retrievers[:1],
+        candidates=6,
+        depths=(5, 8),
+        calibration_queries=15,
+        splits=5,
+        draws=2,
+        full_pass_every=5,
+    )

@@ -1,0 +1,39 @@
+"""A benchmark cut down to what a test can wait for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from experiments.datasets.base import Benchmark, Corpus
+
+QUERIES = 5
+"""Of a corpus: the first of the queries that the document kept answers."""
+
+
+def cut_down(benchmark: Benchmark, corpora: int) -> Benchmark:
+    """The first corpora, of one document each, with queries that it answers."""
+    return replace(benchmark, corpora=tuple(_cut(corpus) for corpus in benchmark.corpora[:corpora]))
+
+
+def _cut(corpus: Corpus) -> Corpus:
+    """The smallest document that answers enough queries, and its judgements."""
+    files = sorted(path for given in corpus.documents for path in _files(given))
+    judged = {path: _judged(corpus, path.name) for path in files}
+    kept = min(files, key=lambda path: (-min(len(judged[path]), QUERIES), path.stat().st_size, path))
+    queries = tuple(query for query in corpus.queries if query.query_id in judged[kept])[:QUERIES]
+    qrels = {query.query_id: judged[kept][query.query_id] for query in queries}
+    return replace(corpus, documents=(kept,), queries=queries, qrels=qrels)
+
+
+def _files(given: Path) -> list[Path]:
+    return [path for path in given.rglob("*") if path.is_file()] if given.is_dir() else [given]
+
+
+def _judged(corpus: Corpus, name: str) -> dict[str, dict[str, int]]:
+    """Query id → pages of one document that answer it → grade."""
+    answered = {
+        query_id: {
+            page: grade for page, grade in grades.items() if grade > 0 and page.rpartition("#")[0] == name
+        }
+        for query_id, grades in corpus.qrels.items()
+    }
+    return {query_id: pages for query_id, pages in answered.items() if pages}

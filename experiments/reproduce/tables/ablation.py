@@ -1,0 +1,99 @@
+"""Table 3: what each component is worth, on the calibration sample (§4.4)."""
+
+from collections.abc import Callable
+from statistics import fmean
+
+import numpy as np
+
+from experiments.protocols.scored_corpus import Scored
+from experiments.reproduce import paper
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.tables.table import Cell, Column, Row, Table, words
+from ridgerank.fusion.standardize import fuse
+from ridgerank.ragged import Floats
+from ridgerank.readout.ablations import pointwise_path
+
+Score = Callable[[int], tuple[Floats, float]]
+"""The number of a corpus → its scores and the weight they are fused with."""
+
+
+def table3(analysis: Analysis) -> Table:
+    """Without fusion, without a fit, without centering; of the first backbone."""
+    settings = analysis.settings
+    backbone, weight = settings.backbones[0], settings.sample_weight
+    samples, readouts = analysis.samples(backbone), analysis.readouts(backbone)
+    penalty = readouts.choice.deployed
+    pointwise = _pointwise(samples, penalty)
+    rows: dict[str, tuple[str, Score]] = {
+        "operating point": (
+            "− operating point (w = 1)",
+            lambda n: (samples[n].states @ readouts.vectors[n], 1.0),
+        ),
+        "fitted readout": ("− fitted readout (logit lens)", lambda n: (samples[n].lens, weight)),
+        "list centering": (
+            "− list centering (pointwise, with intercept)",
+            lambda n: (samples[n].states @ pointwise[n], weight),
+        ),
+        "full": ("RidgeRank", lambda n: (samples[n].states @ readouts.vectors[n], weight)),
+    }
+    quality = {key: _by_corpus(samples, score) for key, (_, score) in rows.items()}
+    made = []
+    for key, (name, _) in rows.items():
+        made.append(_row(name, quality[key], quality["full"], last=key == "full"))
+        theirs = paper.find("table3", key) if paper.model(backbone) == "Qwen2.5-VL-7B" else None
+        if theirs is not None:
+            names = [None if each is None else theirs.get(each) for each in _names(samples)]
+            best = [None if each is None else paper.find("table3", "full", each) for each in _names(samples)]
+            every = [
+                (theirs["Avg"], paper.find("table3", "full", "Avg")),
+                *zip(names, best, strict=True),
+            ]
+            cells: list[Cell] = [name]
+            for value, whole in every:
+                cells += [value, None if value is None or key == "full" else value - whole]
+            made.append(Row(tuple(cells), source=paper.SOURCE))
+    columns = [*words("component"), Column("avg"), Column("Δ", "+.1f")]
+    for sample in samples:
+        columns += [Column(sample.corpus), Column(f"Δ {sample.corpus}", "+.1f")]
+    counts = ", ".join(f"{sample.corpus} {len(sample.queries)}" for sample in samples)
+    return Table(
+        "table3",
+        f"Table 3. Components of RidgeRank, {backbone}",
+        f"nDCG@5 in percent on the {sum(len(sample.queries) for sample in samples)} calibration queries, "
+        "each "
+        f"corpus by the readout that left it out, w = {weight} unless fusion is removed; Δ is what removing "
+        "a component costs.",
+        tuple(columns),
+        tuple(made),
+        (f"queries of the sample: {counts}", f"λ = {penalty:g} throughout"),
+    )
+
+
+def _pointwise(samples: list[Scored], penalty: float) -> Floats:
+    """(corpora, dim): ridge over all pairs with one intercept, each corpus left out in turn."""
+    fitted = []
+    for left_out in range(len(samples)):
+        others = [sample for number, sample in enumerate(samples) if number != left_out]
+        states = np.concatenate([sample.states for sample in others])
+        targets = np.concatenate([sample.margins for sample in others])
+        fitted.append(pointwise_path(states, targets, np.array([penalty]))[0])
+    return np.stack(fitted)
+
+
+def _by_corpus(samples: list[Scored], score: Score) -> list[float]:
+    found = []
+    for number, sample in enumerate(samples):
+        scores, weight = score(number)
+        found.append(float(sample.ndcg(fuse(sample.retriever, scores, weight, sample.lists)).mean()))
+    return found
+
+
+def _row(name: str, quality: list[float], full: list[float], *, last: bool) -> Row:
+    cells: list[Cell] = [name]
+    for own, whole in zip([fmean(quality), *quality], [fmean(full), *full], strict=True):
+        cells += [own, None if last else own - whole]
+    return Row(tuple(cells))
+
+
+def _names(samples: list[Scored]) -> list[str | None]:
+    return [paper.corpus(sample.corpus) for sample in samples]

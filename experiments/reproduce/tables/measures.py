@@ -1,0 +1,39 @@
+"""Table 5: the same rankings under four further measures."""
+
+from experiments.reproduce import paper
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.tables.table import Row, Table, numbers, words
+from ridgerank.evaluation.metrics import MEASURES
+
+_SHOWN = {"RR@10": "MRR@10"}
+
+
+def table5(analysis: Analysis) -> Table:
+    """Every arm, macro over corpora."""
+    settings = analysis.settings
+    rows: list[Row] = []
+    for family, benchmark in enumerate(settings.families):
+        for retriever in settings.retrievers:
+            for line in analysis.lines(family, retriever):
+                names = (benchmark.name, retriever, line.name)
+                if not line.outcomes:
+                    rows.append(Row((*names, *[None] * len(MEASURES)), note=line.why))
+                    continue
+                rows.append(Row((*names, *(line.macro(measure) for measure in MEASURES))))
+                place = (
+                    paper.FAMILIES[family] if family < 2 else None,
+                    paper.model(retriever),
+                )
+                theirs = paper.find("table5", *place, paper.key(line.key))
+                if theirs is not None:
+                    figures = (theirs[measure] for measure in MEASURES)
+                    rows.append(Row((*place, paper.shown(line.key), *figures), source=paper.SOURCE))
+    return Table(
+        "table5",
+        "Table 5. Further measures",
+        "Macro means over the corpora of a family, in percent. Weights are those of tables 1 and 2: no "
+        "measure "
+        "but nDCG@5 had a part in choosing them.",
+        (*words("family", "retriever", "method"), *numbers([_SHOWN.get(name, name) for name in MEASURES])),
+        tuple(rows),
+    )

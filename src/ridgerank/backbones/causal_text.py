@@ -1,0 +1,124 @@
+"""Families that read a page's text: Llama, Qwen2 and Qwen3, plain causal language models.
+
+The page's text tokens take the place of visual positions. A page longer than the budget is cut as the
+budget says; the lineage records it.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import (
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2ForCausalLM,
+    Qwen3ForCausalLM,
+)
+from transformers.models.llama.modeling_llama import rotate_half
+
+from ridgerank.backbones.base import Backbone, PageTokens
+from ridgerank.backbones.decoder import Decoder, llama_block
+from ridgerank.backbones.prompt import Prompt
+from ridgerank.backbones.regions import Regions
+from ridgerank.backbones.text_budget import TextBudget
+from ridgerank.errors import BackboneError
+from ridgerank.lineage import fingerprint
+from ridgerank.records import Page
+
+MODEL_CLASSES: dict[str, type[PreTrainedModel]] = {
+    "llama": LlamaForCausalLM,
+    "qwen2": Qwen2ForCausalLM,
+    "qwen3": Qwen3ForCausalLM,
+}
+"""Classes by the `model_type` of their configuration."""
+_ROTATIONS = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings whose angles depend on the position alone, not on the length of the sequence."""
+_PAGE_PIXELS = 1_600_000
+"""The page is rendered for its thumbnail, and for OCR where it carries no text."""
+
+
+class CausalText(Backbone):
+    """A causal language model over page text; one class, since the three share their layers' names."""
+
+    reads_text = True
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        prompt: Prompt,
+        budget: TextBudget,
+    ) -> None:
+        """Take a model in evaluation mode, on its device, with its tokenizer."""
+        self.prompt = prompt
+        self.budget = budget
+        super().__init__(name, model, tokenizer)
+
+    def content(self, page: Page) -> str:
+        """The page's text."""
+        return page.text
+
+    def regions(self, grid: tuple[int, int], aspect: float) -> Regions:
+        """Refuse: where a token of the text stands on the page is not known."""
+        raise BackboneError(f"{self.name} reads the text of pages: it has no regions to show")
+
+    def processor_fingerprint(self) -> str:
+        """Digest the whole tokenizer and the budget."""
+        backend = self._tokenizer.backend_tokenizer.to_str()
+        return fingerprint({"tokenizer": backend, "budget": str(self.budget)})
+
+    @property
+    def page_budget(self) -> str:
+        """How much of a page is read: its tokens."""
+        return f"{self.budget} tokens"
+
+    @property
+    def max_pixels(self) -> int:
+        """Pixel budget of a page image, which only OCR and people look at."""
+        return _PAGE_PIXELS
+
+    def _text_model(self) -> PreTrainedModel:
+        return self._model.model
+
+    def _read(self, pages: Sequence[str]) -> list[PageTokens]:
+        before, after = self._tokens.around()
+        read = []
+        for page in pages:
+            tokens = self._tokens.text(page.strip())
+            chosen = self.budget.chosen(len(tokens.ids))
+            ids = [*before, *(tokens.ids[place] for place in chosen), *after]
+            visual = torch.zeros(len(ids), dtype=torch.bool, device=self.device)
+            visual[len(before) : len(before) + len(chosen)] = True
+            read.append(
+                PageTokens(
+                    ids=torch.tensor(ids, device=self.device),
+                    visual=visual,
+                    features=None,
+                    positions=torch.arange(len(ids), device=self.device)[None],
+                    grid=(1, len(chosen)),
+                    pieces=tuple(tokens.pieces[place] for place in chosen),
+                )
+            )
+        return read
+
+    def _cut(self) -> Decoder:
+        text, config = self._text_model(), self._model.config
+        if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+            raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
+        rotation = (config.rope_parameters or {}).get("rope_type", "default")
+        if rotation not in _ROTATIONS:
+            raise BackboneError(
+                f"{self.name} has rotary embeddings of type {rotation!r}, which depend on the length of the "
+                f"prompt; stored pages support {', '.join(_ROTATIONS)}"
+            )
+        blocks = [llama_block(layer) for layer in text.layers]
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the two halves of each head against each other."""
+    turned: Tensor = x * cos + rotate_half(x) * sin
+    return turned

@@ -1,0 +1,172 @@
+"""From held-out scores to the weight that is deployed, and what must be said about it.
+
+Calibrating must not make a ranking worse than the retriever's unnoticed. So the deployed weight is
+- 0, the retriever's own order, where the readout does not agree with its teacher on lists it has not seen,
+  or where the estimate promises no gain over the retriever;
+- the documented fallback of `fusion/estimate.py` where no estimate is possible. Shrinking must not hide
+  that: three scores that hardly correlate look well-behaved once they are pulled towards a prior. So the
+  one-factor model has to fit before shrinking, and the retriever to agree with both others beyond chance;
+- the estimate otherwise: w* where there are judgements, here or of another corpus, else the label-free
+  one, both shrunk towards a cautious prior while queries are few.
+Anything but the last is a warning.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ridgerank.calibration.ridge_fit import Fit, RidgeProblem
+from ridgerank.fusion.correlations import Correlations, correlate
+from ridgerank.fusion.estimate import (
+    BEYOND_CHANCE,
+    FALLBACK_WEIGHT,
+    WeightEstimate,
+    closed_form_estimate,
+    label_free_estimate,
+)
+from ridgerank.fusion.prior import Prior
+from ridgerank.fusion.weight import objective, one_factor
+from ridgerank.ragged import Floats
+from ridgerank.readout.bound import relevance_floor
+
+SHRINK_BELOW = 64
+"""With fewer queries the estimate is shrunk; from there on that makes no difference (docs/fusion.md)."""
+_LEAST_CHANCE = 0.5
+"""A weight that loses to the retriever in most resamples is not deployed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighing:
+    """The weight, what it rests on, and what to warn of."""
+
+    deployed: WeightEstimate
+    label_free: WeightEstimate
+    closed_form: WeightEstimate | None
+    agreement: float
+    agreement_interval: tuple[float, float]
+    teacher_relevance: float
+    relevance_floor: float
+    expected_gain: float
+    retriever_target: float
+    """ρ_bt: how far retriever and teacher agree."""
+    retriever_readout: float
+    """ρ_bs: how far retriever and held-out readout agree."""
+    warnings: tuple[str, ...]
+
+
+def weigh(
+    lessons: RidgeProblem,
+    fit: Fit,
+    relevance: Floats | None,
+    *,
+    elsewhere: WeightEstimate | None = None,
+    least_c_b: float = 0.0,
+) -> Weighing:
+    """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements.
+
+    A weight judged `elsewhere`, on another corpus, takes the place of w* where there are none. The label-free
+    weight takes the retriever to be at least as good as `least_c_b`.
+    """
+    b, s, t, lists = lessons.retriever, fit.held_out, lessons.teacher, lessons.lists
+    seen = correlate(b, s, t, lists)
+    label_free = _label_free(seen, least_c_b)
+    rho_bt, rho_st, rho_bs = seen.stacked().mean(axis=0)
+    closed_form = elsewhere
+    if relevance is not None:
+        judged = correlate(b, s, relevance, lists)
+        closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
+        c_t = float(correlate(b, t, relevance, lists).reranker.mean())
+    else:
+        factors = one_factor(rho_bs, rho_bt, rho_st)
+        c_t = float(factors.c_third) if bool(factors.defined) else float("nan")
+    agreement, interval = mean_interval(fit.agreement)
+    deployed, gain, warnings = _deploy(closed_form or label_free, agreement, interval[0])
+    return Weighing(
+        deployed=deployed,
+        label_free=label_free,
+        closed_form=closed_form,
+        agreement=agreement,
+        agreement_interval=interval,
+        teacher_relevance=c_t,
+        relevance_floor=float(relevance_floor(np.asarray(agreement), np.asarray(c_t))),
+        expected_gain=gain,
+        retriever_target=float(rho_bt),
+        retriever_readout=float(rho_bs),
+        warnings=warnings,
+    )
+
+
+def _label_free(seen: Correlations, least_c_b: float) -> WeightEstimate:
+    plain = label_free_estimate(seen)
+    if plain.method == "prior":
+        return plain
+    unsure = {
+        name: interval
+        for name, values in (("full model", seen.retriever), ("readout", seen.mutual))
+        if (interval := mean_interval(values, errors=BEYOND_CHANCE))[1][0] <= 0
+    }
+    if unsure:
+        found = ", ".join(
+            f"with the {name} {mean:.2f}, 99 % interval from {low:.2f}"
+            for name, (mean, (low, _)) in unsure.items()
+        )
+        return replace(
+            plain,
+            weight=FALLBACK_WEIGHT,
+            weight_interval=(0.0, 1.0),
+            method="prior",
+            c_b=float("nan"),
+            c_s=float("nan"),
+            interior=False,
+            chance_of_gain=float("nan"),
+            note=(
+                f"the retriever's scores do not correlate beyond chance ({found}), so nothing shows that the "
+                "model can tell relevant pages here; the weight is a cautious default, not an estimate. Give "
+                "more queries, or relevance judgements"
+            ),
+        )
+    return label_free_estimate(seen, prior=_prior(seen.queries), least_c_b=least_c_b)
+
+
+def _deploy(
+    estimate: WeightEstimate, agreement: float, least_agreement: float
+) -> tuple[WeightEstimate, float, tuple[str, ...]]:
+    """The weight to rank with, its expected gain and the warnings."""
+    correlations = (np.asarray(value) for value in (estimate.c_b, estimate.c_s, estimate.rho))
+    gain = float(objective(np.asarray(estimate.weight), *correlations)) - estimate.c_b
+    if not least_agreement > 0:
+        return _retriever_alone(
+            estimate,
+            f"the readout does not agree with the full model on lists it has not seen (r = {agreement:.2f}, "
+            f"95 % interval from {least_agreement:.2f})",
+        )
+    if estimate.method == "prior":
+        return estimate, float("nan"), (estimate.note,)
+    if not gain > 0 or estimate.chance_of_gain < _LEAST_CHANCE:
+        return _retriever_alone(
+            estimate,
+            f"no gain over the retriever is expected (weight {estimate.weight:.2f}, gain {gain:+.3f}, "
+            f"a gain in {estimate.chance_of_gain:.0%} of the resamples)",
+        )
+    return estimate, gain, ()
+
+
+def _retriever_alone(estimate: WeightEstimate, reason: str) -> tuple[WeightEstimate, float, tuple[str, ...]]:
+    warning = (
+        f"{reason}: the weight is 0, pages stay in the retriever's order. Calibrate with more or other "
+        "queries, or with relevance judgements"
+    )
+    return replace(estimate, weight=0.0, interior=False, note=warning), 0.0, (warning,)
+
+
+def _prior(queries: int) -> Prior | None:
+    return Prior() if queries < SHRINK_BELOW else None
+
+
+def mean_interval(values: Floats, *, errors: float = 1.96) -> tuple[float, tuple[float, float]]:
+    """A mean and so many standard errors around it: 1.96 are 95 %. One value says nothing of them."""
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, (-1.0, 1.0)
+    error = errors * float(values.std(ddof=1)) / np.sqrt(len(values))
+    return mean, (mean - error, mean + error)

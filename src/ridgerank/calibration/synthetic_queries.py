@@ -1,0 +1,107 @@
+"""Queries made from pages, where nobody has any at hand: titles, captions, table headers, phrases.
+
+The same pages give the same queries. Queries made of a page's own words flatter a retriever that matches
+words; the report of a calibration says where its queries came from.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ridgerank.records import Query
+from ridgerank.runs.queries import MAX_CHARACTERS
+
+_CAPTION = re.compile(
+    r"(?:figure|fig\.|table|chart|exhibit|graph)\s*[\dA-Z.-]*\s*[:.–—-]?\s+(\S.*)", re.IGNORECASE
+)
+_COLUMNS = re.compile(r"\t|\s{2,}|\s\|\s")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_LEAST_WORDS, _MOST_WORDS = 3, 14
+_PHRASE_WORDS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class MadeQueries:
+    """Queries, and in one line how they were made."""
+
+    queries: tuple[Query, ...]
+    origin: str
+
+
+def queries_from_texts(texts: Mapping[str, str], count: int) -> MadeQueries:
+    """At most `count` different queries from page texts, by page id; fewer where the pages say too little.
+
+    Pages take turns in the order of their ids, which is as good as random, and so do the kinds of query.
+    """
+    made: dict[str, tuple[str, str]] = {}
+    kinds = list(_KINDS)
+    pages = [page_id for page_id in sorted(texts) if texts[page_id].strip()]
+    for turn in range(len(kinds)):
+        for number, page_id in enumerate(pages):
+            if len(made) == count:
+                break
+            kind, text = _first(
+                texts[page_id], [kinds[(number + turn + step) % len(kinds)] for step in range(4)]
+            )
+            if text and text.casefold() not in {other.casefold() for other, _ in made.values()}:
+                made[f"{kind}-{turn}-{page_id[:16]}"] = (text, kind)
+    counts = Counter(kind for _, kind in made.values())
+    listed = ", ".join(f"{counts[kind]} {kind}s" for kind in kinds if counts[kind])
+    queries = tuple(Query(query_id, text) for query_id, (text, _) in made.items())
+    return MadeQueries(queries, f"made from the pages' text: {listed}")
+
+
+def is_query(text: str) -> bool:
+    """Whether a line looks like something a person might ask for: a few different words, not too many."""
+    words = _WORD.findall(text)
+    return (
+        len(words) >= _LEAST_WORDS
+        and len(text.split()) <= _MOST_WORDS
+        and len({word.casefold() for word in words}) >= _LEAST_WORDS
+        and len(text) <= MAX_CHARACTERS
+    )
+
+
+def _first(text: str, kinds: list[str]) -> tuple[str, str]:
+    """The first kind of query these lines give, and the query."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for kind in kinds:
+        for found in _KINDS[kind](lines):
+            if is_query(found):
+                return kind, found
+    return "", ""
+
+
+def _titles(lines: list[str]) -> Iterator[str]:
+    yield from (" ".join(line.split()) for line in lines[:3] if not line.endswith((".", ",", ";")))
+
+
+def _captions(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        matched = _CAPTION.fullmatch(line)
+        if matched:
+            yield " ".join(matched[1].split()[:_MOST_WORDS])
+
+
+def _headers(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        cells = [cell for cell in _COLUMNS.split(line) if cell]
+        if len(cells) >= 3 and sum(bool(_WORD.search(cell)) for cell in cells) == len(cells):
+            yield " ".join(" ".join(cells).split())
+
+
+def _phrases(lines: list[str]) -> Iterator[str]:
+    """Windows of words from the longest lines, starting inside: an opening is often shared by many pages."""
+    for line in sorted(lines, key=len, reverse=True):
+        words = line.strip(".,;:").split()
+        start = max(0, (len(words) - _PHRASE_WORDS) // 2)
+        yield " ".join(words[start : start + _PHRASE_WORDS]).strip(".,;:()")
+
+
+_KINDS: dict[str, Callable[[list[str]], Iterator[str]]] = {
+    "title": _titles,
+    "caption": _captions,
+    "table header": _headers,
+    "phrase": _phrases,
+}

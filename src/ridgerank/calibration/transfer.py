@@ -1,0 +1,44 @@
+"""A weight from the judgements of another corpus (§4): w* of a store that was calibrated with them.
+
+Nothing of this corpus has to be judged then. The weight depends on both scores, so the other store has to be
+of the same lineage and its calibration for the same retriever.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
+from ridgerank.errors import CalibrationError
+from ridgerank.fusion.estimate import WeightEstimate
+from ridgerank.lineage import Lineage
+from ridgerank.records import State, Target
+from ridgerank.store.sidecar import reading_calibrations
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """A weight, and of which readout score it was read."""
+
+    weight: WeightEstimate
+    target: Target
+    state: State
+
+
+def borrow(source: str, *, lineage: Lineage, retriever: str) -> Borrowed:
+    """The closed-form weight of another store's calibration, `STORE` or `STORE#NAME`."""
+    uri, _, name = source.partition("#")
+    with reading_calibrations(uri) as folder:
+        other = Calibration.load(folder, name or DEFAULT_NAME, lineage=lineage)
+    if other.retriever != retriever:
+        raise CalibrationError(
+            f"the calibration of {source} weighs the scores of {other.retriever!r}, wanted {retriever!r}; "
+            "calibrate it for this retriever"
+        )
+    estimate = other.diagnostics.closed_form
+    if estimate is None:
+        raise CalibrationError(
+            f"{source} was calibrated without judgements; calibrate it with --queries and --qrels first"
+        )
+    told = f"read on the {estimate.queries_used} judged queries of {PurePath(uri).name}"
+    weight = replace(estimate, note=f"{told}; {estimate.note}" if estimate.note else told)
+    return Borrowed(weight, other.target, other.state)

@@ -1,0 +1,77 @@
+"""Pictures of the pages found, as files: the pages themselves, and where the query looked on them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from ridgerank.ranking.reranker import Reranker
+    from ridgerank.records import RankedPage, Ranking
+    from ridgerank.store.page_store import PageStore
+
+PIXELS = 2_000_000
+"""Of a picture: enough to read small print by."""
+
+
+def page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
+    """Page id → image: rendered where the page's document still is, else the store's thumbnail."""
+    import io
+
+    from PIL import Image
+
+    from ridgerank.documents.pages import PageRef, list_pages, render_pages
+    from ridgerank.records import Page
+    from ridgerank.store.sidecar import recall_sources
+
+    stored = {page.page_id: page for page in store.pages([page.page_id for page in ranking.pages])}
+    paths = recall_sources(store.uri, sorted({page.source for page in stored.values()}))
+    refs = [ref for ref in list_pages(paths) if isinstance(ref, PageRef) and ref.page_id in stored]
+    rendered = {
+        page.page_id: page.image for page in render_pages(refs, max_pixels=PIXELS) if isinstance(page, Page)
+    }
+    thumbnails = {
+        page_id: Image.open(io.BytesIO(page.thumbnail))
+        for page_id, page in stored.items()
+        if page_id not in rendered
+    }
+    return {**rendered, **thumbnails}
+
+
+def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path | None, *, show: bool) -> None:
+    """Write the pages found to a folder, or a temporary one, and open them where that is wanted."""
+    import tempfile
+
+    folder = folder or Path(tempfile.mkdtemp(prefix="ridgerank-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    for page in ranking.pages:
+        path = folder / f"{_name(page)}.png"
+        images[page.page_id].save(path)
+        if show:
+            typer.launch(str(path))
+    typer.echo(f"{folder}: {len(ranking.pages)} page images", err=True)
+
+
+def save_explanations(
+    reranker: "Reranker", ranking: "Ranking", images: "Mapping[str, Image]", folder: Path
+) -> None:
+    """Write, for each page found, where the query looked: over the page as a picture, in numbers as JSON."""
+    from ridgerank.ranking.heatmap import draw_heatmap
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for page in ranking.pages:
+        explanation = reranker.explain(ranking.query, page.page_id)
+        draw_heatmap(images[page.page_id], explanation).save(folder / f"{_name(page)}.png")
+        facts = {**asdict(explanation), "rank": page.rank, "reason": page.reason}
+        text = json.dumps(facts, ensure_ascii=False)
+        (folder / f"{_name(page)}.json").write_text(f"{text}\n", encoding="utf-8")
+    typer.echo(f"{folder}: {len(ranking.pages)} pages explained, each a picture and its numbers", err=True)
+
+
+def _name(page: "RankedPage") -> str:
+    return f"{page.rank:02}-{page.reference.replace('/', '-').replace('#', '-')}"

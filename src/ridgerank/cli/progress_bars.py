@@ -1,0 +1,108 @@
+"""Bars on stderr; where that is no terminal, lines."""
+
+import sys
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from ridgerank.calibration.calibrate import CalibrationPlan
+    from ridgerank.documents.failures import Failure
+    from ridgerank.indexing.progress import IndexPlan
+
+
+class Bar:
+    """One bar that is told what it counts, again and again."""
+
+    def __init__(self, what: str = "") -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._bar.add_task(what, total=None, rate="")
+
+    def start(self, what: str, total: int) -> None:
+        """Begin to count something else."""
+        self._bar.reset(self._task, total=total, description=what)
+
+    @property
+    def seconds(self) -> float:
+        """How long this has been counted."""
+        return self._bar.tasks[0].elapsed or 0.0
+
+    def advance(self, count: int = 1, *, rate: str = "") -> None:
+        """Count on, and say how fast."""
+        self._bar.update(self._task, advance=count, rate=rate)
+
+    def say(self, text: str, *, style: str | None = None) -> None:
+        """Print a line above the bar."""
+        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+class IndexProgress:
+    """Pages done, pages a second, bytes a page, on a bar."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._pages = self._bytes = 0
+
+    def planned(self, plan: "IndexPlan") -> None:
+        """Say what is to be done."""
+        self._bar.start("indexing", plan.pages - plan.stored)
+        self._bar.say(f"{plan.pages} pages, {plan.stored} of them stored already")
+
+    def committed(self, pages: int, nbytes: int) -> None:
+        """Count pages."""
+        self._pages, self._bytes = self._pages + pages, self._bytes + nbytes
+        seconds = self._bar.seconds
+        speed = f"{self._pages / seconds:.1f} pages/s, " if seconds else ""
+        self._bar.advance(pages, rate=f"{speed}{self._bytes / self._pages / 1e6:.2f} MB/page")
+
+    def failed(self, failure: "Failure") -> None:
+        """Say what could not be read."""
+        self._bar.say(f"not read: {failure}", style="yellow")
+
+
+class CalibrationProgress:
+    """What a calibration is doing, on a bar."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._queries = 0
+        self._asking = False
+
+    def calibrating(self, plan: "CalibrationPlan") -> None:
+        """Say what is to be done."""
+        self._queries = plan.queries
+        self._bar.say(f"{plan.queries} queries, {plan.queries_from}")
+        self._bar.say(
+            f"{plan.pages} candidate pages, {plan.unseen} of them to be read at full depth"
+            if plan.unseen
+            else f"{plan.pages} candidate pages, targets of all of them known"
+        )
+        self._bar.start("full-depth targets", plan.unseen)
+
+    def taught(self, pages: int) -> None:
+        """Count pages."""
+        self._bar.advance(pages)
+
+    def asked(self, queries: int) -> None:
+        """Count queries."""
+        if not self._asking:
+            self._asking = True
+            self._bar.start("shallow states", self._queries)
+        self._bar.advance(queries)

@@ -1,0 +1,1 @@
+"""Queries in, rankings out: the store, the readout and the fusion weight joined."""

@@ -1,0 +1,141 @@
+"""A dense text embedder over the text of a store's pages, through sentence-transformers.
+
+A 7-billion-parameter embedder needs hours for a large store, so what it made of the pages is kept beside it
+and only new pages are embedded.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ridgerank.backbones.load import placement
+from ridgerank.errors import RetrieverError, StoreError
+from ridgerank.lineage import fingerprint
+from ridgerank.ragged import Floats
+from ridgerank.records import Candidate
+from ridgerank.retrievers.base import Retriever, best, require_queries
+from ridgerank.retrievers.embeddings import Embeddings
+from ridgerank.retrievers.encoders.base import fingerprint_values
+from ridgerank.store.page_store import PageStore
+
+logger = logging.getLogger(__name__)
+
+INSTRUCTION = "Instruct: Given a question, retrieve passages that answer the question\nQuery: "
+"""What stands before a query for embedders made of a language model, such as Linq-Embed and E5-Mistral."""
+_NO_TEXT = -1.0
+"""The score of a page without text: below every cosine."""
+_PAGES_AT_ONCE = 512
+"""Pages embedded between two savings."""
+
+
+class DenseText(Retriever):
+    """Pages by the cosine of their text's embedding and the query's.
+
+    A model's own query prompt is used where it brings one. Where it brings none and reads the last token, as
+    language models do that were tuned to embed, the query follows `INSTRUCTION`; pages never do.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        store: PageStore,
+        *,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        texts = store.texts()
+        if not texts:
+            raise RetrieverError(f"the page store at {store.uri} is empty; index documents first")
+        if not any(text.strip() for text in texts.values()):
+            raise RetrieverError(
+                f"none of the {len(texts)} pages in the page store at {store.uri} has a text layer, so a "
+                "text embedder has nothing to search; index with a late interaction retriever: "
+                f"`ridgerank index DOCUMENTS --store {store.uri} --retriever NAME`"
+            )
+        self.name = f"dense:{Path(source).name if Path(source).is_dir() else source}"
+        self._model = _load(source, device, dtype)
+        self._prompt = _query_prompt(self._model)
+        self._ids = list(texts)
+        self._row_of = {page_id: row for row, page_id in enumerate(self._ids)}
+        self._uri = store.uri
+        self._pages = self._embed_pages(texts, store.uri)
+        self._blank = np.array([not text.strip() for text in texts.values()])
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
+        """Search for each query; queries are embedded together."""
+        require_queries(queries, k)
+        return [best(self._ids, scores, k) for scores in self._scores(queries)]
+
+    def score(self, query: str, page_ids: Sequence[str]) -> Floats:
+        """Score given pages."""
+        require_queries([query])
+        missing = [page_id for page_id in page_ids if page_id not in self._row_of]
+        if missing:
+            raise StoreError(f"pages not in the page store at {self._uri}: {', '.join(missing[:5])}")
+        scores: Floats = self._scores([query])[0][[self._row_of[page_id] for page_id in page_ids]]
+        return scores
+
+    def _scores(self, queries: Sequence[str]) -> Floats:
+        """Cosines (queries, pages)."""
+        embedded = self._embed(list(queries), prompt=self._prompt)
+        cosines = (embedded @ self._pages.T).astype(np.float64)
+        cosines[:, self._blank] = _NO_TEXT
+        return cosines
+
+    def _embed_pages(self, texts: dict[str, str], uri: str) -> NDArray[np.float32]:
+        kept = Embeddings(uri, _fingerprint(self._model))
+        lacking = [page_id for page_id in texts if page_id not in kept]
+        for start in range(0, len(lacking), _PAGES_AT_ONCE):
+            ids = lacking[start : start + _PAGES_AT_ONCE]
+            kept.add(ids, self._embed([texts[page_id] for page_id in ids], prompt=None))
+            logger.info("%s: %d of %d pages embedded", self.name, start + len(ids), len(lacking))
+        return kept.rows(self._ids)
+
+    def _embed(self, texts: list[str], *, prompt: str | None) -> NDArray[np.float32]:
+        encode = self._model.encode_document if prompt is None else self._model.encode_query
+        found = encode(texts, prompt=prompt, normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(found, dtype=np.float32)
+
+
+def _load(source: str, device: str | torch.device | None, dtype: torch.dtype | None) -> Any:  # noqa: ANN401
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise RetrieverError(
+            "dense text retrieval needs sentence-transformers: `pip install 'ridgerank[dense]'`"
+        ) from error
+    where, numbers = placement(device, dtype)
+    try:
+        model = SentenceTransformer(source, device=str(where), model_kwargs={"dtype": numbers})
+    except (OSError, ValueError) as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise RetrieverError(
+            f"cannot load the text embedder {source!r}: {first_line} "
+            "Check the name and the connection, or download it once and give its folder."
+        ) from error
+    return model.eval()
+
+
+def _query_prompt(model: Any) -> str:  # noqa: ANN401
+    own: str = model.prompts.get("query") or ""
+    if own:
+        return own
+    reads_last = any("lasttoken" in getattr(module, "pooling_mode", ()) for module in model)
+    return INSTRUCTION if reads_last else ""
+
+
+def _fingerprint(model: Any) -> str:  # noqa: ANN401
+    return fingerprint(
+        {
+            "weights": fingerprint_values(model),
+            "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
+            "modules": [type(module).__name__ for module in model],
+            "page prompt": model.prompts.get("document") or "",
+            "length": model.max_seq_length,
+        }
+    )

@@ -1,0 +1,115 @@
+"""Candidates that someone else found: a TREC run, lines of JSON, anything Python can iterate over.
+
+A query is known by its text or by its id, a page by its id or by a reference such as `report.pdf#3`. Nothing
+is computed here: what was not given is not known.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ridgerank.errors import RetrieverError, RunFileError
+from ridgerank.ragged import Floats
+from ridgerank.records import Candidate, Query
+from ridgerank.retrievers.base import Retriever, best, require_queries
+from ridgerank.runs.run import Run
+
+Resolve = Callable[[str], str]
+"""From a page id or a reference to a page id; `PageStore.find` is one."""
+
+
+class GivenCandidates(Retriever):
+    """A retriever that has done its work already."""
+
+    def __init__(
+        self,
+        scored: Iterable[tuple[str, str, float]],
+        *,
+        name: str = "given",
+        resolve: Resolve = str,
+        queries: Iterable[Query] = (),
+    ) -> None:
+        """Take (query, page, score) in any order, the query by its id or its text.
+
+        With `queries`, what was given under an id is found by the query's text too.
+        """
+        self.name = name
+        self._scores: dict[str, dict[str, float]] = {}
+        for query, page, score in scored:
+            if not math.isfinite(score):
+                raise RetrieverError(
+                    f"page {page!r} under query {query!r} has score {score}, wanted a number"
+                )
+            page_id = resolve(page)
+            pages = self._scores.setdefault(query, {})
+            if page_id in pages:
+                raise RetrieverError(f"page {page!r} stands twice under query {query!r}; keep one of the two")
+            pages[page_id] = float(score)
+        for known in queries:
+            if known.query_id in self._scores:
+                self._scores.setdefault(known.text, self._scores[known.query_id])
+
+    @classmethod
+    def of_run(cls, run: Run, queries: Iterable[Query], *, name: str = "run", resolve: Resolve = str) -> Self:
+        """Take a run, as `read_run` reads it, and the queries its ids stand for."""
+        rows = ((query, page, score) for query, page, _, score in run.rows())
+        return cls(rows, name=name, resolve=resolve, queries=queries)
+
+    @classmethod
+    def of_jsonl(cls, path: Path, *, resolve: Resolve = str, queries: Iterable[Query] = ()) -> Self:
+        """Read a file of lines such as `{"query": "…", "page": "report.pdf#3", "score": 1.5}`."""
+        return cls(_lines(path), name=path.name, resolve=resolve, queries=queries)
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
+        """Hand out what was given for each query."""
+        require_queries(queries, k)
+        found = [self._of(query) for query in queries]
+        return [best(list(pages), np.array(list(pages.values())), k) for pages in found]
+
+    def score(self, query: str, page_ids: Sequence[str]) -> Floats:
+        """Hand out the scores of given pages."""
+        known = self._of(query)
+        missing = [page_id for page_id in page_ids if page_id not in known]
+        if missing:
+            raise RetrieverError(
+                f"{self.name} gives no score to page {missing[0]!r} under query {query!r}"
+                f"{f', nor to {len(missing) - 1} more' if len(missing) > 1 else ''}; rank its own candidates"
+            )
+        return np.array([known[page_id] for page_id in page_ids], dtype=np.float64)
+
+    def _of(self, query: str) -> dict[str, float]:
+        if query not in self._scores:
+            raise RetrieverError(
+                f"{self.name} holds no candidates for the query {query!r}, only for {len(self._scores)} "
+                "others; give candidates for it"
+            )
+        return self._scores[query]
+
+
+def _lines(path: Path) -> Iterable[tuple[str, str, float]]:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _fields(line, f"{path}, line {number}")
+    except UnicodeDecodeError as error:
+        raise RunFileError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise RunFileError(f"{path}: {error.strerror or error}; wanted a readable file") from error
+
+
+def _fields(line: str, where: str) -> tuple[str, str, float]:
+    try:
+        found: Any = json.loads(line)
+        query, page, score = found["query"], found["page"], found["score"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunFileError(
+            f"{where}: {line.strip()[:60]!r}, wanted an object with query, page and score"
+        ) from error
+    if not (isinstance(query, str) and isinstance(page, str) and isinstance(score, int | float)):
+        raise RunFileError(f"{where}: query and page have to be text and the score a number")
+    return query, page, float(score)

@@ -1,0 +1,168 @@
+"""The app of `serving/` as a Ray Serve deployment: replicas, each with its model and its warm pages.
+
+A deployment serves one corpus or several, each a store by a name. A request names its corpus in the header
+`serve_multiplexed_model_id`; Serve then prefers replicas that have this corpus open, and with it its pages in
+memory. Without the header it is the first corpus.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ridgerank.ranking.reranker_options import RerankerOptions
+from ridgerank.serving.serve_settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from ridgerank.backbones.base import Backbone
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+Application = Callable[[Any, Receive, Send], Awaitable[None]]
+
+_HEALTH_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServePlan:
+    """What a replica opens."""
+
+    stores: Mapping[str, str]
+    """Corpus → store; the first is the one of requests that name none."""
+    settings: Settings
+    opening: RerankerOptions = field(default_factory=RerankerOptions)
+    """How each is opened; the cache is of each corpus a replica has open."""
+    corpora_a_replica: int = 2
+    """Corpora a replica has open at once, the least recently used closing first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """How many there may be, and what each takes."""
+
+    least: int = 1
+    most: int = 1
+    requests_each: float = 2.0
+    """Requests a replica should have at once; more make Serve start another."""
+    num_cpus: float = 1.0
+    num_gpus: float = 0.0
+
+
+def deploy(plan: ServePlan, replicas: Replicas, *, host: str, port: int) -> None:
+    """Start the deployment on the cluster that is connected, and return when it answers."""
+    from ray import serve
+
+    def application() -> Application:
+        # Called on each replica; Serve takes a plain function for a builder, nothing else.
+        return Corpora(plan).application()
+
+    serve.start(http_options={"host": host, "port": port})
+    made = serve.deployment(serve.ingress(application)()).options(
+        name="ridgerank",
+        max_ongoing_requests=plan.settings.limits.admitted,
+        autoscaling_config={
+            "min_replicas": replicas.least,
+            "max_replicas": replicas.most,
+            "target_ongoing_requests": replicas.requests_each,
+        },
+        ray_actor_options={"num_cpus": replicas.num_cpus, "num_gpus": replicas.num_gpus},
+        health_check_timeout_s=_HEALTH_SECONDS,
+    )
+    serve.run(made.bind(), name="ridgerank", route_prefix="/")
+
+
+def undeploy() -> None:
+    """Stop the deployment and what Serve started for it."""
+    from ray import serve
+
+    serve.shutdown()
+
+
+class Corpora:
+    """The corpora of one replica; made there, by `application`."""
+
+    def __init__(self, plan: ServePlan) -> None:
+        self._plan = plan
+        self._backbones: dict[tuple[object, ...], Backbone] = {}
+
+    def application(self) -> Application:
+        """An ASGI application that passes each request on to that of its corpus."""
+        from ray import serve
+
+        @serve.multiplexed(max_num_models_per_replica=self._plan.corpora_a_replica)  # type: ignore[untyped-decorator]
+        async def corpus(name: str) -> "_OpenCorpus":
+            return await asyncio.to_thread(self.open, name)
+
+        first = next(iter(self._plan.stores))
+
+        async def pass_on(scope: Any, receive: Receive, send: Send) -> None:  # noqa: ANN401 (ASGI's)
+            if scope["type"] == "lifespan":
+                await _live(receive, send)
+                return
+            name = serve.get_multiplexed_model_id() or first
+            if name not in self._plan.stores:
+                await _unknown(name, self._plan.stores, scope, receive, send)
+                return
+            opened = await corpus(name)
+            await opened.app(scope, receive, send)
+
+        return pass_on
+
+    def open(self, name: str) -> "_OpenCorpus":
+        """Open a corpus; those of one model share it."""
+        from ridgerank.backbones.load import load_backbone, parse_dtype
+        from ridgerank.serving.service import Service
+        from ridgerank.store.model_lineage import reading_of
+        from ridgerank.store.page_store import PageStore
+
+        uri, opening = self._plan.stores[name], self._plan.opening
+        with PageStore.open(uri) as store:
+            lineage = store.lineage
+        reading = reading_of(lineage)
+        key = (opening.backbone or lineage.backbone, *reading.values())
+        if key not in self._backbones:
+            self._backbones[key] = load_backbone(
+                str(key[0]), device=opening.device, dtype=parse_dtype(opening.dtype), **reading
+            )
+        reranker = opening.open(uri, backbone=self._backbones[key])
+        return _OpenCorpus(Service(reranker, self._plan.settings, readout=opening.readout))
+
+
+class _OpenCorpus:
+    """A service and its app, closed when Serve lets go of it."""
+
+    def __init__(self, service: Any) -> None:  # noqa: ANN401 (FastAPI is imported on replicas only)
+        from ridgerank.serving.app import create_app
+
+        self._service = service
+        self.app: FastAPI = create_app(service, close=False)
+
+    def __del__(self) -> None:
+        self._service.close()
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """ASGI's lifespan: there is nothing to do, corpora are opened when they are asked for."""
+    while True:
+        kind = (await receive())["type"].removeprefix("lifespan.")
+        await send({"type": f"lifespan.{kind}.complete"})
+        if kind == "shutdown":
+            return
+
+
+async def _unknown(
+    name: str,
+    stores: Mapping[str, str],
+    scope: Any,  # noqa: ANN401
+    receive: Receive,
+    send: Send,
+) -> None:
+    from starlette.responses import JSONResponse
+
+    known = ", ".join(sorted(stores))
+    message = f"no corpus called {name[:100]!r}; there are: {known}"
+    await JSONResponse({"message": message, "code": "unknown_corpus", "fields": []}, 404)(
+        scope, receive, send
+    )

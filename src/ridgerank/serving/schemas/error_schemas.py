@@ -1,0 +1,20 @@
+"""Every error's shape."""
+
+from pydantic import Field
+
+from ridgerank.serving.schemas.shared_schemas import Answer
+
+
+class FieldError(Answer):
+    """What is wrong with one field of a request."""
+
+    field: str
+    message: str
+
+
+class ErrorAnswer(Answer):
+    """Every error looks like this."""
+
+    message: str = Field(description="What was found, what was wanted, what to do.")
+    code: str = Field(description="One word a program can act on.", examples=["page_not_found"])
+    fields: list[FieldError] = Field(default=[])

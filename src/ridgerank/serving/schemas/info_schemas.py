@@ -1,0 +1,110 @@
+"""What a server says of itself: store, calibration, models, health."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ridgerank.records import State, Target
+from ridgerank.serving.schemas.shared_schemas import Answer
+
+
+class StoreAnswer(Answer):
+    """The page store at a glance."""
+
+    name: str
+    pages: int
+    prefix_bytes: int
+    bytes_per_page: float
+    lineage: dict[str, Any] = Field(description="What the store was made with.")
+    retriever: str | None = Field(description="The retriever searched with; null where there is none.")
+    encodes_missing: bool = Field(description="Whether texts and images that are not stored may be sent.")
+
+
+class WeightFacts(Answer):
+    """A fusion weight and its reasons; null is what could not be estimated."""
+
+    weight: float
+    weight_interval: tuple[float, float]
+    method: Literal["closed-form", "label-free", "prior", "given"]
+    c_b: float | None
+    c_s: float | None
+    rho: float | None
+    interior: bool
+    queries_used: int
+    queries_skipped: int
+    shrunk: bool
+    chance_of_gain: float | None
+    note: str
+
+
+class ReadingFacts(Answer):
+    """One target read at one place, and what speaks for it; null is what could not be measured."""
+
+    target: Target
+    state: State
+    told_apart: float | None = Field(
+        description="Share of the lists whose candidates the target tells apart."
+    )
+    spread: float | None = Field(description="Mean width of the target over the candidates of a list.")
+    retriever_target: float | None
+    retriever_readout: float | None
+    agreement: float | None = Field(description="r: the readout with this target, held out.")
+    relevance: float | None = Field(description="c_s, judged or by the one-factor model.")
+    supported: bool
+    note: str
+
+
+class CalibrationAnswer(Answer):
+    """How readout and weight came about; null is what could not be estimated."""
+
+    name: str
+    retriever: str
+    target: Target = Field(description="What the readout was taught.")
+    state: State = Field(description="Where its states are read.")
+    reason: str = Field(description="Why these two.")
+    readings: list[ReadingFacts] = Field(description="All targets and states that were looked at.")
+    penalty: float = Field(description="λ.")
+    weight: WeightFacts = Field(description="What is deployed.")
+    label_free: WeightFacts
+    closed_form: WeightFacts | None
+    queries_from: str
+    queries: int
+    lists: int
+    candidates: int
+    pairs: int
+    penalties: list[float] = Field(description="λ tried, ascending.")
+    errors: dict[str, list[float]] = Field(description="Held-out part → its error at each λ.")
+    chosen: dict[str, float] = Field(description="Held-out part → the λ its fold picked.")
+    penalty_at_edge: bool
+    agreement: float | None = Field(description="r: the readout with its teacher, held out.")
+    agreement_interval: tuple[float | None, float | None]
+    teacher_relevance: float | None
+    relevance_floor: float | None
+    expected_gain: float | None
+    readout_spread: float | None = Field(description="Mean width of the readout's scores in a held-out list.")
+    relevance_slope: float = Field(description="relevance_score = Φ(slope · fused_score + offset).")
+    relevance_offset: float
+    warnings: list[str]
+
+
+class Model(Answer):
+    """A model this server ranks with."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+    endpoints: list[str]
+
+
+class ModelsAnswer(Answer):
+    """All of them: one."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class Health(Answer):
+    """Whether the server lives, or takes requests."""
+
+    status: Literal["ok", "ready"]

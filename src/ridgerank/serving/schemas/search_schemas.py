@@ -1,0 +1,99 @@
+"""Searching the store, and explaining a page."""
+
+from typing import TypeAlias
+
+from pydantic import ConfigDict, Field
+
+from ridgerank.serving.schemas.shared_schemas import (
+    MAX_DOCUMENTS,
+    PAGE_ID,
+    Answer,
+    DeadlineMs,
+    LatencyMs,
+    Name,
+    QueryText,
+    Request,
+    WeightSource,
+)
+
+
+class SearchRequest(Request):
+    """A query to retrieve and rerank for."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "operating margin in 2019", "k": 20, "top_n": 5}]},
+    )
+
+    query: QueryText
+    k: int = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
+    top_n: int = Field(default=5, ge=1, description="Of these, the best to return.")
+    deadline_ms: DeadlineMs = None
+
+
+class SearchResult(Answer):
+    """A page in its final place, with both scores it was placed by."""
+
+    rank: int = Field(ge=1)
+    retriever_rank: int = Field(ge=1)
+    page_id: str = Field(pattern=PAGE_ID)
+    reference: str
+    relevance_score: float = Field(ge=0, le=1)
+    fused_score: float = Field(description="(1 − w) · retriever_z + w · readout_z, eq. 2.")
+    retriever_score: float
+    readout_score: float
+    retriever_z: float = Field(description="The retriever score standardized over the k candidates.")
+    readout_z: float = Field(description="The readout score standardized over the k candidates.")
+    image_url: str
+    thumbnail_url: str
+    reason: str
+
+
+class SearchAnswer(Answer):
+    """Pages, best first."""
+
+    id: str
+    model: str
+    query: str
+    weight: float = Field(ge=0, le=1)
+    weight_source: WeightSource
+    note: str
+    results: list[SearchResult]
+    latency_ms: LatencyMs
+
+
+class ExplainRequest(Request):
+    """A query and the stored page to explain."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "operating margin in 2019", "page": "report.pdf#3"}]},
+    )
+
+    query: QueryText
+    page: Name
+    layer: int | None = Field(
+        default=None, ge=0, description="One stored layer; the mean of all unless said."
+    )
+    deadline_ms: DeadlineMs = None
+
+
+Region: TypeAlias = tuple[float, float, float, float]
+
+
+class ExplainAnswer(Answer):
+    """Where the query's last state looked on the page."""
+
+    query: str
+    page_id: str = Field(pattern=PAGE_ID)
+    reference: str
+    layers: tuple[int, int] = Field(description="The first, and one past the last.")
+    grid: tuple[int, int] = Field(description="Rows and columns of all visual positions.")
+    kept: list[int] = Field(description="The visual positions stored, counted along the rows of the grid.")
+    weights: list[float] = Field(description="The attention on each of these; they add up to page_share.")
+    regions: list[Region] = Field(description="Left, top, right, bottom of each of these, from 0 to 1.")
+    page_share: float
+    instruction_share: float
+    query_share: float

@@ -1,0 +1,60 @@
+"""Words and limits that several requests and answers share."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from ridgerank.runs.queries import MAX_CHARACTERS
+
+MAX_DOCUMENTS = 1000
+"""Of a request, whatever a server allows; it may allow fewer."""
+MAX_NAME = 1024
+MAX_TEXT = 20_000
+MAX_DATA_URI = 30_000_000
+PAGE_ID = r"^[0-9a-f]{64}$"
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT, pattern=r"\S")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=r"\S")]
+DataUri = Annotated[str, StringConstraints(min_length=5, max_length=MAX_DATA_URI)]
+QueryText = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=MAX_CHARACTERS, pattern=r"\S"),
+    Field(description="What to look for.", examples=["operating margin in 2019"]),
+]
+Score = Annotated[float, Field(allow_inf_nan=False)]
+DeadlineMs = Annotated[
+    int | None,
+    Field(ge=1, le=3_600_000, description="Give up after so many milliseconds; the server has a limit too."),
+]
+
+
+class Request(BaseModel):
+    """Whatever a caller sends."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Answer(BaseModel):
+    """Whatever the server sends."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
+"""Where w came from: calibrated, or 1 because no retriever scores were to be had."""
+
+
+class LatencyMs(Answer):
+    """Where the time of a request went, in milliseconds."""
+
+    queue: float = Field(description="Waiting for its turn.")
+    retrieval: float
+    reading: float = Field(description="Waiting for stored prefixes.")
+    compute: float = Field(description="The model; passes are shared, and each request counts them in full.")
+    ranking: float
+
+
+class Usage(Answer):
+    """What it took."""
+
+    total_tokens: int = Field(ge=0, description="Tokens the model ran: those of the query, for each page.")

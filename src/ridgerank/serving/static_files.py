@@ -1,0 +1,70 @@
+"""The page to look at: a handful of files of this package, and nothing else, under `/` and `/page/`.
+
+No request names a file: each address is a route of its own, made once from the list below. The page loads
+nothing from elsewhere and runs no inline script, and its Content-Security-Policy holds it to that.
+"""
+
+from collections.abc import Callable
+from importlib.resources import files
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+
+CONTENT_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+INDEX = "index.html"
+FILES = (
+    "api.js",
+    "charts.js",
+    "columns.js",
+    "dom.js",
+    "heat.js",
+    "icon.svg",
+    "moves.js",
+    "page.css",
+    "page.js",
+    "ranking.js",
+    "report.css",
+    "report.js",
+    "results.css",
+    "theme.js",
+    "viewer.css",
+    "viewer.js",
+)
+PATHS = frozenset({"/", *(f"/page/{name}" for name in FILES)})
+"""They hold nothing of the store, and are served without a key."""
+HEADERS = {
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self' blob:",  # a page's image that had to be fetched with a key is a blob
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+        )
+    ),
+    "Cache-Control": "no-cache",  # a newer server has a newer page
+}
+
+
+def mount(app: FastAPI) -> None:
+    """Serve the page at `/` and its parts below `/page/`."""
+    folder = files("ridgerank.serving") / "static"
+    for name in (INDEX, *FILES):
+        address = "/" if name == INDEX else f"/page/{name}"
+        answer = _sender((folder / name).read_bytes(), CONTENT_TYPES[name.rpartition(".")[2]])
+        app.add_api_route(address, answer, methods=["GET", "HEAD"], include_in_schema=False, name=name)
+
+
+def _sender(content: bytes, content_type: str) -> Callable[[], Response]:
+    def send() -> Response:
+        return Response(content, media_type=content_type, headers=HEADERS)
+
+    return send

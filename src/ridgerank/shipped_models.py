@@ -1,0 +1,17 @@
+"""The models that come with the package, by name. Knows folders only, no model class.
+
+They were trained by `experiments.miniature_training.train` and read the pages that
+`ridgerank miniature draw` makes.
+"""
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "miniature" / "weights"
+BACKBONES = ("mini-qwen", "mini-glm")
+RETRIEVERS = ("mini-colqwen", "mini-colqwen-small")
+"""The second is the weaker one."""
+
+
+def embedded_folder(name: str) -> Path | None:
+    """The folder of an embedded model, None where the name is not of one."""
+    return FOLDER / name if name in (*BACKBONES, *RETRIEVERS) else None

@@ -1,0 +1,53 @@
+"""Margins on disk: kept as they are made, dropped when they are another model's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from ridgerank.calibration.target_cache import FILE_NAME, TargetCache
+from tests.store.pages import LINEAGE
+
+
+def test_what_was_kept_is_read_back_to_the_last_digit(tmp_path: Path) -> None:
+    cache = TargetCache(tmp_path, LINEAGE)
+    cache.add({"page": {"first?": 0.1 + 0.2, "second?": -1e-17}, "other": {"first?": 3.0}})
+    cache.add_written("page", "what it says")
+    again = TargetCache(tmp_path, LINEAGE)
+    assert again.margin("first?", "page") == 0.1 + 0.2
+    assert again.margin("second?", "page") == -1e-17
+    assert again.margin("second?", "other") is None
+    assert (again.written("page"), again.written("other")) == ("what it says", None)
+    assert len(again) == 3
+
+
+def test_a_line_cut_short_by_a_kill_is_dropped_wherever_it_was_cut(tmp_path: Path) -> None:
+    cache = TargetCache(tmp_path, LINEAGE)
+    cache.add({"page": {"q": 1.0}})
+    whole = (tmp_path / FILE_NAME).read_bytes()
+    cache.add({"other": {"q": 2.0}})
+    both = (tmp_path / FILE_NAME).read_bytes()
+    for length in range(len(whole), len(both)):
+        (tmp_path / FILE_NAME).write_bytes(both[:length])
+        found = TargetCache(tmp_path, LINEAGE)
+        assert (found.margin("q", "page"), found.margin("q", "other")) == (1.0, None)
+        found.add({"third": {"q": 3.0}})
+        assert TargetCache(tmp_path, LINEAGE).margin("q", "third") == 3.0
+
+
+def test_margins_of_another_model_or_prompt_are_forgotten_but_not_those_of_another_store(
+    tmp_path: Path,
+) -> None:
+    TargetCache(tmp_path, LINEAGE).add({"page": {"q": 1.0}})
+    assert TargetCache(tmp_path, replace(LINEAGE, keep="ink 1/4", exit_layer=2)).margin("q", "page") == 1.0
+    assert TargetCache(tmp_path, replace(LINEAGE, prompt="another")).margin("q", "page") is None
+    assert len(TargetCache(tmp_path, LINEAGE)) == 0
+
+
+def test_both_targets_of_a_pair_are_kept_apart(tmp_path: Path) -> None:
+    cache = TargetCache(tmp_path, LINEAGE)
+    cache.add({"page": {"q": 1.0}})
+    cache.add({"page": {"q": -2.5, "other": -3.5}}, target="likelihood")
+    for found in (cache, TargetCache(tmp_path, LINEAGE)):
+        assert found.margin("q", "page") == found.target("margin", "q", "page") == 1.0
+        assert found.target("likelihood", "q", "page") == -2.5
+        assert found.target("margin", "other", "page") is None
+        assert len(found) == 3

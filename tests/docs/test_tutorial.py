@@ -1,0 +1,69 @@
+"""The tutorial is followed to the letter: its commands and snippets run in order, and print what it shows."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ridgerank.shipped_models import FOLDER
+
+TUTORIAL = (Path(__file__).parent.parent / "docs" / "tutorial.md").read_text()
+BLOCKS: list[tuple[str, str]] = re.findall(r"^```(console|python)\n(.*?)^```", TUTORIAL, flags=re.S | re.M)
+SETTINGS = os.environ | {
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    "COLUMNS": "100",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+
+def commands(block: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a console block with the lines shown below it."""
+    for typed in block.removeprefix("$ ").split("\n$ "):
+        command, *shown = typed.rstrip("\n").split("\n")
+        yield command, shown
+
+
+def run(words: list[str], folder: Path) -> str:
+    done = subprocess.run(words, cwd=folder, env=SETTINGS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words[-1]}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def printed(shown: str, output: str) -> bool:
+    """Whether a line was printed, `…` standing for anything and white space for white space."""
+    parts = re.split(r"\s*…\s*", " ".join(shown.split()))
+    pattern = ".*".join(re.escape(part) for part in parts)
+    return any(re.fullmatch(pattern, " ".join(line.split())) for line in output.splitlines())
+
+
+@pytest.mark.skipif(
+    not (FOLDER / "mini-qwen").is_dir(), reason="the embedded weights are not in this checkout"
+)
+@pytest.mark.timeout(3000)
+def test_the_tutorial_can_be_followed_and_gains_what_it_says(tmp_path: Path) -> None:
+    for kind, block in BLOCKS:
+        if kind == "python":
+            run([sys.executable, "-c", block], tmp_path)
+            continue
+        for command, shown in commands(block):
+            output = run(["bash", "-o", "pipefail", "-c", command], tmp_path)
+            for line in shown:
+                assert printed(line, output), f"{command}\nshould print {line!r} and printed\n{output}"
+    before, after = (
+        json.loads(line)["nDCG@5"]
+        for run_file in ("candidates.trec", "reranked.trec")
+        for line in run(["ridgerank", "evaluate", run_file, "--qrels", "judged.trec"], tmp_path).splitlines()
+    )
+    assert after > before + 5
+    assert len(list((tmp_path / "why").glob("*.png"))) == 3
+
+
+def test_the_python_part_of_the_tutorial_is_ten_lines() -> None:
+    last = [block for kind, block in BLOCKS if kind == "python"][-1]
+    body = [line for line in last.splitlines() if line and not line.startswith(("from ", "import "))]
+    assert len(body) <= 10

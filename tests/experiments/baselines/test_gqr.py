@@ -1,0 +1,88 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from experiments.baselines.gqr import Refinement, refine
+from ridgerank.ragged import Floats
+from ridgerank.retrievers.maxsim import maxsim
+
+
+@pytest.fixture
+def query() -> Tensor:
+    return torch.nn.functional.normalize(torch.randn(4, 8, generator=torch.Generator().manual_seed(1)), dim=1)
+
+
+@pytest.fixture
+def pages() -> list[NDArray[np.float16]]:
+    generator = np.random.default_rng(2)
+    drawn = [generator.normal(size=(length, 8)) for length in (5, 3, 7, 1)]
+    return [(one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for one in drawn]
+
+
+def scores(query: Tensor, pages: list[NDArray[np.float16]]) -> Floats:
+    lengths = np.array([len(page) for page in pages])
+    found: Floats = maxsim([query], np.concatenate(pages), lengths)[0]
+    return found
+
+
+def softmax(values: Floats) -> Floats:
+    powers = np.exp(values - values.max())
+    return np.asarray(powers / powers.sum())
+
+
+def kl(first: Floats, second: Floats) -> float:
+    return float((first * np.log(first / second)).sum())
+
+
+def test_without_steps_the_query_stays_where_it_was(query: Tensor, pages: list[NDArray[np.float16]]) -> None:
+    refined = refine(query, pages, np.array([0.0, 3.0, 1.0, 2.0]), Refinement(steps=0))
+    assert torch.equal(refined.vectors, query)
+    assert refined.losses == ()
+
+
+def test_the_first_loss_is_the_divergence_from_the_average_of_both_distributions(
+    query: Tensor, pages: list[NDArray[np.float16]]
+) -> None:
+    guidance = np.array([0.0, 3.0, 1.0, 2.0])
+    own, other = softmax(scores(query, pages)), softmax(guidance)
+    refined = refine(query, pages, guidance, Refinement(steps=1))
+    assert refined.losses[0] == pytest.approx(kl((own + other) / 2, own), rel=1e-4)
+    warm = refine(query, pages, guidance, Refinement(steps=1, mixture=0.2, temperature=4.0))
+    own, other = softmax(scores(query, pages) / 4), softmax(guidance / 4)
+    assert warm.losses[0] == pytest.approx(kl(0.8 * own + 0.2 * other, own), rel=1e-3)
+
+
+def test_the_first_step_of_two_pages_is_as_computed_by_hand() -> None:
+    """One token (1, 0), pages (1, 0) and (0, 1), a guide that is certain of the second.
+
+    Scores 1 and 0: p₁ = e/(e + 1) and p = (p₁ + (0, 1))/2. The gradient in z is p₁ − p times the pages:
+    (+, −), and Adam's first step is the learning rate against its sign.
+    """
+    pages = [np.array([[1.0, 0.0]], dtype=np.float16), np.array([[0.0, 1.0]], dtype=np.float16)]
+    refined = refine(
+        torch.tensor([[1.0, 0.0]]), pages, np.array([0.0, 100.0]), Refinement(steps=1, learning_rate=0.1)
+    )
+    first = math.e / (math.e + 1)
+    expected = kl(np.array([first / 2, 1 - first / 2]), np.array([first, 1 - first]))
+    assert refined.losses[0] == pytest.approx(expected, rel=1e-5)
+    assert refined.vectors[0].tolist() == pytest.approx([0.9, 0.1], abs=1e-5)
+
+
+def test_the_loss_goes_down_and_the_guides_favourite_gains(
+    query: Tensor, pages: list[NDArray[np.float16]]
+) -> None:
+    guidance = np.array([0.0, 0.0, 0.0, 9.0])
+    refined = refine(query, pages, guidance, Refinement(steps=60, learning_rate=1e-2))
+    assert refined.losses[-1] < refined.losses[0] / 4
+    before, after = softmax(scores(query, pages)), softmax(scores(refined.vectors, pages))
+    assert after[3] > before[3]
+    assert after[3] < 1
+
+
+def test_a_guide_that_agrees_moves_nothing(query: Tensor, pages: list[NDArray[np.float16]]) -> None:
+    refined = refine(query, pages, scores(query, pages), Refinement(steps=1, learning_rate=1e-3))
+    assert refined.losses[0] == pytest.approx(0.0, abs=1e-6)

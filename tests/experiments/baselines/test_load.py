@@ -1,0 +1,170 @@
+"""Every arm over one small store of drawn pages: it runs, or a row says why not."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.baselines.base import Arm, Unavailable
+from experiments.baselines.cross_encoders import ImageReranker, TextReranker
+from experiments.baselines.gqr import GuidedQueryRefinement, Refinement
+from experiments.baselines.load import NAMES, Models, load_arms
+from experiments.baselines.monoqwen import load_mono_qwen
+from experiments.datasets.base import Corpus
+from experiments.datasets.drawn_corpora import draw
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
+from ridgerank.indexing.index import index_documents
+from ridgerank.miniature.corpora import PLANS
+from ridgerank.ragged import Floats
+from ridgerank.records import Candidate
+from ridgerank.retrievers.bm25 import BM25
+from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.load import load_retriever
+from ridgerank.store.page_store import PageStore
+from tests.backbones.small_text_models import build_text
+from tests.experiments.baselines.small_judges import build_mono_qwen
+from tests.indexing.test_index import Seen
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    plan = replace(PLANS[0], documents=2, pages=(4, 5), questions={"topic": 1, "binding": 1}, lookalikes=0)
+    return draw(plan, tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def store(
+    corpus: Corpus, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PageStore]:
+    """Drawn pages, prefixes of a random backbone, vectors of the embedded retriever."""
+    uri = str(tmp_path_factory.mktemp("store") / "pages")
+    encoder = load_encoder("mini-colqwen-small", device="cpu")
+    index_documents(corpus.documents, uri, small_backbone, watcher=Seen(), processes=1, embedder=encoder)
+    with PageStore.open(uri) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def query(corpus: Corpus) -> str:
+    return corpus.queries[0].text
+
+
+@pytest.fixture(scope="module")
+def candidates(store: PageStore, query: str) -> list[Candidate]:
+    return load_retriever(None, store, device="cpu").search(query, 6)
+
+
+@pytest.fixture(scope="module")
+def arms(store: PageStore, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Arm]:
+    made = load_arms(Models("miniature", device="cpu"), store, work=tmp_path_factory.mktemp("margins"))
+    running = {role: arm for role, arm in made.items() if isinstance(arm, Arm)}
+    assert running == made
+    return {str(role): arm for role, arm in running.items()}
+
+
+@pytest.mark.parametrize("role", NAMES["miniature"])
+def test_every_stand_in_runs_and_is_named_for_what_it_is(
+    role: str, arms: dict[str, Arm], query: str, candidates: list[Candidate]
+) -> None:
+    scores = arms[role].score(query, candidates)
+    assert scores.shape == (6,)
+    assert np.isfinite(scores).all()
+    assert arms[role].name not in NAMES["published"].values()
+    backwards = arms[role].score(query, candidates[::-1])
+    assert backwards == pytest.approx(scores[::-1], rel=1e-4, abs=1e-4)
+
+
+def test_the_text_retrievers_scores_are_those_of_its_search(
+    store: PageStore, arms: dict[str, Arm], query: str
+) -> None:
+    found = BM25(store).search(query, 5)
+    assert arms["text retriever"].score(query, found) == pytest.approx([one.score for one in found])
+
+
+def test_refinement_without_steps_gives_the_retrievers_own_scores(
+    store: PageStore, query: str, candidates: list[Candidate]
+) -> None:
+    encoder = load_encoder("mini-colqwen-small", device="cpu")
+    still = GuidedQueryRefinement(encoder, store, BM25(store), settings=Refinement(pool=3, steps=0))
+    own = [candidate.score for candidate in candidates]
+    assert still.score(query, candidates) == pytest.approx(own, rel=1e-5)
+    moved = GuidedQueryRefinement(encoder, store, BM25(store), settings=Refinement(pool=3, steps=5))
+    assert moved.score(query, candidates) != pytest.approx(own, rel=1e-5)
+
+
+def test_the_pool_is_the_union_of_both_retrievers_best(store: PageStore, query: str) -> None:
+    encoder = load_encoder("mini-colqwen-small", device="cpu")
+    arm = GuidedQueryRefinement(encoder, store, BM25(store), settings=Refinement(pool=2, steps=2))
+    found = arm.search(query)
+    pages, texts = load_retriever(None, store, device="cpu").search(query, 2), BM25(store).search(query, 2)
+    assert {one.page_id for one in found} == {one.page_id for one in (*pages, *texts)}
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert arm.score(query, found) == pytest.approx([one.score for one in found], rel=1e-5)
+
+
+def test_the_image_stand_in_is_the_whole_backbones_margin(
+    arms: dict[str, Arm], query: str, candidates: list[Candidate], corpus: Corpus
+) -> None:
+    from ridgerank.documents.pages import list_pages, render_pages
+    from ridgerank.records import Page
+
+    backbone = load_backbone("mini-glm", device="cpu")
+    read = render_pages(list_pages(corpus.documents), max_pixels=backbone.max_pixels)
+    images = {page.page_id: page.image for page in read if isinstance(page, Page)}
+    expected = backbone.full_margins(query, [images[one.page_id] for one in candidates[:2]])
+    scores = arms["image reranker"].score(query, candidates[:2])
+    assert scores == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-3)
+
+
+def test_many_queries_score_as_one_by_one(
+    arms: dict[str, Arm], corpus: Corpus, candidates: list[Candidate]
+) -> None:
+    asked = {query.text: candidates[:3] for query in corpus.queries}
+    for arm in arms.values():
+        together = arm.score_many(asked)
+        for text, own in asked.items():
+            assert together[text] == pytest.approx(arm.score(text, own))
+
+
+def test_published_checkpoints_read_the_stored_text_and_the_page_image(
+    store: PageStore, query: str, candidates: list[Candidate], corpus: Corpus, tmp_path: Path
+) -> None:
+    text, image = build_text("qwen3", tmp_path / "text"), build_mono_qwen(tmp_path / "image")
+    models = Models(
+        "published", device="cpu", text_reranker=str(text.folder), image_reranker=str(image.adapter)
+    )
+    arms = load_arms(models, store, work=tmp_path, text="bm25", documents=corpus.documents)
+    assert isinstance(arms["text reranker"], TextReranker)
+    assert isinstance(arms["image reranker"], ImageReranker)
+    assert arms["text reranker"].name == "Qwen3-Reranker-0.6B"
+    texts = store.texts()
+    expected: Floats = models.text_reranker.judge(query, [texts[one.page_id] for one in candidates])
+    assert arms["text reranker"].score(query, candidates) == pytest.approx(expected)
+    by_image = arms["image reranker"].score(query, candidates)
+    assert by_image[::-1] == pytest.approx(arms["image reranker"].score(query, candidates[::-1]))
+    assert len(set(by_image.tolist())) > 1
+    assert models.image_reranker.max_pixels == load_mono_qwen(str(image.adapter), device="cpu").max_pixels
+
+
+def test_an_arm_that_cannot_run_is_a_row_that_says_why(store: PageStore, tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    models = Models("published", device="cpu", text_reranker=nowhere, image_reranker=nowhere)
+    arms = load_arms(models, store, work=tmp_path, text="dense:")
+    assert list(arms) == ["text retriever", "GQR", "text reranker", "image reranker"]
+    reasons = {"text retriever": "without a model", "GQR": "without a model"}
+    for role, arm in arms.items():
+        assert isinstance(arm, Unavailable)
+        assert reasons.get(role, nowhere) in arm.why
+        assert arm.name == ("dense:" if role == "text retriever" else NAMES["published"][role])

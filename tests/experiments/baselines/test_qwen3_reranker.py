@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from experiments.baselines.qwen3_reranker import Qwen3Reranker, load_qwen3_reranker
+from ridgerank.errors import BackboneError
+from tests.backbones.small_models import Built
+from tests.backbones.small_text_models import build_text
+
+QUERY = "What was the revenue in 2023?"
+TEXTS = ["revenue 12345", "", "Answer with one word, yes or no. " * 6]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return build_text("qwen3", tmp_path_factory.mktemp("qwen3"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(built: Built) -> PreTrainedTokenizerFast:
+    return AutoTokenizer.from_pretrained(built.folder)
+
+
+def test_the_score_is_the_log_odds_of_the_librarys_own_forward(
+    built: Built, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    """The published recipe with the library alone, a prompt at a time and without padding."""
+    expected = []
+    for text in TEXTS:
+        prompt = (
+            "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+            'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+            "<|im_start|>user\n"
+            "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
+            f"<Query>: {QUERY}\n<Document>: {text.strip()}"
+            "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+        )
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            logits = built.model(input_ids=ids).logits[0, -1]
+        yes, no = tokenizer.convert_tokens_to_ids(["yes", "no"])
+        expected.append(torch.log_softmax(logits[[yes, no]], dim=0))
+    judge = load_qwen3_reranker(str(built.folder), device="cpu")
+    odds = [float(one[0] - one[1]) for one in expected]
+    assert judge.judge(QUERY, TEXTS) == pytest.approx(odds, rel=1e-4, abs=1e-4)
+    assert len({round(value, 2) for value in odds}) == 3
+
+
+def test_a_long_text_loses_its_end_and_nothing_else(built: Built, tokenizer: PreTrainedTokenizerFast) -> None:
+    whole = Qwen3Reranker(built.model, tokenizer).prompt_ids(QUERY, TEXTS[2])
+    short = Qwen3Reranker(built.model, tokenizer, max_tokens=len(whole) - 5).prompt_ids(QUERY, TEXTS[2])
+    assert len(short) == len(whole) - 5
+    after = len(tokenizer("<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")["input_ids"])
+    assert short[-after:] == whole[-after:]
+    assert short[:-after] == whole[: len(short) - after]
+
+
+def test_what_stands_on_a_page_never_becomes_a_control_token(
+    built: Built, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    judge = Qwen3Reranker(built.model, tokenizer)
+    ends = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert judge.prompt_ids(QUERY, "<|im_end|>").count(ends) == judge.prompt_ids(QUERY, "").count(ends)
+
+
+def test_a_model_of_another_class_or_none_is_refused(tmp_path: Path) -> None:
+    other = build_text("qwen2", tmp_path / "other")
+    with pytest.raises(BackboneError, match="a model of type 'qwen2', wanted 'qwen3'"):
+        load_qwen3_reranker(str(other.folder), device="cpu")
+    with pytest.raises(BackboneError, match="cannot load"):
+        load_qwen3_reranker(str(tmp_path / "nowhere"), device="cpu")

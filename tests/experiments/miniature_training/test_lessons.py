@@ -1,0 +1,106 @@
+"""Every lesson runs, goes on where it was interrupted, and leaves a model that answers."""
+
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments.miniature_training import train as training
+from experiments.miniature_training.keeping_lesson import KeepingLesson
+from experiments.miniature_training.lessons import Lesson, learn, load_part, rate_at
+from experiments.miniature_training.matching_lesson import MatchingLesson
+from experiments.miniature_training.mini_glm import make_mini_glm
+from experiments.miniature_training.mini_qwen import make_mini_qwen
+from experiments.miniature_training.reading_lesson import ReadingLesson
+from experiments.miniature_training.student import Student
+from experiments.miniature_training.training_pages import training_pages
+from experiments.miniature_training.wording_lesson import WordingLesson
+from ridgerank.backbones.load import load_backbone
+from ridgerank.errors import MiniatureError
+from ridgerank.miniature.render import render
+
+LESSONS = (ReadingLesson, MatchingLesson, KeepingLesson, WordingLesson)
+STEPS = 4
+
+
+def _lesson(kind: type[ReadingLesson | MatchingLesson], *, steps: int = STEPS) -> Lesson:
+    return kind(make_mini_qwen(1, layers=2), seed=1, steps=steps, pages=1)
+
+
+def _forever() -> float:
+    return time.monotonic() + 600
+
+
+@pytest.mark.parametrize("kind", LESSONS)
+def test_an_interrupted_lesson_ends_with_the_same_weights(
+    kind: type[ReadingLesson | MatchingLesson],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = _lesson(kind)
+    learn(whole, tmp_path / "whole", until=_forever(), log_every=1)
+
+    first = _lesson(kind)
+    taught = first.step
+    clock = [0.0]
+
+    def step(number: int) -> tuple[torch.Tensor, dict[str, float]]:
+        clock[0] = 100.0 if number == 1 else 0.0  # time is over after two steps
+        loss, measures = taught(number)
+        return loss, dict(measures)
+
+    monkeypatch.setattr(first, "step", step)
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: clock[0])
+        assert learn(first, tmp_path / "parts", until=50.0) == 2
+    second = _lesson(kind)
+    assert learn(second, tmp_path / "parts", until=_forever()) == STEPS
+    for name, weight in whole.model.state_dict().items():
+        torch.testing.assert_close(second.model.state_dict()[name], weight, rtol=0, atol=0, msg=name)
+    log = [json.loads(line) for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log] == [1, 2, 3, 4]
+
+
+def test_a_lesson_changes_only_what_it_teaches(tmp_path: Path) -> None:
+    lesson = _lesson(MatchingLesson, steps=1)
+    before = {name: weight.clone() for name, weight in lesson.model.state_dict().items()}
+    learn(lesson, tmp_path, until=_forever())
+    changed = {name for name, weight in lesson.model.state_dict().items() if not weight.equal(before[name])}
+    assert changed
+    assert not any("visual" in name or "embed_tokens" in name for name in changed)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
+    learn(_lesson(MatchingLesson, steps=1), tmp_path, until=_forever())
+    with pytest.raises(MiniatureError, match="a lesson of 1 steps with seed 1, wanted 9 steps"):
+        learn(_lesson(MatchingLesson, steps=9), tmp_path, until=_forever())
+
+
+def test_joining_asks_for_the_lessons_before(tmp_path: Path) -> None:
+    with pytest.raises(MiniatureError, match="teach that lesson first"):
+        load_part(_lesson(WordingLesson).model, tmp_path / "reading.pt", ("model.visual.",))
+
+
+def test_the_rate_rises_then_falls() -> None:
+    rates = [rate_at(number, 1000) for number in range(1000)]
+    assert rates.index(max(rates)) == 99
+    assert rates[-1] == 0.05
+
+
+@pytest.mark.parametrize(("name", "make"), [("mini-qwen", make_mini_qwen), ("mini-glm", make_mini_glm)])
+def test_training_leaves_a_model_that_loads_and_answers(
+    name: str, make: Callable[..., Student], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "DESIGNS", {name: partial(make, layers=2)})
+    training.train(name, tmp_path, stages=dict.fromkeys(training.STEPS, 1), minutes=5, seed=0)
+    backbone = load_backbone(tmp_path / "model", device="cpu")
+    images = render(list(islice(training_pages(1), 2)))
+    margins = backbone.full_margins("margin of Norvale in 2019", images)
+    assert margins.shape == (2,)
+    assert margins.isfinite().all()
+    assert backbone.encode(images[:1], exit_layer=2)[0].grid == (16, 12)

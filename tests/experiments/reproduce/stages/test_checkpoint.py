@@ -1,0 +1,58 @@
+"""Stages go on where they stopped."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.reproduce.stages.checkpoint import Arrays, complete, digest, in_parts
+from experiments.reproduce.stages.paths import require_same, slug
+from ridgerank.errors import LineageMismatch
+
+
+class KilledError(Exception):
+    """A kill."""
+
+
+def test_a_killed_stage_goes_on_with_the_part_it_was_at(tmp_path: Path) -> None:
+    made: list[range] = []
+
+    def make(items: range, *, until: int) -> Arrays:
+        if items.start >= until:
+            raise KilledError
+        made.append(items)
+        return {"squares": np.array([item**2 for item in items])}
+
+    with pytest.raises(KilledError):
+        in_parts(tmp_path, 10, 4, lambda items: make(items, until=8))
+    assert not complete(tmp_path, 10, 4)
+    found = in_parts(tmp_path, 10, 4, lambda items: make(items, until=99))
+    assert found["squares"].tolist() == [item**2 for item in range(10)]
+    assert made == [range(4), range(4, 8), range(8, 10)]
+    assert complete(tmp_path, 10, 4)
+
+
+def test_a_part_is_whole_or_not_there(tmp_path: Path) -> None:
+    def make(items: range) -> Arrays:
+        raise KilledError
+
+    with pytest.raises(KilledError):
+        in_parts(tmp_path / "stage", 3, 2, make)
+    assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_other_queries_have_another_name() -> None:
+    assert digest(["ab", "c"]) != digest(["a", "bc"])
+    assert digest(["ab", "c"]) == digest(["ab", "c"])
+
+
+def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
+    require_same(tmp_path, "one model")
+    require_same(tmp_path, "one model")
+    with pytest.raises(LineageMismatch, match="another --work"):
+        require_same(tmp_path, "another model")
+
+
+def test_names_become_folders() -> None:
+    assert slug("nomic-ai/colnomic-embed-multimodal-7b") == "colnomic-embed-multimodal-7b"
+    assert slug("/models/GLM-4.1V 9B/") == "glm-4-1v-9b"

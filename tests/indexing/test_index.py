@@ -1,0 +1,333 @@
+"""Documents into a store: what is skipped, what is added, what survives a kill."""
+
+import multiprocessing
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageStat
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
+from ridgerank.documents.failures import Failure
+from ridgerank.documents.pages import render_pages
+from ridgerank.errors import BackboneError, LineageMismatch
+from ridgerank.indexing import encode, listing
+from ridgerank.indexing.index import index_documents
+from ridgerank.indexing.progress import IndexPlan, IndexReport
+from ridgerank.store import store_writer
+from ridgerank.store.layout import pack
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.pruning import Keep
+from ridgerank.store.vector_columns import VectorOrigin
+from tests.conftest import write_pdf
+
+
+@dataclass
+class Seen:
+    """A watcher that remembers."""
+
+    plans: list[IndexPlan] = field(default_factory=list)
+    commits: list[int] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def planned(self, plan: IndexPlan) -> None:
+        self.plans.append(plan)
+
+    def committed(self, pages: int, nbytes: int) -> None:
+        assert nbytes > 0
+        self.commits.append(pages)
+
+    def failed(self, failure: Failure) -> None:
+        self.failures.append(failure)
+
+
+def index(
+    paths: list[Path],
+    store: Path,
+    backbone: Backbone,
+    **options: Any,  # noqa: ANN401 (passed on)
+) -> IndexReport:
+    return index_documents(paths, str(store), backbone, watcher=Seen(), processes=1, **options)
+
+
+def contents(store: Path | str) -> dict[str, tuple[Any, ...]]:
+    """Everything a store holds, in order, prefixes byte by byte."""
+    with PageStore.open(str(store)) as opened:
+        ids = opened.page_ids()
+        pages = opened.pages(ids)
+        blocks = [pack(prefix).tobytes() for prefix in opened.read_prefixes(ids)]
+    return {
+        page.page_id: (page.references, page.source, page.text, page.thumbnail, block)
+        for page, block in zip(pages, blocks, strict=True)
+    }
+
+
+def names(store: Path) -> list[str]:
+    return sorted(name for row in contents(store).values() for name in row[0])
+
+
+def test_every_page_is_stored_under_its_name(tmp_path: Path, small_backbone: Backbone) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=3)
+    write_pdf(tmp_path / "in/sub/b.pdf", pages=2)
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    assert (report.pages, report.added, report.skipped) == (5, 5, 0)
+    assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2", "a.pdf#3", "sub/b.pdf#1", "sub/b.pdf#2"]
+
+
+def test_a_second_run_encodes_only_what_is_new(tmp_path: Path, small_backbone: Backbone) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=3)
+    index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    before = contents(tmp_path / "store")
+    write_pdf(tmp_path / "in/b.pdf", pages=2, seed=1)
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    assert (report.added, report.skipped) == (2, 3)
+    after = contents(tmp_path / "store")
+    assert {page_id: after[page_id] for page_id in before} == before
+
+
+def test_a_copy_of_a_file_is_stored_once_and_found_by_both_names(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    original = write_pdf(tmp_path / "in/a.pdf", pages=2)
+    (tmp_path / "in/copy.pdf").write_bytes(original.read_bytes())
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    assert (report.added, report.copies) == (2, 2)
+    with PageStore.open(str(tmp_path / "store")) as store:
+        assert store.find("a.pdf#2") == store.find("copy.pdf#2")
+
+
+def test_a_changed_file_takes_its_names_along_and_pruning_removes_the_old_pages(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=3)
+    index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    write_pdf(tmp_path / "in/a.pdf", pages=2, seed=9)
+    index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    stored = contents(tmp_path / "store")
+    assert len(stored) == 5
+    assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2", "a.pdf#3"]
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone, prune=True)
+    assert report.removed == 3
+    assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2"]
+
+
+def test_pruning_spares_pages_of_a_file_that_cannot_be_read_this_time(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    broken, gone = (write_pdf(tmp_path / f"in/{name}.pdf", pages=2, seed=s) for s, name in enumerate("ab"))
+    index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    broken.write_bytes(b"")
+    gone.unlink()
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone, prune=True)
+    assert report.removed == 2
+    assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2"]
+
+
+def test_bad_files_are_told_and_the_rest_goes_on(tmp_path: Path, small_backbone: Backbone) -> None:
+    write_pdf(tmp_path / "in/good.pdf", pages=1)
+    (tmp_path / "in/empty.pdf").touch()
+    (tmp_path / "in/fake.pdf").write_text("not a PDF")
+    (tmp_path / "in/notes.txt").write_text("passed over")
+    seen = Seen()
+    report = index_documents(
+        [tmp_path / "in", tmp_path / "absent"], str(tmp_path / "store"), small_backbone, watcher=seen
+    )
+    assert (report.added, report.passed_over, len(report.failures)) == (1, 1, 3)
+    assert list(report.failures) == seen.failures
+    assert all("\n" not in str(failure) for failure in report.failures)
+
+
+def test_another_lineage_is_refused_before_anything_is_read(tmp_path: Path, small_backbone: Backbone) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=1)
+    index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    with pytest.raises(LineageMismatch, match="keep: 'stride 1/3' there, 'ink 1/4' here"):
+        index([tmp_path / "in"], tmp_path / "store", small_backbone, keep=Keep.parse("ink 1/4"))
+    with pytest.raises(LineageMismatch, match="exit_layer: 4 there, 3 here"):
+        index([tmp_path / "in"], tmp_path / "store", small_backbone, exit_layer=3)
+
+
+def test_layers_the_model_lacks_are_refused(tmp_path: Path, small_backbone: Backbone) -> None:
+    with pytest.raises(BackboneError, match=r"layers \[0, 99\) of a model of 5"):
+        index([tmp_path], tmp_path / "store", small_backbone, exit_layer=99)
+    assert not (tmp_path / "store").exists()
+
+
+def test_rendering_in_processes_changes_nothing(tmp_path: Path, small_backbone: Backbone) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=6)
+    index([tmp_path / "in"], tmp_path / "one", small_backbone)
+    index_documents([tmp_path / "in"], str(tmp_path / "two"), small_backbone, watcher=Seen(), processes=2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def _index_in_child(paths: list[Path], store: Path, model: Path) -> None:
+    encode._COMMIT_PAGES = 4
+    backbone = load_backbone(model, device="cpu", max_pixels=30 * 28 * 28)
+    index(paths, store, backbone, batch_pages=2)
+
+
+def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
+    tmp_path: Path, model_folder: Path
+) -> None:
+    for number in range(4):
+        write_pdf(tmp_path / f"in/{number}.pdf", pages=11, seed=number)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ridgerank.backbones.load", "tests.indexing.test_index"])
+
+    def start(store: Path) -> Any:  # noqa: ANN401
+        process = context.Process(target=_index_in_child, args=([tmp_path / "in"], store, model_folder))
+        process.start()
+        return process
+
+    whole = start(tmp_path / "whole")
+    whole.join()
+    began = time.perf_counter()
+    timed = start(tmp_path / "timed")
+    timed.join()
+    assert (whole.exitcode, timed.exitcode) == (0, 0)
+    duration = time.perf_counter() - began
+    expected = contents(tmp_path / "whole")
+    generator = random.Random(0)
+    kills, attempt, halfway = 0, 0, 0
+    while kills < 20:
+        attempt += 1
+        store = tmp_path / f"killed-{attempt}"
+        while True:
+            process = start(store)
+            process.join(generator.uniform(0.0, 0.9 * duration))
+            if process.exitcode is None and kills < 20:
+                process.kill()
+                process.join()
+                kills += 1
+                if store.exists() and any(store.glob("_versions/*")):
+                    with PageStore.open(str(store)) as opened:
+                        halfway += 0 < len(opened) < len(expected)
+                continue
+            process.join()
+            assert process.exitcode == 0
+            break
+        assert list(contents(store).items()) == list(expected.items())
+    assert halfway >= 3
+
+
+def test_the_ids_of_all_pages_differ(tmp_path: Path, small_backbone: Backbone) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=6)
+    index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    blocks = [row[-1] for row in contents(tmp_path / "store").values()]
+    assert len(blocks) == len(set(blocks)) == 6
+    assert np.unique([len(block) for block in blocks]).size == 1
+
+
+class Embedder:
+    """Vectors that tell a page's size and colours, and how many pages were looked at."""
+
+    def __init__(self, fingerprint: str = "f", fail_after: int | None = None) -> None:
+        self.origin = VectorOrigin("embedder", fingerprint, 4, 1)
+        self.looked_at = 0
+        self._fail_after = fail_after
+
+    def embed_pages(self, images: Sequence[Image.Image]) -> list[NDArray[np.float16]]:
+        self.looked_at += len(images)
+        if self._fail_after is not None and self.looked_at > self._fail_after:
+            raise KeyboardInterrupt
+        return [np.array([[*ImageStat.Stat(image).mean, image.width]] * 2, np.float16) for image in images]
+
+
+def vectors(store: Path) -> dict[str, list[list[float]] | None]:
+    with PageStore.open(str(store)) as opened:
+        pages = opened.pages(opened.page_ids(), vectors=True)
+    return {page.page_id: None if page.vectors is None else page.vectors.tolist() for page in pages}
+
+
+def test_a_page_is_rendered_once_for_its_prefix_and_its_vectors(
+    tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=6)
+    index([tmp_path / "in"], tmp_path / "plain", small_backbone)
+    rendered = []
+
+    def watched(refs: Any, **options: Any) -> Any:  # noqa: ANN401
+        for page in render_pages(refs, **options):
+            rendered.append(page.reference)
+            yield page
+
+    monkeypatch.setattr(listing, "render_pages", watched)
+    embedder = Embedder()
+    report = index([tmp_path / "in"], tmp_path / "both", small_backbone, embedder=embedder)
+    assert (report.added, report.embedded, report.without_vectors) == (6, 0, ())
+    assert len(rendered) == len(set(rendered)) == embedder.looked_at == 6
+    assert contents(tmp_path / "both") == contents(tmp_path / "plain")
+    assert all(found is not None and len(found) == 2 for found in vectors(tmp_path / "both").values())
+
+
+def test_a_retriever_added_later_reads_only_pages_that_lack_vectors(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=5)
+    write_pdf(tmp_path / "elsewhere/b.pdf", pages=2, seed=1)
+    index([tmp_path / "in", tmp_path / "elsewhere"], tmp_path / "store", small_backbone)
+    write_pdf(tmp_path / "in/c.pdf", pages=2, seed=2)
+    first, second, third = Embedder(), Embedder(), Embedder()
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=first)
+    assert (report.added, report.skipped, report.embedded, first.looked_at) == (2, 5, 5, 7)
+    assert report.without_vectors == ("elsewhere/b.pdf#1", "elsewhere/b.pdf#2")
+    report = index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=second)
+    assert (report.embedded, second.looked_at, len(report.without_vectors)) == (0, 0, 2)
+    report = index([tmp_path / "elsewhere"], tmp_path / "store", small_backbone, embedder=third)
+    assert (report.embedded, third.looked_at, report.without_vectors) == (2, 2, ())
+    whole = index(
+        [tmp_path / "in", tmp_path / "elsewhere"], tmp_path / "at once", small_backbone, embedder=Embedder()
+    )
+    assert whole.added == 9
+    assert vectors(tmp_path / "store") == vectors(tmp_path / "at once")
+
+
+def test_interrupted_while_embedding_the_next_run_ends_with_the_same_store(
+    tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=10)
+    monkeypatch.setattr(encode, "_COMMIT_PAGES", 4)
+    for store, before in (("new", False), ("old", True)):
+        if before:
+            index([tmp_path / "in"], tmp_path / store, small_backbone, batch_pages=2)
+        with pytest.raises(KeyboardInterrupt):
+            index(
+                [tmp_path / "in"], tmp_path / store, small_backbone,
+                embedder=Embedder(fail_after=6), batch_pages=2,
+            )  # fmt: skip
+        again = Embedder()
+        index([tmp_path / "in"], tmp_path / store, small_backbone, embedder=again, batch_pages=2)
+        assert again.looked_at == 6
+    assert vectors(tmp_path / "new") == vectors(tmp_path / "old")
+    assert contents(tmp_path / "new") == contents(tmp_path / "old")
+
+
+def test_another_retriever_is_refused_before_anything_is_read(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=1)
+    index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())
+    other = Embedder("another")
+    with pytest.raises(LineageMismatch, match="fingerprint: 'f' there, 'another' here"):
+        index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=other)
+    assert other.looked_at == 0
+
+
+def test_a_large_store_gets_an_index_over_its_vectors(
+    tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=3)
+    monkeypatch.setattr("ridgerank.indexing.index.INDEXED_FROM", 3)
+    built = []
+    monkeypatch.setattr(
+        store_writer.StoreWriter, "index_vectors", lambda self: built.append(len(self.page_ids()))
+    )
+    index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())
+    index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())
+    assert built == [3]

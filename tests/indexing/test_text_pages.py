@@ -1,0 +1,194 @@
+"""Pages as text, from documents through the store to states."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.load import load_backbone
+from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
+from ridgerank.calibration.index_hook import OnePass
+from ridgerank.calibration.rerender import see_pages
+from ridgerank.calibration.synthetic_queries import queries_from_texts
+from ridgerank.calibration.target_cache import TargetCache
+from ridgerank.cli.main import app
+from ridgerank.documents.ocr import Recognizer
+from ridgerank.errors import BackboneError, LineageMismatch, StoreError
+from ridgerank.indexing.index import index_documents
+from ridgerank.ranking.explain import explain
+from ridgerank.ranking.shallow import ShallowPass
+from ridgerank.ranking.unstored import UnstoredPages
+from ridgerank.records import Page
+from ridgerank.store.model_lineage import reading_of
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.pruning import Keep
+from ridgerank.store.sidecar import calibrations_folder
+from tests.backbones.small_text_models import build_text
+from tests.calibrated_store import WordOverlap, write_reports
+from tests.calibration.conftest import Looking
+from tests.conftest import write_pdf
+from tests.indexing.test_index import Seen
+
+QUERY = "What was the revenue?"
+
+
+class Told(Recognizer):
+    """Reads every image as the same words."""
+
+    def __init__(self) -> None: ...
+
+    def read(self, page: Page) -> str:
+        return "words that only the image of this page shows"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_text("qwen2", tmp_path_factory.mktemp("qwen2")).folder
+
+
+@pytest.fixture(scope="module")
+def backbone(folder: Path) -> Backbone:
+    return load_backbone(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def store(backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("documents")
+    write_pdf(root / "in/a.pdf", pages=2)
+    Image.new("RGB", (60, 80), "white").save(root / "in/scan.png")
+    index_documents(
+        [root / "in"],
+        str(root / "store"),
+        backbone,
+        watcher=Seen(),
+        keep=Keep.parse("informative 1"),
+        processes=1,
+        recognizer=Told(),
+    )
+    return str(root / "store")
+
+
+def test_a_scan_is_stored_with_what_its_image_shows(store: str) -> None:
+    with PageStore.open(store) as opened:
+        texts = {page.references[0]: page.text for page in opened.pages(opened.page_ids())}
+    assert set(texts) == {"a.pdf#1", "a.pdf#2", "scan.png#1"}
+    assert texts["scan.png#1"] == "words that only the image of this page shows"
+
+
+@pytest.mark.parametrize("state", ["last", "mean"])
+def test_states_over_stored_text_are_close_to_those_over_the_text(
+    backbone: Backbone, store: str, state: str
+) -> None:
+    for cache_bytes in (0, 1 << 20):
+        with ShallowPass(backbone, PageStore.open(store), cache_bytes=cache_bytes) as shallow:
+            ids = shallow.store.page_ids()
+            texts = [page.text for page in shallow.store.pages(ids)]
+            found = shallow.run(QUERY, ids, state="mean" if state == "mean" else "last").states
+            exit_layer = shallow.store.lineage.exit_layer
+        exact = backbone.states(
+            QUERY,
+            DensePrefixes(backbone.encode(texts, exit_layer=exit_layer)),
+            state="mean" if state == "mean" else "last",
+        )
+        assert torch.nn.functional.cosine_similarity(found, exact).min() > 0.99
+
+
+def test_a_store_of_another_budget_is_refused(folder: Path, store: str) -> None:
+    other = load_backbone(folder, device="cpu", page_text="head 16")
+    with pytest.raises(LineageMismatch, match=r"head 512 tokens a page.*head 16 tokens a page"):
+        ShallowPass(other, PageStore.open(store))
+
+
+def test_a_page_seen_again_has_the_text_it_is_stored_with(store: str) -> None:
+    with PageStore.open(store) as opened:
+        ids = opened.page_ids()
+        seen = [page for batch in see_pages(opened, ids, max_pixels=10_000) for page in batch]
+        assert {page.page_id: page.text for page in seen} == opened.texts()
+
+
+def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) -> None:
+    write_pdf(tmp_path / "a.pdf", pages=1)
+    model = load_backbone(folder, device="cpu", page_text="ends 40", prompt="plain")
+    index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, watcher=Seen(), processes=1)
+    with PageStore.open(str(tmp_path / "store")) as opened:
+        reading = reading_of(opened.lineage)
+        assert reading == {"max_pixels": None, "page_text": "ends 40", "prompt": "plain"}
+        ShallowPass(load_backbone(folder, device="cpu", **reading), opened)
+        with pytest.raises(LineageMismatch, match="plain' there"):
+            ShallowPass(load_backbone(folder, device="cpu", page_text="ends 40"), opened)
+
+
+def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_path: Path) -> None:
+    reports, uri = write_reports(tmp_path / "reports", pages=20), str(tmp_path / "store")
+    request = CalibrationRequest(candidates=4, count=16, making="text")
+    onlooker = OnePass(uri, backbone, request, lambda planned: WordOverlap(planned.texts()))
+    index_documents([reports], uri, backbone, watcher=Seen(), processes=1, onlooker=onlooker)
+    watcher = Looking()
+    with PageStore.open(uri) as opened:
+        texts = opened.texts()
+        retriever = WordOverlap(texts)
+        made = calibrate(opened, backbone, retriever, request, watcher=watcher)
+        cache = TargetCache(calibrations_folder(uri), opened.lineage)
+    assert watcher.plans[0].unseen == 0
+    assert made.readout.lists == 16
+    query = queries_from_texts(texts, 16).queries[0].text
+    ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]
+    kept = torch.tensor([cache.margin(query, page_id) for page_id in ids])
+    full = backbone.full_margins(query, [texts[page_id] for page_id in ids])
+    torch.testing.assert_close(kept, full, rtol=1e-4, atol=1e-4)
+
+
+def test_a_text_model_writes_queries_one_line_each(backbone: Backbone) -> None:
+    pages = backbone.encode(["Revenue rose.", "Costs fell in 2020."], exit_layer=backbone.geometry.layers)
+    written = backbone.write_queries(pages, max_tokens=5)
+    assert len(written) == 2
+    assert all("\n" not in text for text in written)
+
+
+def test_a_page_without_text_is_no_guest_of_a_text_model(backbone: Backbone, store: str) -> None:
+    with PageStore.open(store) as opened:
+        guests = UnstoredPages(backbone, opened.lineage, capacity_bytes=1 << 20)
+    with pytest.raises(StoreError, match=r"new.png#1 carries no text.*--ocr"):
+        guests.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
+
+
+def test_tokens_of_a_text_page_have_no_regions(backbone: Backbone, store: str) -> None:
+    with (
+        ShallowPass(backbone, PageStore.open(store)) as shallow,
+        pytest.raises(BackboneError, match="reads the text of pages"),
+    ):
+        explain(shallow, QUERY, shallow.store.page_ids()[0])
+
+
+def test_pages_that_are_blank_to_a_text_model_are_named_and_read_ones_are_not(
+    backbone: Backbone, tmp_path: Path
+) -> None:
+    write_pdf(tmp_path / "in/scan.pdf", pages=2)
+    write_reports(tmp_path / "in", pages=3)
+    for number in ("first", "second"):  # the second run finds all pages stored, and still says so
+        told = index_documents(
+            [tmp_path / "in"], str(tmp_path / "bare"), backbone, watcher=Seen(), processes=1
+        )
+        assert told.without_text == ("scan.pdf#1", "scan.pdf#2"), number
+    read = index_documents(
+        [tmp_path / "in"],
+        str(tmp_path / "read"),
+        backbone,
+        watcher=Seen(),
+        processes=1,
+        recognizer=Told(),
+    )
+    assert read.without_text == ()
+
+
+def test_the_command_says_how_many_pages_are_blank_and_what_to_do(folder: Path, tmp_path: Path) -> None:
+    write_pdf(tmp_path / "in/scan.pdf", pages=2)
+    words = ["index", str(tmp_path / "in"), "--store", str(tmp_path / "s"), "--backbone", str(folder)]
+    done = CliRunner().invoke(app, [*words, "--device", "cpu", "--processes", "1"])
+    assert done.exit_code == 0, done.output
+    assert "warning: 2 stored pages have no text, scan.pdf#1 among them" in done.stderr
+    assert "index into a new store with --ocr" in done.stderr

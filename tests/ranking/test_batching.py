@@ -1,0 +1,88 @@
+"""Requests that share a pass get what each would get alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.errors import ScoreError
+from ridgerank.ranking.batching import LEAST_SHARED, PAGES_A_PASS
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.ranking.shallow import ShallowPass
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.stored_prefixes import StoredPrefixes
+from tests.calibrated_store import ByDigest, index_pages, random_calibration
+
+QUERIES = ["red bars", "blue bars", "wide bars", "what is on the first page of it?", "tall"]
+
+
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory: pytest.TempPathFactory, small_backbone: Backbone) -> Reranker:
+    store = PageStore.open(index_pages(tmp_path_factory.mktemp("pages"), small_backbone, pages=24))
+    shallow = ShallowPass(small_backbone, store)
+    calibration = random_calibration(store.lineage, small_backbone.geometry.width)
+    return Reranker(shallow, calibration, retriever=ByDigest(store.page_ids()))
+
+
+def test_a_pass_over_several_queries_is_each_query_s_own_pass(reranker: Reranker) -> None:
+    page_ids = reranker.store.page_ids()
+    own = [page_ids[:3], page_ids[3:4], page_ids[2:9], page_ids[9:24], page_ids[:2]]
+    packed = reranker.store.read_prefixes([page_id for ids in own for page_id in ids])
+    prefixes = StoredPrefixes.of(packed, join_layer=reranker.store.lineage.join_layer)
+    owners = [number for number, ids in enumerate(own) for _ in ids]
+    together = reranker.backbone.states_together(QUERIES, owners, prefixes)
+    shallow = ShallowPass(reranker.backbone, reranker.store)
+    alone = [shallow.run(query, ids).states for query, ids in zip(QUERIES, own, strict=True)]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-5)
+
+
+def test_lists_ranked_together_are_ranked_as_alone(
+    reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared: list[int] = []
+    run_together = ShallowPass.run_together
+
+    def noted(shallow: ShallowPass, asked: Any, guests: Any) -> Any:  # noqa: ANN401
+        shared.append(len(asked))
+        return run_together(shallow, asked, guests)
+
+    monkeypatch.setattr(ShallowPass, "run_together", noted)
+    prepared = [reranker.retrieve([query], k=12)[0] for query in QUERIES * 3]
+    together = reranker.rank_prepared(prepared)
+    assert sum(shared) >= 9
+    assert max(shared) * 12 <= PAGES_A_PASS
+    for query, ranking in zip(QUERIES * 3, together, strict=True):
+        alone = reranker.search(query, k=12, top_k=12)
+        assert [page.page_id for page in ranking.pages] == [page.page_id for page in alone.pages]
+        for name in ("readout_score", "fused_score"):
+            found, wanted = ([getattr(page, name) for page in one.pages] for one in (ranking, alone))
+            # Standardizing the nearly equal states of a random model enlarges the last digits.
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
+
+
+def test_short_and_empty_lists_run_alone(reranker: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ShallowPass, "run_together")
+    page_ids = reranker.store.page_ids()
+    prepared = [reranker.prepare(query, page_ids[: LEAST_SHARED - 1]) for query in QUERIES]
+    empty = reranker.prepare("nothing", [])
+    rankings = reranker.rank_prepared([*prepared, empty])
+    assert [len(ranking.pages) for ranking in rankings] == [LEAST_SHARED - 1] * 5 + [0]
+
+
+def test_the_readout_alone_asks_no_retriever(reranker: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:
+    page_ids = reranker.store.page_ids()[:6]
+    usual = reranker.rank("bars", page_ids)
+    monkeypatch.delattr(ByDigest, "score")
+    alone = reranker.rank("bars", page_ids, weight=1.0)
+    assert alone.weight == 1.0
+    assert "readout alone" in alone.note
+    by_readout = sorted(usual.pages, key=lambda page: -page.readout_score)
+    assert [page.page_id for page in alone.pages] == [page.page_id for page in by_readout]
+    assert all(page.retriever_part == 0 for page in alone.pages)
+
+
+def test_a_weight_beyond_its_range_is_refused(reranker: Reranker) -> None:
+    with pytest.raises(ScoreError, match="weight of 2"):
+        reranker.rank("bars", reranker.store.page_ids()[:2], weight=2.0)

@@ -1,0 +1,138 @@
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from ridgerank.errors import ArtifactError, RetrieverError, StoreError
+from ridgerank.retrievers import dense_text
+from ridgerank.retrievers.dense_text import INSTRUCTION, DenseText
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
+from tests.retrievers.small_embedder import build_embedder
+from tests.store.pages import LINEAGE, page_id, row
+
+TEXTS = ["revenue rose in 2023", "who is on page 7", " ", "the image", "what was the revenue"]
+QUERY = "revenue in 2023?"
+
+
+def add(uri: str, texts: list[str], *, first: int = 0) -> None:
+    with StoreWriter(uri, LINEAGE) as writer:
+        rows = [row(first + number) for number in range(len(texts))]
+        writer.append(
+            [replace(one, page=replace(one.page, text=text)) for one, text in zip(rows, texts, strict=True)]
+        )
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_embedder(tmp_path_factory.mktemp("dense"))
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    add(str(tmp_path / "store"), TEXTS)
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def store(uri: str) -> Iterator[PageStore]:
+    with PageStore.open(uri) as opened:
+        yield opened
+
+
+def test_scores_are_cosines_with_the_instruction_before_the_query_alone(
+    embedder: Path, store: PageStore
+) -> None:
+    model = SentenceTransformer(str(embedder), device="cpu")
+    pages = model.encode(TEXTS, normalize_embeddings=True)
+    [query] = model.encode([INSTRUCTION + QUERY], normalize_embeddings=True)
+    retriever = DenseText(str(embedder), store, device="cpu")
+    assert retriever.name == "dense:embedder"
+    wanted = pages @ query
+    wanted[2] = -1  # a page without text comes last
+    ids = [page_id(number) for number in range(5)]
+    np.testing.assert_allclose(retriever.score(QUERY, ids), wanted, atol=1e-5)
+    order = sorted(range(5), key=lambda number: -wanted[number])
+    assert [one.page_id for one in retriever.search(QUERY, 5)] == [page_id(number) for number in order]
+    both = retriever.search_many([QUERY, "cats"], 3)
+    assert [one.page_id for one in both[0]] == [page_id(number) for number in order[:3]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [({"pooling": "mean"}, ""), ({"prompts": {"query": "find: "}}, "find: ")],
+    ids=["an encoder has none", "its own goes first"],
+)
+def test_the_prompt_is_the_models(
+    tmp_path: Path, store: PageStore, kind: dict[str, Any], wanted: str
+) -> None:
+    retriever = DenseText(str(build_embedder(tmp_path / "model", **kind)), store, device="cpu")
+    assert retriever._prompt == wanted
+
+
+def test_pages_are_embedded_once(
+    embedder: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[str] = []
+    real = DenseText._embed
+
+    def watched(self: DenseText, texts: list[str], *, prompt: str | None) -> Any:  # noqa: ANN401
+        if prompt is None:
+            embedded.extend(texts)
+        return real(self, texts, prompt=prompt)
+
+    monkeypatch.setattr(DenseText, "_embed", watched)
+    monkeypatch.setattr(dense_text, "_PAGES_AT_ONCE", 2)
+    with PageStore.open(uri) as store:
+        first = DenseText(str(embedder), store, device="cpu").search(QUERY, 5)
+        assert embedded == TEXTS
+        assert DenseText(str(embedder), store, device="cpu").search(QUERY, 5) == first
+    add(uri, ["a page that came later"], first=5)
+    with PageStore.open(uri) as store:
+        DenseText(str(embedder), store, device="cpu")
+        assert embedded == [*TEXTS, "a page that came later"]
+        DenseText(str(build_embedder(tmp_path / "other", seed=1)), store, device="cpu")
+        assert len(embedded) == 12
+    assert len(list((Path(uri) / "embeddings").iterdir())) == 2
+
+
+def test_damaged_embeddings_are_refused(embedder: Path, store: PageStore, uri: str) -> None:
+    DenseText(str(embedder), store, device="cpu")
+    [kept] = (Path(uri) / "embeddings").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-20])
+    with pytest.raises(ArtifactError, match=r"cannot be read as embeddings.*remove it"):
+        DenseText(str(embedder), store, device="cpu")
+
+
+def test_no_text_no_pages_and_no_model_are_told_apart(
+    tmp_path: Path, embedder: Path, store: PageStore
+) -> None:
+    add(str(tmp_path / "scans"), ["", ""])
+    with (
+        PageStore.open(str(tmp_path / "scans")) as scans,
+        pytest.raises(RetrieverError, match=r"none of the 2 pages .* text layer"),
+    ):
+        DenseText(str(embedder), scans)
+    add(str(tmp_path / "empty"), [])
+    with PageStore.open(str(tmp_path / "empty")) as empty, pytest.raises(RetrieverError, match="is empty"):
+        DenseText(str(embedder), empty)
+    with pytest.raises(RetrieverError, match="cannot load the text embedder"):
+        DenseText(str(tmp_path / "no-such-model"), store, device="cpu")
+
+
+def test_unknown_pages_are_named(embedder: Path, store: PageStore) -> None:
+    with pytest.raises(StoreError, match="nothing"):
+        DenseText(str(embedder), store, device="cpu").score(QUERY, ["nothing"])
+
+
+def test_it_says_how_to_get_sentence_transformers(
+    store: PageStore, embedder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(RetrieverError, match=r"pip install 'ridgerank\[dense\]'"):
+        DenseText(str(embedder), store)

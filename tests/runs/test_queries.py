@@ -1,0 +1,48 @@
+"""Files of queries: what is read, and what is refused with the line named."""
+
+from pathlib import Path
+
+import pytest
+
+from ridgerank.errors import QueryError
+from ridgerank.records import Query
+from ridgerank.runs.queries import MAX_CHARACTERS, checked, read_queries
+
+
+def test_json_lines_and_plain_lines_are_read(tmp_path: Path) -> None:
+    lines = tmp_path / "q.jsonl"
+    lines.write_text(
+        '{"query_id": "a", "text": " What? ", "corpus": "esg", "kind": 3}\n\n{"query_id": 7, "text": "Why"}'
+    )
+    assert read_queries(lines) == [Query("a", "What?", "esg"), Query("7", "Why")]
+    plain = tmp_path / "q.txt"
+    plain.write_text("\ufeffWhat is it?\n\n  Why, then?  \n", encoding="utf-8")
+    assert read_queries(plain) == [Query("line-1", "What is it?"), Query("line-3", "Why, then?")]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "no queries, wanted at least one line"),
+        (b'{"query_id": "a"}', "line 1: no 'text'; wanted query_id and text"),
+        (b'{"query_id": "a", "text": ""}', "line 1: an empty query"),
+        (b'fine\n{"query_id": ', "line 2: not JSON"),
+        (b'{"query_id": 1, "text": "x"}\n{"query_id": "1", "text": "y"}', "two queries have the id '1'"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"x" * 10_000, "line 1: a query of 10,000 characters"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "q"
+    path.write_bytes(content)
+    with pytest.raises(QueryError, match=reason):
+        read_queries(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="absent: No such file"):
+        read_queries(tmp_path / "absent")
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    assert len(checked("x" * MAX_CHARACTERS)) == MAX_CHARACTERS

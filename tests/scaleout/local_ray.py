@@ -1,0 +1,117 @@
+"""A Ray cluster of this machine alone, for the tests: two workers, a small object store, nothing reported."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ridgerank.scaleout.ray_cluster import Crew
+
+CREW = Crew(workers=2, num_cpus=1.0, num_gpus=0.0)
+_START_SECONDS = 120.0
+_ATTEMPTS = 3
+
+
+@contextmanager
+def two_workers(folder: Path) -> Iterator[Any]:
+    """Start a cluster, yield Ray's module connected to it, stop both."""
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    os.environ.update(quiet)
+    import ray
+
+    head = _started(ray, folder)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+        _stop(head)
+
+
+def _started(ray: Any, folder: Path) -> "subprocess.Popen[bytes]":  # noqa: ANN401 (Ray's module)
+    """Start a cluster and connect to it; on a busy machine a first try may come to nothing."""
+    for attempt in range(_ATTEMPTS):
+        own = folder / str(attempt)
+        own.mkdir()
+        head, address = _start(own)
+        if _connects(ray, address, head):
+            return head
+        _stop(head)
+    raise AssertionError(f"the cluster did not start: {(own / 'start.log').read_text()[-2000:]}")
+
+
+def _start(folder: Path) -> "tuple[subprocess.Popen[bytes], str]":
+    # Ports that are known beforehand: on a busy machine Ray gives up waiting for its agents to tell theirs.
+    names = ("port", "dashboard-agent-grpc-port", "dashboard-agent-listen-port", "metrics-export-port")
+    ports = dict(zip((*names, "runtime-env-agent-port"), free_ports(len(names) + 1), strict=True))
+    settings = {
+        "node-ip-address": "127.0.0.1",
+        "include-dashboard": "false",
+        "num-cpus": "4",
+        "object-store-memory": str(150 << 20),
+        "temp-dir": str(folder),
+        **{name: str(port) for name, port in ports.items()},
+    }
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    command += [word for name, value in settings.items() for word in (f"--{name}", value)]
+    with (folder / "start.log").open("w") as log:
+        head = subprocess.Popen(command, stdout=log, stderr=log)
+    return head, f"127.0.0.1:{ports['port']}"
+
+
+def _stop(head: "subprocess.Popen[bytes]") -> None:
+    """End what was started, and nothing else."""
+    if head.poll() is not None:
+        return
+    started = psutil.Process(head.pid).children(recursive=True)
+    head.kill()  # asked to stop, it would wait half a minute for its children
+    head.wait(60)
+    for process in started:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _connects(ray: Any, address: str, head: "subprocess.Popen[bytes]") -> bool:  # noqa: ANN401
+    until = time.monotonic() + _START_SECONDS
+    while head.poll() is None and time.monotonic() < until:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError):
+            time.sleep(1)
+        else:
+            return True
+    return False
+
+
+def workers(kind: str) -> list[psutil.Process]:
+    """The processes of actors whose name, as Ray shows it, contains `kind`."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = " ".join(process.info["cmdline"] or [])
+        if command.startswith("ray::") and kind in command:
+            found.append(process)
+    return found
+
+
+def kill_one(kind: str) -> None:
+    """SIGKILL one of them."""
+    alive = workers(kind)
+    assert alive, f"no worker of {kind} to kill"
+    alive[0].send_signal(signal.SIGKILL)
+
+
+def free_ports(count: int) -> list[int]:
+    bound = [socket.socket() for _ in range(count)]
+    for one in bound:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in bound]
+    for one in bound:
+        one.close()
+    return ports

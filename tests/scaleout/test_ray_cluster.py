@@ -1,0 +1,61 @@
+"""What is refused before a cluster is asked for anything."""
+
+from pathlib import Path
+
+import pytest
+from typer import BadParameter
+from typer.testing import CliRunner
+
+from ridgerank.cli.main import app
+from ridgerank.cli.serve import _corpora
+from ridgerank.cli.storage_options import parse_size
+from ridgerank.errors import BackboneError
+from ridgerank.scaleout.ray_cluster import crew_of
+
+
+class Cluster:
+    """Ray's module, as far as `crew_of` asks."""
+
+    def __init__(self, **resources: float) -> None:
+        self._resources = resources
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self._resources
+
+
+def test_a_worker_takes_a_gpu_where_there_are_any() -> None:
+    found = crew_of(Cluster(CPU=32, GPU=4), None, None)
+    assert (found.workers, found.num_gpus) == (4, 1.0)
+    assert crew_of(Cluster(CPU=32, GPU=4), 2, "cuda").workers == 2
+    assert crew_of(Cluster(CPU=32, GPU=4), None, "cpu").resources == {"num_cpus": 1.0, "num_gpus": 0.0}
+
+
+def test_a_gpu_that_no_machine_has_is_refused() -> None:
+    with pytest.raises(BackboneError, match="no GPU in the Ray cluster"):
+        crew_of(Cluster(CPU=8), None, "cuda")
+
+
+@pytest.mark.parametrize(("text", "nbytes"), [("500MB", 5e8), ("1.5 gb", 1.5e9), ("2TB", 2e12)])
+def test_sizes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
+    assert parse_size(text) == nbytes
+
+
+@pytest.mark.parametrize("text", ["", "12", "GB", "-1GB", "1 PB"])
+def test_other_sizes_are_refused(text: str) -> None:
+    with pytest.raises(BadParameter, match="wanted a number"):
+        parse_size(text)
+
+
+def test_corpora_are_named_once() -> None:
+    assert _corpora("a", ["b=s3://x/b"]) == {"default": "a", "b": "s3://x/b"}
+    for wrong in (["b"], ["=c"], ["b="], ["default=x"], ["b=x", "b=y"]):
+        with pytest.raises(BadParameter, match="NAME=STORE"):
+            _corpora("a", wrong)
+
+
+def test_one_pass_is_not_for_ray(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").touch()
+    words = ["index", str(tmp_path), "--store", str(tmp_path / "s"), "--ray", "local", "--calibrate"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "not with --ray" in done.output

@@ -1,0 +1,185 @@
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ridgerank.errors import StoreError
+from ridgerank.store.catalog import Place
+from ridgerank.store.layer_stream import LayerStream, prefetched
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.prefix_readers import BlockReader, DirectBlocks, RemoteBlocks
+from ridgerank.store.store_writer import StoreWriter
+from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
+
+ORDER = [7, 0, 11, 4]
+IDS = [page_id(number) for number in ORDER]
+
+
+def test_pages_are_found_by_id_and_by_reference(store: PageStore) -> None:
+    assert store.find("report.pdf#3") == store.find(page_id(3)) == page_id(3)
+    found = store.pages([page_id(9), page_id(2)])
+    assert [page.text for page in found] == ["text of page 9", "text of page 2"]
+    assert [page.references for page in found] == [("report.pdf#9",), ("report.pdf#2",)]
+    assert found[0].thumbnail == bytes([9] * 20)
+
+
+def test_the_store_tells_what_it_holds(store: PageStore) -> None:
+    info = store.info()
+    assert (info.pages, info.fragments, info.retriever, info.lineage) == (12, 3, None, LINEAGE)
+    assert info.prefix_bytes == store.prefix_nbytes(store.page_ids()) == 12 * info.bytes_per_page
+
+
+def test_prefixes_come_in_the_order_asked_for(store: PageStore) -> None:
+    for number, found in zip([*ORDER, 7], store.read_prefixes([*IDS, page_id(7)]), strict=True):
+        assert_same(found, prefix(number))
+
+
+def test_prefixes_fill_the_memory_given(store: PageStore) -> None:
+    out = np.zeros(store.prefix_nbytes(IDS) + 100, dtype=np.uint8)
+    found = store.read_prefixes(IDS, out=out)
+    assert all(np.shares_memory(one.keys, out) for one in found)
+    assert not out[-100:].any()
+    for number, one in zip(ORDER, found, strict=True):
+        assert_same(one, prefix(number))
+
+
+def test_too_little_memory_is_refused(store: PageStore) -> None:
+    with pytest.raises(StoreError, match="for a buffer of 10"):
+        store.read_prefixes(IDS, out=np.zeros(10, dtype=np.uint8))
+
+
+def test_missing_pages_are_named(store: PageStore) -> None:
+    with pytest.raises(StoreError, match="unknown one, unknown two; index them first"):
+        store.read_prefixes([page_id(0), "unknown one", "unknown two"])
+
+
+def test_a_missing_store_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"no page store at .*; make one"):
+        PageStore.open(str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "file-object-store://"])
+def test_every_way_of_reading_gives_the_same_bytes(uri: str, scheme: str) -> None:
+    with StoreWriter(uri, LINEAGE) as writer:  # deletions and column files move rows about
+        writer.remove([page_id(5), page_id(8)])
+        writer.set_references({page_id(4): ["renamed"]})
+        writer.reclaim()
+        writer.append([row(30, positions=3000)])
+    with PageStore.open(scheme + uri) as store, PageStore.open(uri) as local:
+        wanted = RemoteBlocks if scheme == "file-object-store://" else DirectBlocks
+        assert isinstance(store.blocks, wanted)
+        out, direct = (np.zeros(store.prefix_nbytes(store.page_ids()), dtype=np.uint8) for _ in range(2))
+        store.read_prefixes(store.page_ids(), out=out)
+        local.read_prefixes(store.page_ids(), out=direct)
+        np.testing.assert_array_equal(out, direct)
+        assert_same(store.read_prefixes([page_id(30)])[0], prefix(30, positions=3000))
+
+
+def test_a_direct_read_equals_lances_own(store: PageStore) -> None:
+    lance = pytest.importorskip("lance")
+    blobs = lance.dataset(store.uri).take_blobs("prefix", indices=range(12))
+    out = np.zeros(store.prefix_nbytes(store.page_ids()), dtype=np.uint8)
+    store.read_prefixes(store.page_ids(), out=out)
+    assert out.tobytes() == b"".join(blob.read() for blob in blobs)
+
+
+def test_blobs_that_do_not_lie_in_the_data_file_are_read_by_lance(tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    from ridgerank.store import lance_dataset, rows
+
+    uri = str(tmp_path / "newer")
+    table = rows.to_table([row(0), row(1, positions=9000)], lance_dataset.schema(LINEAGE))
+    lance.write_dataset(table, uri, data_storage_version="2.2")
+    with PageStore.open(uri) as store:
+        assert isinstance(store.blocks, DirectBlocks)
+        assert store.blocks.file(store.catalog.entries([page_id(1)])[0].place) is None
+        assert_same(store.read_prefixes([page_id(1)])[0], prefix(1, positions=9000))
+
+
+def test_a_cut_data_file_is_told(uri: str) -> None:
+    with PageStore.open(uri) as store:
+        store.prefix_nbytes(IDS)
+        for file in (Path(uri) / "data").iterdir():
+            file.write_bytes(file.read_bytes()[:200])
+        with pytest.raises(StoreError, match="ends within a prefix"):
+            store.read_prefixes(IDS)
+
+
+def test_a_data_file_that_is_gone_is_told(uri: str) -> None:
+    with PageStore.open(uri) as store:
+        store.prefix_nbytes(IDS)
+        for file in (Path(uri) / "data").iterdir():
+            file.unlink()
+        with pytest.raises(StoreError, match="open it again"):
+            store.read_prefixes(IDS)
+
+
+def test_a_read_in_the_background_ends_in_the_same(store: PageStore) -> None:
+    reading = [store.submit([page_id(number)]) for number in range(12)]
+    for number, future in enumerate(reading):
+        assert_same(future.result()[0], prefix(number))
+
+
+def test_requests_are_read_ahead_in_order(store: PageStore) -> None:
+    requests = [[page_id(number), page_id(11 - number)] for number in range(12)]
+    answers = prefetched(store, requests, buffer_nbytes=1 << 16)
+    for number, found in enumerate(answers):
+        assert_same(found[0], prefix(number))
+        assert_same(found[1], prefix(11 - number))
+
+
+def test_nothing_is_read_ahead_of_no_request(store: PageStore) -> None:
+    assert list(prefetched(store, [], buffer_nbytes=8)) == []
+
+
+@pytest.mark.parametrize("step_bytes", [1, 1 << 20])
+def test_layers_stream_in_order(store: PageStore, monkeypatch: pytest.MonkeyPatch, step_bytes: int) -> None:
+    monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", step_bytes)
+    out = np.zeros(store.prefix_nbytes(IDS), dtype=np.uint8)
+    with LayerStream(store, IDS, out=out) as stream:
+        for number, found in zip(ORDER, stream.prefixes, strict=True):
+            np.testing.assert_array_equal(found.positions, prefix(number).positions)
+        for layer in range(3):
+            stream.wait(layer)
+            for number, found in zip(ORDER, stream.prefixes, strict=True):
+                np.testing.assert_array_equal(found.keys[layer], prefix(number).keys[layer])
+                np.testing.assert_array_equal(found.value_scales[layer], prefix(number).value_scales[layer])
+
+
+class SlowStart:
+    """Reads the first layers of a prefix last, and counts the reads that are done."""
+
+    threads = 4
+    whole = False
+
+    def __init__(self, inner: BlockReader) -> None:
+        self.inner = inner
+        self.done = 0
+
+    def read(self, place: Place, start: int, out: memoryview) -> None:
+        time.sleep(0.03 if 0 < start < place.nbytes // 2 else 0)
+        self.inner.read(place, start, out)
+        self.done += 1
+
+
+def test_waiting_for_a_layer_is_waiting_for_all_before_it(
+    store: PageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", 1)
+    monkeypatch.setattr(store, "blocks", SlowStart(store.blocks))
+    with LayerStream(store, IDS, out=np.zeros(store.prefix_nbytes(IDS), dtype=np.uint8)) as stream:
+        stream.wait(2)
+        for number, found in zip(ORDER, stream.prefixes, strict=True):
+            assert_same(found, prefix(number))
+
+
+def test_a_stream_left_early_writes_no_more(store: PageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", 1)
+    slow = SlowStart(store.blocks)
+    monkeypatch.setattr(store, "blocks", slow)
+    with LayerStream(store, IDS):
+        pass
+    left_with = slow.done
+    time.sleep(0.1)
+    assert slow.done == left_with

@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+
+from ridgerank.errors import StoreError
+from ridgerank.store.sidecar import calibrations_folder, recall_sources, remember_sources
+from ridgerank.store.store_writer import StoreWriter
+from tests.store.pages import LINEAGE
+
+
+def test_sources_are_found_by_name_as_long_as_they_are_there(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    files = [tmp_path / "a.pdf", tmp_path / "other/a.pdf", tmp_path / "b.pdf"]
+    files[1].parent.mkdir()
+    for file in files:
+        file.touch()
+    remember_sources(str(root), {"a.pdf": files[0], "b.pdf": files[2]})
+    remember_sources(str(root), {"a.pdf": files[1]})
+    assert recall_sources(str(root), ["a.pdf"]) == [files[1], files[0]]
+    files[1].unlink()
+    assert recall_sources(str(root), ["a.pdf", "b.pdf", "unknown.pdf"]) == [files[0], files[2]]
+
+
+def test_a_store_with_calibrations_and_sources_beside_it_can_be_written_to(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with StoreWriter(str(root), LINEAGE):
+        pass
+    remember_sources(str(root), {"a.pdf": tmp_path})
+    calibrations_folder(str(root)).mkdir()
+    with StoreWriter(str(root), LINEAGE) as writer:
+        assert writer.page_ids() == frozenset()
+
+
+def test_a_store_that_is_not_local_has_no_folder_of_calibrations() -> None:
+    with pytest.raises(StoreError, match="not on a local disk"):
+        calibrations_folder("s3://bucket/store")
+
+
+def test_a_damaged_list_of_sources_is_named(tmp_path: Path) -> None:
+    (tmp_path / "_sources.json").write_text("{")
+    with pytest.raises(StoreError, match=r"_sources\.json is damaged"):
+        recall_sources(str(tmp_path), ["a.pdf"])

@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.prefix import Prefix
+from ridgerank.store.compress import compress
+from ridgerank.store.layout import PackedPrefix, pack, unpack
+from ridgerank.store.pruning import Keep
+from ridgerank.store.quantize import SCALE_DTYPE
+from ridgerank.store.stored_prefixes import StoredPrefixes
+
+EXIT = 4
+
+
+@pytest.fixture(scope="module")
+def images() -> list[Image.Image]:
+    generator = np.random.default_rng(0)
+    sizes = [(140, 168), (112, 84), (84, 168)]
+    return [Image.fromarray(generator.integers(0, 256, (h, w, 3), dtype=np.uint8)) for w, h in sizes]
+
+
+@pytest.fixture(scope="module")
+def prefixes(small_backbone: Backbone, images: list[Image.Image]) -> list[Prefix]:
+    return small_backbone.encode(images, exit_layer=EXIT)
+
+
+def decompressed(page: PackedPrefix) -> Prefix:
+    """What a stored page stands for, computed in plain numpy."""
+
+    def scales(bits: np.ndarray[tuple[int, ...], np.dtype[np.uint16]]) -> torch.Tensor:
+        return torch.from_numpy(bits.copy()).view(SCALE_DTYPE).float()
+
+    return Prefix(
+        keys=torch.from_numpy(page.keys.astype(np.float32)) * scales(page.key_scales)[:, :, None, :],
+        values=torch.from_numpy(page.values.astype(np.float32)) * scales(page.value_scales)[..., None],
+        visual=torch.from_numpy(page.visual),
+        grid=page.grid,
+        next_position=page.next_position,
+    )
+
+
+@pytest.mark.parametrize("keep", ["stride 1", "stride 1/3", "ink 1/3", "spread 1/3"])
+def test_stored_pages_give_the_states_of_what_they_stand_for(
+    small_backbone: Backbone, images: list[Image.Image], prefixes: list[Prefix], keep: str
+) -> None:
+    packed = [
+        unpack(pack(compress(prefix, image, Keep.parse(keep))))
+        for prefix, image in zip(prefixes, images, strict=True)
+    ]
+    states = small_backbone.states("revenue in 2023", StoredPrefixes.of(packed, join_layer=0))
+    expected = small_backbone.states(
+        "revenue in 2023", DensePrefixes([decompressed(page) for page in packed])
+    )
+    torch.testing.assert_close(states, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_with_every_position_kept_int8_moves_a_state_by_little(
+    small_backbone: Backbone, images: list[Image.Image], prefixes: list[Prefix]
+) -> None:
+    packed = [compress(p, image, Keep.parse("stride 1")) for p, image in zip(prefixes, images, strict=True)]
+    states = small_backbone.states("revenue", StoredPrefixes.of(packed, join_layer=0))
+    exact = small_backbone.states("revenue", DensePrefixes(prefixes))
+    assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
+
+
+def test_instruction_positions_stay_and_a_third_of_the_visual_ones(
+    images: list[Image.Image], prefixes: list[Prefix]
+) -> None:
+    for prefix, image in zip(prefixes, images, strict=True):
+        packed = compress(prefix, image, Keep())
+        visual = int(prefix.visual.sum())
+        assert int(packed.visual.sum()) == round(visual / 3)
+        assert int((~packed.visual).sum()) == len(prefix.visual) - visual
+        assert packed.next_position == prefix.next_position
+
+
+def test_a_band_of_layers_is_stored_and_run_as_such(
+    small_backbone: Backbone, images: list[Image.Image]
+) -> None:
+    banded = small_backbone.encode(images, exit_layer=EXIT, join_layer=2)
+    packed = [compress(p, image, Keep.parse("stride 1")) for p, image in zip(banded, images, strict=True)]
+    batch = StoredPrefixes.of(packed, join_layer=2)
+    assert (batch.join_layer, batch.exit_layer) == (2, EXIT)
+    states = small_backbone.states("revenue", batch)
+    exact = small_backbone.states("revenue", DensePrefixes(banded, join_layer=2))
+    assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_filling_writes_memory_of_any_dtype_and_stride_and_nothing_beyond_it(
+    images: list[Image.Image], prefixes: list[Prefix], dtype: torch.dtype
+) -> None:
+    packed = [compress(p, image, Keep()) for p, image in zip(prefixes, images, strict=True)]
+    batch = StoredPrefixes.of(packed, join_layer=0)
+    longest, room = int(batch.lengths.max()), 9
+    shape = (len(packed), packed[0].keys.shape[1], longest + room, packed[0].keys.shape[3])
+    keys, values = torch.full(shape, 7.0, dtype=dtype), torch.full(shape, 7.0, dtype=dtype)
+    batch.fill(2, keys[:, :, :longest], values[:, :, :longest])
+    for row, page in enumerate(packed):
+        whole = decompressed(page)
+        length = len(page.positions)
+        torch.testing.assert_close(keys[row, :, :length].float(), whole.keys[2], rtol=2e-2, atol=1e-3)
+        torch.testing.assert_close(values[row, :, :length].float(), whole.values[2], rtol=2e-2, atol=1e-3)
+        assert not keys[row, :, length:longest].any()
+    assert (keys[:, :, longest:] == 7).all()
+    assert (values[:, :, longest:] == 7).all()
