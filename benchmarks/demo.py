@@ -22,6 +22,7 @@ from rich.progress import track
 from rich.table import Table
 
 from experiments.protocols.leave_one_out import recovery
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.rerender import BATCH_PAGES, see_pages
 from ridgerank.calibration.target_cache import TargetCache
@@ -151,7 +152,7 @@ def read_fully(
     seconds = []
     for query, ranking in timed:
         start = time.perf_counter()
-        backbone.full_margins(query.text, [contents[page.page_id] for page in ranking.pages])
+        full_margins(backbone, query.text, [contents[page.page_id] for page in ranking.pages])
         seconds.append(time.perf_counter() - start)
     scores = {}
     for query, ranking in rankings.items():

@@ -79,8 +79,8 @@ def rank(
     for number, question in enumerate(corpus.questions):
         query = corpus.query_id(number)
         names = list(candidates[query])
-        states = backbone.states(question.text, DensePrefixes([prefixes[name] for name in names]))
-        margins[query] = dict(zip(names, backbone.margins(states).tolist(), strict=True))
+        states = backbone.states([question.text], DensePrefixes([prefixes[name] for name in names]))
+        margins[query] = dict(zip(names, backbone.logit_lens(states).tolist(), strict=True))
     return margins
 
 

@@ -93,12 +93,12 @@ def ask_teacher(question: Question, pages: Sequence[Page], reader: Reader) -> di
     """Candidates, the retriever's scores and both targets, from one pass at full depth."""
     candidates, scores = find_candidates(question, pages)
     full = reader.prefixes(candidates, layers=reader.backbone.geometry.layers)
-    margins, likelihoods = reader.backbone.targets_many([question.text], DensePrefixes(full))
+    targets = reader.backbone.targets([question.text], DensePrefixes(full))
     return {
         "references": np.array([page.reference for page in candidates]),
         "bm25": scores,
-        "margin": margins.cpu().numpy(),
-        "likelihood": likelihoods.cpu().numpy(),
+        "margin": targets["margin"].cpu().numpy(),
+        "likelihood": targets["likelihood"].cpu().numpy(),
     }
 
 
@@ -108,7 +108,7 @@ def ask_stored(
     """States over the same candidates as they would be stored, and their bytes."""
     candidates, _ = find_candidates(question, pages)
     stored = reader.stored(candidates, keep)
-    states = reader.backbone.states_each(question.text, StoredPrefixes.of(stored, join_layer=0))
+    states = reader.backbone.both_states(question.text, StoredPrefixes.of(stored, join_layer=0))
     found = {f"{keep}, {state}": own.cpu().numpy() for state, own in states.items()}
     return found | {f"{keep}, bytes": np.array(np.mean([block_of(page).nbytes for page in stored]))}
 

@@ -67,7 +67,7 @@ def _question(
     # One page at a time, as a CPU likes it; the library's own batches would be padded.
     contents = [backbone.content(page) for page in pages]
     full = [backbone.encode([content], exit_layer=layers)[0] for content in contents]
-    backbone.likelihoods(query, DensePrefixes(full))
+    backbone.targets([query], DensePrefixes(full), targets=("likelihood",))
     spent = {"full passes": time.process_time() - start}
     for keep in keeps:
         stored = [
@@ -84,7 +84,7 @@ def _question(
 
 
 def _shallow(backbone: Backbone, query: str, stored: Sequence[PackedPrefix], state: State) -> None:
-    backbone.states(query, StoredPrefixes.of(stored, join_layer=0), state=state)
+    backbone.states([query], StoredPrefixes.of(stored, join_layer=0), state=state)
 
 
 def _median(run: Callable[[], object]) -> float:

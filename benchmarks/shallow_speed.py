@@ -50,8 +50,8 @@ def full_passes(
     backbone: Qwen25VL, model: Qwen2_5_VLForConditionalGeneration, images: Sequence[Image.Image], query: str
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     """Make the library's forward over these pages: with the vision tower, and from ready embeddings."""
-    pages = backbone._read(images)
-    suffix = torch.tensor(backbone._tokens.suffix(query))
+    pages = backbone._tokenize_pages(images)
+    suffix = torch.tensor(backbone.tokens.suffix(query))
     ids = torch.stack([torch.cat([page.ids, suffix]) for page in pages])
     pixels = backbone._image_processor(images=list(images), return_tensors="pt")
     types = (ids == model.config.image_token_id).int()
@@ -110,7 +110,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     shape = (PAGE_SIZE[1], PAGE_SIZE[0], 3)
     images = [Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)) for _ in range(PAGES)]
-    query = "x" * (SUFFIX - len(backbone._tokens.suffix("")))
+    query = "x" * (SUFFIX - len(backbone.tokens.suffix("")))
     with torch.inference_mode():
         one, one_blind = full_passes(backbone, model, images[:1], query)
         five, _ = full_passes(backbone, model, images[:5], query)
@@ -123,7 +123,7 @@ def main() -> None:
     for join_layer, batch in batches.items():
         runs[f"shallow, join layer {join_layer}"] = (1, partial(backbone.states, query, batch))
     kept = int(batches[0].lengths[0])
-    [page] = backbone._read(images[:1])
+    [page] = backbone._tokenize_pages(images[:1])
     positions = len(page.ids) + SUFFIX
 
     seconds: dict[str, list[float]] = {name: [] for name in runs}

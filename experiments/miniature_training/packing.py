@@ -54,7 +54,7 @@ class Packer:
         self._tokens = PromptTokens(student.backbone.prompt, student.tokenizer.backend_tokenizer)
         self.answers = self._tokens.answers
         self._exit_layer = default_exit_layer(model.config.text_config.num_hidden_layers)
-        self.page_ids = torch.tensor(self._tokens.page(student.backbone.image_token * CELLS))
+        self.page_ids = torch.tensor(self._tokens.image_page(student.backbone.image_token * CELLS))
         self.visual = self.page_ids == model.config.image_token_id
         positions, _ = model.model.get_rope_index(
             self.page_ids[None],

@@ -69,7 +69,7 @@ def test_asking_for_attention_does_not_change_a_bit_of_the_states(
         backbone.encode(pages, exit_layer=4, join_layer=join_layer), join_layer=join_layer
     )
     found = backbone.attention(QUERY, prefixes)
-    assert torch.equal(found.states, backbone.states(QUERY, prefixes))
+    assert torch.equal(found.states, backbone.states([QUERY], prefixes))
     assert found.over_prefix.shape == (4 - join_layer, len(pages), int(prefixes.lengths.max()))
 
 

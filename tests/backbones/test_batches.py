@@ -6,6 +6,7 @@ from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import LAYERS, Built
@@ -35,19 +36,19 @@ def test_pages_of_differing_size_encode_as_one_by_one(backbone: Backbone, pages:
 def test_states_over_many_pages_are_those_over_one(backbone: Backbone, pages: list[Image]) -> None:
     for join_layer in (0, 2):
         encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
-        together = backbone.states(QUERIES[0], DensePrefixes(encoded, join_layer=join_layer))
+        together = backbone.states([QUERIES[0]], DensePrefixes(encoded, join_layer=join_layer))
         for prefix, state in zip(encoded, together, strict=True):
-            alone = backbone.states(QUERIES[0], DensePrefixes([prefix], join_layer=join_layer))
+            alone = backbone.states([QUERIES[0]], DensePrefixes([prefix], join_layer=join_layer))
             torch.testing.assert_close(state, alone[0], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("join_layer", [0, 2])
 def test_many_queries_are_as_one_at_a_time(backbone: Backbone, pages: list[Image], join_layer: int) -> None:
     encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
-    pairs = backbone.states_many(QUERIES, DensePrefixes(encoded, join_layer=join_layer))
-    over_one = backbone.states_many(QUERIES, DensePrefixes(encoded[:1], join_layer=join_layer))
+    pairs = backbone.states(QUERIES, DensePrefixes(encoded, join_layer=join_layer))
+    over_one = backbone.states(QUERIES, DensePrefixes(encoded[:1], join_layer=join_layer))
     for row, query in enumerate(QUERIES):
-        apart = backbone.states(query, DensePrefixes(encoded, join_layer=join_layer))
+        apart = backbone.states([query], DensePrefixes(encoded, join_layer=join_layer))
         torch.testing.assert_close(pairs[row], apart[row], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(over_one[row], apart[0], atol=1e-5, rtol=1e-5)
 
@@ -58,16 +59,16 @@ def test_call_order_does_not_matter_and_the_model_stays_as_it_was(
     def names() -> dict[str, object]:
         return {key: value for key, value in vars(backbone._model.model).items() if not key.startswith("_")}
 
-    before, weights = names(), backbone.weights_fingerprint()
+    before, weights = names(), backbone.fingerprints().weights
     first = backbone.encode(pages[:1], exit_layer=3)
-    first_states = backbone.states(QUERIES[0], DensePrefixes(first))
+    first_states = backbone.states([QUERIES[0]], DensePrefixes(first))
     for page in reversed(pages):
-        backbone.full_margins(QUERIES[3], [page])
+        full_margins(backbone, QUERIES[3], [page])
     again = backbone.encode(pages[:1], exit_layer=3)
     assert torch.equal(first[0].keys, again[0].keys)
-    assert torch.equal(first_states, backbone.states(QUERIES[0], DensePrefixes(again)))
+    assert torch.equal(first_states, backbone.states([QUERIES[0]], DensePrefixes(again)))
     assert names() == before
-    assert backbone.weights_fingerprint() == weights
+    assert backbone.fingerprints().weights == weights
     assert getattr(backbone._model.model, "rope_deltas", None) is None
 
 
@@ -83,10 +84,10 @@ def test_two_images_never_share_a_key(backbone: Backbone, pages: list[Image]) ->
 
 def test_what_is_handed_out_may_be_changed_in_place(backbone: Backbone, pages: list[Image]) -> None:
     (prefix,) = backbone.encode(pages[:1], exit_layer=2)
-    states = backbone.states(QUERIES[0], DensePrefixes([prefix]))
+    states = backbone.states([QUERIES[0]], DensePrefixes([prefix]))
     prefix.keys.mul_(2.0)
     states.sub_(states.mean())
-    backbone.margins(states).add_(1.0)
+    backbone.logit_lens(states).add_(1.0)
 
 
 def test_no_pages_encode_to_none(backbone: Backbone) -> None:
@@ -104,9 +105,9 @@ def test_layers_outside_the_model_are_refused(backbone: Backbone, join_layer: in
 def test_queries_and_pages_have_to_match(backbone: Backbone, pages: list[Image]) -> None:
     prefixes = DensePrefixes(backbone.encode(pages[:3], exit_layer=1))
     with pytest.raises(BackboneError, match="2 queries over 3 pages"):
-        backbone.states_many(QUERIES[:2], prefixes)
+        backbone.states(QUERIES[:2], prefixes)
     with pytest.raises(BackboneError, match="0 queries over 3 pages"):
-        backbone.states_many([], prefixes)
+        backbone.states([], prefixes)
 
 
 def test_prefixes_of_differing_depth_are_refused(backbone: Backbone, pages: list[Image]) -> None:

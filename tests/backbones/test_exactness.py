@@ -8,6 +8,7 @@ from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.prefix import Prefix
 from tests.backbones.reference import causal_mask, one_shot, whole_prompt, with_layer_masks
 from tests.backbones.small_models import LAYERS, Built
@@ -35,8 +36,8 @@ def two_of_three(prefix: Prefix) -> torch.Tensor:
 def test_full_depth_margin_is_that_of_the_one_shot_forward(
     built: Built, backbone: Backbone, pages: list[Image]
 ) -> None:
-    margins = backbone.full_margins(QUERY, pages)
-    yes, no = backbone.answer_tokens
+    margins = full_margins(backbone, QUERY, pages)
+    yes, no = backbone.tokens.answers
     for page, margin in zip(pages, margins, strict=True):
         logits = one_shot(built, whole_prompt(built, page, QUERY)).logits[0, -1]
         assert margin.item() == pytest.approx((logits[yes] - logits[no]).item(), abs=1e-4)
@@ -47,7 +48,7 @@ def test_state_at_a_layer_is_that_layers_hidden_state(
     built: Built, backbone: Backbone, pages: list[Image], exit_layer: int
 ) -> None:
     prefixes = DensePrefixes(backbone.encode(pages, exit_layer=exit_layer))
-    states = backbone.states(QUERY, prefixes)
+    states = backbone.states([QUERY], prefixes)
     for page, state in zip(pages, states, strict=True):
         whole = one_shot(built, whole_prompt(built, page, QUERY))
         torch.testing.assert_close(state, whole.hidden_states[exit_layer][0, -1], atol=1e-4, rtol=1e-4)
@@ -72,8 +73,8 @@ def test_dropped_positions_equal_a_forward_whose_suffix_may_not_attend_to_them(
     encoded = backbone.encode(pages, exit_layer=exit_layer)
     drops = [two_of_three(prefix) for prefix in encoded]
     kept = DensePrefixes([drop(prefix, dropped) for prefix, dropped in zip(encoded, drops, strict=True)])
-    states = backbone.states(QUERY, kept)
-    yes, no = backbone.answer_tokens
+    states = backbone.states([QUERY], kept)
+    yes, no = backbone.tokens.answers
     for page, dropped, state in zip(pages, drops, states, strict=True):
         whole = whole_prompt(built, page, QUERY)
         mask = causal_mask(whole, dropped)
@@ -82,13 +83,13 @@ def test_dropped_positions_equal_a_forward_whose_suffix_may_not_attend_to_them(
             torch.testing.assert_close(state, outputs.hidden_states[exit_layer][0, -1], atol=1e-4, rtol=1e-4)
         else:
             margin = outputs.logits[0, -1, yes] - outputs.logits[0, -1, no]
-            torch.testing.assert_close(backbone.margins(state), margin, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(backbone.logit_lens(state), margin, atol=1e-4, rtol=1e-4)
 
 
 def test_dropping_positions_changes_the_state(backbone: Backbone, pages: list[Image]) -> None:
     (prefix,) = backbone.encode(pages[:1], exit_layer=3)
-    whole = backbone.states(QUERY, DensePrefixes([prefix]))
-    thinned = backbone.states(QUERY, DensePrefixes([drop(prefix, two_of_three(prefix))]))
+    whole = backbone.states([QUERY], DensePrefixes([prefix]))
+    thinned = backbone.states([QUERY], DensePrefixes([drop(prefix, two_of_three(prefix))]))
     assert (whole - thinned).abs().max() > 1e-3
 
 
@@ -97,7 +98,7 @@ def test_a_band_equals_a_forward_whose_suffix_is_alone_below_it(
     built: Built, backbone: Backbone, pages: list[Image], join_layer: int, exit_layer: int
 ) -> None:
     encoded = backbone.encode(pages, exit_layer=exit_layer, join_layer=join_layer)
-    states = backbone.states(QUERY, DensePrefixes(encoded, join_layer=join_layer))
+    states = backbone.states([QUERY], DensePrefixes(encoded, join_layer=join_layer))
     for page, prefix, state in zip(pages, encoded, states, strict=True):
         whole = whole_prompt(built, page, QUERY)
         nothing = torch.zeros(prefix.keys.shape[2], dtype=torch.bool)
@@ -115,16 +116,16 @@ def test_a_band_from_layer_zero_is_no_band(backbone: Backbone, pages: list[Image
         assert torch.equal(one.keys, other.keys)
         assert torch.equal(one.keys[1:], part.keys)
         assert torch.equal(one.values[1:], part.values)
-    states = backbone.states(QUERY, DensePrefixes(plain))
-    assert torch.equal(states, backbone.states(QUERY, DensePrefixes(band, join_layer=0)))
+    states = backbone.states([QUERY], DensePrefixes(plain))
+    assert torch.equal(states, backbone.states([QUERY], DensePrefixes(band, join_layer=0)))
 
 
 def test_margins_of_shallow_states_are_the_logit_lens(
     built: Built, backbone: Backbone, pages: list[Image]
 ) -> None:
-    states = backbone.states(QUERY, DensePrefixes(backbone.encode(pages, exit_layer=2)))
+    states = backbone.states([QUERY], DensePrefixes(backbone.encode(pages, exit_layer=2)))
     text = getattr(built.model.model, "language_model", None) or built.model.model.text_model
-    yes, no = backbone.answer_tokens
+    yes, no = backbone.tokens.answers
     with torch.no_grad():
         logits = built.model.lm_head(text.norm(states))
-    torch.testing.assert_close(backbone.margins(states), logits[:, yes] - logits[:, no])
+    torch.testing.assert_close(backbone.logit_lens(states), logits[:, yes] - logits[:, no])

@@ -12,25 +12,25 @@ from tests.backbones.small_models import FAMILIES, Built, build
 
 def test_the_same_folder_has_the_same_fingerprints(built: Built, backbone: Backbone) -> None:
     again = load_backbone(built.folder, device="cpu")
-    assert again.weights_fingerprint() == backbone.weights_fingerprint()
-    assert again.processor_fingerprint() == backbone.processor_fingerprint()
-    assert again.prompt_fingerprint() == backbone.prompt_fingerprint()
+    assert again.fingerprints().weights == backbone.fingerprints().weights
+    assert again.fingerprints().processor == backbone.fingerprints().processor
+    assert again.fingerprints().prompt == backbone.fingerprints().prompt
 
 
 def test_another_pixel_budget_is_another_processor(built: Built, backbone: Backbone) -> None:
     other = load_backbone(built.folder, device="cpu", max_pixels=112 * 112)
-    assert other.processor_fingerprint() != backbone.processor_fingerprint()
-    assert other.weights_fingerprint() == backbone.weights_fingerprint()
+    assert other.fingerprints().processor != backbone.fingerprints().processor
+    assert other.fingerprints().weights == backbone.fingerprints().weights
 
 
 def test_another_dtype_is_other_weights(built: Built, backbone: Backbone) -> None:
     half = load_backbone(built.folder, device="cpu", dtype=torch.bfloat16)
-    assert half.weights_fingerprint() != backbone.weights_fingerprint()
+    assert half.fingerprints().weights != backbone.fingerprints().weights
 
 
 def test_families_differ_in_their_prompts(tmp_path: Path) -> None:
     folders = [build(family, tmp_path / family).folder for family in FAMILIES]
-    prompts = {load_backbone(folder, device="cpu").prompt_fingerprint() for folder in folders}
+    prompts = {load_backbone(folder, device="cpu").fingerprints().prompt for folder in folders}
     assert len(prompts) == len(FAMILIES)
 
 

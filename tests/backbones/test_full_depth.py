@@ -5,6 +5,8 @@ import torch
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.errors import BackboneError
 from tests.backbones.reference import whole_prompt
 from tests.backbones.small_models import LAYERS, Built
@@ -16,8 +18,9 @@ def test_margins_of_pairs_equal_those_of_separate_full_passes(
     queries = ["What was the revenue in 2023?", "yes", "no document", "What was the revenue in 2023?"]
     whole = backbone.encode(pages, exit_layer=LAYERS)
     pairs = [(query, number) for number in range(len(pages)) for query in queries[: number + 1]]
-    found = backbone.pair_margins([query for query, _ in pairs], [whole[number] for _, number in pairs])
-    separate = torch.cat([backbone.full_margins(query, [pages[number]]) for query, number in pairs])
+    prefixes = DensePrefixes([whole[number] for _, number in pairs])
+    found = backbone.targets([query for query, _ in pairs], prefixes, targets=("margin",))["margin"]
+    separate = torch.cat([full_margins(backbone, query, [pages[number]]) for query, number in pairs])
     torch.testing.assert_close(found, separate, rtol=1e-4, atol=1e-4)
 
 
@@ -33,12 +36,13 @@ def test_layers_of_a_full_depth_page_are_those_encoded_to_the_exit(
 
 def test_pages_short_of_full_depth_are_refused(backbone: Backbone, pages: list[Image.Image]) -> None:
     shallow = backbone.encode(pages[:1], exit_layer=3)
-    with pytest.raises(BackboneError, match="pages of 3 layers; wanted pages encoded to all 5"):
-        backbone.pair_margins(["query"], shallow)
+    with pytest.raises(BackboneError, match=r"pages of layers \[0, 3\) of 5; encode them to full depth"):
+        backbone.targets(["query"], DensePrefixes(shallow))
     with pytest.raises(BackboneError, match="pages of 3 layers"):
         backbone.write_queries(shallow)
-    with pytest.raises(BackboneError, match="2 queries for 1 pages"):
-        backbone.pair_margins(["one", "two"], backbone.encode(pages[:1], exit_layer=LAYERS))
+    encoded = DensePrefixes(backbone.encode(pages[:2], exit_layer=LAYERS))
+    with pytest.raises(BackboneError, match="3 queries over 2 pages"):
+        backbone.targets(["one", "two", "three"], encoded, targets=("margin",))
 
 
 def test_the_model_writes_what_the_librarys_forward_finds_likeliest(
@@ -58,20 +62,20 @@ def test_the_model_writes_what_the_librarys_forward_finds_likeliest(
         with torch.inference_mode():
             logits = built.model(**inputs).logits[0, -1]
         likeliest = int(logits.argmax())
-        if backbone._tokens.continuation([*tokens, likeliest]) is None:
+        if backbone.tokens.continuation([*tokens, likeliest]) is None:
             break
         tokens.append(likeliest)
     prefixes = backbone.encode(pages, exit_layer=LAYERS)
     written = backbone.write_queries(prefixes, max_tokens=6)
-    assert written[0] == (backbone._tokens.continuation(tokens) or "").strip()
+    assert written[0] == (backbone.tokens.continuation(tokens) or "").strip()
     assert len(written) == len(pages)
     assert all("\n" not in text for text in written)
 
 
 def test_writing_ends_at_a_control_token_and_at_a_new_line(backbone: Backbone) -> None:
-    tokens = backbone._tokens
-    [opening] = tokens.asked("")
-    _, *words = tokens.asked("What was it")
+    tokens = backbone.tokens
+    [opening] = tokens.query("")
+    _, *words = tokens.query("What was it")
     assert tokens.continuation(words) == "What was it"
     assert tokens.continuation(tokens.suffix("What was it")[1:]) is None
     assert tokens.continuation([*words, opening]) is None

@@ -82,13 +82,13 @@ def test_a_packed_model_gives_the_targets_and_states_of_the_folder_it_was_made_o
     path = tmp_path / "packed" / "small.gguf"
     pack(built.folder, built.model, path)
     whole = load_backbone(built.folder, device="cpu")
-    wanted = whole.targets_many([QUERY], DensePrefixes(whole.encode(PAGES, exit_layer=LAYERS)))
-    shallow = whole.states(QUERY, DensePrefixes(whole.encode(PAGES, exit_layer=3)), state="mean")
+    wanted = whole.targets([QUERY], DensePrefixes(whole.encode(PAGES, exit_layer=LAYERS)))
+    shallow = whole.states([QUERY], DensePrefixes(whole.encode(PAGES, exit_layer=3)), state="mean")
     for name in (path, path.parent):
         packed = load_backbone(name, device="cpu")
         assert packed.prompt == whole.prompt
-        assert packed.answer_tokens == whole.answer_tokens
-        found = packed.targets_many([QUERY], DensePrefixes(packed.encode(PAGES, exit_layer=LAYERS)))
+        assert packed.tokens.answers == whole.tokens.answers
+        found = packed.targets([QUERY], DensePrefixes(packed.encode(PAGES, exit_layer=LAYERS)))
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
-        states = packed.states(QUERY, DensePrefixes(packed.encode(PAGES, exit_layer=3)), state="mean")
+        states = packed.states([QUERY], DensePrefixes(packed.encode(PAGES, exit_layer=3)), state="mean")
         torch.testing.assert_close(states, shallow, atol=1e-4, rtol=1e-4)

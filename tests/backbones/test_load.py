@@ -30,11 +30,11 @@ def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: 
     half = load_backbone(built.folder, device="cpu", dtype=torch.bfloat16)
     (prefix,) = half.encode(pages[:1], exit_layer=LAYERS)
     assert (half.dtype, prefix.keys.dtype) == (torch.bfloat16, torch.bfloat16)
-    states = half.states(QUERY, DensePrefixes([prefix]))
+    states = half.states([QUERY], DensePrefixes([prefix]))
     assert states.dtype == torch.float32
-    exact = backbone.states(QUERY, DensePrefixes(backbone.encode(pages[:1], exit_layer=LAYERS)))
+    exact = backbone.states([QUERY], DensePrefixes(backbone.encode(pages[:1], exit_layer=LAYERS)))
     assert torch.nn.functional.cosine_similarity(states, exact).item() > 0.99
-    assert half.margins(states).dtype == torch.float32
+    assert half.logit_lens(states).dtype == torch.float32
 
 
 def test_the_pixel_budget_bounds_the_visual_positions(built: Built) -> None:
@@ -128,7 +128,7 @@ def test_cuda_agrees_with_the_cpu(built: Built, backbone: Backbone, pages: list[
     for join_layer in (0, 2):
         here, there = (
             one.states(
-                QUERY,
+                [QUERY],
                 DensePrefixes(one.encode(pages, exit_layer=4, join_layer=join_layer), join_layer=join_layer),
             )
             for one in (backbone, cuda)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.index_hook import OnePass
@@ -85,7 +86,7 @@ def test_a_calibration_is_what_its_stages_give_by_hand(
         for query, candidates in zip(queries, found, strict=True):
             ids = [candidate.page_id for candidate in candidates]
             kept = [cache.margin(query.text, page_id) for page_id in ids]
-            full = small_backbone.full_margins(query.text, [pages[page_id] for page_id in ids])
+            full = full_margins(small_backbone, query.text, [pages[page_id] for page_id in ids])
             np.testing.assert_allclose(np.array(kept, dtype=float), full.numpy(), rtol=1e-4, atol=1e-4)
             states = shallow.run(query.text, ids).states.numpy().astype(np.float64)
             moments.add(states, np.array(kept, dtype=np.float64))
@@ -249,7 +250,9 @@ def test_a_teacher_that_tells_nothing_apart_is_refused(
 ) -> None:
     import torch
 
-    monkeypatch.setattr(Backbone, "pair_margins", lambda _, queries, pages: torch.zeros(len(pages)))
+    monkeypatch.setattr(
+        Backbone, "targets", lambda _, queries, prefixes, targets: {"margin": torch.zeros(len(queries))}
+    )
     with pytest.raises(CalibrationError, match="one and the same margin: there is no order to learn"):
         run(store, small_backbone, replace(REQUEST, target="margin"))
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.index_hook import OnePass
@@ -90,7 +91,7 @@ def test_states_over_stored_text_are_close_to_those_over_the_text(
             found = shallow.run(QUERY, ids, state="mean" if state == "mean" else "last").states
             exit_layer = shallow.store.lineage.exit_layer
         exact = backbone.states(
-            QUERY,
+            [QUERY],
             DensePrefixes(backbone.encode(texts, exit_layer=exit_layer)),
             state="mean" if state == "mean" else "last",
         )
@@ -138,7 +139,7 @@ def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_pa
     query = queries_from_texts(texts, 16).queries[0].text
     ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]
     kept = torch.tensor([cache.margin(query, page_id) for page_id in ids])
-    full = backbone.full_margins(query, [texts[page_id] for page_id in ids])
+    full = full_margins(backbone, query, [texts[page_id] for page_id in ids])
     torch.testing.assert_close(kept, full, rtol=1e-4, atol=1e-4)
 
 

@@ -17,6 +17,7 @@ from experiments.miniature_training.reading_lesson import Reader, cell_tokens, p
 from experiments.miniature_training.student import Student
 from experiments.miniature_training.train import save
 from experiments.miniature_training.training_pages import training_pages, training_queries
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.miniature.render import render
 from ridgerank.miniature.vocabulary import ENTITIES, MEASURES, PAGE_WORDS, QUERY_WORDS
@@ -58,7 +59,7 @@ def test_packed_questions_get_the_margins_of_the_backbone(student: Student, tmp_
         (tmp_path / name).replace(tmp_path / "half" / name)
     backbone = load_backbone(tmp_path / "half", device="cpu")
     expected = [
-        backbone.full_margins(each.question.text, [image])
+        full_margins(backbone, each.question.text, [image])
         for image, examples in zip(render(pages), asked, strict=True)
         for each in examples
     ]

@@ -8,7 +8,7 @@ import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import ScoreError
-from ridgerank.ranking.batching import LEAST_SHARED, PAGES_A_PASS
+from ridgerank.ranking.batching import MIN_SHARED_PAGES, PAGES_PER_PASS, PassBatcher
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
@@ -32,7 +32,7 @@ def test_a_pass_over_several_queries_is_each_query_s_own_pass(reranker: Reranker
     packed = reranker.store.read_prefixes([page_id for ids in own for page_id in ids])
     prefixes = StoredPrefixes.of(packed, join_layer=reranker.store.lineage.join_layer)
     owners = [number for number, ids in enumerate(own) for _ in ids]
-    together = reranker.backbone.states_together(QUERIES, owners, prefixes)
+    together = reranker.backbone.states(QUERIES, prefixes, owners=owners)
     shallow = ShallowPass(reranker.backbone, reranker.store)
     alone = [shallow.run(query, ids).states for query, ids in zip(QUERIES, own, strict=True)]
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-5)
@@ -42,17 +42,18 @@ def test_lists_ranked_together_are_ranked_as_alone(
     reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared: list[int] = []
-    run_together = ShallowPass.run_together
+    run_lists = ShallowPass.run_lists
 
-    def noted(shallow: ShallowPass, asked: Any, guests: Any) -> Any:  # noqa: ANN401
-        shared.append(len(asked))
-        return run_together(shallow, asked, guests)
+    def count_lists(shallow: ShallowPass, lists: Any, **options: Any) -> Any:  # noqa: ANN401
+        if len(lists) > 1:
+            shared.append(len(lists))
+        return run_lists(shallow, lists, **options)
 
-    monkeypatch.setattr(ShallowPass, "run_together", noted)
+    monkeypatch.setattr(ShallowPass, "run_lists", count_lists)
     prepared = [reranker.retrieve([query], k=12)[0] for query in QUERIES * 3]
-    together = reranker.rank_prepared(prepared)
+    together = reranker.rank_lists(prepared)
     assert sum(shared) >= 9
-    assert max(shared) * 12 <= PAGES_A_PASS
+    assert max(shared) * 12 <= PAGES_PER_PASS
     for query, ranking in zip(QUERIES * 3, together, strict=True):
         alone = reranker.search(query, k=12, top_k=12)
         assert [page.page_id for page in ranking.pages] == [page.page_id for page in alone.pages]
@@ -63,12 +64,12 @@ def test_lists_ranked_together_are_ranked_as_alone(
 
 
 def test_short_and_empty_lists_run_alone(reranker: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(ShallowPass, "run_together")
+    monkeypatch.delattr(PassBatcher, "_run_shared")
     page_ids = reranker.store.page_ids()
-    prepared = [reranker.prepare(query, page_ids[: LEAST_SHARED - 1]) for query in QUERIES]
+    prepared = [reranker.prepare(query, page_ids[: MIN_SHARED_PAGES - 1]) for query in QUERIES]
     empty = reranker.prepare("nothing", [])
-    rankings = reranker.rank_prepared([*prepared, empty])
-    assert [len(ranking.pages) for ranking in rankings] == [LEAST_SHARED - 1] * 5 + [0]
+    rankings = reranker.rank_lists([*prepared, empty])
+    assert [len(ranking.pages) for ranking in rankings] == [MIN_SHARED_PAGES - 1] * 5 + [0]
 
 
 def test_the_readout_alone_asks_no_retriever(reranker: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:

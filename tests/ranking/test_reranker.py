@@ -284,6 +284,6 @@ def test_more_candidates_than_a_pass_holds_rank_as_in_one(
     reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = reranker.search(QUERY, k=12, top_k=12)
-    monkeypatch.setattr("ridgerank.ranking.batching.PAGES_A_PASS", 5)
+    monkeypatch.setattr("ridgerank.ranking.batching.PAGES_PER_PASS", 5)
     found = reranker.search(QUERY, k=12, top_k=12)
     assert [page.page_id for page in found.pages] == [page.page_id for page in expected.pages]

@@ -42,7 +42,7 @@ def test_a_stored_page_gives_the_state_of_the_page_itself(
         if isinstance(page, Page)
     ]
     exact = small_backbone.states(
-        "revenue", DensePrefixes(small_backbone.encode([page.image for page in pages], exit_layer=4))
+        ["revenue"], DensePrefixes(small_backbone.encode([page.image for page in pages], exit_layer=4))
     )
     with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
         found = shallow.run("revenue", [page.page_id for page in pages])

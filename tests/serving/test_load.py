@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ridgerank.ranking.candidates import Prepared
+from ridgerank.ranking.candidates import CandidateList
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.engine import Engine, Gone, Rank, Search
 from ridgerank.serving.http_errors import Refusal
@@ -25,13 +25,13 @@ class Held:
         self.entered = threading.Semaphore(0)
         self.leave = threading.Semaphore(0)
         self.together: list[int] = []
-        rank_prepared = Reranker.rank_prepared
+        rank_lists = Reranker.rank_lists
 
-        def held(reranker: Reranker, prepared: Sequence[Prepared], **more: Any) -> Any:  # noqa: ANN401
+        def held(reranker: Reranker, prepared: Sequence[CandidateList], **more: Any) -> Any:  # noqa: ANN401
             self.together.append(len(prepared))
             self.entered.release()
             assert self.leave.acquire(timeout=30)
-            return rank_prepared(reranker, prepared, **more)
+            return rank_lists(reranker, prepared, **more)
 
         monkeypatch.setattr(Reranker, "rank_prepared", held)
 
@@ -157,7 +157,7 @@ def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -
     engine = Engine(reranker, Limits())
     begun, go = threading.Event(), threading.Event()
 
-    def prepare(go_on: Callable[[], None]) -> Prepared:
+    def prepare(go_on: Callable[[], None]) -> CandidateList:
         begun.set()
         assert go.wait(20)
         go_on()

@@ -32,7 +32,7 @@ def test_it_ranks_as_the_model_here_to_the_last_digit(
     [found] = process.retrieve(corpus.queries[:1], k=5)
     [here] = reranker.retrieve(corpus.queries[:1], k=5)
     assert found.page_ids == here.page_ids
-    [ranked], [wanted] = process.rank_prepared([found]), reranker.rank_prepared([here])
+    [ranked], [wanted] = process.rank_lists([found]), reranker.rank_lists([here])
     assert ranked.pages == wanted.pages
     assert process.cache_counts().pages == 5
 

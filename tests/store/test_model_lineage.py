@@ -24,16 +24,16 @@ def test_a_store_whose_pages_hold_the_whole_instruction_is_refused(
     prompt = asdict(small_backbone.prompt)
     del prompt["name"]
     prompt["before_image"], prompt["after_image"] = prompt.pop("before_page"), prompt.pop("after_page")
-    before = fingerprint({**prompt, "answer_ids": small_backbone.answer_tokens})
+    before = fingerprint({**prompt, "answer_ids": small_backbone.tokens.answers})
     require_same_origin(lineage, small_backbone, artifact="the store")
     with pytest.raises(LineageMismatch, match=rf"the store .*prompt: '{before}' there"):
         require_same_origin(replace(lineage, prompt=before), small_backbone, artifact="the store")
 
 
 def test_the_place_of_the_cut_is_in_the_prompts_fingerprint(small_backbone: Backbone) -> None:
-    described = small_backbone._tokens.describe()
+    described = small_backbone.tokens.describe()
     moved = {**described, "instruction_tokens_stored": described["instruction_tokens_stored"] + 1}
-    assert small_backbone.prompt_fingerprint() == fingerprint(described) != fingerprint(moved)
+    assert small_backbone.fingerprints().prompt == fingerprint(described) != fingerprint(moved)
 
 
 def test_a_lineage_says_how_pages_were_read(lineage: Lineage) -> None:

@@ -50,9 +50,9 @@ def test_stored_pages_give_the_states_of_what_they_stand_for(
         unpack(pack(compress(prefix, image, Keep.parse(keep))))
         for prefix, image in zip(prefixes, images, strict=True)
     ]
-    states = small_backbone.states("revenue in 2023", StoredPrefixes.of(packed, join_layer=0))
+    states = small_backbone.states(["revenue in 2023"], StoredPrefixes.of(packed, join_layer=0))
     expected = small_backbone.states(
-        "revenue in 2023", DensePrefixes([decompressed(page) for page in packed])
+        ["revenue in 2023"], DensePrefixes([decompressed(page) for page in packed])
     )
     torch.testing.assert_close(states, expected, rtol=1e-5, atol=1e-5)
 
@@ -61,8 +61,8 @@ def test_with_every_position_kept_int8_moves_a_state_by_little(
     small_backbone: Backbone, images: list[Image.Image], prefixes: list[Prefix]
 ) -> None:
     packed = [compress(p, image, Keep.parse("stride 1")) for p, image in zip(prefixes, images, strict=True)]
-    states = small_backbone.states("revenue", StoredPrefixes.of(packed, join_layer=0))
-    exact = small_backbone.states("revenue", DensePrefixes(prefixes))
+    states = small_backbone.states(["revenue"], StoredPrefixes.of(packed, join_layer=0))
+    exact = small_backbone.states(["revenue"], DensePrefixes(prefixes))
     assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
 
 
@@ -84,8 +84,8 @@ def test_a_band_of_layers_is_stored_and_run_as_such(
     packed = [compress(p, image, Keep.parse("stride 1")) for p, image in zip(banded, images, strict=True)]
     batch = StoredPrefixes.of(packed, join_layer=2)
     assert (batch.join_layer, batch.exit_layer) == (2, EXIT)
-    states = small_backbone.states("revenue", batch)
-    exact = small_backbone.states("revenue", DensePrefixes(banded, join_layer=2))
+    states = small_backbone.states(["revenue"], batch)
+    exact = small_backbone.states(["revenue"], DensePrefixes(banded, join_layer=2))
     assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
 
 

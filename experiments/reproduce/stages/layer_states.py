@@ -66,5 +66,5 @@ def _by_layer(
     for depth in range(1, model.geometry.layers + 1):
         packed = compress(prefix.layers(0, depth), page.image, keep)
         stored = StoredPrefixes.of([packed], join_layer=0, device=model.device)
-        layers.append(model.states_many(queries, stored).cpu().numpy())
+        layers.append(model.states(queries, stored).cpu().numpy())
     return np.stack(layers, axis=1)

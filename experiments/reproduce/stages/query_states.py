@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from experiments.datasets.base import Corpus
 from experiments.reproduce.stages.candidate_pools import QUERIES_A_PART, Pools, queries_digest
 from experiments.reproduce.stages.checkpoint import Arrays, in_parts
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.calibration.rerender import see_pages
 from ridgerank.ragged import Floats
 from ridgerank.ranking.shallow import ShallowPass
@@ -91,7 +92,7 @@ def _one(
     timed = every is not None and item % every == 0
     return {
         "states": ran.states.cpu().numpy(),
-        "lens": running.backbone.margins(ran.states).cpu().numpy().astype(np.float64),
+        "lens": running.backbone.logit_lens(ran.states).cpu().numpy().astype(np.float64),
         "reading_ms": np.array(ran.reading_ms),
         "compute_ms": np.array(ran.compute_ms),
         "full_ms": np.array(_full_pass_ms(running, text, page_ids) if timed else np.nan),
@@ -104,5 +105,5 @@ def _full_pass_ms(running: ShallowPass, text: str, page_ids: list[str]) -> float
     batches = see_pages(running.store, page_ids, max_pixels=backbone.max_pixels)
     contents = [backbone.content(page) for batch in batches for page in batch]
     start = time.perf_counter()
-    backbone.full_margins(text, contents)
+    full_margins(backbone, text, contents)
     return 1000.0 * (time.perf_counter() - start)

@@ -1,14 +1,13 @@
 """A language model cut at a layer: encode pages once, run queries over them, read the targets.
 
-`Backbone` holds what every family shares. What of a page a family reads is its own: an image (`visual.py`)
-or text (`causal_text.py`). It says how that becomes tokens and how its decoder's modules are named; see
+`Backbone` holds what every family shares. A family reads either a page's image (`visual.py`) or its text
+(`causal_text.py`); it says how that becomes tokens and how its decoder's modules are named. See
 `qwen2_5_vl.py` for the shortest example. Nothing here changes the model: positions are passed explicitly,
 so calls do not depend on each other.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -20,49 +19,41 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from ridgerank.backbones.attention import Attention
 from ridgerank.backbones.decoder import Decoder
 from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.fingerprints import fingerprint_weights
+from ridgerank.backbones.fingerprints import Fingerprints, fingerprint_weights
+from ridgerank.backbones.page_tokens import PageTokens
 from ridgerank.backbones.prefix import Geometry, Prefix, PrefixBatch
 from ridgerank.backbones.prompt import Prompt, PromptTokens
+from ridgerank.backbones.query_positions import mean_log_probability, mean_state
 from ridgerank.backbones.regions import Regions, cells
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
-from ridgerank.records import STATES, Page, State
+from ridgerank.records import Page, State, Target
 
 Content: TypeAlias = Image | str
 """What of a page a family reads."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PageTokens:
-    """A page as the decoder receives it."""
-
-    ids: Tensor
-    """(positions,) int64."""
-    visual: Tensor
-    """(positions,) bool: where the page itself stands."""
-    features: Tensor | None
-    """(visual positions, width): what the vision tower puts there; None where the tokens say it all."""
-    positions: Tensor
-    """(axes, positions) int64: rotary positions."""
-    grid: tuple[int, int]
-    """Rows and columns of the visual positions."""
-    pieces: tuple[str, ...] | None = None
-    """(visual positions,): the characters each stands for, where the page is text."""
-
-
 class Backbone(ABC):
-    """One loaded model. Build it with `load_backbone`."""
+    """One loaded model. Build it with `load_backbone`.
+
+    Where a method takes queries and a batch of prefixes, they pair up: query i over page i, all queries over
+    one page, or one query over all pages.
+    """
 
     prompt: Prompt
     reads_text: ClassVar[bool] = False
     """Whether a page is its text to this family, and a page without any is blank."""
+    max_pixels: int
+    """Pixel budget of a page image: a larger image is scaled down, so rendering more is waste."""
+    page_budget: str
+    """How much of a page is read, in the words a lineage records."""
 
     def __init__(self, name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer."""
         self.name = name
         self._model = model
         self._tokenizer = tokenizer
-        self._tokens = PromptTokens(self.prompt, tokenizer.backend_tokenizer)
+        self.tokens = PromptTokens(self.prompt, tokenizer.backend_tokenizer)
         config = model.config.get_text_config()
         if config.hidden_act != "silu":
             raise BackboneError(f"{name} has the activation {config.hidden_act!r}; only 'silu' is supported")
@@ -74,58 +65,41 @@ class Backbone(ABC):
             kv_heads=config.num_key_value_heads,
             head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
         )
-        self._decoder = self._cut()
-
-    @property
-    def family(self) -> str:
+        self.family: str = model.config.model_type
         """The model's type, as transformers calls it."""
-        family: str = self._model.config.model_type
-        return family
+        self.device: torch.device = model.device
+        self.dtype: torch.dtype = model.dtype
+        self.nbytes = sum(parameter.nbytes for parameter in model.parameters())
+        """What the weights take in memory."""
+        self._decoder = self._build_decoder()
+        self._fingerprints: Fingerprints | None = None
 
-    @property
-    def device(self) -> torch.device:
-        """Where the model runs."""
-        device: torch.device = self._model.device
-        return device
-
-    @property
-    def nbytes(self) -> int:
-        """What its weights take in memory."""
-        return sum(parameter.nbytes for parameter in self._model.parameters())
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The numbers it runs with."""
-        dtype: torch.dtype = self._model.dtype
-        return dtype
-
-    @property
-    def answer_tokens(self) -> tuple[int, int]:
-        """Ids of the tokens for yes and for no."""
-        return self._tokens.answers
+    @abstractmethod
+    def content(self, page: Page) -> Content:
+        """What of a page this family reads: its image or its text."""
 
     def encode(self, pages: Sequence[Content], *, exit_layer: int, join_layer: int = 0) -> list[Prefix]:
         """Read pages to `exit_layer`; keep rotated keys and values of layers [join_layer, exit_layer).
 
-        `pages` are what `content` takes of them. They run as one batch, whose size is the caller's choice;
+        `pages` are what `content` returns. They run as one batch, whose size is the caller's choice; their
         sizes may differ.
         """
-        self.require_layers(join_layer, exit_layer)
+        self.geometry.require_layers(join_layer, exit_layer)
         if not pages:
             return []
         with torch.inference_mode():
-            read = self._read(pages)
-            ids = pad_sequence([page.ids for page in read], batch_first=True)
-            visual = pad_sequence([page.visual for page in read], batch_first=True)
-            positions = pad_sequence([page.positions.t() for page in read], batch_first=True)
+            page_tokens = self._tokenize_pages(pages)
+            ids = pad_sequence([page.ids for page in page_tokens], batch_first=True)
+            visual = pad_sequence([page.visual for page in page_tokens], batch_first=True)
+            positions = pad_sequence([page.positions.t() for page in page_tokens], batch_first=True)
             hidden = self._embed(ids)
-            features = [page.features for page in read if page.features is not None]
+            features = [page.features for page in page_tokens if page.features is not None]
             if features:
                 hidden[visual] = torch.cat(features).to(hidden.dtype)
             # (axes, pages, positions), or (pages, positions) for a decoder with one axis
             positions = positions.permute(2, 0, 1).squeeze(0)
             layers = self._decoder.prefill(hidden, positions, join_layer=join_layer, exit_layer=exit_layer)
-        # Outside inference mode, so that what is handed out may be changed in place by anyone.
+        # Outside inference mode, so that callers may change the tensors in place.
         return [
             Prefix(
                 keys=torch.stack([keys[row, :, : len(page.ids)] for keys, _ in layers]),
@@ -135,148 +109,126 @@ class Backbone(ABC):
                 next_position=int(page.positions.max()) + 1,
                 pieces=page.pieces,
             )
-            for row, page in enumerate(read)
+            for row, page in enumerate(page_tokens)
         ]
 
-    def require_layers(self, join_layer: int, exit_layer: int) -> None:
-        """Refuse layers that this model does not have, before anything is read."""
-        if not 0 <= join_layer < exit_layer <= self.geometry.layers:
-            raise BackboneError(
-                f"layers [{join_layer}, {exit_layer}) of a model of {self.geometry.layers} layers; "
-                f"wanted 0 <= join layer < exit layer <= {self.geometry.layers}"
-            )
+    def states(
+        self,
+        queries: Sequence[str],
+        prefixes: PrefixBatch,
+        *,
+        state: State = "last",
+        owners: Sequence[int] | None = None,
+    ) -> Tensor:
+        """Raw states (pairs, width), float32, after the batch's last layer (eq. 5).
 
-    def states(self, query: str, prefixes: PrefixBatch, *, state: State = "last") -> Tensor:
-        """Raw states (pages, width), float32, of one query over K pages (eq. 5)."""
-        return self.states_many([query], prefixes, state=state)
-
-    def states_many(self, queries: Sequence[str], prefixes: PrefixBatch, *, state: State = "last") -> Tensor:
-        """States (pairs, width): query i over page i, all queries over one page, or one query over all.
-
-        The mean is over the query's own positions and needs no cue for an answer; a query without tokens
-        is read at the instruction's last position.
+        With `owners` (pages,), page i is for query owners[i]: several queries, each over its own pages, in
+        one pass. That gives what each query gives alone, up to the rounding that the shape of a product
+        decides. The mean is over the query's own positions and needs no cue for an answer; a query without
+        tokens is read at the instruction's last position.
         """
+        rows = None if owners is None else torch.tensor(owners)
         if state == "last":
-            suffixes = [self._tokens.suffix(query) for query in queries]
+            suffixes = [self.tokens.suffix(query) for query in queries]
             with torch.inference_mode():
-                states = self._extend(suffixes, prefixes, last_only=True)
+                states = self._run_suffixes(suffixes, prefixes, last_only=True, owners=rows)
             return states.float().clone()
-        asked = [self._tokens.asked(query) for query in queries]
+        query_tokens = [self.tokens.query(query) for query in queries]
         with torch.inference_mode():
-            mean = _mean_of_query(self._extend(asked, prefixes, last_only=False), asked)
+            states = self._run_suffixes(query_tokens, prefixes, last_only=False, owners=rows)
+            read = query_tokens if owners is None else [query_tokens[owner] for owner in owners]
+            mean = mean_state(states, read)
         return mean.clone()
 
-    def states_together(self, queries: Sequence[str], owners: Sequence[int], prefixes: PrefixBatch) -> Tensor:
-        """States (pages, width), float32, of several queries in one pass: page i is for query owners[i].
+    def both_states(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
+        """One query's states (pages, width), the last and the mean, from one pass where possible.
 
-        What `states` gives for each query alone, up to the rounding that the shape of a product decides.
+        The cue for the answer stands behind the query, so a causal model has read the query in the same way
+        before it. Only where a tokenizer merges the two are there two passes.
         """
-        suffixes = [self._tokens.suffix(query) for query in queries]
+        suffix, query_tokens = self.tokens.suffix(query), self.tokens.query(query)
+        if suffix[: len(query_tokens)] != query_tokens:
+            return {
+                "last": self.states([query], prefixes, state="last"),
+                "mean": self.states([query], prefixes, state="mean"),
+            }
         with torch.inference_mode():
-            states = self._extend(suffixes, prefixes, last_only=True, owners=torch.tensor(owners))
-        return states.float().clone()
-
-    def suffix_length(self, query: str) -> int:
-        """Count the tokens that a query adds to a page."""
-        return len(self._tokens.suffix(query))
-
-    def states_each(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
-        """One query's states (pages, width) at every place they may be read, from one pass where possible."""
-        suffix, asked = self._tokens.suffix(query), self._tokens.asked(query)
-        if suffix[: len(asked)] != asked:
-            return {state: self.states(query, prefixes, state=state) for state in STATES}
-        with torch.inference_mode():
-            states = self._extend([suffix], prefixes, last_only=False)
-            last, mean = states[:, -1].float(), _mean_of_query(states, [asked])
+            states = self._run_suffixes([suffix], prefixes, last_only=False)
+            last, mean = states[:, -1].float(), mean_state(states, [query_tokens])
         return {"last": last.clone(), "mean": mean.clone()}
 
-    def likelihoods(self, query: str, prefixes: PrefixBatch) -> Tensor:
-        """log p(query | page) a token, float32 (pages,), over pages read to full depth."""
-        return self.likelihoods_many([query], prefixes)
+    def targets(
+        self,
+        queries: Sequence[str],
+        prefixes: PrefixBatch,
+        *,
+        targets: Sequence[Target] = ("margin", "likelihood"),
+    ) -> dict[Target, Tensor]:
+        """What the full model says of each pair, float32 (pairs,), over pages encoded to full depth.
 
-    def likelihoods_many(self, queries: Sequence[str], prefixes: PrefixBatch) -> Tensor:
-        """Mean log probability of the query's tokens, (pairs,), paired as in `states_many`.
-
-        The mean, not the sum: within a query both rank alike, and across queries a fit should not count a
-        long one for more.
+        The margin is eq. 6, the likelihood log p(query | page) per token; both come from one pass where the
+        tokenizer allows it.
         """
-        self._require_all_layers(prefixes)
-        asked = self._asked(queries)
-        with torch.inference_mode():
-            states = self._extend([ids[:-1] for ids in asked], prefixes, last_only=False)
-            return self._mean_logs(asked, states).clone()
-
-    def targets_many(self, queries: Sequence[str], prefixes: PrefixBatch) -> tuple[Tensor, Tensor]:
-        """Margins and likelihoods (pairs,), paired as in `states_many`, for the price of one pass.
-
-        The cue for the answer stands behind the query, so a causal model has read the query in just the same
-        way before it: only where a tokenizer merges the two are there two passes.
-        """
-        asked = self._asked(queries)
-        suffixes = [self._tokens.suffix(query) for query in queries]
-        if any(suffix[: len(ids)] != ids for suffix, ids in zip(suffixes, asked, strict=True)):
-            return self.margins(self.states_many(queries, prefixes)), self.likelihoods_many(queries, prefixes)
-        self._require_all_layers(prefixes)
-        with torch.inference_mode():
-            states = self._extend(suffixes, prefixes, last_only=False)
-            last = torch.tensor([len(suffix) - 1 for suffix in suffixes]).expand(len(states))
-            answers = states[torch.arange(len(states)), last].float()
-            likelihoods = self._mean_logs(asked, states)
-        return self.margins(answers), likelihoods.clone()
+        if prefixes.join_layer or prefixes.exit_layer != self.geometry.layers:
+            raise BackboneError(
+                f"targets over pages of layers [{prefixes.join_layer}, {prefixes.exit_layer}) of "
+                f"{self.geometry.layers}; encode them to full depth"
+            )
+        if tuple(targets) == ("margin",):
+            return {"margin": self.logit_lens(self.states(queries, prefixes))}
+        query_tokens = [self.tokens.query(query) for query in queries]
+        if any(len(ids) < 2 for ids in query_tokens):
+            raise BackboneError("an empty query has no likelihood; wanted at least one token")
+        suffixes = [self.tokens.suffix(query) for query in queries]
+        if "margin" not in targets or any(
+            suffix[: len(ids)] != ids for suffix, ids in zip(suffixes, query_tokens, strict=True)
+        ):
+            with torch.inference_mode():
+                before_last = [ids[:-1] for ids in query_tokens]
+                states = self._run_suffixes(before_last, prefixes, last_only=False)
+                likelihoods = self._log_probabilities(states, query_tokens)
+            margins = self.logit_lens(self.states(queries, prefixes)) if "margin" in targets else None
+        else:
+            with torch.inference_mode():
+                states = self._run_suffixes(suffixes, prefixes, last_only=False)
+                last = torch.tensor([len(suffix) - 1 for suffix in suffixes]).expand(len(states))
+                answers = states[torch.arange(len(states)), last].float()
+                likelihoods = self._log_probabilities(states, query_tokens)
+            margins = self.logit_lens(answers)
+        read: dict[Target, Tensor] = {"likelihood": likelihoods.clone()}
+        if margins is not None:
+            read["margin"] = margins
+        return {target: read[target] for target in targets}
 
     def attention(self, query: str, prefixes: PrefixBatch) -> Attention:
         """What one query's last position attends to over K pages, in every layer held, with its states."""
-        suffix = torch.tensor([self._tokens.suffix(query)])
+        suffix = torch.tensor([self.tokens.suffix(query)])
         layers: list[Tensor] = []
         with torch.inference_mode():
             hidden = self._embed(suffix.to(self.device))
             lengths = torch.tensor([suffix.shape[1]])
             states = self._decoder.extend(hidden, lengths, prefixes, attention=layers)
-        page = int(prefixes.lengths.max())
+        prefix_length = int(prefixes.lengths.max())
         weights = torch.stack(layers).clone()
-        return Attention(states.float().clone(), weights[..., :page], weights[..., page:])
+        return Attention(states.float().clone(), weights[..., :prefix_length], weights[..., prefix_length:])
 
-    def regions(self, grid: tuple[int, int], aspect: float) -> Regions:
-        """Where the visual positions of a grid lie on a page whose width is `aspect` times its height."""
-        return cells(*grid)
-
-    def margins(self, states: Tensor) -> Tensor:
-        """uᵀ ν(h), float32, for states (pairs, width): eq. 6 at full depth, the logit lens above it.
+    def logit_lens(self, states: Tensor) -> Tensor:
+        """uᵀ ν(h), float32, for states (pairs, width): the margin at full depth (eq. 6), a lens above it.
 
         u is the difference of the answers' unembedding rows and ν the model's final norm. The product is
         taken in float32: half-precision logits would move in steps of 1/16.
         """
         with torch.inference_mode():
             unembedding = self._model.get_output_embeddings().weight
-            yes, no = self.answer_tokens
+            yes, no = self.tokens.answers
             direction = unembedding[yes].float() - unembedding[no].float()
             normed: Tensor = self._text_model().norm(states.to(self.device, self.dtype))
             margins: Tensor = normed.float() @ direction
         return margins.clone()
 
-    def full_margins(self, query: str, pages: Sequence[Content]) -> Tensor:
-        """Margins (pages,) at full depth on the uncompressed pages: the target of eq. 6."""
-        encoded = self.encode(pages, exit_layer=self.geometry.layers)
-        return self.pair_margins([query] * len(encoded), encoded)
-
-    def full_likelihoods(self, query: str, pages: Sequence[Content]) -> Tensor:
-        """Likelihoods (pages,) on the uncompressed pages: the target for a model not tuned to answer."""
-        encoded = self.encode(pages, exit_layer=self.geometry.layers)
-        return self.likelihoods(query, DensePrefixes(encoded))
-
-    def pair_margins(self, queries: Sequence[str], pages: Sequence[Prefix]) -> Tensor:
-        """Margins (pairs,) of query i over page i, uncompressed and encoded to full depth (eq. 6)."""
-        self._require_full_depth(pages)
-        if len(queries) != len(pages):
-            raise BackboneError(f"{len(queries)} queries for {len(pages)} pages; wanted one each")
-        return self.margins(self.states_many(queries, DensePrefixes(pages)))
-
-    def pair_targets(self, queries: Sequence[str], pages: Sequence[Prefix]) -> tuple[Tensor, Tensor]:
-        """Margins and likelihoods (pairs,) of query i over page i, as in `pair_margins`."""
-        self._require_full_depth(pages)
-        if len(queries) != len(pages):
-            raise BackboneError(f"{len(queries)} queries for {len(pages)} pages; wanted one each")
-        return self.targets_many(queries, DensePrefixes(pages))
+    def regions(self, grid: tuple[int, int], aspect: float) -> Regions:
+        """Where the visual positions of a grid lie on a page whose width is `aspect` times its height."""
+        return cells(*grid)
 
     def write_queries(self, pages: Sequence[Prefix], *, max_tokens: int = 24) -> list[str]:
         """The query the model itself would put below each page, encoded to full depth; greedy, one line.
@@ -284,53 +236,43 @@ class Backbone(ABC):
         The instruction ends where a query is to follow, so the likeliest continuation is one. Empty where
         the model would not write any.
         """
-        self._require_full_depth(pages)
+        short = [page.keys.shape[0] for page in pages if page.keys.shape[0] != self.geometry.layers]
+        if short or not pages:
+            what = f"pages of {short[0]} layers" if short else "no pages"
+            raise BackboneError(f"{what}; wanted pages encoded to all {self.geometry.layers} layers")
         batch = DensePrefixes(pages)
-        opening = self._tokens.asked("")
+        instruction_end = self.tokens.query("")
         written: list[list[int]] = [[] for _ in pages]
-        open_rows = set(range(len(pages)))
+        unfinished = set(range(len(pages)))
         for _ in range(max_tokens):
             with torch.inference_mode():
-                states = self._extend([[*opening, *tokens] for tokens in written], batch, last_only=True)
-                likeliest = self._likeliest(states)
-            for row in sorted(open_rows):
-                text = self._tokens.continuation([*written[row], likeliest[row]])
-                if text is None:
-                    open_rows.discard(row)
+                suffixes = [[*instruction_end, *tokens] for tokens in written]
+                next_tokens = self._likeliest_tokens(self._run_suffixes(suffixes, batch, last_only=True))
+            for row in sorted(unfinished):
+                if self.tokens.continuation([*written[row], next_tokens[row]]) is None:
+                    unfinished.discard(row)
                 else:
-                    written[row].append(likeliest[row])
-            if not open_rows:
+                    written[row].append(next_tokens[row])
+            if not unfinished:
                 break
-        return [(self._tokens.continuation(tokens) or "").strip() for tokens in written]
+        return [(self.tokens.continuation(tokens) or "").strip() for tokens in written]
 
-    def weights_fingerprint(self) -> str:
-        """Digest the weights: names, shapes, dtypes and an even sample of every tensor."""
-        return fingerprint_weights(self._model)
-
-    def prompt_fingerprint(self) -> str:
-        """Digest the prompt and its answer tokens."""
-        return fingerprint(self._tokens.describe())
-
-    @abstractmethod
-    def content(self, page: Page) -> Content:
-        """What of a page this family reads."""
+    def fingerprints(self) -> Fingerprints:
+        """Digests of weights, prompt and everything that turns a page into tokens; computed once."""
+        if self._fingerprints is None:
+            self._fingerprints = Fingerprints(
+                weights=fingerprint_weights(self._model),
+                processor=self._fingerprint_processor(),
+                prompt=fingerprint(self.tokens.describe()),
+            )
+        return self._fingerprints
 
     @abstractmethod
-    def processor_fingerprint(self) -> str:
+    def _fingerprint_processor(self) -> str:
         """Digest everything that turns a page into tokens."""
 
-    @property
     @abstractmethod
-    def page_budget(self) -> str:
-        """How much of a page is read, in the words a lineage records."""
-
-    @property
-    @abstractmethod
-    def max_pixels(self) -> int:
-        """Pixel budget of a page image: a larger one is scaled down, so rendering more is waste."""
-
-    @abstractmethod
-    def _cut(self) -> Decoder:
+    def _build_decoder(self) -> Decoder:
         """Name the parts of the text model's layers."""
 
     @abstractmethod
@@ -338,31 +280,12 @@ class Backbone(ABC):
         """Return the module with `embed_tokens`, `layers`, `norm` and `rotary_emb`."""
 
     @abstractmethod
-    def _read(self, pages: Sequence[Any]) -> list[PageTokens]:
+    def _tokenize_pages(self, pages: Sequence[Any]) -> list[PageTokens]:
         """Tokens, features and positions of pages, one by one."""
 
-    def _asked(self, queries: Sequence[str]) -> list[list[int]]:
-        asked = [self._tokens.asked(query) for query in queries]
-        if any(len(ids) < 2 for ids in asked):
-            raise BackboneError("an empty query has no likelihood; wanted at least one token")
-        return asked
-
-    def _mean_logs(self, asked: Sequence[list[int]], states: Tensor) -> Tensor:
-        """Mean log probability (pairs,) of the tokens asked, from states (pairs, positions, width).
-
-        The state at a position predicts the token behind it; positions behind the last token do not count.
-        """
-        unembedding = self._model.get_output_embeddings().weight.float()
-        means = []
-        for pair, hidden in enumerate(states):  # one at a time: a vocabulary is wide
-            wanted = torch.tensor(asked[pair if len(asked) > 1 else 0][1:], device=self.device)
-            logits = self._text_model().norm(hidden[: len(wanted)]).float() @ unembedding.t()
-            means.append((logits.gather(1, wanted[:, None])[:, 0] - logits.logsumexp(dim=1)).mean())
-        return torch.stack(means)
-
-    def _extend(
+    def _run_suffixes(
         self,
-        suffixes: list[list[int]],
+        suffixes: Sequence[Sequence[int]],
         prefixes: PrefixBatch,
         *,
         last_only: bool,
@@ -378,38 +301,19 @@ class Backbone(ABC):
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
         return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
 
-    def _likeliest(self, states: Tensor) -> list[int]:
+    def _log_probabilities(self, states: Tensor, query_tokens: Sequence[Sequence[int]]) -> Tensor:
+        unembedding = self._model.get_output_embeddings().weight
+        return mean_log_probability(
+            states, query_tokens, norm=self._text_model().norm, unembedding=unembedding
+        )
+
+    def _likeliest_tokens(self, states: Tensor) -> list[int]:
         """The most likely next token after each state (rows, width) of the last layer."""
         unembedding = self._model.get_output_embeddings().weight
         logits = self._text_model().norm(states) @ unembedding.t()
         tokens: list[int] = logits.argmax(dim=-1).tolist()
         return tokens
 
-    def _require_all_layers(self, prefixes: PrefixBatch) -> None:
-        if prefixes.exit_layer != self.geometry.layers:
-            raise BackboneError(
-                f"likelihoods over pages read to layer {prefixes.exit_layer} of {self.geometry.layers}; "
-                "encode them to full depth"
-            )
-
-    def _require_full_depth(self, pages: Sequence[Prefix]) -> None:
-        short = [page.keys.shape[0] for page in pages if page.keys.shape[0] != self.geometry.layers]
-        if short or not pages:
-            found = f"pages of {short[0]} layers" if short else "no pages"
-            raise BackboneError(f"{found}; wanted pages encoded to all {self.geometry.layers} layers")
-
     def _embed(self, ids: Tensor) -> Tensor:
         embedded: Tensor = self._text_model().embed_tokens(ids)
         return embedded
-
-
-def _mean_of_query(states: Tensor, asked: Sequence[Sequence[int]]) -> Tensor:
-    """Average (pairs, positions, width) over the positions of each query's tokens, float32.
-
-    `asked` are the tokens from the one before the query on; a query without tokens is read at that one.
-    """
-    lengths = torch.tensor([len(ids) for ids in asked], device=states.device)
-    place = torch.arange(states.shape[1], device=states.device)
-    own = (place < lengths[:, None]) & ((place > 0) | (lengths[:, None] == 1))
-    weights = (own / own.sum(dim=1, keepdim=True)).expand(len(states), -1)
-    return torch.einsum("pnw,pn->pw", states.float(), weights)

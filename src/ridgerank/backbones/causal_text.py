@@ -17,8 +17,9 @@ from transformers import (
 )
 from transformers.models.llama.modeling_llama import rotate_half
 
-from ridgerank.backbones.base import Backbone, PageTokens
+from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Decoder, llama_block
+from ridgerank.backbones.page_tokens import PageTokens
 from ridgerank.backbones.prompt import Prompt
 from ridgerank.backbones.regions import Regions
 from ridgerank.backbones.text_budget import TextBudget
@@ -55,6 +56,8 @@ class CausalText(Backbone):
         """Take a model in evaluation mode, on its device, with its tokenizer."""
         self.prompt = prompt
         self.budget = budget
+        self.max_pixels = _PAGE_PIXELS
+        self.page_budget = f"{budget} tokens"
         super().__init__(name, model, tokenizer)
 
     def content(self, page: Page) -> str:
@@ -65,46 +68,35 @@ class CausalText(Backbone):
         """Refuse: where a token of the text stands on the page is not known."""
         raise BackboneError(f"{self.name} reads the text of pages: it has no regions to show")
 
-    def processor_fingerprint(self) -> str:
-        """Digest the whole tokenizer and the budget."""
+    def _fingerprint_processor(self) -> str:
         backend = self._tokenizer.backend_tokenizer.to_str()
         return fingerprint({"tokenizer": backend, "budget": str(self.budget)})
-
-    @property
-    def page_budget(self) -> str:
-        """How much of a page is read: its tokens."""
-        return f"{self.budget} tokens"
-
-    @property
-    def max_pixels(self) -> int:
-        """Pixel budget of a page image, which only OCR and people look at."""
-        return _PAGE_PIXELS
 
     def _text_model(self) -> PreTrainedModel:
         return self._model.model
 
-    def _read(self, pages: Sequence[str]) -> list[PageTokens]:
-        before, after = self._tokens.around()
-        read = []
+    def _tokenize_pages(self, pages: Sequence[str]) -> list[PageTokens]:
+        before, after = self.tokens.around_text()
+        page_tokens = []
         for page in pages:
-            tokens = self._tokens.text(page.strip())
-            chosen = self.budget.chosen(len(tokens.ids))
-            ids = [*before, *(tokens.ids[place] for place in chosen), *after]
+            tokens = self.tokens.page_text(page.strip())
+            chosen = self.budget.choose(len(tokens.ids))
+            ids = [*before, *(tokens.ids[index] for index in chosen), *after]
             visual = torch.zeros(len(ids), dtype=torch.bool, device=self.device)
             visual[len(before) : len(before) + len(chosen)] = True
-            read.append(
+            page_tokens.append(
                 PageTokens(
                     ids=torch.tensor(ids, device=self.device),
                     visual=visual,
                     features=None,
                     positions=torch.arange(len(ids), device=self.device)[None],
                     grid=(1, len(chosen)),
-                    pieces=tuple(tokens.pieces[place] for place in chosen),
+                    pieces=tuple(tokens.pieces[index] for index in chosen),
                 )
             )
-        return read
+        return page_tokens
 
-    def _cut(self) -> Decoder:
+    def _build_decoder(self) -> Decoder:
         text, config = self._text_model(), self._model.config
         if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
             raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")

@@ -1,6 +1,7 @@
 """Digests of what a prefix depends on: weights, image processor, tokenizer."""
 
 import hashlib
+from dataclasses import dataclass
 
 import torch
 from transformers import BaseImageProcessor, PreTrainedTokenizerFast
@@ -9,6 +10,18 @@ from ridgerank.lineage import fingerprint
 
 _SAMPLES = 4096
 """Values read of each tensor: fine-tuning moves nearly all of them, and nine billion weights take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprints:
+    """What a prefix depends on, digested: 128 bits each, in hex."""
+
+    weights: str
+    """Names, shapes, dtypes and an even sample of every tensor."""
+    processor: str
+    """Everything that turns a page into tokens."""
+    prompt: str
+    """The prompt and its answer tokens."""
 
 
 def fingerprint_weights(model: torch.nn.Module) -> str:

@@ -26,11 +26,11 @@ class Glm41V(GridBackbone):
     default_max_pixels = 1280 * 28 * 28
     image_token = "<|image|>"
 
-    @property
-    def max_pixels(self) -> int:
-        """Pixel budget of a page image; the processor counts a still image as two frames."""
-        frames = self._image_processor.temporal_patch_size
-        return int(self._image_processor.size["longest_edge"]) // int(frames)
+    @classmethod
+    def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
+        """The pixel budget of one frame; the processor counts a still image as two."""
+        frames = image_processor.temporal_patch_size
+        return int(image_processor.size["longest_edge"]) // int(frames)
 
     @classmethod
     def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
@@ -38,7 +38,7 @@ class Glm41V(GridBackbone):
         frames = image_processor.temporal_patch_size
         image_processor.size = image_processor.size | {"longest_edge": max_pixels * frames}
 
-    def _cut(self) -> Decoder:
+    def _build_decoder(self) -> Decoder:
         text = self._text_model()
         blocks = []
         for layer in text.layers:

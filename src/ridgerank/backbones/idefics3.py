@@ -21,8 +21,8 @@ from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3I
 from transformers.models.llama.modeling_llama import rotate_half
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from ridgerank.backbones.base import PageTokens
 from ridgerank.backbones.decoder import Decoder, llama_block
+from ridgerank.backbones.page_tokens import PageTokens
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.backbones.regions import Regions, tiled
 from ridgerank.backbones.visual import VisualBackbone
@@ -45,10 +45,10 @@ class Idefics3(VisualBackbone):
     image_processor_class = Idefics3ImageProcessorPil
     default_max_pixels = None
 
-    @property
-    def max_pixels(self) -> int:
-        """Pixel budget of a page image: the square of the longest edge it is scaled to."""
-        return int(self._image_processor.size["longest_edge"]) ** 2
+    @classmethod
+    def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
+        """The pixel budget: the square of the longest edge a page is scaled to."""
+        return int(image_processor.size["longest_edge"]) ** 2
 
     @classmethod
     def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
@@ -62,7 +62,7 @@ class Idefics3(VisualBackbone):
     def _text_model(self) -> PreTrainedModel:
         return self._model.model.text_model
 
-    def _read(self, images: Sequence[Image]) -> list[PageTokens]:
+    def _tokenize_pages(self, images: Sequence[Image]) -> list[PageTokens]:
         batch = self._process([[image] for image in images], return_row_col_info=True)
         features = self._model.model.get_image_features(
             batch["pixel_values"].to(self.device), batch["pixel_attention_mask"].to(self.device)
@@ -71,14 +71,14 @@ class Idefics3(VisualBackbone):
         pages = []
         for page_features, (rows,), (columns,) in zip(features, batch["rows"], batch["cols"], strict=True):
             text = _tiles(rows, columns, side * side)
-            ids = torch.tensor(self._tokens.page(text), device=self.device)
+            ids = torch.tensor(self.tokens.image_page(text), device=self.device)
             visual = ids == self._model.config.image_token_id
             positions = torch.arange(len(ids), device=self.device)[None]
             grid = ((rows * columns + 1) * side, side)
             pages.append(PageTokens(ids, visual, page_features, positions, grid))
         return pages
 
-    def _cut(self) -> Decoder:
+    def _build_decoder(self) -> Decoder:
         text = self._text_model()
         if text.config.model_type != "llama":
             raise BackboneError(

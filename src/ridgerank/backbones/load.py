@@ -89,13 +89,12 @@ def load_backbone(
             prompt=text_prompt(prompt or choose_prompt(str(name), control)),
             budget=TextBudget.parse(page_text) if page_text else TextBudget(),
         )
-    backbone = family(str(name), model, tokenizer, image_processor)
     default = family.default_max_pixels
     if max_pixels is not None:
         family.limit_pixels(image_processor, max_pixels)
-    elif default is not None and default < backbone.max_pixels:
+    elif default is not None and default < family.pixel_budget(image_processor):
         family.limit_pixels(image_processor, default)
-    return backbone
+    return family(str(name), model, tokenizer, image_processor)
 
 
 def parse_dtype(name: str | None) -> torch.dtype | None:

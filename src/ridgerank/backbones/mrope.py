@@ -6,7 +6,7 @@ import torch
 from PIL.Image import Image
 from transformers import PreTrainedModel
 
-from ridgerank.backbones.base import PageTokens
+from ridgerank.backbones.page_tokens import PageTokens
 from ridgerank.backbones.visual import VisualBackbone
 
 
@@ -19,7 +19,7 @@ class GridBackbone(VisualBackbone):
     def _text_model(self) -> PreTrainedModel:
         return self._model.model.language_model
 
-    def _read(self, images: Sequence[Image]) -> list[PageTokens]:
+    def _tokenize_pages(self, images: Sequence[Image]) -> list[PageTokens]:
         batch = self._process(images).to(self.device)
         features = self._model.model.get_image_features(
             batch["pixel_values"], batch["image_grid_thw"]
@@ -28,7 +28,9 @@ class GridBackbone(VisualBackbone):
         pages = []
         for grid, page_features in zip(batch["image_grid_thw"], features, strict=True):
             rows, columns = int(grid[1]) // merge, int(grid[2]) // merge
-            ids = torch.tensor(self._tokens.page(self.image_token * (rows * columns)), device=self.device)
+            ids = torch.tensor(
+                self.tokens.image_page(self.image_token * (rows * columns)), device=self.device
+            )
             visual = ids == self._model.config.image_token_id
             # Without the token types Qwen2.5-VL silently falls back to one axis.
             positions, _ = self._model.model.get_rope_index(

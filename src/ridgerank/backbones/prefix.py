@@ -5,6 +5,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from ridgerank.errors import BackboneError
+
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
@@ -15,6 +17,14 @@ class Geometry:
     query_heads: int
     kv_heads: int
     head_dim: int
+
+    def require_layers(self, join_layer: int, exit_layer: int) -> None:
+        """Refuse layers that the decoder does not have, before anything is read."""
+        if not 0 <= join_layer < exit_layer <= self.layers:
+            raise BackboneError(
+                f"layers [{join_layer}, {exit_layer}) of a model of {self.layers} layers; "
+                f"wanted 0 <= join layer < exit layer <= {self.layers}"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -70,16 +70,16 @@ class PromptTokens:
         self.answers = self._answer(prompt.answers[0]), self._answer(prompt.answers[1])
         """Ids of the two answer tokens: yes, no."""
 
-    def page(self, image: str) -> list[int]:
+    def image_page(self, image: str) -> list[int]:
         """Tokens of the page part; `image` is the text that stands for the page's image."""
         opening = self._ids(self.prompt.before_page + image + self.prompt.after_page)
         return [*opening, *self._instruction[:-1]]
 
-    def around(self) -> tuple[list[int], list[int]]:
+    def around_text(self) -> tuple[list[int], list[int]]:
         """Tokens of the page part before and after a page that is text."""
         return self._ids(self.prompt.before_page), self._instruction[:-1]
 
-    def text(self, text: str) -> TextTokens:
+    def page_text(self, text: str) -> TextTokens:
         """A page's text as plain tokens; the rare one that would still be a control token is left out."""
         encoding = self._plain.encode(text, add_special_tokens=False)
         kept = [number for number, token in enumerate(encoding.ids) if token not in self._added]
@@ -90,13 +90,13 @@ class PromptTokens:
 
     def suffix(self, query: str) -> list[int]:
         """Tokens behind the cut: the instruction's last, the query's, the cue for the answer."""
-        asked = self.asked(query)
+        query_tokens = self.query(query)
         if self._bounded:
-            return [*asked, *self._after_query]
+            return [*query_tokens, *self._after_query]
         # A newline may merge with the query's last sign: the two are tokenized together.
         return self._behind_instruction(query.strip(), self.prompt.after_query)
 
-    def asked(self, query: str) -> list[int]:
+    def query(self, query: str) -> list[int]:
         """The suffix without the cue; white space around the query means nothing and is dropped."""
         query = query.strip()
         ids = self._behind_instruction(query)

@@ -28,17 +28,17 @@ class Qwen25VL(GridBackbone):
     default_max_pixels = 1280 * 28 * 28
     image_token = "<|image_pad|>"
 
-    @property
-    def max_pixels(self) -> int:
-        """Pixel budget of a page image."""
-        return int(self._image_processor.size["longest_edge"])
+    @classmethod
+    def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
+        """The pixel budget; the processor calls it its longest edge."""
+        return int(image_processor.size["longest_edge"])
 
     @classmethod
     def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the pixel budget; the processor calls it its longest edge."""
         image_processor.size = image_processor.size | {"longest_edge": max_pixels}
 
-    def _cut(self) -> Decoder:
+    def _build_decoder(self) -> Decoder:
         text = self._text_model()
         if text.has_sliding_layers:
             raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")

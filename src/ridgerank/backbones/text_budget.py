@@ -34,7 +34,7 @@ class TextBudget:
     def __str__(self) -> str:
         return f"{self.policy} {self.tokens}"
 
-    def chosen(self, total: int) -> list[int]:
+    def choose(self, total: int) -> list[int]:
         """Which of `total` tokens are read, in order: all of them where they fit."""
         if total <= self.tokens:
             return list(range(total))

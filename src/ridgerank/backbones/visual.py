@@ -30,25 +30,26 @@ class VisualBackbone(Backbone):
     ) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
         self._image_processor = image_processor
+        self.max_pixels = self.pixel_budget(image_processor)
+        self.page_budget = f"{self.max_pixels} pixels"
         super().__init__(name, model, tokenizer)
 
     def content(self, page: Page) -> Image:
         """The page's image."""
         return page.image
 
-    def processor_fingerprint(self) -> str:
-        """Digest the image processor's settings and the whole tokenizer."""
-        return fingerprint_processor(self._image_processor, self._tokenizer)
-
-    @property
-    def page_budget(self) -> str:
-        """How much of a page is read: its pixels."""
-        return f"{self.max_pixels} pixels"
+    @classmethod
+    @abstractmethod
+    def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
+        """The image processor's pixel budget of a page."""
 
     @classmethod
     @abstractmethod
     def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the image processor's pixel budget, before the backbone is built."""
+
+    def _fingerprint_processor(self) -> str:
+        return fingerprint_processor(self._image_processor, self._tokenizer)
 
     def _process(self, images: Sequence[Image] | Sequence[list[Image]], **options: bool) -> BatchFeature:
         """Run the image processor."""

@@ -10,6 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.records import Candidate, Page, Target
 
@@ -99,11 +100,7 @@ class Teacher:
 
     def _taken(self, queries: Sequence[str], prefixes: Sequence[Prefix]) -> dict[Target, Tensor]:
         """The targets (pairs,) of query i over page i."""
-        if self._targets == ("margin",):
-            return {"margin": self._backbone.pair_margins(queries, prefixes)}
-        margins, likelihoods = self._backbone.pair_targets(queries, prefixes)
-        found: dict[Target, Tensor] = {"margin": margins, "likelihood": likelihoods}
-        return {target: found[target] for target in self._targets}
+        return self._backbone.targets(queries, DensePrefixes(prefixes), targets=self._targets)
 
 
 def wanted_pairs(

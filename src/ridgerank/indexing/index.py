@@ -58,7 +58,7 @@ def index_documents(
     """
     keep = keep or Keep()
     exit_layer = default_exit_layer(backbone.geometry.layers) if exit_layer is None else exit_layer
-    backbone.require_layers(join_layer, exit_layer)
+    backbone.geometry.require_layers(join_layer, exit_layer)
     processes = _processes() if processes is None else processes
     return run_index(
         paths,

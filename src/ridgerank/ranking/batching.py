@@ -1,4 +1,4 @@
-"""The states of lists of candidates: which lists share a pass, and which are cut into several."""
+"""The states of candidate lists: which lists share a pass, and which are cut into several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ import numpy as np
 import torch
 
 from ridgerank.ragged import Floats
-from ridgerank.ranking.candidates import Prepared
+from ridgerank.ranking.candidates import CandidateList
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.records import State
 
-PAGES_A_PASS = 64
+PAGES_PER_PASS = 64
 """More candidates than this run in several passes: memory grows with the pages of a pass."""
-LEAST_SHARED = 8
+MIN_SHARED_PAGES = 8
 """Fewer candidates run in a pass of their own: products of few rows are summed in another order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class States:
+class ListStates:
     """The states of one list, (candidates, width) in float64, and the time they took."""
 
     states: Floats
@@ -26,70 +26,74 @@ class States:
     compute_ms: float
 
 
-class Passes:
-    """Runs lists over one store, the state read where the calibration says."""
+class PassBatcher:
+    """Runs candidate lists over one store; the state is read where the calibration says."""
 
     def __init__(self, shallow: ShallowPass, state: State) -> None:
         self._shallow = shallow
         self._state: State = state
 
-    def run(self, prepared: Sequence[Prepared]) -> list[States | None]:
+    def run(self, lists: Sequence[CandidateList]) -> list[ListStates | None]:
         """States of each list, None where it is empty."""
-        found: list[States | None] = [None] * len(prepared)
-        for places in self._together(prepared):
-            asked = [(prepared[place].query, prepared[place].page_ids) for place in places]
-            if len(asked) == 1:
-                found[places[0]] = self._alone(prepared[places[0]])
-                continue
-            guests = {
-                page_id: guest.prefix for place in places for page_id, guest in prepared[place].guests.items()
-            }
-            together = self._shallow.run_together(asked, guests)
-            ends = np.cumsum([len(own) for _, own in asked])[:-1].tolist()
-            parts = np.split(_doubles([together.states]), ends)
-            for place, states in zip(places, parts, strict=True):
-                found[place] = States(states, together.reading_ms, together.compute_ms)
-        return found
+        states: list[ListStates | None] = [None] * len(lists)
+        for group in self._group(lists):
+            if len(group) == 1:
+                states[group[0]] = self._run_alone(lists[group[0]])
+            else:
+                shared = self._run_shared([lists[number] for number in group])
+                for number, list_states in zip(group, shared, strict=True):
+                    states[number] = list_states
+        return states
 
-    def _together(self, prepared: Sequence[Prepared]) -> list[list[int]]:
-        """Which lists run together: only those of one shape, so that nobody's digits change."""
-        together = len(prepared) > 1 and self._state == "last"
+    def _group(self, lists: Sequence[CandidateList]) -> list[list[int]]:
+        """Numbers of the lists that run together: only those of one shape, so that no score changes."""
+        share = len(lists) > 1 and self._state == "last"
         alone: list[list[int]] = []
-        shapes: dict[tuple[int, int], list[list[int]]] = {}
-        for place, one in enumerate(prepared):
-            count = len(one.page_ids)
-            if not together or not LEAST_SHARED <= count <= PAGES_A_PASS // 2:
-                alone += [[place]] if count else []
+        groups_of_shape: dict[tuple[int, int], list[list[int]]] = {}
+        for number, candidates in enumerate(lists):
+            count = len(candidates.page_ids)
+            if not share or not MIN_SHARED_PAGES <= count <= PAGES_PER_PASS // 2:
+                alone += [[number]] if count else []
                 continue
-            shape = (self._shallow.backbone.suffix_length(one.query), self._longest(one))
-            groups = shapes.setdefault(shape, [[]])
-            if sum(len(prepared[other].page_ids) for other in groups[-1]) + count > PAGES_A_PASS:
+            suffix_length = len(self._shallow.backbone.tokens.suffix(candidates.query))
+            groups = groups_of_shape.setdefault((suffix_length, self._longest_prefix(candidates)), [[]])
+            if sum(len(lists[other].page_ids) for other in groups[-1]) + count > PAGES_PER_PASS:
                 groups.append([])
-            groups[-1].append(place)
-        return alone + [group for groups in shapes.values() for group in groups]
+            groups[-1].append(number)
+        return alone + [group for groups in groups_of_shape.values() for group in groups]
 
-    def _longest(self, one: Prepared) -> int:
+    def _longest_prefix(self, candidates: CandidateList) -> int:
         """Positions of the longest page of a list: the length its pass is padded to."""
-        stored = [page_id for page_id in one.page_ids if page_id not in one.guests]
-        lengths = [len(guest.prefix.positions) for guest in one.guests.values()]
+        stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
+        lengths = [len(page.prefix.positions) for page in candidates.unstored.values()]
         return max([*lengths, *(entry.positions for entry in self._shallow.store.catalog.entries(stored))])
 
-    def _alone(self, asked: Prepared) -> States:
-        prefixes = {page_id: guest.prefix for page_id, guest in asked.guests.items()}
-        state = self._state
-        passes = []
-        for start in range(0, len(asked.page_ids), PAGES_A_PASS):
-            page_ids = asked.page_ids[start : start + PAGES_A_PASS]
-            if prefixes:
-                passes.append(self._shallow.run_with(asked.query, page_ids, prefixes, state=state))
-            else:
-                passes.append(self._shallow.run(asked.query, page_ids, state=state))
-        return States(
-            _doubles([one.states for one in passes]),
-            sum(one.reading_ms for one in passes),
-            sum(one.compute_ms for one in passes),
+    def _run_shared(self, lists: Sequence[CandidateList]) -> list[ListStates]:
+        """The states of several lists from one pass."""
+        unstored = {page_id: page.prefix for each in lists for page_id, page in each.unstored.items()}
+        shared = self._shallow.run_lists([(each.query, each.page_ids) for each in lists], unstored=unstored)
+        ends = np.cumsum([len(each.page_ids) for each in lists])[:-1].tolist()
+        parts = np.split(_to_float64([shared.states]), ends)
+        return [ListStates(states, shared.reading_ms, shared.compute_ms) for states in parts]
+
+    def _run_alone(self, candidates: CandidateList) -> ListStates:
+        """The states of one list, in several passes where it is long."""
+        unstored = {page_id: page.prefix for page_id, page in candidates.unstored.items()}
+        passes = [
+            self._shallow.run(
+                candidates.query,
+                candidates.page_ids[start : start + PAGES_PER_PASS],
+                state=self._state,
+                unstored=unstored,
+            )
+            for start in range(0, len(candidates.page_ids), PAGES_PER_PASS)
+        ]
+        return ListStates(
+            _to_float64([part.states for part in passes]),
+            sum(part.reading_ms for part in passes),
+            sum(part.compute_ms for part in passes),
         )
 
 
-def _doubles(states: Sequence[torch.Tensor]) -> Floats:
+def _to_float64(states: Sequence[torch.Tensor]) -> Floats:
     return torch.cat(list(states)).cpu().numpy().astype(np.float64)

@@ -1,49 +1,52 @@
 """What is to be ranked: pages as users name them, and the list that is made of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ridgerank.errors import ScoreError
+import numpy as np
+
+from ridgerank.errors import ScoreError, StoreError
 from ridgerank.ragged import Floats, Ragged, finite_scores
-from ridgerank.ranking.unstored import UnstoredPage
+from ridgerank.ranking.unstored import PageSource, UnstoredPage, UnstoredPages
 from ridgerank.records import Candidate
 from ridgerank.store.lance_dataset import named
+from ridgerank.store.page_store import PageStore
 
 CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
 """A page by id or reference, with the retriever's score or without."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A query and its candidates, made one of a kind: pages found, scores finite, best first, ties by id."""
+class CandidateList:
+    """A query and its candidates: known pages, each once, with finite scores, best first, ties by id."""
 
     query: str
     page_ids: list[str]
     scores: Floats
     """The retriever's, (candidates,); zeros where the readout alone ranks."""
-    guests: dict[str, UnstoredPage]
-    """Pages that are in no store, by page id."""
     weight: float
-    scored: bool
+    scored: bool = True
     """Whether there are retriever scores at all."""
-    notes: list[str]
-    retrieval_ms: float
+    unstored: dict[str, UnstoredPage] = field(default_factory=dict)
+    """Pages that are in no store, by page id."""
+    notes: list[str] = field(default_factory=list)
+    retrieval_ms: float = 0.0
 
-    def flat(self, readout: Floats) -> list[str]:
-        """Say where a score could not tell the candidates apart; `readout` is (candidates,)."""
+    def note_ties(self, readout_scores: Floats) -> list[str]:
+        """Say where a score could not tell the candidates apart; `readout_scores` is (candidates,)."""
         if len(self.scores) == 1:
             return ["one candidate: there is nothing to rank"]
         notes = []
         if self.scored and self.scores.max() == self.scores.min():
             notes.append("the retriever's scores are all equal: the readout alone decides")
-        if readout.max() == readout.min():
+        if readout_scores.max() == readout_scores.min():
             notes.append("the readout's scores are all equal: the retriever alone decides")
         return notes
 
 
-def names_and_scores(candidates: Sequence[CandidateLike]) -> tuple[list[str], list[float] | None]:
-    """Names and scores; scores are None where candidates are bare names."""
+def separate_scores(candidates: Sequence[CandidateLike]) -> tuple[list[str], list[float] | None]:
+    """Names and scores of candidates; the scores are None where candidates are bare names."""
     bare = [candidate for candidate in candidates if isinstance(candidate, str)]
     if bare and len(bare) < len(candidates):
         raise ScoreError(
@@ -59,3 +62,39 @@ def names_and_scores(candidates: Sequence[CandidateLike]) -> tuple[list[str], li
     scores = [float(score) for _, score in pairs]
     finite_scores(scores, Ragged.of_lengths([len(scores)]), what="the candidates' scores")
     return [name for name, _ in pairs], scores
+
+
+def resolve_names(
+    names: Sequence[str], store: PageStore, unstored_pages: UnstoredPages, source: PageSource | None
+) -> tuple[list[str], dict[str, UnstoredPage]]:
+    """The page id of every name, and the pages among them that are in no store, encoded from `source`."""
+    page_id_of = store.lookup_many(names)
+    missing = [name for name in dict.fromkeys(names) if name not in page_id_of]
+    unstored: dict[str, UnstoredPage] = {}
+    if missing and source is not None:
+        for name, page in unstored_pages.find(missing, source).items():
+            page_id_of[name] = page.page_id
+            if page.page_id not in store:
+                unstored[page.page_id] = page
+    unknown = [name for name in missing if name not in page_id_of]
+    if unknown:
+        tried = "" if source is None else ", nor where missing pages were to be found"
+        raise StoreError(
+            f"pages not in the page store at {store.uri}{tried}: {named(unknown)}; index them, "
+            "leave them out, or have them encoded on the fly (encode_missing)"
+        )
+    return [page_id_of[name] for name in names], unstored
+
+
+def keep_best_scores(page_ids: Sequence[str], scores: Sequence[float]) -> tuple[list[str], Floats]:
+    """Each page once, at its highest score."""
+    best: dict[str, float] = {}
+    for page_id, score in zip(page_ids, scores, strict=True):
+        best[page_id] = max(score, best.get(page_id, score))
+    return list(best), np.array(list(best.values()), dtype=np.float64)
+
+
+def sort_candidates(page_ids: Sequence[str], scores: Floats) -> tuple[list[str], Floats]:
+    """Best first, ties by id: one order, because the last digits of a sum depend on it."""
+    order = sorted(range(len(page_ids)), key=lambda row: (-scores[row], page_ids[row]))
+    return [page_ids[row] for row in order], scores[order]

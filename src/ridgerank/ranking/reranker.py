@@ -11,7 +11,7 @@ product with the readout, eq. 2 at the calibrated weight. Safe for any number of
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Self
@@ -22,15 +22,22 @@ import torch
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
-from ridgerank.errors import LineageMismatch, ScoreError, StoreError
-from ridgerank.fusion.standardize import fused_parts
-from ridgerank.ragged import Floats, Ragged
-from ridgerank.ranking.batching import Passes, States
-from ridgerank.ranking.candidates import CandidateLike, Prepared, names_and_scores
+from ridgerank.errors import LineageMismatch, ScoreError
+from ridgerank.ragged import Floats
+from ridgerank.ranking.batching import ListStates, PassBatcher
+from ridgerank.ranking.candidates import (
+    CandidateLike,
+    CandidateList,
+    keep_best_scores,
+    resolve_names,
+    separate_scores,
+    sort_candidates,
+)
 from ridgerank.ranking.explain import explain
+from ridgerank.ranking.fused_order import order_pages
 from ridgerank.ranking.shallow import ShallowPass
-from ridgerank.ranking.unstored import Origin, UnstoredPage, UnstoredPages
-from ridgerank.records import Explanation, Latency, RankedPage, Ranking
+from ridgerank.ranking.unstored import PageSource, UnstoredPage, UnstoredPages
+from ridgerank.records import Explanation, Latency, Ranking
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.runs.queries import checked
@@ -58,7 +65,7 @@ class Reranker:
         calibration: Calibration,
         *,
         retriever: Retriever | None = None,
-        guest_bytes: int = CACHE_BYTES,
+        unstored_bytes: int = CACHE_BYTES,
     ) -> None:
         """Join parts that were made for each other; `open` finds them by name."""
         self.store = shallow.store
@@ -66,17 +73,17 @@ class Reranker:
         self.calibration = calibration
         calibration.readout.lineage.require(self.store.lineage, artifact="the calibration")
         self._shallow = shallow
-        self._passes = Passes(shallow, calibration.state)
+        self._batcher = PassBatcher(shallow, calibration.state)
         self._retriever = retriever
         self._loading = Lock()
-        self._guests = UnstoredPages(shallow.backbone, self.store.lineage, capacity_bytes=guest_bytes)
+        self._unstored = UnstoredPages(shallow.backbone, self.store.lineage, capacity_bytes=unstored_bytes)
         if retriever is not None:
-            self._require_own(retriever)
+            self._require_calibrated_for(retriever)
 
     @classmethod
     def open(
         cls,
-        store: str,
+        store: str | Path,
         *,
         readout: str = DEFAULT_NAME,
         backbone: Backbone | str | None = None,
@@ -92,9 +99,10 @@ class Reranker:
         needed: candidates that come with scores do not need one. `cache_bytes` of prefixes stay in memory;
         with `disk`, more of them stay on a local disk, for a store that lies far away.
         """
-        opened = PageStore.open(store, disk=disk)
+        uri = str(store)
+        opened = PageStore.open(uri, disk=disk)
         try:
-            with reading_calibrations(store) as folder:
+            with reading_calibrations(uri) as folder:
                 calibration = Calibration.load(folder, readout, lineage=opened.lineage)
             if not isinstance(backbone, Backbone):
                 name = backbone or opened.lineage.backbone
@@ -102,7 +110,7 @@ class Reranker:
             if isinstance(retriever, str):
                 retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
             shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)
-            return cls(shallow, calibration, retriever=retriever, guest_bytes=cache_bytes)
+            return cls(shallow, calibration, retriever=retriever, unstored_bytes=cache_bytes)
         except BaseException:
             opened.close()
             raise
@@ -112,9 +120,9 @@ class Reranker:
         """The retriever the weight was estimated for."""
         with self._loading:
             if self._retriever is None:
-                found = load_retriever(self.calibration.retriever_source, self.store)
-                self._require_own(found)
-                self._retriever = found
+                retriever = load_retriever(self.calibration.retriever_source, self.store)
+                self._require_calibrated_for(retriever)
+                self._retriever = retriever
             return self._retriever
 
     def rank(
@@ -123,7 +131,7 @@ class Reranker:
         candidates: Sequence[CandidateLike],
         *,
         top_k: int | None = None,
-        encode_missing: Origin | None = None,
+        encode_missing: PageSource | None = None,
         weight: float | None = None,
     ) -> Ranking:
         """Put candidates in order, best first; the best `top_k` of them, or all.
@@ -135,26 +143,53 @@ class Reranker:
         """
         _require_count(top_k, "top_k")
         prepared = self.prepare(query, candidates, encode_missing=encode_missing, weight=weight)
-        return self.rank_prepared([prepared], top_k=top_k)[0]
+        return self.rank_lists([prepared], top_k=top_k)[0]
 
     def prepare(
         self,
         query: str,
         candidates: Sequence[CandidateLike],
         *,
-        encode_missing: Origin | None = None,
+        encode_missing: PageSource | None = None,
         weight: float | None = None,
-    ) -> Prepared:
+    ) -> CandidateList:
         """What `rank` does before the model runs: find the pages, encode those missing, score them."""
         text = checked(query)
         if weight is not None and not 0.0 <= weight <= 1.0:
             raise ScoreError(f"a weight of {weight}, wanted a number from 0 (retriever) to 1 (readout)")
-        return self._wanted(text, candidates, encode_missing, weight)
+        start = time.perf_counter()
+        names, scores = separate_scores(candidates)
+        all_ids, unstored = resolve_names(names, self.store, self._unstored, encode_missing)
+        notes = []
+        if scores is not None:
+            page_ids, retriever_scores = keep_best_scores(all_ids, scores)
+        else:
+            page_ids = list(dict.fromkeys(all_ids))
+            if weight == 1.0:
+                retriever_scores = np.zeros(len(page_ids))
+                notes.append("no retriever scores: the readout alone ranks")
+            else:
+                retriever_scores = self._score_by_retriever(text, page_ids, unstored)
+        if repeated := len(all_ids) - len(page_ids):
+            notes.append(f"{repeated} repeated candidates count once, at their highest score")
+        page_ids, retriever_scores = sort_candidates(page_ids, retriever_scores)
+        return CandidateList(
+            query=text,
+            page_ids=page_ids,
+            scores=retriever_scores,
+            weight=self.calibration.weight.weight if weight is None else weight,
+            scored=scores is not None or weight != 1.0,
+            unstored=unstored,
+            notes=notes,
+            retrieval_ms=1000 * (time.perf_counter() - start),
+        )
 
-    def rank_prepared(self, prepared: Sequence[Prepared], *, top_k: int | None = None) -> list[Ranking]:
+    def rank_lists(self, lists: Sequence[CandidateList], *, top_k: int | None = None) -> list[Ranking]:
         """Rank each list as `rank` would; lists whose passes have the same shape share them."""
-        states = self._passes.run(prepared)
-        return [self._ranked(one, found, top_k=top_k) for one, found in zip(prepared, states, strict=True)]
+        return [
+            self._rank_list(candidates, list_states, top_k=top_k)
+            for candidates, list_states in zip(lists, self._batcher.run(lists), strict=True)
+        ]
 
     def search(self, query: str, *, k: int = CANDIDATES, top_k: int = 5) -> Ranking:
         """Let the retriever find `k` candidates, rerank them, return the best `top_k`."""
@@ -166,7 +201,7 @@ class Reranker:
         candidates: Sequence[Sequence[CandidateLike]],
         *,
         top_k: int | None = None,
-        encode_missing: Origin | None = None,
+        encode_missing: PageSource | None = None,
     ) -> list[Ranking]:
         """`rank` for each query with its candidates."""
         if len(queries) != len(candidates):
@@ -174,28 +209,34 @@ class Reranker:
                 f"{len(queries)} queries with {len(candidates)} candidate lists; wanted one each"
             )
         return [
-            self.rank(query, own, top_k=top_k, encode_missing=encode_missing)
-            for query, own in zip(queries, candidates, strict=True)
+            self.rank(query, list_of_query, top_k=top_k, encode_missing=encode_missing)
+            for query, list_of_query in zip(queries, candidates, strict=True)
         ]
 
     def search_many(self, queries: Sequence[str], *, k: int = CANDIDATES, top_k: int = 5) -> list[Ranking]:
         """`search` for each query; the retriever sees them together."""
-        texts = [checked(query) for query in queries]
         _require_count(k, "k")
         _require_count(top_k, "top_k")
-        if not texts:
+        if not queries:
             return []
-        return [self.rank_prepared([one], top_k=top_k)[0] for one in self.retrieve(texts, k=k)]
+        lists = self.retrieve(queries, k=k)
+        return [self.rank_lists([candidates], top_k=top_k)[0] for candidates in lists]
 
-    def retrieve(self, queries: Sequence[str], *, k: int = CANDIDATES) -> list[Prepared]:
+    def retrieve(self, queries: Sequence[str], *, k: int = CANDIDATES) -> list[CandidateList]:
         """What `search` does before the model runs; the retriever sees the queries together."""
         texts = [checked(query) for query in queries]
         start = time.perf_counter()
-        found = self.retriever.search_many(texts, k)
+        retrieved = self.retriever.search_many(texts, k)
         retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
         return [
-            replace(self._wanted(text, own, None, None), retrieval_ms=retrieval_ms)
-            for text, own in zip(texts, found, strict=True)
+            CandidateList(
+                query=text,
+                page_ids=[candidate.page_id for candidate in candidates],
+                scores=np.array([candidate.score for candidate in candidates], dtype=np.float64),
+                weight=self.calibration.weight.weight,
+                retrieval_ms=retrieval_ms,
+            )
+            for text, candidates in zip(texts, retrieved, strict=True)
         ]
 
     def explain(self, query: str, page: str, *, layer: int | None = None) -> Explanation:
@@ -211,7 +252,7 @@ class Reranker:
         candidates: Sequence[CandidateLike],
         *,
         top_k: int | None = None,
-        encode_missing: Origin | None = None,
+        encode_missing: PageSource | None = None,
     ) -> Ranking:
         """`rank` in a thread of its own, so that the event loop goes on."""
         return await asyncio.to_thread(
@@ -223,11 +264,11 @@ class Reranker:
         return await asyncio.to_thread(self.search, query, k=k, top_k=top_k)
 
     def cache_counts(self) -> CacheCounts:
-        """How the cache of pages has fared."""
+        """Hits, misses and size of the cache of pages."""
         return self._shallow.cache_counts()
 
     def close(self) -> None:
-        """Close the store; the model stays with whoever gave it."""
+        """Close the store; the model stays open."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -238,136 +279,42 @@ class Reranker:
     ) -> None:
         self.close()
 
-    def _ranked(self, asked: Prepared, found: States | None, *, top_k: int | None) -> Ranking:
-        if found is None:
-            latency = Latency(asked.retrieval_ms, 0.0, 0.0, 0.0)
-            note = "; ".join([*asked.notes, "no candidates"])
-            return Ranking(asked.query, (), asked.weight, latency, note=note)
+    def _rank_list(
+        self, candidates: CandidateList, list_states: ListStates | None, *, top_k: int | None
+    ) -> Ranking:
+        if list_states is None:
+            latency = Latency(candidates.retrieval_ms, 0.0, 0.0, 0.0)
+            note = "; ".join([*candidates.notes, "no candidates"])
+            return Ranking(candidates.query, (), candidates.weight, latency, note=note)
         start = time.perf_counter()
-        scores = self.calibration.readout.score(found.states)
-        pages = self._placed(asked, scores)[:top_k]
-        notes = [*asked.notes, *asked.flat(scores)]
-        ranking_ms = 1000 * (time.perf_counter() - start)
-        latency = Latency(asked.retrieval_ms, found.reading_ms, found.compute_ms, ranking_ms)
-        return Ranking(asked.query, tuple(pages), asked.weight, latency, note="; ".join(notes))
-
-    def _placed(self, wanted: Prepared, scores: Floats) -> list[RankedPage]:
-        lists = Ragged.of_lengths([len(scores)])
-        retriever_ranks = lists.ranks(wanted.scores)
-        own, other = fused_parts(wanted.scores, scores, wanted.weight, lists)
-        fused = own + other
-        columns = zip(
-            wanted.page_ids,
-            fused.tolist(),
-            wanted.scores.tolist(),
-            scores.tolist(),
-            own.tolist(),
-            other.tolist(),
-            retriever_ranks.tolist(),
-            strict=True,
+        readout_scores = self.calibration.readout.score(list_states.states)
+        pages = order_pages(candidates, readout_scores, self._references(candidates))[:top_k]
+        notes = [*candidates.notes, *candidates.note_ties(readout_scores)]
+        latency = Latency(
+            retrieval_ms=candidates.retrieval_ms,
+            reading_ms=list_states.reading_ms,
+            compute_ms=list_states.compute_ms,
+            ranking_ms=1000 * (time.perf_counter() - start),
         )
-        rows = list(columns)
-        order = np.lexsort((retriever_ranks, -fused)).tolist()  # a tie goes to the retriever's order
-        references = self._references(wanted)
-        return [
-            RankedPage(
-                page_id=page_id,
-                reference=references[page_id],
-                fused_score=fused_score,
-                retriever_score=retriever_score,
-                readout_score=readout_score,
-                retriever_part=retriever_part,
-                readout_part=readout_part,
-                rank=rank,
-                retriever_rank=retriever_rank,
-            )
-            for rank, (
-                page_id,
-                fused_score,
-                retriever_score,
-                readout_score,
-                retriever_part,
-                readout_part,
-                retriever_rank,
-            ) in enumerate((rows[place] for place in order), start=1)
-        ]
+        return Ranking(candidates.query, tuple(pages), candidates.weight, latency, note="; ".join(notes))
 
-    def _references(self, wanted: Prepared) -> dict[str, str]:
+    def _references(self, candidates: CandidateList) -> dict[str, str]:
         """What each candidate is called, by page id."""
-        stored = [page_id for page_id in wanted.page_ids if page_id not in wanted.guests]
-        names = dict(zip(stored, self.store.references(stored), strict=True))
-        return names | {page_id: guest.reference for page_id, guest in wanted.guests.items()}
+        stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
+        references = dict(zip(stored, self.store.references(stored), strict=True))
+        return references | {page_id: page.reference for page_id, page in candidates.unstored.items()}
 
-    def _wanted(
-        self,
-        query: str,
-        candidates: Sequence[CandidateLike],
-        encode_missing: Origin | None,
-        weight: float | None,
-    ) -> Prepared:
-        start = time.perf_counter()
-        names, given = names_and_scores(candidates)
-        page_of, guests = self._resolved(names, encode_missing)
-        page_ids = [page_of[name] for name in names]
-        notes = []
-        if given is None:
-            page_ids, repeated = list(dict.fromkeys(page_ids)), len(page_ids) - len(set(page_ids))
-            if weight == 1.0:
-                scores = np.zeros(len(page_ids))
-                notes.append("no retriever scores: the readout alone ranks")
-            else:
-                scores = self._retriever_scores(query, page_ids, guests)
-        else:
-            best: dict[str, float] = {}
-            for page_id, score in zip(page_ids, given, strict=True):
-                best[page_id] = max(score, best.get(page_id, score))
-            repeated = len(page_ids) - len(best)
-            page_ids, scores = list(best), np.array(list(best.values()), dtype=np.float64)
-        if repeated:
-            notes.append(f"{repeated} repeated candidates count once, at their highest score")
-        # One order, whatever order was given: the last digits of a sum depend on it.
-        order = sorted(range(len(page_ids)), key=lambda place: (-scores[place], page_ids[place]))
-        return Prepared(
-            query=query,
-            page_ids=[page_ids[place] for place in order],
-            scores=scores[order],
-            guests=guests,
-            weight=self.calibration.weight.weight if weight is None else weight,
-            scored=given is not None or weight != 1.0,
-            notes=notes,
-            retrieval_ms=1000 * (time.perf_counter() - start),
-        )
-
-    def _resolved(
-        self, names: Sequence[str], encode_missing: Origin | None
-    ) -> tuple[dict[str, str], dict[str, UnstoredPage]]:
-        """Name → page id for every candidate, and the pages among them that are in no store."""
-        page_of = self.store.lookup_many(names)
-        missing = [name for name in dict.fromkeys(names) if name not in page_of]
-        guests: dict[str, UnstoredPage] = {}
-        if missing and encode_missing is not None:
-            for name, guest in self._guests.find(missing, encode_missing).items():
-                page_of[name] = guest.page_id
-                if guest.page_id not in self.store:
-                    guests[guest.page_id] = guest
-        unknown = [name for name in missing if name not in page_of]
-        if unknown:
-            tried = "" if encode_missing is None else ", nor where missing pages were to be found"
-            raise StoreError(
-                f"pages not in the page store at {self.store.uri}{tried}: {named(unknown)}; index them, "
-                "leave them out, or have them encoded on the fly (encode_missing)"
-            )
-        return page_of, guests
-
-    def _retriever_scores(self, query: str, page_ids: list[str], guests: dict[str, UnstoredPage]) -> Floats:
+    def _score_by_retriever(
+        self, query: str, page_ids: list[str], unstored: dict[str, UnstoredPage]
+    ) -> Floats:
         if not page_ids:
             return np.zeros(0)
-        if guests:
-            names = named([guest.reference for guest in guests.values()])
+        if unstored:
+            names = named([page.reference for page in unstored.values()])
             raise ScoreError(f"the retriever does not know {names}, which are in no store; give their scores")
         return self.retriever.score(query, page_ids)
 
-    def _require_own(self, retriever: Retriever) -> None:
+    def _require_calibrated_for(self, retriever: Retriever) -> None:
         if retriever.name != self.calibration.retriever:
             raise LineageMismatch(
                 f"the calibration weighs the scores of {self.calibration.retriever!r}, not of "

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -22,15 +22,18 @@ from ridgerank.store.model_lineage import require_same_origin
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
+QueryPages: TypeAlias = tuple[str, Sequence[str]]
+"""A query and the ids of the pages it runs over."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shallow:
+class ShallowStates:
     """What one pass gives."""
 
     states: Tensor
-    """(pages, width), float32: the raw state of each page, read where `run` was told to (eq. 5)."""
+    """(pages, width), float32: the raw state of each page, read at the position asked for (eq. 5)."""
     reading_ms: float
-    """Time spent waiting for prefixes; what was read behind the computation does not count."""
+    """Time spent waiting for prefixes; what was read while layers were computed does not count."""
     compute_ms: float
 
 
@@ -50,81 +53,90 @@ class ShallowPass:
         self._buffer = np.empty(0, dtype=np.uint8)
         self._staging: Staging | None = None
         self._staged_bytes = 0
-        self._one_at_a_time = Lock()
+        self._buffer_lock = Lock()
         """The reading buffer and the staging area serve one request at a time."""
 
-    def run(self, query: str, page_ids: Sequence[str], *, state: State = "last") -> Shallow:
-        """Run a query over pages, in the order given; a page twice is read and computed twice."""
-        if not page_ids:
-            raise StoreError("no pages to run the query over; wanted at least one")
-        if self.backbone.device.type == "cuda":
-            with self._one_at_a_time:
-                return self._staged(query, page_ids, state)
-        if self._cache is not None:
-            start = time.perf_counter()
-            pages = self._cache.read_prefixes(page_ids)
-            reading = time.perf_counter() - start
-            prefixes = StoredPrefixes.of(pages, join_layer=self._join_layer)
-            return self._timed(query, prefixes, reading, state)
-        with self._one_at_a_time:
-            return self._streamed(query, page_ids, state)
-
-    def run_with(
+    def run(
         self,
         query: str,
         page_ids: Sequence[str],
-        guests: Mapping[str, PackedPrefix],
         *,
         state: State = "last",
-    ) -> Shallow:
-        """Run a query over pages of which some are in no store: their prefixes are given, by page id."""
-        start = time.perf_counter()
-        stored = [page_id for page_id in page_ids if page_id not in guests]
-        held = dict(zip(stored, self._read(stored), strict=True)) if stored else {}
-        pages = [guests[page_id] if page_id in guests else held[page_id] for page_id in page_ids]
-        prefixes = StoredPrefixes.of(pages, join_layer=self._join_layer, device=self.backbone.device)
-        return self._timed(query, prefixes, time.perf_counter() - start, state)
+        unstored: Mapping[str, PackedPrefix] | None = None,
+    ) -> ShallowStates:
+        """Run a query over pages, in the order given; a page given twice is computed twice.
 
-    def run_together(
+        Pages that are in no store come with their prefix, by page id, in `unstored`.
+        """
+        return self.run_lists([(query, page_ids)], state=state, unstored=unstored)
+
+    def run_lists(
         self,
-        asked: Sequence[tuple[str, Sequence[str]]],
-        guests: Mapping[str, PackedPrefix],
-    ) -> Shallow:
+        lists: Sequence[QueryPages],
+        *,
+        state: State = "last",
+        unstored: Mapping[str, PackedPrefix] | None = None,
+    ) -> ShallowStates:
         """Run several queries, each over its own pages, in one pass: the states of all, in the order given.
 
         Queries of equal suffix length and lists of equal longest page give what each gives alone.
         """
+        if not lists or any(not page_ids for _, page_ids in lists):
+            raise StoreError("no pages to run the query over; wanted at least one")
         start = time.perf_counter()
-        page_ids = [page_id for _, own in asked for page_id in own]
-        owners = [number for number, (_, own) in enumerate(asked) for _ in own]
-        stored = list(dict.fromkeys(page_id for page_id in page_ids if page_id not in guests))
-        held = dict(zip(stored, self._read(stored), strict=True)) if stored else {}
-        pages = [guests[page_id] if page_id in guests else held[page_id] for page_id in page_ids]
-        prefixes = StoredPrefixes.of(pages, join_layer=self._join_layer, device=self.backbone.device)
-        read = time.perf_counter()
-        states = self.backbone.states_together([query for query, _ in asked], owners, prefixes)
-        return Shallow(states, 1000 * (read - start), compute_ms=1000 * (time.perf_counter() - read))
+        if len(lists) == 1 and not unstored and (self._cache is None or self.backbone.device.type == "cuda"):
+            [(query, page_ids)] = lists
+            with self._buffer_lock:
+                if self.backbone.device.type == "cuda":
+                    return self._compute(lists, self._stage(page_ids), state, start)
+                return self._stream(query, page_ids, state)
+        prefixes = self._read([page_id for _, page_ids in lists for page_id in page_ids], unstored or {})
+        return self._compute(lists, prefixes, state, start)
+
+    def run_both(self, query: str, page_ids: Sequence[str]) -> dict[State, Tensor]:
+        """The last and the mean state of a query over pages, (pages, width) each, from one pass."""
+        return self.backbone.both_states(query, self._read(page_ids, {}))
 
     def attend(self, query: str, page_id: str) -> tuple[Attention, PackedPrefix]:
         """What the query's last position attends to on one page, with the page as stored."""
-        [page] = self._read([page_id])
-        prefixes = StoredPrefixes.of([page], join_layer=self._join_layer, device=self.backbone.device)
-        return self.backbone.attention(query, prefixes), page
+        [page] = self._read_packed([page_id])
+        return self.backbone.attention(query, self._batch([page])), page
 
     def cache_counts(self) -> CacheCounts:
-        """How the cache has fared; all zeros where there is none."""
+        """Hits, misses and size of the cache; all zeros where there is none."""
         return self._cache.counts() if self._cache is not None else CacheCounts(0, 0, 0, 0)
 
-    def _read(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
+    def _read(self, page_ids: Sequence[str], unstored: Mapping[str, PackedPrefix]) -> StoredPrefixes:
+        stored = list(dict.fromkeys(page_id for page_id in page_ids if page_id not in unstored))
+        packed = dict(zip(stored, self._read_packed(stored), strict=True)) if stored else {}
+        return self._batch(
+            [unstored[page_id] if page_id in unstored else packed[page_id] for page_id in page_ids]
+        )
+
+    def _read_packed(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
         reader = self._cache if self._cache is not None else self.store
         return reader.read_prefixes(page_ids)
 
-    def _streamed(self, query: str, page_ids: Sequence[str], state: State) -> Shallow:
-        """Layers are computed as soon as they are read, in memory kept from request to request."""
+    def _batch(self, pages: Sequence[PackedPrefix]) -> StoredPrefixes:
+        return StoredPrefixes.of(pages, join_layer=self._join_layer, device=self.backbone.device)
+
+    def _compute(
+        self, lists: Sequence[QueryPages], prefixes: StoredPrefixes, state: State, start: float
+    ) -> ShallowStates:
+        """Run the model over prefixes that were read since `start`."""
+        read = time.perf_counter()
+        owners = [number for number, (_, page_ids) in enumerate(lists) for _ in page_ids]
+        states = self.backbone.states(
+            [query for query, _ in lists], prefixes, state=state, owners=owners if len(lists) > 1 else None
+        )
+        return ShallowStates(states, 1000 * (read - start), 1000 * (time.perf_counter() - read))
+
+    def _stream(self, query: str, page_ids: Sequence[str], state: State) -> ShallowStates:
+        """Compute each layer as soon as it is read, in memory kept from request to request."""
         start = time.perf_counter()
-        needed = self.store.prefix_nbytes(page_ids)
-        if self._buffer.size < needed:
-            self._buffer = np.empty(needed, dtype=np.uint8)
+        nbytes = self.store.prefix_nbytes(page_ids)
+        if self._buffer.size < nbytes:
+            self._buffer = np.empty(nbytes, dtype=np.uint8)
         with LayerStream(self.store, page_ids, out=self._buffer) as stream:
             waited = time.perf_counter() - start
 
@@ -135,23 +147,16 @@ class ShallowPass:
                 waited += time.perf_counter() - before
 
             prefixes = StoredPrefixes.of(stream.prefixes, join_layer=self._join_layer, wait=wait)
-            states = self.backbone.states(query, prefixes, state=state)
+            states = self.backbone.states([query], prefixes, state=state)
         total = time.perf_counter() - start
-        return Shallow(states, reading_ms=1000 * waited, compute_ms=1000 * (total - waited))
+        return ShallowStates(states, reading_ms=1000 * waited, compute_ms=1000 * (total - waited))
 
-    def _staged(self, query: str, page_ids: Sequence[str], state: State) -> Shallow:
-        start = time.perf_counter()
-        needed = self.store.prefix_nbytes(page_ids)
-        if self._staging is None or needed > self._staged_bytes:
-            self._staging, self._staged_bytes = Staging(needed, self.backbone.device), needed
-        pages = self._staging.load(self.store, page_ids)
-        reading = time.perf_counter() - start
-        return self._timed(query, StoredPrefixes(pages, join_layer=self._join_layer), reading, state)
-
-    def _timed(self, query: str, prefixes: StoredPrefixes, reading: float, state: State) -> Shallow:
-        start = time.perf_counter()
-        states = self.backbone.states(query, prefixes, state=state)
-        return Shallow(states, 1000 * reading, compute_ms=1000 * (time.perf_counter() - start))
+    def _stage(self, page_ids: Sequence[str]) -> StoredPrefixes:
+        """Read pages into pinned memory and copy them to the device."""
+        nbytes = self.store.prefix_nbytes(page_ids)
+        if self._staging is None or nbytes > self._staged_bytes:
+            self._staging, self._staged_bytes = Staging(nbytes, self.backbone.device), nbytes
+        return StoredPrefixes(self._staging.load(self.store, page_ids), join_layer=self._join_layer)
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from ridgerank.store.compress import compress
 from ridgerank.store.layout import PackedPrefix, block_of
 from ridgerank.store.pruning import Keep
 
-Origin: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
+PageSource: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
 """Where missing pages come from: images or pages by the name of the page, or files and folders to look in."""
 
 
@@ -43,37 +43,39 @@ class UnstoredPages:
         self._listed: dict[tuple[str, ...], dict[str, PageRef]] = {}
         self._lock = Lock()
 
-    def find(self, names: Sequence[str], origin: Origin) -> dict[str, UnstoredPage]:
-        """Name → page, encoded where it is not held yet; names the origin does not have are left out."""
-        if not isinstance(origin, Mapping):
-            return self._from_files(names, tuple(str(path) for path in origin))
-        return {name: self._encoded(self._page(origin[name], name)) for name in names if name in origin}
+    def find(self, names: Sequence[str], source: PageSource) -> dict[str, UnstoredPage]:
+        """Name → page, encoded where it is not held yet; names the source does not have are left out."""
+        if not isinstance(source, Mapping):
+            return self._find_in_files(names, tuple(str(path) for path in source))
+        return {name: self._encode(self._as_page(source[name], name)) for name in names if name in source}
 
-    def _page(self, given: Image | Page, name: str) -> Page:
-        if isinstance(given, Page):
-            return given
-        return page_from_image(given, name, max_pixels=self._backbone.max_pixels)
+    def _as_page(self, image_or_page: Image | Page, name: str) -> Page:
+        if isinstance(image_or_page, Page):
+            return image_or_page
+        return page_from_image(image_or_page, name, max_pixels=self._backbone.max_pixels)
 
-    def _from_files(self, names: Sequence[str], paths: tuple[str, ...]) -> dict[str, UnstoredPage]:
+    def _find_in_files(self, names: Sequence[str], paths: tuple[str, ...]) -> dict[str, UnstoredPage]:
         with self._lock:
             if paths not in self._listed:
                 refs = [ref for ref in list_pages(paths) if isinstance(ref, PageRef)]
                 by_name = {ref.reference: ref for ref in refs}
                 self._listed[paths] = by_name | {ref.page_id: ref for ref in refs}
             listed = self._listed[paths]
-            found = {name: listed[name] for name in names if name in listed}
-            guests = {
-                name: self._held[ref.page_id] for name, ref in found.items() if ref.page_id in self._held
+            refs_by_name = {name: listed[name] for name in names if name in listed}
+            pages = {
+                name: self._held[ref.page_id]
+                for name, ref in refs_by_name.items()
+                if ref.page_id in self._held
             }
-        missing = {name: ref for name, ref in found.items() if name not in guests}
-        read = render_pages(missing.values(), max_pixels=self._backbone.max_pixels)
-        for name, page in zip(missing, read, strict=True):
+        missing = {name: ref for name, ref in refs_by_name.items() if name not in pages}
+        rendered = render_pages(missing.values(), max_pixels=self._backbone.max_pixels)
+        for name, page in zip(missing, rendered, strict=True):
             if not isinstance(page, Page):
                 raise StoreError(f"a missing page cannot be read from its file: {page}")
-            guests[name] = self._encoded(page)
-        return guests
+            pages[name] = self._encode(page)
+        return pages
 
-    def _encoded(self, page: Page) -> UnstoredPage:
+    def _encode(self, page: Page) -> UnstoredPage:
         with self._lock:
             if page.page_id in self._held:
                 self._held.move_to_end(page.page_id)
@@ -87,18 +89,18 @@ class UnstoredPages:
         [prefix] = self._backbone.encode(
             [content], exit_layer=self._lineage.exit_layer, join_layer=self._lineage.join_layer
         )
-        guest = UnstoredPage(
+        unstored = UnstoredPage(
             page.page_id, page.reference, compress(prefix, page.image, Keep.parse(self._lineage.keep))
         )
         with self._lock:
-            self._hold(guest)
-        return guest
+            self._hold(unstored)
+        return unstored
 
-    def _hold(self, guest: UnstoredPage) -> None:
-        if guest.page_id in self._held or block_of(guest.prefix).nbytes > self._capacity:
+    def _hold(self, unstored: UnstoredPage) -> None:
+        if unstored.page_id in self._held or block_of(unstored.prefix).nbytes > self._capacity:
             return
-        self._held[guest.page_id] = guest
-        self._nbytes += block_of(guest.prefix).nbytes
+        self._held[unstored.page_id] = unstored
+        self._nbytes += block_of(unstored.prefix).nbytes
         while self._nbytes > self._capacity:
-            _, gone = self._held.popitem(last=False)
-            self._nbytes -= block_of(gone.prefix).nbytes
+            _, evicted = self._held.popitem(last=False)
+            self._nbytes -= block_of(evicted.prefix).nbytes

@@ -87,7 +87,7 @@ def reader_of(plan: EncodingPlan) -> tuple[PageReader, Described]:
     backbone = plan.model.load()
     keep = Keep.parse(plan.keep)
     exit_layer = plan.exit_layer or default_exit_layer(backbone.geometry.layers)
-    backbone.require_layers(plan.join_layer, exit_layer)
+    backbone.geometry.require_layers(plan.join_layer, exit_layer)
     embedder = None
     if plan.retriever is not None:
         from ridgerank.backbones.load import parse_dtype

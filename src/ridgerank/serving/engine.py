@@ -1,7 +1,7 @@
 """The queue in front of the model: bounded, shared, and forgetful of callers who have left.
 
 A few threads own the model, or each talks to a process that does (`model_process.py`). Each takes what is
-waiting, up to its share, and runs lists of one shape in shared passes (`Reranker.rank_prepared`). No request
+waiting, up to its share, and runs lists of one shape in shared passes (`Reranker.rank_lists`). No request
 is held back to fill a batch: requests gather while the model is busy.
 This module knows no HTTP.
 """
@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from ridgerank.errors import RidgeRankError
-from ridgerank.ranking.candidates import Prepared
+from ridgerank.ranking.candidates import CandidateList
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import Explanation, Ranking
 from ridgerank.serving import http_errors
@@ -46,7 +46,7 @@ class Search:
 class Rank:
     """Rank what `prepare` finds; it may call its argument to learn whether to go on (else: `Gone`)."""
 
-    prepare: Callable[[Callable[[], None]], Prepared]
+    prepare: Callable[[Callable[[], None]], CandidateList]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class Served:
     shared_with: int
     """Requests taken together with this one, itself included."""
     ranking: Ranking | None = None
-    prepared: Prepared | None = None
+    prepared: CandidateList | None = None
     explanation: Explanation | None = None
 
 
@@ -90,10 +90,10 @@ class Job:
 class Ranker(Protocol):
     """What a worker needs of a reranker, here or in another process."""
 
-    def retrieve(self, queries: Sequence[str], *, k: int) -> list[Prepared]:
+    def retrieve(self, queries: Sequence[str], *, k: int) -> list[CandidateList]:
         """Candidates of each query."""
 
-    def rank_prepared(self, prepared: Sequence[Prepared]) -> list[Ranking]:
+    def rank_lists(self, prepared: Sequence[CandidateList]) -> list[Ranking]:
         """Rank each list."""
 
     def cache_counts(self) -> CacheCounts:
@@ -218,16 +218,16 @@ class Engine:
 
     def _serve(self, jobs: Sequence[Job], ranker: Ranker) -> None:
         prepared = [(job, asked) for job, asked in self._prepared(jobs, ranker) if not job.gone]
-        rankings = ranker.rank_prepared([asked for _, asked in prepared])
+        rankings = ranker.rank_lists([asked for _, asked in prepared])
         for (job, asked), ranking in zip(prepared, rankings, strict=True):
             job.answer.set_result(Served(job.queue_ms, len(jobs), ranking, asked))
         for job in jobs:
             if job.gone and not job.answer.done():
                 _fail(job, Gone())
 
-    def _prepared(self, jobs: Sequence[Job], ranker: Ranker) -> list[tuple[Job, Prepared]]:
+    def _prepared(self, jobs: Sequence[Job], ranker: Ranker) -> list[tuple[Job, CandidateList]]:
         """What each needs before the model runs; one that fails does not spoil the others."""
-        found: list[tuple[Job, Prepared]] = []
+        found: list[tuple[Job, CandidateList]] = []
         for job in jobs:
             try:
                 job.go_on()

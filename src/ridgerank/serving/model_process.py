@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ridgerank.errors import RidgeRankError
-from ridgerank.ranking.candidates import Prepared
+from ridgerank.ranking.candidates import CandidateList
 from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.records import Ranking
 from ridgerank.serving.serve_settings import ServingError
@@ -60,16 +60,16 @@ class ModelProcess:
         """The process."""
         return self._process.pid
 
-    def retrieve(self, queries: Sequence[str], *, k: int) -> list[Prepared]:
+    def retrieve(self, queries: Sequence[str], *, k: int) -> list[CandidateList]:
         """What the reranker there finds."""
-        found: list[Prepared] = self._call("retrieve", list(queries), k=k)
+        found: list[CandidateList] = self._call("retrieve", list(queries), k=k)
         return found
 
-    def rank_prepared(self, prepared: Sequence[Prepared]) -> list[Ranking]:
+    def rank_lists(self, prepared: Sequence[CandidateList]) -> list[Ranking]:
         """Rank each list there."""
         if not prepared:
             return []
-        ranked: list[Ranking] = self._call("rank_prepared", list(prepared))
+        ranked: list[Ranking] = self._call("rank_lists", list(prepared))
         return ranked
 
     def cache_counts(self) -> CacheCounts:

@@ -9,7 +9,7 @@ import numpy as np
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.fusion.standardize import standardize
 from ridgerank.ragged import Ragged
-from ridgerank.ranking.candidates import Prepared
+from ridgerank.ranking.candidates import CandidateList
 from ridgerank.records import RankedPage, Ranking
 from ridgerank.serving.engine import Served
 from ridgerank.serving.request_pages import Offer
@@ -124,10 +124,10 @@ def rerank_answer(
     )
 
 
-def usage(service: Service, *prepared: Prepared) -> Usage:
+def usage(service: Service, *prepared: CandidateList) -> Usage:
     """Tokens that ran: each query's, once for each of its pages."""
-    length = service.reranker.backbone.suffix_length
-    return Usage(total_tokens=sum(length(one.query) * len(one.page_ids) for one in prepared))
+    tokens = service.reranker.backbone.tokens
+    return Usage(total_tokens=sum(len(tokens.suffix(one.query)) * len(one.page_ids) for one in prepared))
 
 
 def sent_text(document: ReturnedDocument) -> str | None:
@@ -172,19 +172,19 @@ def calibration_answer(service: Service) -> CalibrationAnswer:
     )
 
 
-def _ranked(served: Served) -> tuple[Ranking, Prepared]:
+def _ranked(served: Served) -> tuple[Ranking, CandidateList]:
     if served.ranking is None or served.prepared is None:
         raise TypeError("a piece of work that ranks nothing was answered as a ranking")
     return served.ranking, served.prepared
 
 
-def _chances(service: Service, ranking: Ranking, prepared: Prepared) -> list[float]:
+def _chances(service: Service, ranking: Ranking, prepared: CandidateList) -> list[float]:
     fused = np.array([page.fused_score for page in ranking.pages], dtype=np.float64)
     chances: list[float] = service.relevance(scored=prepared.scored).of(fused).tolist()
     return chances
 
 
-def _source(prepared: Prepared) -> WeightSource:
+def _source(prepared: CandidateList) -> WeightSource:
     return "calibration" if prepared.scored else "readout_alone"
 
 

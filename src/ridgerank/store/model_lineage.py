@@ -31,10 +31,10 @@ def lineage_of(backbone: Backbone, *, exit_layer: int, join_layer: int, keep: Ke
     return Lineage(
         backbone=backbone.name,
         family=backbone.family,
-        weights=backbone.weights_fingerprint(),
+        weights=backbone.fingerprints().weights,
         transformers=transformers.__version__,
-        processor=f"{backbone.processor_fingerprint()}, {backbone.page_budget} a page",
-        prompt=", ".join(part for part in (backbone.prompt_fingerprint(), backbone.prompt.name) if part),
+        processor=f"{backbone.fingerprints().processor}, {backbone.page_budget} a page",
+        prompt=", ".join(part for part in (backbone.fingerprints().prompt, backbone.prompt.name) if part),
         exit_layer=exit_layer,
         join_layer=join_layer,
         keep=str(keep),

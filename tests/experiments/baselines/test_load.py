@@ -16,6 +16,7 @@ from experiments.baselines.monoqwen import load_mono_qwen
 from experiments.datasets.base import Corpus
 from experiments.datasets.drawn_corpora import draw
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.indexing.index import index_documents
 from ridgerank.miniature.corpora import PLANS
@@ -123,7 +124,7 @@ def test_the_image_stand_in_is_the_whole_backbones_margin(
     backbone = load_backbone("mini-glm", device="cpu")
     read = render_pages(list_pages(corpus.documents), max_pixels=backbone.max_pixels)
     images = {page.page_id: page.image for page in read if isinstance(page, Page)}
-    expected = backbone.full_margins(query, [images[one.page_id] for one in candidates[:2]])
+    expected = full_margins(backbone, query, [images[one.page_id] for one in candidates[:2]])
     scores = arms["image reranker"].score(query, candidates[:2])
     assert scores == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-3)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.miniature.corpora import find_plan, make_corpus
 from ridgerank.miniature.question_kinds import ANSWERS, NOT
@@ -51,7 +52,7 @@ def test_a_backbone_tells_answers_from_pages_with_the_same_words(name: str) -> N
             if question.grade(page) == NOT and all(map(page.has_word, question.text.split()[-1:]))
         ]
         shown = render([chance.choice(yes), *chance.sample(no, min(3, len(no)))])
-        margins = backbone.full_margins(question.text, shown)
+        margins = full_margins(backbone, question.text, shown)
         right += (margins[0] > margins[1:]).tolist()
     assert np.mean(right) > 0.85
 

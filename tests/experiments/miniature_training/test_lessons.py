@@ -20,6 +20,7 @@ from experiments.miniature_training.reading_lesson import ReadingLesson
 from experiments.miniature_training.student import Student
 from experiments.miniature_training.training_pages import training_pages
 from experiments.miniature_training.wording_lesson import WordingLesson
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import MiniatureError
 from ridgerank.miniature.render import render
@@ -100,7 +101,7 @@ def test_training_leaves_a_model_that_loads_and_answers(
     training.train(name, tmp_path, stages=dict.fromkeys(training.STEPS, 1), minutes=5, seed=0)
     backbone = load_backbone(tmp_path / "model", device="cpu")
     images = render(list(islice(training_pages(1), 2)))
-    margins = backbone.full_margins("margin of Norvale in 2019", images)
+    margins = full_margins(backbone, "margin of Norvale in 2019", images)
     assert margins.shape == (2,)
     assert margins.isfinite().all()
     assert backbone.encode(images[:1], exit_layer=2)[0].grid == (16, 12)

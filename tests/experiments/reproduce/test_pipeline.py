@@ -18,6 +18,7 @@ from experiments.reproduce.prepare import Need
 from experiments.reproduce.settings import Settings
 from experiments.reproduce.stages.loaded_models import Models
 from experiments.reproduce.stages.stage_progress import Nobody
+from ridgerank.backbones.full_depth import full_margins
 from ridgerank.cli.main import app
 from ridgerank.cli.reproduce import _settings
 from ridgerank.errors import DatasetError
@@ -124,7 +125,7 @@ def test_margins_are_those_of_full_passes(analysis: Analysis) -> None:
         seen = see_pages(opener.open().store, page_ids, max_pixels=model.max_pixels)
         pages = {page.page_id: page for batch in seen for page in batch}
         contents = [model.content(pages[page_id]) for page_id in page_ids]
-        wanted = model.full_margins(corpus.queries[2].text, contents).numpy()
+        wanted = full_margins(model, corpus.queries[2].text, contents).numpy()
     np.testing.assert_allclose(lab.margins(site, backbone, retriever)[2], wanted, rtol=1e-3, atol=1e-3)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from fastapi import APIRouter, Request
 
-from ridgerank.ranking.candidates import Prepared
+from ridgerank.ranking.candidates import CandidateList
 from ridgerank.serving.engine import Call, Rank, Search, Served
 from ridgerank.serving.http_errors import Refusal, no_such_page
 from ridgerank.serving.request_pages import Offer, Pages, read_offer
@@ -145,8 +145,8 @@ def _preparing(
     *,
     scores: list[float] | None,
     alone: bool,
-) -> Callable[[Callable[[], None]], Prepared]:
-    def prepare(go_on: Callable[[], None]) -> Prepared:
+) -> Callable[[Callable[[], None]], CandidateList]:
+    def prepare(go_on: Callable[[], None]) -> CandidateList:
         pages = Pages(
             offer.attached,
             go_on,
@@ -171,7 +171,7 @@ def _part(offer: Offer, places: list[int]) -> Offer:
     return Offer(names, attached, tuple(offer.sent[place] for place in places))
 
 
-def _prepared(served: Served) -> Prepared:
+def _prepared(served: Served) -> CandidateList:
     if served.prepared is None:
         raise TypeError("a piece of work that ranks nothing was answered as a ranking")
     return served.prepared

@@ -1,0 +1,35 @@
+"""From two scores per candidate to the final order, each page with what put it there (eq. 1 and 2)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ridgerank.fusion.standardize import fused_parts
+from ridgerank.ragged import Floats, Ragged
+from ridgerank.ranking.candidates import CandidateList
+from ridgerank.records import RankedPage
+
+
+def order_pages(
+    candidates: CandidateList, readout_scores: Floats, references: Mapping[str, str]
+) -> list[RankedPage]:
+    """Pages by fused score, best first; a tie goes to the retriever's order."""
+    lists = Ragged.of_lengths([len(readout_scores)])
+    retriever_ranks = lists.ranks(candidates.scores)
+    retriever_parts, readout_parts = fused_parts(candidates.scores, readout_scores, candidates.weight, lists)
+    fused_scores = retriever_parts + readout_parts
+    order = np.lexsort((retriever_ranks, -fused_scores)).tolist()
+    return [
+        RankedPage(
+            page_id=candidates.page_ids[row],
+            reference=references[candidates.page_ids[row]],
+            fused_score=float(fused_scores[row]),
+            retriever_score=float(candidates.scores[row]),
+            readout_score=float(readout_scores[row]),
+            retriever_part=float(retriever_parts[row]),
+            readout_part=float(readout_parts[row]),
+            rank=rank,
+            retriever_rank=int(retriever_ranks[row]),
+        )
+        for rank, row in enumerate(order, start=1)
+    ]
