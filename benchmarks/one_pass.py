@@ -75,11 +75,11 @@ def seconds(
     with tempfile.TemporaryDirectory() as store:
         start = time.perf_counter()
         if request is None:
-            index_documents([folder], store, backbone, watcher=Silent(), embedder=encoder)
+            index_documents([folder], store, backbone, hook=Silent(), embedder=encoder)
             return time.perf_counter() - start
         first = EmbedFirst(encoder, max_pixels=backbone.max_pixels)
         onlooker = OnePass(store, backbone, request, first.foresee)
-        index_documents([folder], store, backbone, watcher=Silent(), embedder=first, onlooker=onlooker)
+        index_documents([folder], store, backbone, hook=Silent(), embedder=first, encode_hook=onlooker)
         with PageStore.open(store) as opened:
             calibrate(opened, backbone, LateInteraction(encoder, opened), request, watcher=Silent())
         return time.perf_counter() - start

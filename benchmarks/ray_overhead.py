@@ -22,7 +22,7 @@ from ridgerank.documents.failures import Failure
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexPlan
 from ridgerank.scaleout.encoding_worker import EncodingPlan
-from ridgerank.scaleout.ray_cluster import ModelPlan, connected, crew_of
+from ridgerank.scaleout.ray_cluster import ModelPlan, connect_ray, plan_workers
 from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.store.layout import pack
 from ridgerank.store.page_store import PageStore
@@ -90,18 +90,18 @@ def compare(pages: int, workers: int, address: str) -> Compared:
             [folder / "in"],
             str(folder / "here"),
             load_backbone("mini-qwen", device="cpu"),
-            watcher=_Nobody(),
+            hook=_Nobody(),
             processes=1,
         )
         here_s = time.perf_counter() - began
         plan = EncodingPlan(ModelPlan("mini-qwen", device="cpu"), "stride 1/3", None, 0)
-        with connected(address) as ray:
-            crew = crew_of(ray, workers, "cpu")
+        with connect_ray(address) as ray:
+            cluster = plan_workers(ray, workers, "cpu")
             began = time.perf_counter()
-            index_on_ray([folder / "in"], str(folder / "ray"), plan, ray=ray, crew=crew, watcher=_Nobody())
+            index_on_ray([folder / "in"], str(folder / "ray"), plan, ray=ray, workers=cluster, hook=_Nobody())
             ray_s = time.perf_counter() - began
         same = prefixes(folder / "here") == prefixes(folder / "ray")
-    return Compared(here_s, ray_s, crew.workers, same)
+    return Compared(here_s, ray_s, cluster.count, same)
 
 
 def prefixes(store: Path) -> dict[str, bytes]:

@@ -40,7 +40,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.documents.ocr import lacks_text
+from ridgerank.documents.ocr import has_little_text
 from ridgerank.errors import DatasetError, RidgeRankError
 from ridgerank.records import Page
 from ridgerank.runs.trec import read_qrels
@@ -220,7 +220,7 @@ def run(options: argparse.Namespace) -> None:
     if options.cross_encoder:
         cross_scores(questions, pages, folder, options.cross_encoder)
     texts = {page.reference: page.text for document in pages.values() for page in document}
-    unread = {reference for reference in bare if lacks_text(texts[reference])}
+    unread = {reference for reference in bare if has_little_text(texts[reference])}
     evidence = [set(qrels[question.query_id]) for question in questions]
     found = report(
         {question.query_id: question.kind for question in _asked(questions, folder)},

@@ -10,7 +10,7 @@ from pathlib import Path
 import bm25s
 import numpy as np
 
-from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, lacks_text, recognize
+from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, has_little_text, recognize_pages
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import DatasetError
 from ridgerank.ragged import Floats
@@ -66,12 +66,12 @@ def page_texts(folder: Path, *, ocr_cache: Path | None) -> tuple[dict[str, list[
             pages[read.reference] = read
         else:
             logger.warning("%s", read)
-    bare = {reference for reference, page in pages.items() if lacks_text(page.text)}
+    bare = {reference for reference, page in pages.items() if has_little_text(page.text)}
     if ocr_cache is not None:
         wanted = {pages[reference].page_id for reference in bare}
         large = read_pages([folder], max_pixels=OCR_PIXELS, skip=lambda page_id: page_id not in wanted)
         print(f"OCR of {len(bare)} pages without a text layer, cached in {ocr_cache}", flush=True)
-        for number, read in enumerate(recognize(large, Recognizer(cache=ocr_cache)), start=1):
+        for number, read in enumerate(recognize_pages(large, Recognizer(cache=ocr_cache)), start=1):
             if isinstance(read, Page):
                 pages[read.reference] = replace(pages[read.reference], text=read.text)
             if not number % 50:

@@ -16,7 +16,7 @@ from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats
 from ridgerank.readout.readout import Readout
 from ridgerank.records import Candidate
-from ridgerank.retrievers.base import Retriever, best
+from ridgerank.retrievers.base import Retriever, top_candidates
 from tests.conftest import write_pdf
 from tests.indexing.test_index import Seen
 
@@ -30,7 +30,7 @@ class ByDigest(Retriever):
         self._page_ids = list(page_ids)
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
-        return [best(self._page_ids, self.score(query, self._page_ids), k) for query in queries]
+        return [top_candidates(self._page_ids, self.score(query, self._page_ids), k) for query in queries]
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         digests = (hashlib.blake2b(f"{query} {page_id}".encode()).digest() for page_id in page_ids)
@@ -70,7 +70,7 @@ def index_pages(folder: Path, backbone: Backbone, *, pages: int) -> str:
     for number, start in enumerate(range(0, pages, 6)):
         write_pdf(folder / f"in/{number}.pdf", pages=min(6, pages - start), seed=number)
     uri = str(folder / "store")
-    index_documents([folder / "in"], uri, backbone, watcher=Seen(), processes=1)
+    index_documents([folder / "in"], uri, backbone, hook=Seen(), processes=1)
     return uri
 
 
@@ -84,7 +84,7 @@ class WordOverlap(Retriever):
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         page_ids = list(self._words)
-        return [best(page_ids, self.score(query, page_ids), k) for query in queries]
+        return [top_candidates(page_ids, self.score(query, page_ids), k) for query in queries]
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         asked = query.casefold().split()

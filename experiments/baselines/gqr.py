@@ -20,7 +20,7 @@ from experiments.baselines.base import Arm
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
-from ridgerank.retrievers.base import Retriever, best
+from ridgerank.retrievers.base import Retriever, top_candidates
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.retrievers.maxsim import maxsim
@@ -126,7 +126,7 @@ class GuidedQueryRefinement(Arm):
     def search(self, query: str) -> list[Candidate]:
         """The pool by the refined query, best first: what the method itself returns, at every depth."""
         refined, pool = self._refined(query)
-        return best(pool, self._maxsim(refined, pool), len(pool))
+        return top_candidates(pool, self._maxsim(refined, pool), len(pool))
 
     def _refined(self, query: str) -> tuple[Tensor, list[str]]:
         pool = self._pool(query)

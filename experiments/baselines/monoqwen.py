@@ -26,7 +26,7 @@ from experiments.baselines.qwen3_reranker import answer_id, unloadable
 from ridgerank.backbones.load import placement
 from ridgerank.errors import BackboneError
 from ridgerank.ragged import Floats
-from ridgerank.retrievers.encoders.colqwen2_5 import adapt
+from ridgerank.retrievers.encoders.colqwen2_5 import apply_adapter
 
 REPOSITORY = "lightonai/MonoQwen2-VL-v0.1"
 BEFORE = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
@@ -106,7 +106,7 @@ def load_mono_qwen(
         model = Qwen2VLForConditionalGeneration.from_pretrained(base, dtype=numbers)
     except (OSError, ValueError) as error:
         raise unloadable(source, error) from error
-    adapt(model, source, revision, renamed=_RENAMED)
+    apply_adapter(model, source, revision, renamed=_RENAMED)
     own = int(image_processor.size["longest_edge"])
     image_processor.size = image_processor.size | {"longest_edge": min(own, max_pixels)}
     return MonoQwen(model.eval().requires_grad_(False).to(where), tokenizer, image_processor)

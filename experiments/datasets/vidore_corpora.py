@@ -16,7 +16,7 @@ from experiments.datasets.judged import judged
 from experiments.datasets.page_files import PageFiles
 from ridgerank.errors import DatasetError
 from ridgerank.records import Query
-from ridgerank.runs.queries import distinct
+from ridgerank.runs.queries import require_distinct_ids
 from ridgerank.runs.run import Qrels
 
 _PAGE_ID = ("corpus-id", "corpus_id", "id", "_id")
@@ -149,7 +149,9 @@ def read_asked(tables: Tables, languages: Sequence[str] | None = None) -> Asked:
             raise DatasetError(
                 f"{tables.published.name} has no query in {', '.join(languages)}; its languages are: {of}"
             )
-    kept, judgements, left_out = judged(distinct(queries, source=tables.published.repository), qrels)
+    kept, judgements, left_out = judged(
+        require_distinct_ids(queries, source=tables.published.repository), qrels
+    )
     return Asked(kept, judgements, Counter(spoken[query.query_id] for query in kept), left_out)
 
 

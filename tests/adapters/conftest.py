@@ -40,7 +40,7 @@ def uri(small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> s
     write_pdf(folder / "in/report.pdf", pages=7)
     (folder / "in/scan.png").write_bytes(png(scan("a stored scan")))
     uri = str(folder / "pages")
-    index_documents([folder / "in"], uri, small_backbone, watcher=Seen(), processes=1)
+    index_documents([folder / "in"], uri, small_backbone, hook=Seen(), processes=1)
     with PageStore.open(uri) as store:
         made = random_calibration(store.lineage, small_backbone.geometry.width)
     made.save(calibrations_folder(uri))

@@ -43,5 +43,5 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(reports: Path, small_backbone: Backbone, tmp_path: Path) -> str:
     """The reports, indexed and not calibrated."""
     uri = str(tmp_path / "store")
-    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
+    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
     return uri

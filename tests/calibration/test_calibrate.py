@@ -28,7 +28,7 @@ from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
 from ridgerank.records import Candidate, Page, Query
-from ridgerank.retrievers.base import HasTexts
+from ridgerank.retrievers.base import TextCollection
 from ridgerank.retrievers.bm25 import BM25
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
@@ -39,7 +39,7 @@ from tests.indexing.test_index import Seen, contents
 REQUEST = CalibrationRequest(count=20, candidates=8)
 
 
-def overlap(texts: HasTexts) -> WordOverlap:
+def overlap(texts: TextCollection) -> WordOverlap:
     return WordOverlap(texts.texts())
 
 
@@ -52,7 +52,7 @@ def run(
 
 def one_pass(reports: Path, uri: str, backbone: Backbone) -> None:
     onlooker = OnePass(uri, backbone, REQUEST, overlap)
-    index_documents([reports], uri, backbone, watcher=Seen(), processes=1, onlooker=onlooker)
+    index_documents([reports], uri, backbone, hook=Seen(), processes=1, encode_hook=onlooker)
 
 
 def same(one: Calibration, other: Calibration) -> bool:
@@ -114,7 +114,7 @@ def test_one_pass_gives_the_store_and_the_calibration_of_two(
 def test_one_pass_works_with_bm25(reports: Path, small_backbone: Backbone, tmp_path: Path) -> None:
     uri = str(tmp_path / "store")
     onlooker = OnePass(uri, small_backbone, REQUEST, BM25)
-    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1, onlooker=onlooker)
+    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1, encode_hook=onlooker)
     watcher = Looking()
     with PageStore.open(uri) as store:
         calibrate(store, small_backbone, BM25(store), REQUEST, watcher=watcher)
@@ -143,7 +143,7 @@ def test_an_interrupted_one_pass_goes_on(
 ) -> None:
     uri = str(tmp_path / "store")
     looks = 0
-    look = OnePass.look
+    look = OnePass.encoded
 
     def interrupted(self: OnePass, page_ids: Sequence[str], prefixes: Any) -> None:  # noqa: ANN401
         nonlocal looks
@@ -152,7 +152,7 @@ def test_an_interrupted_one_pass_goes_on(
             raise KeyboardInterrupt
         look(self, page_ids, prefixes)
 
-    monkeypatch.setattr(OnePass, "look", interrupted)
+    monkeypatch.setattr(OnePass, "encoded", interrupted)
     monkeypatch.setattr("ridgerank.indexing.encode._COMMIT_PAGES", 4)
     with pytest.raises(KeyboardInterrupt):
         one_pass(reports, uri, small_backbone)
@@ -295,7 +295,7 @@ def test_documents_that_are_gone_are_named_and_may_be_said_where_they_are(
 ) -> None:
     shutil.copytree(reports, tmp_path / "docs")
     uri = str(tmp_path / "store")
-    index_documents([tmp_path / "docs"], uri, small_backbone, watcher=Seen(), processes=1)
+    index_documents([tmp_path / "docs"], uri, small_backbone, hook=Seen(), processes=1)
     (tmp_path / "docs").rename(tmp_path / "moved")
     with pytest.raises(CalibrationError, match=r"report-\d\.pdf#\d+.*say where they are \(--documents\)"):
         run(uri, small_backbone)

@@ -34,7 +34,7 @@ def index(folder: Path, uri: str, backbone: Backbone, embedder: EmbedFirst | Mul
     if isinstance(embedder, EmbedFirst):
         onlooker = OnePass(uri, backbone, REQUEST, embedder.foresee)
     index_documents(
-        [folder], uri, backbone, watcher=Seen(), processes=1, embedder=embedder, onlooker=onlooker
+        [folder], uri, backbone, hook=Seen(), processes=1, embedder=embedder, encode_hook=onlooker
     )
 
 

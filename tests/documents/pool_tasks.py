@@ -1,4 +1,4 @@
-"""Work for the tests of the crew: in a module of its own, so that other processes can import it quickly."""
+"""Tasks for the tests of the worker pool, in a separate module that other processes import quickly."""
 
 import os
 import signal

@@ -29,16 +29,16 @@ def pdf(pages: Sequence[tuple[str, str]], *, trailer: str = "", more: Sequence[s
         )
         objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
     objects.extend(more)
-    made = b"%PDF-1.7\n"
+    document = b"%PDF-1.7\n"
     offsets = []
     for number, body in enumerate(objects, start=1):
-        offsets.append(len(made))
-        made += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1")
+        offsets.append(len(document))
+        document += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1")
     table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
-    made_table = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
-    return made + (
-        f"{made_table}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R {trailer} >>\n"
-        f"startxref\n{len(made)}\n%%EOF\n"
+    cross_reference = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+    return document + (
+        f"{cross_reference}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R {trailer} >>\n"
+        f"startxref\n{len(document)}\n%%EOF\n"
     ).encode("latin-1")
 
 

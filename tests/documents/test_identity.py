@@ -14,8 +14,8 @@ def test_ids_are_256_bits_in_hex() -> None:
 
 @given(numbers=st.sets(st.integers(1, 10**6), min_size=2, max_size=2))
 def test_pages_of_a_file_have_ids_of_their_own(numbers: set[int]) -> None:
-    one, other = numbers
-    assert file_page_id(b"\0" * 32, one) != file_page_id(b"\0" * 32, other)
+    first, second = numbers
+    assert file_page_id(b"\0" * 32, first) != file_page_id(b"\0" * 32, second)
 
 
 def test_digest_depends_on_every_byte_of_a_file_longer_than_a_read(tmp_path: Path) -> None:

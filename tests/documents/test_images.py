@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from ridgerank.documents import images as images_module
-from ridgerank.documents.images import as_page, count_frames, read_image
+from ridgerank.documents.images import count_frames, read_image, to_page_image
 from ridgerank.errors import DocumentError
 
 WHITE = (255, 255, 255)
@@ -109,7 +109,7 @@ def _transparent_palette() -> Image.Image:
 def test_every_mode_becomes_rgb_on_white(
     image: Image.Image, left: tuple[int, ...], right: tuple[int, ...]
 ) -> None:
-    page = as_page(image, max_pixels=ROOMY)
+    page = to_page_image(image, max_pixels=ROOMY)
     assert page.mode == "RGB"
     assert page.size == image.size
     assert _close(page, (5, 10), left, within=1)

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ridgerank.documents import ocr
 from ridgerank.documents.failures import Failure
-from ridgerank.documents.ocr import Recognizer, lacks_text, recognize
+from ridgerank.documents.ocr import Recognizer, has_little_text, recognize_pages
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 
@@ -52,14 +52,14 @@ def test_only_pages_without_a_layer_are_read_and_everything_else_passes_through(
     )
     engine = Counting("what the image shows")
     seen: list[Page] = []
-    out = list(recognize([scan, printed, failure], engine, recognized=seen.append))
+    out = list(recognize_pages([scan, printed, failure], engine, recognized=seen.append))
     assert engine.calls == 1
     assert [page.text for page in out[:2] if isinstance(page, Page)] == ["what the image shows", printed.text]
     assert (out[1], out[2], [page.reference for page in seen]) == (printed, failure, ["scan.pdf#1"])
 
 
 def test_a_layer_of_few_signs_stays_where_the_image_yields_fewer() -> None:
-    (page,) = recognize([drawn("a", layer="page 12")], Counting("pg"))
+    (page,) = recognize_pages([drawn("a", layer="page 12")], Counting("pg"))
     assert isinstance(page, Page)
     assert page.text == "page 12"
 
@@ -86,4 +86,4 @@ def test_a_missing_extra_is_said_with_the_command_that_installs_it(monkeypatch: 
     ("text", "lacks"), [("", True), ("- 12 -", True), ("a line of real text, as pages have", False)]
 )
 def test_a_stamp_is_no_text_layer(text: str, lacks: bool) -> None:
-    assert lacks_text(text) is lacks
+    assert has_little_text(text) is lacks

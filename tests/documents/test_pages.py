@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ridgerank.documents import pages as pages_module
-from ridgerank.documents.failures import Failure, PassedOver
+from ridgerank.documents.failures import Failure, SkippedFile
 from ridgerank.documents.identity import digest_file
 from ridgerank.documents.pages import PageRef, list_pages, page_from_image, read_pages, render_pages
 from ridgerank.documents.pdf import PdfReader
@@ -54,7 +54,7 @@ def test_pages_come_in_the_order_of_the_files_with_what_is_none_in_its_place(
     listed = list(list_pages([corpus], processes=processes))
     read = list(render_pages(listed, max_pixels=BUDGET, processes=processes))
     assert [item.reference for item in listed] == [item.reference for item in read] == REFERENCES
-    assert [item for item in read if not isinstance(item, Page)] == [PassedOver("notes.txt")]
+    assert [item for item in read if not isinstance(item, Page)] == [SkippedFile("notes.txt")]
 
 
 def test_several_processes_read_what_one_reads(corpus: Path) -> None:
@@ -244,9 +244,9 @@ def test_files_are_looked_at_only_as_their_pages_are_asked_for(
 
     monkeypatch.setattr(pages_module, "digest_file", noting)
     pages = read_pages([tmp_path], max_pixels=BUDGET)
-    for taken in range(1, 11):
+    for read_count in range(1, 11):
         next(pages)
-        assert len(examined) == (taken + 1) // 2
+        assert len(examined) == (read_count + 1) // 2
     pages.close()
 
 

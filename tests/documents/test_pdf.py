@@ -5,7 +5,7 @@ import pytest
 from pypdfium2.internal import ObjectTracker
 
 from ridgerank.documents import pdf as pdf_module
-from ridgerank.documents.pdf import PdfReader, count_pages, is_cut_short
+from ridgerank.documents.pdf import PdfReader, count_pages, is_truncated
 from ridgerank.errors import DocumentError
 from tests.documents.sample_files import encrypted_pdf, numbered_pdf, page, pdf
 
@@ -117,8 +117,8 @@ def test_a_page_that_is_gone_from_its_document_is_an_error(report: Path) -> None
 
 
 def test_a_file_without_its_end_is_cut_short(report: Path) -> None:
-    assert not is_cut_short(report)
-    assert is_cut_short(_write(report, numbered_pdf(5)[:-10]))
+    assert not is_truncated(report)
+    assert is_truncated(_write(report, numbered_pdf(5)[:-10]))
 
 
 def test_a_document_is_opened_once_for_all_its_pages(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.documents.failures import Failure, PassedOver
-from ridgerank.documents.sources import Source, find_sources
+from ridgerank.documents.failures import Failure, SkippedFile
+from ridgerank.documents.sources import SourceFile, find_sources
 
 
 def _make(folder: Path, *names: str) -> None:
@@ -16,7 +16,7 @@ def _make(folder: Path, *names: str) -> None:
 
 
 def _names(*paths: Path | str) -> list[str]:
-    return [found.name for found in find_sources(paths) if isinstance(found, Source)]
+    return [source.name for source in find_sources(paths) if isinstance(source, SourceFile)]
 
 
 def test_a_folder_is_read_recursively_and_sorted(tmp_path: Path) -> None:
@@ -60,19 +60,19 @@ def test_a_file_reached_by_two_paths_is_found_once(tmp_path: Path) -> None:
 
 def test_hidden_entries_are_skipped_unless_named(tmp_path: Path) -> None:
     _make(tmp_path, ".hidden.pdf", ".git/a.pdf", "seen.pdf")
-    assert list(find_sources([tmp_path])) == [Source(tmp_path / "seen.pdf", "seen.pdf")]
+    assert list(find_sources([tmp_path])) == [SourceFile(tmp_path / "seen.pdf", "seen.pdf")]
     assert _names(tmp_path / ".hidden.pdf", tmp_path) == [".hidden.pdf", "seen.pdf"]
 
 
 def test_other_files_are_passed_over_in_a_folder_and_refused_when_named(tmp_path: Path) -> None:
     _make(tmp_path, "notes.txt", "README")
-    assert list(find_sources([tmp_path])) == [PassedOver("README"), PassedOver("notes.txt")]
+    assert list(find_sources([tmp_path])) == [SkippedFile("README"), SkippedFile("notes.txt")]
     [failure] = find_sources([tmp_path / "notes.txt"])
     assert isinstance(failure, Failure)
     assert str(failure).startswith("notes.txt: a .txt file; wanted one of .jpeg .jpg .pdf")
-    assert [type(found) for found in find_sources([tmp_path, tmp_path / "notes.txt"])] == [
-        PassedOver,
-        PassedOver,
+    assert [type(source) for source in find_sources([tmp_path, tmp_path / "notes.txt"])] == [
+        SkippedFile,
+        SkippedFile,
         Failure,
     ]
 
@@ -81,7 +81,7 @@ def test_a_path_that_does_not_exist_is_a_failure_and_the_rest_goes_on(tmp_path: 
     _make(tmp_path, "a.pdf")
     assert list(find_sources([tmp_path / "gone.pdf", tmp_path / "a.pdf"])) == [
         Failure("gone.pdf", "not there; check the path"),
-        Source(tmp_path / "a.pdf", "a.pdf"),
+        SourceFile(tmp_path / "a.pdf", "a.pdf"),
     ]
 
 
@@ -92,16 +92,16 @@ def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
     (tmp_path / "corpus/linked").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     (tmp_path / "corpus/nowhere.pdf").symlink_to("gone.pdf")
     assert list(find_sources([tmp_path / "corpus"])) == [
-        Source(tmp_path / "corpus/a/report.pdf", "a/report.pdf"),
-        PassedOver("itself"),
-        Source(tmp_path / "corpus/linked/far.pdf", "linked/far.pdf"),
+        SourceFile(tmp_path / "corpus/a/report.pdf", "a/report.pdf"),
+        SkippedFile("itself"),
+        SourceFile(tmp_path / "corpus/linked/far.pdf", "linked/far.pdf"),
         Failure("nowhere.pdf", "not there; check the path"),
     ]
 
 
 def test_what_would_block_when_opened_is_no_source(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.pdf")
-    assert list(find_sources([tmp_path])) == [PassedOver("pipe.pdf")]
+    assert list(find_sources([tmp_path])) == [SkippedFile("pipe.pdf")]
     [failure] = find_sources([tmp_path / "pipe.pdf"])
     assert isinstance(failure, Failure)
 
@@ -124,7 +124,7 @@ def test_an_unreadable_folder_is_a_failure(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "listdir", refusing)
     assert list(find_sources([tmp_path])) == [
-        Source(tmp_path / "a.pdf", "a.pdf"),
+        SourceFile(tmp_path / "a.pdf", "a.pdf"),
         Failure("locked", "may not be read by this user; grant the permission to read it"),
     ]
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from ridgerank.documents.worker_pool import AHEAD, in_order
+from ridgerank.documents.worker_pool import TASKS_AHEAD, map_in_order
 from ridgerank.errors import DocumentError
 from tests.documents import pool_tasks
 
@@ -16,22 +16,24 @@ def _lost(task: int, fate: str) -> int:
 
 @pytest.mark.parametrize("processes", [0, 1, 2])
 def test_results_come_in_the_order_of_the_tasks(processes: int) -> None:
-    results = in_order(range(30), pool_tasks.slow_at_first, lost=_lost, processes=processes)
+    results = map_in_order(range(30), pool_tasks.slow_at_first, on_lost=_lost, processes=processes)
     assert list(results) == [2 * task for task in range(30)]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_no_tasks_give_no_results(processes: int) -> None:
-    assert list(in_order([], pool_tasks.doubling, lost=_lost, processes=processes)) == []
+    assert list(map_in_order([], pool_tasks.doubling, on_lost=_lost, processes=processes)) == []
 
 
 def test_answers_larger_than_a_pipe_arrive_whole() -> None:
-    answers = in_order(range(5), pool_tasks.answering_at_length, lost=lambda task, fate: b"", processes=2)
+    answers = map_in_order(
+        range(5), pool_tasks.answering_at_length, on_lost=lambda task, fate: b"", processes=2
+    )
     assert [(len(answer), answer[0]) for answer in answers] == [(3_000_000, task) for task in range(5)]
 
 
 def test_a_crash_costs_one_task_and_the_rest_goes_on() -> None:
-    results = in_order(range(6), pool_tasks.crashing_on_odd, lost=_lost, processes=2)
+    results = map_in_order(range(6), pool_tasks.crashing_on_odd, on_lost=_lost, processes=2)
     assert list(results) == [0, -1, 4, -3, 8, -5]
 
 
@@ -42,18 +44,18 @@ def test_the_fate_of_a_lost_task_names_the_signal() -> None:
         fates.append(fate)
         return task
 
-    list(in_order([1], pool_tasks.crashing_on_odd, lost=note, processes=2))
+    list(map_in_order([1], pool_tasks.crashing_on_odd, on_lost=note, processes=2))
     assert fates == [f"ended the process that read it ({signal.strsignal(signal.SIGSEGV)})"]
 
 
 def test_a_task_that_does_not_return_is_given_up() -> None:
-    results = in_order(range(4), pool_tasks.sleeping_on_one, lost=_lost, processes=2, patience_s=0.5)
+    results = map_in_order(range(4), pool_tasks.sleeping_on_one, on_lost=_lost, processes=2, timeout_s=0.5)
     assert list(results) == [0, -1, 4, 6]
 
 
 def test_processes_that_cannot_start_are_an_error_not_a_loss() -> None:
     with pytest.raises(DocumentError, match=r"do not start \(exit status 3"):
-        list(in_order(range(3), pool_tasks.never_opening, lost=_lost, processes=2))
+        list(map_in_order(range(3), pool_tasks.never_opening, on_lost=_lost, processes=2))
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -66,15 +68,15 @@ def test_tasks_are_drawn_only_a_few_ahead_of_what_is_taken(processes: int) -> No
             drawn += 1
             yield drawn
 
-    results = in_order(endless(), pool_tasks.doubling, lost=_lost, processes=processes)
-    for taken in range(1, 101):
+    results = map_in_order(endless(), pool_tasks.doubling, on_lost=_lost, processes=processes)
+    for yielded in range(1, 101):
         next(results)
-        assert drawn <= taken + AHEAD * processes
+        assert drawn <= yielded + TASKS_AHEAD * processes
     results.close()
 
 
 def test_no_more_processes_start_than_there_are_tasks() -> None:
-    assert len(set(in_order(range(1), pool_tasks.naming_the_process, lost=_lost, processes=8))) == 1
+    assert len(set(map_in_order(range(1), pool_tasks.naming_the_process, on_lost=_lost, processes=8))) == 1
 
 
 def _running(process: int) -> bool:
@@ -96,7 +98,7 @@ def _abandon_by_interrupt(results: Iterator[int]) -> None:
 
 @pytest.mark.parametrize("abandon", [_abandon_by_closing, _abandon_by_interrupt])
 def test_processes_end_when_the_results_are_abandoned(abandon: Callable[[Iterator[int]], None]) -> None:
-    results = in_order(range(1000), pool_tasks.naming_the_process, lost=_lost, processes=2)
+    results = map_in_order(range(1000), pool_tasks.naming_the_process, on_lost=_lost, processes=2)
     processes = {next(results) for _ in range(20)}
     assert all(map(_running, processes))
     assert os.getpid() not in processes
@@ -112,7 +114,7 @@ def test_processes_end_when_drawing_a_task_fails() -> None:
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError, match="no more"):
-        processes.update(in_order(failing(), pool_tasks.naming_the_process, lost=_lost, processes=2))
+        processes.update(map_in_order(failing(), pool_tasks.naming_the_process, on_lost=_lost, processes=2))
     assert not any(map(_running, processes))
 
 
@@ -126,7 +128,7 @@ def test_in_this_process_the_work_is_closed_with_the_results() -> None:
         def __exit__(self, *error: object) -> None:
             closed.append("closed")
 
-    results = in_order(range(3), Opened, lost=_lost, processes=1)
+    results = map_in_order(range(3), Opened, on_lost=_lost, processes=1)
     next(results)
     results.close()
     assert closed == ["closed"]

@@ -54,7 +54,7 @@ def index(
     backbone: Backbone,
     **options: Any,  # noqa: ANN401 (passed on)
 ) -> IndexReport:
-    return index_documents(paths, str(store), backbone, watcher=Seen(), processes=1, **options)
+    return index_documents(paths, str(store), backbone, hook=Seen(), processes=1, **options)
 
 
 def contents(store: Path | str) -> dict[str, tuple[Any, ...]]:
@@ -137,9 +137,9 @@ def test_bad_files_are_told_and_the_rest_goes_on(tmp_path: Path, small_backbone:
     (tmp_path / "in/notes.txt").write_text("passed over")
     seen = Seen()
     report = index_documents(
-        [tmp_path / "in", tmp_path / "absent"], str(tmp_path / "store"), small_backbone, watcher=seen
+        [tmp_path / "in", tmp_path / "absent"], str(tmp_path / "store"), small_backbone, hook=seen
     )
-    assert (report.added, report.passed_over, len(report.failures)) == (1, 1, 3)
+    assert (report.added, report.skipped_files, len(report.failures)) == (1, 1, 3)
     assert list(report.failures) == seen.failures
     assert all("\n" not in str(failure) for failure in report.failures)
 
@@ -162,7 +162,7 @@ def test_layers_the_model_lacks_are_refused(tmp_path: Path, small_backbone: Back
 def test_rendering_in_processes_changes_nothing(tmp_path: Path, small_backbone: Backbone) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=6)
     index([tmp_path / "in"], tmp_path / "one", small_backbone)
-    index_documents([tmp_path / "in"], str(tmp_path / "two"), small_backbone, watcher=Seen(), processes=2)
+    index_documents([tmp_path / "in"], str(tmp_path / "two"), small_backbone, hook=Seen(), processes=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
@@ -323,7 +323,7 @@ def test_a_large_store_gets_an_index_over_its_vectors(
     tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=3)
-    monkeypatch.setattr("ridgerank.indexing.index.INDEXED_FROM", 3)
+    monkeypatch.setattr("ridgerank.indexing.index.MIN_INDEXED_PAGES", 3)
     built = []
     monkeypatch.setattr(
         store_writer.StoreWriter, "index_vectors", lambda self: built.append(len(self.page_ids()))

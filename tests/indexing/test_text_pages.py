@@ -65,7 +65,7 @@ def store(backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
         [root / "in"],
         str(root / "store"),
         backbone,
-        watcher=Seen(),
+        hook=Seen(),
         keep=Keep.parse("informative 1"),
         processes=1,
         recognizer=Told(),
@@ -114,7 +114,7 @@ def test_a_page_seen_again_has_the_text_it_is_stored_with(store: str) -> None:
 def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) -> None:
     write_pdf(tmp_path / "a.pdf", pages=1)
     model = load_backbone(folder, device="cpu", page_text="ends 40", prompt="plain")
-    index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, watcher=Seen(), processes=1)
+    index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, hook=Seen(), processes=1)
     with PageStore.open(str(tmp_path / "store")) as opened:
         reading = reading_of(opened.lineage)
         assert reading == {"max_pixels": None, "page_text": "ends 40", "prompt": "plain"}
@@ -127,7 +127,7 @@ def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_pa
     reports, uri = write_reports(tmp_path / "reports", pages=20), str(tmp_path / "store")
     request = CalibrationRequest(candidates=4, count=16, making="text")
     onlooker = OnePass(uri, backbone, request, lambda planned: WordOverlap(planned.texts()))
-    index_documents([reports], uri, backbone, watcher=Seen(), processes=1, onlooker=onlooker)
+    index_documents([reports], uri, backbone, hook=Seen(), processes=1, encode_hook=onlooker)
     watcher = Looking()
     with PageStore.open(uri) as opened:
         texts = opened.texts()
@@ -171,15 +171,13 @@ def test_pages_that_are_blank_to_a_text_model_are_named_and_read_ones_are_not(
     write_pdf(tmp_path / "in/scan.pdf", pages=2)
     write_reports(tmp_path / "in", pages=3)
     for number in ("first", "second"):  # the second run finds all pages stored, and still says so
-        told = index_documents(
-            [tmp_path / "in"], str(tmp_path / "bare"), backbone, watcher=Seen(), processes=1
-        )
+        told = index_documents([tmp_path / "in"], str(tmp_path / "bare"), backbone, hook=Seen(), processes=1)
         assert told.without_text == ("scan.pdf#1", "scan.pdf#2"), number
     read = index_documents(
         [tmp_path / "in"],
         str(tmp_path / "read"),
         backbone,
-        watcher=Seen(),
+        hook=Seen(),
         processes=1,
         recognizer=Told(),
     )

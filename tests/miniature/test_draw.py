@@ -9,7 +9,7 @@ import pytest
 
 from experiments.miniature_training.training_pages import training_pages
 from ridgerank.documents.pdf import PdfReader, count_pages
-from ridgerank.documents.sources import Source, find_sources
+from ridgerank.documents.sources import SourceFile, find_sources
 from ridgerank.errors import MiniatureError
 from ridgerank.miniature.corpora import Corpus
 from ridgerank.miniature.draw import draw_corpus, draw_document
@@ -42,7 +42,7 @@ def test_a_drawn_corpus_holds_its_documents_queries_and_grades(
     for name, pages in corpus.documents.items():
         assert count_pages(tmp_path / "documents" / name) == len(pages)
     found = list(find_sources([tmp_path / "documents"]))
-    assert sorted(each.name for each in found if isinstance(each, Source)) == sorted(corpus.documents)
+    assert sorted(each.name for each in found if isinstance(each, SourceFile)) == sorted(corpus.documents)
     rows = [json.loads(line) for line in (tmp_path / "queries.jsonl").read_text().splitlines()]
     assert [(row["text"], row["kind"]) for row in rows] == [(q.text, q.kind) for q in corpus.questions]
     qrels = read_qrels(tmp_path / "qrels.trec")

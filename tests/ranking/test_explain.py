@@ -42,7 +42,7 @@ def opened(
         [documents],
         uri,
         backbone,
-        watcher=Seen(),
+        hook=Seen(),
         keep=Keep.parse(keep),
         join_layer=join_layer,
         exit_layer=4,

@@ -29,7 +29,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(documents: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(tmp_path_factory.mktemp("stores") / "store")
     keep = Keep.parse("stride 1")
-    index_documents([documents], uri, small_backbone, watcher=Seen(), keep=keep, processes=1)
+    index_documents([documents], uri, small_backbone, hook=Seen(), keep=keep, processes=1)
     return uri
 
 

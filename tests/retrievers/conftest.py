@@ -23,14 +23,14 @@ def encoder(colqwen: Built) -> MultiVectorEncoder:
 @pytest.fixture(scope="session")
 def pages() -> list[Image.Image]:
     """Three page images of different sizes."""
-    made = []
+    images = []
     for number, size in enumerate([(200, 260), (260, 200), (120, 300)]):
         image = Image.new("RGB", size, "white")
         draw = ImageDraw.Draw(image)
         draw.text((10, 10), f"page {number}", fill="black")
         draw.rectangle((20, 60 + 20 * number, 100, 140), fill=["navy", "red", "green"][number])
-        made.append(image)
-    return made
+        images.append(image)
+    return images
 
 
 @pytest.fixture(scope="session")

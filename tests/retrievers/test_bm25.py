@@ -25,7 +25,10 @@ def store_of(uri: str, texts: list[str]) -> PageStore:
     with StoreWriter(uri, LINEAGE) as writer:
         rows = [row(number) for number in range(len(texts))]
         writer.append(
-            [replace(one, page=replace(one.page, text=text)) for one, text in zip(rows, texts, strict=True)]
+            [
+                replace(page_row, page=replace(page_row.page, text=text))
+                for page_row, text in zip(rows, texts, strict=True)
+            ]
         )
     return PageStore.open(uri)
 
@@ -45,7 +48,7 @@ def test_scores_are_lucenes_formula(bm25: BM25) -> None:
     ]
     words = [text.split() for text in [*plain, "收入 2023"]]
     mean = sum(len(page) for page in words) / len(words)
-    wanted = []
+    expected = []
     for page in words:
         score = 0.0
         for word in ("revenue", "2023"):
@@ -53,10 +56,10 @@ def test_scores_are_lucenes_formula(bm25: BM25) -> None:
             rarity = math.log(1 + (len(words) - holding + 0.5) / (holding + 0.5))
             count = page.count(word)
             score += rarity * count / (count + 1.5 * (1 - 0.75 + 0.75 * len(page) / mean))
-        wanted.append(score)
+        expected.append(score)
     ids = [page_id(number) for number in range(5)]
-    np.testing.assert_allclose(bm25.score("Revenue, 2023!", ids), wanted, rtol=1e-5)
-    best = max(range(5), key=lambda number: wanted[number])
+    np.testing.assert_allclose(bm25.score("Revenue, 2023!", ids), expected, rtol=1e-5)
+    best = max(range(5), key=lambda number: expected[number])
     assert bm25.search("Revenue, 2023!", 1)[0].page_id == page_id(best)
 
 
@@ -66,13 +69,13 @@ def test_case_accents_and_scripts_do_not_hide_a_word(bm25: BM25) -> None:
 
 
 def test_pages_without_a_word_of_the_query_come_last_in_order_of_their_ids(bm25: BM25) -> None:
-    found = bm25.search("costs", 10)
-    assert len(found) == 5
-    assert found[0].page_id == page_id(1)
-    rest = [one.page_id for one in found[1:]]
-    assert rest == sorted(rest)
-    assert {one.score for one in found[1:]} == {0.0}
-    assert {one.score for one in bm25.search("zebra", 10)} == {0.0}
+    candidates = bm25.search("costs", 10)
+    assert len(candidates) == 5
+    assert candidates[0].page_id == page_id(1)
+    others = [candidate.page_id for candidate in candidates[1:]]
+    assert others == sorted(others)
+    assert {candidate.score for candidate in candidates[1:]} == {0.0}
+    assert {candidate.score for candidate in bm25.search("zebra", 10)} == {0.0}
 
 
 def test_many_queries_are_each_alone(bm25: BM25) -> None:

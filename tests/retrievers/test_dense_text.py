@@ -24,7 +24,10 @@ def add(uri: str, texts: list[str], *, first: int = 0) -> None:
     with StoreWriter(uri, LINEAGE) as writer:
         rows = [row(first + number) for number in range(len(texts))]
         writer.append(
-            [replace(one, page=replace(one.page, text=text)) for one, text in zip(rows, texts, strict=True)]
+            [
+                replace(page_row, page=replace(page_row.page, text=text))
+                for page_row, text in zip(rows, texts, strict=True)
+            ]
         )
 
 
@@ -53,26 +56,28 @@ def test_scores_are_cosines_with_the_instruction_before_the_query_alone(
     [query] = model.encode([INSTRUCTION + QUERY], normalize_embeddings=True)
     retriever = DenseText(str(embedder), store, device="cpu")
     assert retriever.name == "dense:embedder"
-    wanted = pages @ query
-    wanted[2] = -1  # a page without text comes last
+    expected = pages @ query
+    expected[2] = -1  # a page without text comes last
     ids = [page_id(number) for number in range(5)]
-    np.testing.assert_allclose(retriever.score(QUERY, ids), wanted, atol=1e-5)
-    order = sorted(range(5), key=lambda number: -wanted[number])
-    assert [one.page_id for one in retriever.search(QUERY, 5)] == [page_id(number) for number in order]
+    np.testing.assert_allclose(retriever.score(QUERY, ids), expected, atol=1e-5)
+    order = sorted(range(5), key=lambda number: -expected[number])
+    assert [candidate.page_id for candidate in retriever.search(QUERY, 5)] == [
+        page_id(number) for number in order
+    ]
     both = retriever.search_many([QUERY, "cats"], 3)
-    assert [one.page_id for one in both[0]] == [page_id(number) for number in order[:3]]
+    assert [candidate.page_id for candidate in both[0]] == [page_id(number) for number in order[:3]]
 
 
 @pytest.mark.parametrize(
-    ("kind", "wanted"),
+    ("kind", "expected"),
     [({"pooling": "mean"}, ""), ({"prompts": {"query": "find: "}}, "find: ")],
     ids=["an encoder has none", "its own goes first"],
 )
 def test_the_prompt_is_the_models(
-    tmp_path: Path, store: PageStore, kind: dict[str, Any], wanted: str
+    tmp_path: Path, store: PageStore, kind: dict[str, Any], expected: str
 ) -> None:
     retriever = DenseText(str(build_embedder(tmp_path / "model", **kind)), store, device="cpu")
-    assert retriever._prompt == wanted
+    assert retriever._prompt == expected
 
 
 def test_pages_are_embedded_once(

@@ -12,19 +12,23 @@ from tests.store.pages import LINEAGE, page_id, row
 
 
 def test_an_iterable_is_handed_out_best_first() -> None:
-    given = GivenCandidates([("cats", "b", 1.0), ("cats", "a", 1.0), ("dogs", "a", 3), ("cats", "c", 2.0)])
-    assert given.search("cats", 2) == [Candidate("c", 2.0), Candidate("a", 1.0)]
-    assert given.search_many(["dogs", "cats"], 9)[0] == [Candidate("a", 3.0)]
-    assert given.score("cats", ["b", "c"]).tolist() == [1.0, 2.0]
+    retriever = GivenCandidates(
+        [("cats", "b", 1.0), ("cats", "a", 1.0), ("dogs", "a", 3), ("cats", "c", 2.0)]
+    )
+    assert retriever.search("cats", 2) == [Candidate("c", 2.0), Candidate("a", 1.0)]
+    assert retriever.search_many(["dogs", "cats"], 9)[0] == [Candidate("a", 3.0)]
+    assert retriever.score("cats", ["b", "c"]).tolist() == [1.0, 2.0]
 
 
 def test_a_trec_run_is_found_by_the_text_and_by_the_id_of_its_queries(tmp_path: Path) -> None:
     run = tmp_path / "run.trec"
     run.write_text("q1 Q0 a 1 0.5 x\nq1 Q0 b 2 0.7 x\nq2 Q0 a 1 0.1 x\n")
-    given = GivenCandidates.of_run(read_run(run), [Query("q1", "cats"), Query("q3", "birds")])
-    assert given.search("cats", 5) == given.search("q1", 5) == [Candidate("b", 0.7), Candidate("a", 0.5)]
+    retriever = GivenCandidates.of_run(read_run(run), [Query("q1", "cats"), Query("q3", "birds")])
+    assert (
+        retriever.search("cats", 5) == retriever.search("q1", 5) == [Candidate("b", 0.7), Candidate("a", 0.5)]
+    )
     with pytest.raises(RetrieverError, match="no candidates for the query 'birds', only for 3 others"):
-        given.search("birds", 5)
+        retriever.search("birds", 5)
 
 
 def test_lines_of_json_may_name_pages_as_people_do(tmp_path: Path) -> None:
@@ -37,9 +41,9 @@ def test_lines_of_json_may_name_pages_as_people_do(tmp_path: Path) -> None:
         f'{{"query": "cats", "page": "{page_id(0)}", "score": 1.5, "more": true}}\n'
     )
     with PageStore.open(uri) as store:
-        given = GivenCandidates.of_jsonl(lines, resolve=store.find)
-        assert given.name == "candidates.jsonl"
-        assert given.search("cats", 5) == [Candidate(page_id(2), 4.0), Candidate(page_id(0), 1.5)]
+        retriever = GivenCandidates.of_jsonl(lines, resolve=store.find)
+        assert retriever.name == "candidates.jsonl"
+        assert retriever.search("cats", 5) == [Candidate(page_id(2), 4.0), Candidate(page_id(0), 1.5)]
         lines.write_text('{"query": "cats", "page": "other.pdf#2", "score": 4}\n')
         with pytest.raises(StoreError, match=r"no page 'other\.pdf#2'"):
             GivenCandidates.of_jsonl(lines, resolve=store.find)
@@ -71,9 +75,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 
 def test_what_was_not_given_is_not_known() -> None:
-    given = GivenCandidates([("cats", "a", 1.0)])
+    retriever = GivenCandidates([("cats", "a", 1.0)])
     with pytest.raises(RetrieverError, match=r"no score to page 'b' under query 'cats', nor to 1 more"):
-        given.score("cats", ["a", "b", "c"])
+        retriever.score("cats", ["a", "b", "c"])
 
 
 def test_two_scores_for_a_page_and_scores_that_are_none_are_refused() -> None:

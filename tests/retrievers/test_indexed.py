@@ -21,22 +21,25 @@ def test_documents_indexed_with_a_retriever_are_searched_by_it(
     for number in range(3):
         write_pdf(tmp_path / f"in/{number}.pdf", pages=4, seed=number)
     uri = str(tmp_path / "store")
-    index_documents([tmp_path / "in"], uri, small_backbone, watcher=Seen(), processes=1, embedder=encoder)
+    index_documents([tmp_path / "in"], uri, small_backbone, hook=Seen(), processes=1, embedder=encoder)
     read = read_pages([tmp_path / "in"], max_pixels=small_backbone.max_pixels)
     pages = [page for page in read if isinstance(page, Page)]
     vectors = encoder.embed_pages([page.image for page in pages])
     [query] = encoder.embed_queries(["revenue in 2023"])
     scores = {
-        page.page_id: float((query.numpy() @ found.astype(np.float32).T).max(axis=1).sum())
-        for page, found in zip(pages, vectors, strict=True)
+        page.page_id: float((query.numpy() @ page_vectors.astype(np.float32).T).max(axis=1).sum())
+        for page, page_vectors in zip(pages, vectors, strict=True)
     }
     with PageStore.open(uri) as store:
-        found = load_retriever(None, store, device="cpu").search("revenue in 2023", 5)
+        candidates = load_retriever(None, store, device="cpu").search("revenue in 2023", 5)
         stored = store.pages([page.page_id for page in pages], vectors=True)
-    for page, wanted in zip(stored, vectors, strict=True):
+    for page, expected in zip(stored, vectors, strict=True):
         assert page.vectors is not None
-        np.testing.assert_array_equal(page.vectors, wanted)
-    assert [one.page_id for one in found] == sorted(scores, key=lambda one: (-scores[one], one))[:5]
+        np.testing.assert_array_equal(page.vectors, expected)
+    order = sorted(scores, key=lambda page_id: (-scores[page_id], page_id))
+    assert [candidate.page_id for candidate in candidates] == order[:5]
     np.testing.assert_allclose(
-        [one.score for one in found], [scores[one.page_id] for one in found], rtol=1e-5
+        [candidate.score for candidate in candidates],
+        [scores[candidate.page_id] for candidate in candidates],
+        rtol=1e-5,
     )

@@ -29,8 +29,8 @@ def fill(uri: str, origin: VectorOrigin, vectors: Sequence[NDArray[np.float16]],
             rows = [row(number, layers=1, positions=1) for number in numbers]
             writer.append(
                 [
-                    replace(one, page=replace(one.page, vectors=vectors[n]))
-                    for n, one in zip(numbers, rows, strict=True)
+                    replace(page_row, page=replace(page_row.page, vectors=vectors[number]))
+                    for number, page_row in zip(numbers, rows, strict=True)
                 ]
             )
 
@@ -38,8 +38,8 @@ def fill(uri: str, origin: VectorOrigin, vectors: Sequence[NDArray[np.float16]],
 @pytest.fixture(scope="module")
 def vectors(encoder: MultiVectorEncoder) -> list[NDArray[np.float16]]:
     random = np.random.default_rng(0)
-    made = [random.standard_normal((3 + number % 4, encoder.dim)) for number in range(23)]
-    return [(one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for one in made]
+    raw_vectors = [random.standard_normal((3 + number % 4, encoder.dim)) for number in range(23)]
+    return [(raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float16) for raw in raw_vectors]
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +75,22 @@ def test_search_is_brute_force_maxsim(
     retriever = LateInteraction(encoder, store)
     assert retriever.name == "small-colqwen"
     for _ in range(2):  # the second time from memory, where it may be kept
-        for query, found in zip(QUERIES, retriever.search_many(QUERIES, 7), strict=True):
-            wanted = brute_force(encoder, query, vectors)[:7]
-            assert [one.page_id for one in found] == [page for page, _ in wanted]
+        for query, candidates in zip(QUERIES, retriever.search_many(QUERIES, 7), strict=True):
+            expected = brute_force(encoder, query, vectors)[:7]
+            assert [candidate.page_id for candidate in candidates] == [page for page, _ in expected]
             np.testing.assert_allclose(
-                [one.score for one in found], [score for _, score in wanted], rtol=1e-5
+                [candidate.score for candidate in candidates], [score for _, score in expected], rtol=1e-5
             )
-            assert retriever.search(query, 7)[0].page_id == wanted[0][0]
+            assert retriever.search(query, 7)[0].page_id == expected[0][0]
     assert (retriever._resident is None) == (resident_bytes == 0)
 
 
 def test_given_pages_are_scored_on_the_scale_of_search(encoder: MultiVectorEncoder, store: PageStore) -> None:
     retriever = LateInteraction(encoder, store)
-    found = retriever.search(QUERIES[0], 5)
-    ids = [one.page_id for one in reversed(found)]
+    candidates = retriever.search(QUERIES[0], 5)
+    ids = [candidate.page_id for candidate in reversed(candidates)]
     np.testing.assert_allclose(
-        retriever.score(QUERIES[0], ids), [one.score for one in reversed(found)], rtol=1e-5
+        retriever.score(QUERIES[0], ids), [candidate.score for candidate in reversed(candidates)], rtol=1e-5
     )
     assert retriever.score(QUERIES[0], []).shape == (0,)
     with pytest.raises(StoreError, match="nothing"):
@@ -135,8 +135,8 @@ def test_with_an_index_the_top_results_are_those_of_the_exact_search(tmp_path: P
     random = np.random.default_rng(2)
     pages, dim = 3000, 24
     topics = random.standard_normal((200, dim))
-    made = topics[random.integers(0, 200, (pages, 8))] + 0.6 * random.standard_normal((pages, 8, dim))
-    vectors = (made / np.linalg.norm(made, axis=2, keepdims=True)).astype(np.float16)
+    raw_vectors = topics[random.integers(0, 200, (pages, 8))] + 0.6 * random.standard_normal((pages, 8, dim))
+    vectors = (raw_vectors / np.linalg.norm(raw_vectors, axis=2, keepdims=True)).astype(np.float16)
     queries = {
         f"query {number}": (vectors[number, :5] + 0.1 * random.standard_normal((5, dim))).astype(np.float32)
         for number in range(0, 400, 20)
@@ -153,15 +153,23 @@ def test_with_an_index_the_top_results_are_those_of_the_exact_search(tmp_path: P
         assert store.vectors.indexed
         approximate = LateInteraction(Fake(origin, queries), store).search_many(list(queries), 10)
     shared = [
-        len({one.page_id for one in a} & {one.page_id for one in b}) / 10
+        len({candidate.page_id for candidate in a} & {candidate.page_id for candidate in b}) / 10
         for a, b in zip(exact, approximate, strict=True)
     ]
-    assert [found[0].page_id for found in approximate] == [found[0].page_id for found in exact]
+    assert [candidates[0].page_id for candidates in approximate] == [
+        candidates[0].page_id for candidates in exact
+    ]
     assert np.mean(shared) > 0.95
-    scores = {(place, one.page_id): one.score for place, found in enumerate(exact) for one in found}
-    for place, found in enumerate(approximate):
-        for one in found:
-            assert one.score == pytest.approx(scores.get((place, one.page_id), one.score), rel=1e-5)
+    scores = {
+        (query_number, candidate.page_id): candidate.score
+        for query_number, candidates in enumerate(exact)
+        for candidate in candidates
+    }
+    for query_number, candidates in enumerate(approximate):
+        for candidate in candidates:
+            assert candidate.score == pytest.approx(
+                scores.get((query_number, candidate.page_id), candidate.score), rel=1e-5
+            )
 
 
 def test_vectors_of_another_retriever_are_refused(encoder: MultiVectorEncoder, store: PageStore) -> None:

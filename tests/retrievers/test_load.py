@@ -42,10 +42,10 @@ def test_without_a_name_it_is_the_one_whose_vectors_are_stored_else_bm25(
         lacking = sorted(writer.open_vectors(replace(encoder.origin, pool_factor=1)))
         writer.set_vectors(dict(zip(lacking, encoder.embed_pages(pages), strict=True)))
     with PageStore.open(uri) as store:
-        found = load_retriever(None, store, device="cpu")
-        assert isinstance(found, LateInteraction)
-        assert found.name == encoder.name
-        assert len(found.search("revenue", 2)) == 2
+        retriever = load_retriever(None, store, device="cpu")
+        assert isinstance(retriever, LateInteraction)
+        assert retriever.name == encoder.name
+        assert len(retriever.search("revenue", 2)) == 2
         assert isinstance(load_retriever("bm25", store), BM25)
 
 

@@ -18,10 +18,15 @@ def case(
     seed: int, pages: list[int], tokens: list[int]
 ) -> tuple[list[torch.Tensor], NDArray[np.float16], NDArray[np.int64], Floats]:
     random = np.random.default_rng(seed)
-    made = [random.standard_normal((count, 6)).astype(np.float16) for count in pages]
+    page_vectors = [random.standard_normal((count, 6)).astype(np.float16) for count in pages]
     queries = [random.standard_normal((count, 6)).astype(np.float32) for count in tokens]
-    wanted = np.array([[brute_force(query, page) for page in made] for query in queries])
-    return [torch.from_numpy(one) for one in queries], np.concatenate(made), np.array(pages), wanted
+    expected = np.array([[brute_force(query, page) for page in page_vectors] for query in queries])
+    return (
+        [torch.from_numpy(query) for query in queries],
+        np.concatenate(page_vectors),
+        np.array(pages),
+        expected,
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -31,21 +36,21 @@ def case(
     st.lists(st.integers(1, 7), min_size=1, max_size=4),
 )
 def test_scores_are_those_of_brute_force(seed: int, pages: list[int], tokens: list[int]) -> None:
-    queries, vectors, lengths, wanted = case(seed, pages, tokens)
-    np.testing.assert_allclose(maxsim(queries, vectors, lengths), wanted, rtol=1e-5, atol=1e-5)
+    queries, vectors, lengths, expected = case(seed, pages, tokens)
+    np.testing.assert_allclose(maxsim(queries, vectors, lengths), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_queries_in_pieces_score_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries, vectors, lengths, wanted = case(0, [3, 8, 1, 5], [9, 2, 30])
+    queries, vectors, lengths, expected = case(0, [3, 8, 1, 5], [9, 2, 30])
     largest = []
     real = torch.segment_reduce
 
-    def watched(products: torch.Tensor, *rest: str, **options: object) -> torch.Tensor:
+    def watched(products: torch.Tensor, *arguments: str, **options: object) -> torch.Tensor:
         largest.append(products.numel())
-        return real(products, *rest, **options)  # type: ignore[arg-type]
+        return real(products, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "_PRODUCTS_AT_ONCE", 70)
     monkeypatch.setattr(torch, "segment_reduce", watched)
-    np.testing.assert_allclose(maxsim(queries, vectors, lengths), wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(maxsim(queries, vectors, lengths), expected, rtol=1e-5, atol=1e-5)
     assert max(largest) <= 70
     assert len(largest) > 10

@@ -6,7 +6,7 @@ import pytest
 
 from ridgerank.errors import QueryError
 from ridgerank.records import Query
-from ridgerank.runs.queries import MAX_CHARACTERS, checked, read_queries
+from ridgerank.runs.queries import MAX_CHARACTERS, read_queries, validate_query
 
 
 def test_json_lines_and_plain_lines_are_read(tmp_path: Path) -> None:
@@ -45,4 +45,4 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_limit_itself_is_allowed() -> None:
-    assert len(checked("x" * MAX_CHARACTERS)) == MAX_CHARACTERS
+    assert len(validate_query("x" * MAX_CHARACTERS)) == MAX_CHARACTERS

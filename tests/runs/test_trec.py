@@ -43,7 +43,7 @@ def test_tabs_blank_lines_and_a_byte_order_mark_are_harmless(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "message"),
     [
         ("q Q0 a 1 0.5", "line 2: 5 fields, wanted 6"),
         ("q Q0 a 1 high t", "line 2: score 'high'"),
@@ -52,9 +52,9 @@ def test_tabs_blank_lines_and_a_byte_order_mark_are_harmless(tmp_path: Path) -> 
         ("p Q0 a 1 0.1 t", "line 2: page 'a' already stands under query 'p' in line 1"),
     ],
 )
-def test_a_malformed_line_is_named(tmp_path: Path, line: str, found: str) -> None:
+def test_a_malformed_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     path = written(tmp_path / "bad.trec", f"p Q0 a 1 1.0 t\n{line}\n")
-    with pytest.raises(RunFileError, match=f"bad.trec, {found}"):
+    with pytest.raises(RunFileError, match=f"bad.trec, {message}"):
         read_run(path)
 
 

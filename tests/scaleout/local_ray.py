@@ -13,9 +13,9 @@ from typing import Any
 
 import psutil
 
-from ridgerank.scaleout.ray_cluster import Crew
+from ridgerank.scaleout.ray_cluster import ClusterWorkers
 
-CREW = Crew(workers=2, num_cpus=1.0, num_gpus=0.0)
+TWO_WORKERS = ClusterWorkers(count=2, num_cpus=1.0, num_gpus=0.0)
 _START_SECONDS = 120.0
 _ATTEMPTS = 3
 
@@ -31,20 +31,20 @@ def two_workers(folder: Path) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        ray.shutdown()
+        ray.shutdattempt_folder()
         _stop(head)
 
 
 def _started(ray: Any, folder: Path) -> "subprocess.Popen[bytes]":  # noqa: ANN401 (Ray's module)
     """Start a cluster and connect to it; on a busy machine a first try may come to nothing."""
     for attempt in range(_ATTEMPTS):
-        own = folder / str(attempt)
-        own.mkdir()
-        head, address = _start(own)
+        attempt_folder = folder / str(attempt)
+        attempt_folder.mkdir()
+        head, address = _start(attempt_folder)
         if _connects(ray, address, head):
             return head
         _stop(head)
-    raise AssertionError(f"the cluster did not start: {(own / 'start.log').read_text()[-2000:]}")
+    raise AssertionError(f"the cluster did not start: {(attempt_folder / 'start.log').read_text()[-2000:]}")
 
 
 def _start(folder: Path) -> "tuple[subprocess.Popen[bytes], str]":
@@ -92,15 +92,16 @@ def _connects(ray: Any, address: str, head: "subprocess.Popen[bytes]") -> bool: 
 
 def workers(kind: str) -> list[psutil.Process]:
     """The processes of actors whose name, as Ray shows it, contains `kind`."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        command = " ".join(process.info["cmdline"] or [])
-        if command.startswith("ray::") and kind in command:
-            found.append(process)
-    return found
+    processes = []
+    for process in psutil.Process().children(recursive=True):  # not those of another test session's cluster
+        with suppress(psutil.NoSuchProcess):
+            command = " ".join(process.cmdline())
+            if command.startswith("ray::") and kind in command:
+                processes.append(process)
+    return processes
 
 
-def kill_one(kind: str) -> None:
+def kill_worker(kind: str) -> None:
     """SIGKILL one of them."""
     alive = workers(kind)
     assert alive, f"no worker of {kind} to kill"
@@ -108,10 +109,10 @@ def kill_one(kind: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    bound = [socket.socket() for _ in range(count)]
-    for one in bound:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in bound]
-    for one in bound:
-        one.close()
+    sockets = [socket.socket() for _ in range(count)]
+    for bound in sockets:
+        bound.bind(("127.0.0.1", 0))
+    ports = [bound.getsockname()[1] for bound in sockets]
+    for bound in sockets:
+        bound.close()
     return ports

@@ -55,7 +55,7 @@ class Dying(Seen):
 
 reading._COMMIT_PAGES = 8
 backbone = load_backbone(sys.argv[3], device="cpu", max_pixels=30 * 28 * 28)
-index.index_documents([sys.argv[1]], sys.argv[2], backbone, watcher=Dying(), processes=1)
+index.index_documents([sys.argv[1]], sys.argv[2], backbone, hook=Dying(), processes=1)
 """
 
 
@@ -63,7 +63,7 @@ index.index_documents([sys.argv[1]], sys.argv[2], backbone, watcher=Dying(), pro
 def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The reports in a store on disk, calibrated."""
     uri = str(tmp_path_factory.mktemp("local") / "store")
-    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
+    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
     _calibrate(uri, small_backbone)
     return uri
 
@@ -78,7 +78,7 @@ def bucket(reports: Path, small_backbone: Backbone, model_folder: Path, s3: Loop
     with PageStore.open(uri) as half:
         assert 0 < len(half) < 40
     watcher = Seen()
-    report = index_documents([reports], uri, small_backbone, watcher=watcher, processes=1)
+    report = index_documents([reports], uri, small_backbone, hook=watcher, processes=1)
     assert (report.added, report.skipped) == (24, 16)
     assert watcher.plans[0].stored == 16
     _calibrate(uri, small_backbone)

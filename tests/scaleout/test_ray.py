@@ -20,9 +20,9 @@ from ridgerank.indexing.progress import IndexReport
 from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.retrievers.bm25 import BM25
 from ridgerank.scaleout import ray_indexing as scaleout_index
-from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe
+from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe_encoding
 from ridgerank.scaleout.ray_calibration import RayExecutor
-from ridgerank.scaleout.ray_cluster import ModelPlan, crew_of
+from ridgerank.scaleout.ray_cluster import ModelPlan, plan_workers
 from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.scaleout.ray_serving import Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
@@ -31,7 +31,7 @@ from ridgerank.serving.service import Service
 from ridgerank.store.page_store import PageStore
 from tests.calibration.conftest import Looking
 from tests.indexing.test_index import Seen, contents
-from tests.scaleout.local_ray import CREW, free_ports, kill_one, workers
+from tests.scaleout.local_ray import TWO_WORKERS, free_ports, kill_worker, workers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
@@ -41,7 +41,7 @@ QUERY = "profit of Norway rose"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
+def _single_thread() -> Iterator[None]:
     """As many as a worker of one CPU has: the last bits of a product depend on it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -53,7 +53,7 @@ def _one_thread() -> Iterator[None]:
 def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The reports indexed and calibrated in this process."""
     uri = str(tmp_path_factory.mktemp("local") / "store")
-    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
+    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
     with PageStore.open(uri) as store:
         calibrate(store, small_backbone, BM25(store), REQUEST, watcher=Looking())
     return uri
@@ -71,7 +71,7 @@ class Killing(Seen):
     def committed(self, pages: int, nbytes: int) -> None:
         super().committed(pages, nbytes)
         if len(self.commits) == 1:
-            kill_one("EncodingWorker")
+            kill_worker("EncodingWorker")
 
 
 class Interrupting(Seen):
@@ -81,7 +81,7 @@ class Interrupting(Seen):
 
 
 def on_ray(reports: Path, uri: str, plan: EncodingPlan, ray: Any, watcher: Seen) -> IndexReport:  # noqa: ANN401
-    return index_on_ray([reports], uri, plan, ray=ray, crew=CREW, watcher=watcher, portion_pages=8)
+    return index_on_ray([reports], uri, plan, ray=ray, workers=TWO_WORKERS, hook=watcher, fragment_pages=8)
 
 
 def test_a_store_made_on_ray_is_the_local_one_though_a_worker_is_killed(
@@ -113,7 +113,7 @@ def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
     uri = str(tmp_path / "store")
     with pytest.raises(KeyboardInterrupt):
         on_ray(reports, uri, plan, ray_module, Interrupting())
-    report = index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
+    report = index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
     assert (report.added, report.skipped) == (32, 8)
     assert list(contents(uri).items()) == list(contents(local).items())
 
@@ -122,7 +122,7 @@ class KillingTeacher(Looking):
     def taught(self, pages: int) -> None:
         super().taught(pages)
         if self.taught_pages == pages:
-            kill_one("TeachingWorker")
+            kill_worker("TargetWorker")
 
 
 def test_a_calibration_on_ray_is_the_local_one_though_a_worker_is_killed(
@@ -134,39 +134,39 @@ def test_a_calibration_on_ray_is_the_local_one_though_a_worker_is_killed(
     tmp_path: Path,
 ) -> None:
     uri = str(tmp_path / "store")
-    index_documents([reports], uri, small_backbone, watcher=Seen(), processes=1)
-    hands = RayExecutor(uri, ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), CREW)
+    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
+    hands = RayExecutor(uri, ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), TWO_WORKERS)
     watcher = KillingTeacher()
     with PageStore.open(uri) as store, PageStore.open(local) as other:
-        made = calibrate_with(hands, store, BM25(store), REQUEST, watcher=watcher)
+        calibration = calibrate_with(hands, store, BM25(store), REQUEST, watcher=watcher)
         expected = calibrate(other, small_backbone, BM25(other), REQUEST, watcher=Looking())
     assert watcher.taught_pages == watcher.plans[0].unseen > 0
     assert watcher.asked_queries == 20
-    np.testing.assert_allclose(made.readout.vector, expected.readout.vector, rtol=1e-10)
-    assert made.readout.penalty == expected.readout.penalty
-    assert made.weight.weight == pytest.approx(expected.weight.weight, rel=1e-10)
-    assert made.diagnostics.agreement == pytest.approx(expected.diagnostics.agreement, rel=1e-9)
+    np.testing.assert_allclose(calibration.readout.vector, expected.readout.vector, rtol=1e-10)
+    assert calibration.readout.penalty == expected.readout.penalty
+    assert calibration.weight.weight == pytest.approx(expected.weight.weight, rel=1e-10)
+    assert calibration.diagnostics.agreement == pytest.approx(expected.diagnostics.agreement, rel=1e-9)
 
 
 def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Path) -> None:
-    described = describe(plan)
+    description = describe_encoding(plan)
     other = EncodingPlan(plan.model, keep="stride 1/2", exit_layer=None, join_layer=0)
     with pytest.raises(LineageMismatch, match="stride 1/2"):
-        EncodingWorker(other, str(tmp_path), described)
+        EncodingWorker(other, str(tmp_path), description)
 
 
 def test_queries_are_not_asked_of_a_model_on_ray(local: str, model_folder: Path) -> None:
-    hands = RayExecutor(local, ModelPlan(str(model_folder)), CREW)
+    hands = RayExecutor(local, ModelPlan(str(model_folder)), TWO_WORKERS)
     with pytest.raises(CalibrationError, match="--queries"):
         hands.queries(None, REQUEST, None)  # type: ignore[arg-type]
 
 
 def test_a_cluster_without_gpus_has_a_worker_for_every_cpu(ray_module: Any) -> None:  # noqa: ANN401
-    assert crew_of(ray_module, None, None).workers == 4
-    assert crew_of(ray_module, 2, "cpu") == CREW
+    assert plan_workers(ray_module, None, None).count == 4
+    assert plan_workers(ray_module, 2, "cpu") == TWO_WORKERS
 
 
-def asked(address: str, corpus: str | None = None) -> tuple[int, Any]:
+def rerank(address: str, corpus: str | None = None) -> tuple[int, Any]:
     headers = {"Content-Type": "application/json"}
     if corpus is not None:
         headers["serve_multiplexed_model_id"] = corpus
@@ -189,21 +189,21 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
         expected = client.post("/v1/rerank", json={"query": QUERY, "documents": documents}).json()["results"]
     [port] = free_ports(1)
     plan = ServePlan(
-        stores={"default": local, "second": local}, settings=Settings(), opening=RerankerOptions(device="cpu")
+        stores={"default": local, "second": local}, settings=Settings(), options=RerankerOptions(device="cpu")
     )
-    deploy(plan, Replicas(least=2, most=2), host="127.0.0.1", port=port)
+    deploy(plan, Replicas(min_replicas=2, max_replicas=2), host="127.0.0.1", port=port)
     try:
         address = f"http://127.0.0.1:{port}"
         for corpus in (None, "default", "second"):
-            status, answer = asked(address, corpus)
+            status, answer = rerank(address, corpus)
             assert status == 200, answer
             assert answer["results"] == expected
-        status, answer = asked(address, "third")
+        status, answer = rerank(address, "third")
         assert (status, answer["code"]) == (404, "unknown_corpus")
         before = {process.pid for process in workers("ServeReplica")}
-        kill_one("ServeReplica")
+        kill_worker("ServeReplica")
         for _ in range(3):
-            status, answer = asked(address)
+            status, answer = rerank(address)
             assert (status, answer["results"]) == (200, expected)
         assert len(before) == 2
     finally:

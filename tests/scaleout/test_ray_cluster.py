@@ -10,11 +10,11 @@ from ridgerank.cli.main import app
 from ridgerank.cli.serve import _corpora
 from ridgerank.cli.storage_options import parse_size
 from ridgerank.errors import BackboneError
-from ridgerank.scaleout.ray_cluster import crew_of
+from ridgerank.scaleout.ray_cluster import plan_workers
 
 
 class Cluster:
-    """Ray's module, as far as `crew_of` asks."""
+    """Ray's module, as far as `plan_workers` asks."""
 
     def __init__(self, **resources: float) -> None:
         self._resources = resources
@@ -24,15 +24,15 @@ class Cluster:
 
 
 def test_a_worker_takes_a_gpu_where_there_are_any() -> None:
-    found = crew_of(Cluster(CPU=32, GPU=4), None, None)
-    assert (found.workers, found.num_gpus) == (4, 1.0)
-    assert crew_of(Cluster(CPU=32, GPU=4), 2, "cuda").workers == 2
-    assert crew_of(Cluster(CPU=32, GPU=4), None, "cpu").resources == {"num_cpus": 1.0, "num_gpus": 0.0}
+    workers = plan_workers(Cluster(CPU=32, GPU=4), None, None)
+    assert (workers.count, workers.num_gpus) == (4, 1.0)
+    assert plan_workers(Cluster(CPU=32, GPU=4), 2, "cuda").count == 2
+    assert plan_workers(Cluster(CPU=32, GPU=4), None, "cpu").resources == {"num_cpus": 1.0, "num_gpus": 0.0}
 
 
 def test_a_gpu_that_no_machine_has_is_refused() -> None:
     with pytest.raises(BackboneError, match="no GPU in the Ray cluster"):
-        crew_of(Cluster(CPU=8), None, "cuda")
+        plan_workers(Cluster(CPU=8), None, "cuda")
 
 
 @pytest.mark.parametrize(("text", "nbytes"), [("500MB", 5e8), ("1.5 gb", 1.5e9), ("2TB", 2e12)])

@@ -48,13 +48,13 @@ def build_store(
             corpus.documents,
             uri,
             backbone,
-            watcher=_Counting(watcher, f"{corpus.name}: pages into {Path(uri).parent.name}"),
+            hook=_Counting(watcher, f"{corpus.name}: pages into {Path(uri).parent.name}"),
             exit_layer=exit_layer,
             keep=keep,
             processes=1,  # rendering is little beside the models, and a process takes long to start
             embedder=embedder,
             recognizer=recognizer,
-            onlooker=_Looking(teacher),
+            encode_hook=_Looking(teacher),
         )
         indexed.touch()
     if teacher.missing:
@@ -97,7 +97,7 @@ class _Looking:
         """Whether it is a candidate of some query."""
         return self._teacher.wants(page_id)
 
-    def look(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
+    def encoded(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
         """Take its margins."""
         self._teacher.look(page_ids, prefixes)
 

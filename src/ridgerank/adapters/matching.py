@@ -15,7 +15,7 @@ import numpy as np
 from PIL.Image import Image
 
 from ridgerank.documents.identity import digest_bytes, file_page_id
-from ridgerank.documents.images import decoded
+from ridgerank.documents.images import decode_image
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError, ScoreError, StoreError
 from ridgerank.ragged import Floats
@@ -132,7 +132,7 @@ def _page_of(reranker: Reranker, document: Offered, which: str, images: dict[str
         page_id = file_page_id(digest_bytes(image), 1)
         if page_id in store:
             return page_id
-        image = decoded(image)
+        image = decode_image(image)
     page_id = page_from_image(image, which, max_pixels=reranker.backbone.max_pixels).page_id
     if page_id not in store:
         images[page_id] = image

@@ -15,7 +15,7 @@ from ridgerank.backbones.text_budget import TextBudget
 from ridgerank.backbones.text_prompts import choose_prompt, text_prompt
 from ridgerank.backbones.visual import VisualBackbone
 from ridgerank.errors import BackboneError
-from ridgerank.shipped_models import BACKBONES, embedded_folder
+from ridgerank.shipped_models import BACKBONES, shipped_folder
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ def _resolve(name: str) -> tuple[str, str | None]:
     """Find the folder or repository, and the GGUF file in it if that is all; a bare word is a short name."""
     if name.lower() in SHORT_NAMES:
         return SHORT_NAMES[name.lower()], None
-    if (folder := embedded_folder(name.lower())) is not None:
+    if (folder := shipped_folder(name.lower())) is not None:
         return str(folder), None
     path = Path(name)
     if path.suffix == ".gguf" and path.is_file():

@@ -17,7 +17,7 @@ from ridgerank.calibration.index_hook import PlannedPages
 from ridgerank.documents.pages import render_pages
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate, Page
-from ridgerank.retrievers.base import Retriever, best
+from ridgerank.retrievers.base import Retriever, top_candidates
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.maxsim import maxsim
 from ridgerank.store.page_store import PageStore
@@ -98,7 +98,7 @@ class Foreseen(Retriever):
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query."""
-        return [best(self._page_ids, scores, k) for scores in self._scores(queries)]
+        return [top_candidates(self._page_ids, scores, k) for scores in self._scores(queries)]
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         """Score given pages."""

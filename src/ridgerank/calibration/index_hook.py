@@ -86,7 +86,7 @@ class OnePass:
         """Whether this page is a candidate of some query."""
         return self._teacher is not None and self._teacher.wants(page_id)
 
-    def look(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
+    def encoded(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
         """Take the targets of candidates."""
         if self._teacher is not None:
             self._teacher.look(page_ids, prefixes)

@@ -166,14 +166,14 @@ def _hands(
 ) -> "Iterator[RayExecutor]":
     """The workers of a cluster, with the model the store was made with."""
     from ridgerank.scaleout.ray_calibration import RayExecutor
-    from ridgerank.scaleout.ray_cluster import ModelPlan, connected, crew_of
+    from ridgerank.scaleout.ray_cluster import ModelPlan, connect_ray, plan_workers
     from ridgerank.store.model_lineage import reading_of
 
     model = ModelPlan(backbone or store.lineage.backbone, device, dtype, **reading_of(store.lineage))
-    with connected(address) as cluster:
-        crew = crew_of(cluster, workers, device)
-        typer.echo(f"Ray at {address}: {crew.workers} workers", err=True)
-        yield RayExecutor(store.uri, model, crew)
+    with connect_ray(address) as cluster:
+        cluster_workers = plan_workers(cluster, workers, device)
+        typer.echo(f"Ray at {address}: {cluster_workers.count} workers", err=True)
+        yield RayExecutor(store.uri, model, cluster_workers)
 
 
 def _source(store: "PageStore", name: str | None) -> str:

@@ -155,7 +155,7 @@ def index(
                 paths,
                 store,
                 model,
-                watcher=IndexProgress(bar),
+                hook=IndexProgress(bar),
                 exit_layer=exit_layer,
                 join_layer=join_layer,
                 keep=kept,
@@ -163,7 +163,7 @@ def index(
                 processes=processes,
                 recognizer=recognizer,
                 embedder=embedder,
-                onlooker=onlooker,
+                encode_hook=onlooker,
             )
     except KeyboardInterrupt:
         raise _interrupted(store) from None
@@ -178,12 +178,12 @@ def index(
 def _on_ray(
     address: str, workers: int | None, paths: list[Path], store: str, plan: "EncodingPlan", *, prune: bool
 ) -> "IndexReport":
-    from ridgerank.scaleout.ray_cluster import connected, crew_of
+    from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
     from ridgerank.scaleout.ray_indexing import index_on_ray
 
-    with connected(address) as cluster:
-        crew = crew_of(cluster, workers, plan.model.device)
-        typer.echo(f"Ray at {address}: {crew.workers} workers", err=True)
+    with connect_ray(address) as cluster:
+        cluster_workers = plan_workers(cluster, workers, plan.model.device)
+        typer.echo(f"Ray at {address}: {cluster_workers.count} workers", err=True)
         try:
             with Bar("listing") as bar:
                 return index_on_ray(
@@ -191,8 +191,8 @@ def _on_ray(
                     store,
                     plan,
                     ray=cluster,
-                    crew=crew,
-                    watcher=IndexProgress(bar),
+                    workers=cluster_workers,
+                    hook=IndexProgress(bar),
                     prune=prune,
                 )
         except KeyboardInterrupt:
@@ -253,8 +253,8 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:
         facts.append(f"{report.removed} removed")
     if report.copies:
         facts.append(f"{report.copies} copies of the same content")
-    if report.passed_over:
-        facts.append(f"{report.passed_over} files of other types passed over")
+    if report.skipped_files:
+        facts.append(f"{report.skipped_files} files of other types passed over")
     if report.failures:
         facts.append(f"{len(report.failures)} not read")
     typer.echo(f"{store}: {', '.join(facts)}", err=True)

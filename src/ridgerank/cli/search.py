@@ -45,9 +45,9 @@ def search(
 
     Example: `ridgerank search --store pages "operating margin in 2019"`
     """
-    from ridgerank.runs.queries import checked
+    from ridgerank.runs.queries import validate_query
 
-    asked = checked(query)  # before the heavy imports: a slip of the fingers should not cost seconds
+    asked = validate_query(query)  # before the heavy imports: a slip of the fingers should not cost seconds
     cache_disk_bytes = parse_size(cache_size)
     from ridgerank.ranking.reranker_options import RerankerOptions
 

@@ -110,7 +110,7 @@ def serve(
     if ray is not None:
         from ridgerank.scaleout.ray_serving import ServePlan
 
-        plan = ServePlan(stores=_corpora(store, corpus or []), settings=settings, opening=opening)
+        plan = ServePlan(stores=_corpora(store, corpus or []), settings=settings, options=opening)
         _serve_on_ray(ray, plan, replicas, host, port)
         return
     if corpus:
@@ -163,17 +163,20 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
     import signal
     from threading import Event
 
-    from ridgerank.scaleout.ray_cluster import connected, crew_of
+    from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
     from ridgerank.scaleout.ray_serving import Replicas, deploy, undeploy
 
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
     least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= least <= most:
         raise typer.BadParameter(f"{replicas!r}, wanted a number, or two as 1-4", param_hint="--replicas")
-    with connected(address) as cluster:
-        crew = crew_of(cluster, 1, plan.opening.device)
+    with connect_ray(address) as cluster:
+        cluster_workers = plan_workers(cluster, 1, plan.options.device)
         deploy(
-            plan, Replicas(least, most, num_cpus=crew.num_cpus, num_gpus=crew.num_gpus), host=host, port=port
+            plan,
+            Replicas(least, most, num_cpus=cluster_workers.num_cpus, num_gpus=cluster_workers.num_gpus),
+            host=host,
+            port=port,
         )
         typer.echo(f"{', '.join(plan.stores)}: {replicas} replicas on Ray; http://{host}:{port}", err=True)
         asked = Event()

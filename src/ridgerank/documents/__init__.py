@@ -1,7 +1,8 @@
 """Files become pages: PDFs, images, folders of both.
 
-`pages` is the door; behind it, in the order a file meets them: `sources` finds files, `identity` names
-their pages by content, `pdf` and `images` read them at the size `shape` allows, `crew` spreads the work
-over processes. A PDF's text layer is put in order by `pdf_text` and `reading_order`; `ocr` reads pages that
-have none. What cannot be read becomes a `Failure` (`outcomes`) in its place in the stream.
+`pages` holds the public functions. Behind it, in the order in which a file meets them: `sources` finds files,
+`identity` gives their pages ids by content, `pdf` and `images` read them at the size `limits` allows, and
+`worker_pool` spreads the work over processes. `pdf_text` and `reading_order` put a PDF's text layer in order;
+`ocr` recognizes the text of pages that have none. What cannot be read becomes a `Failure` (`failures`) at its
+position in the stream.
 """

@@ -1,4 +1,4 @@
-"""What a stream of documents holds beside pages: what could not be read, and what was not meant to be."""
+"""What a stream of documents holds beside pages: failures to read, and files that are no documents."""
 
 import errno
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
-    """A file met in a folder that is neither a PDF nor an image: no failure, but counted."""
+class SkippedFile:
+    """A file in a folder that is neither a PDF nor an image: no failure, but counted."""
 
     reference: str
 
 
-def reason_for(error: OSError) -> str:
-    """Why the system would not hand over a file, and what to do about it."""
+def describe_os_error(error: OSError) -> str:
+    """Why the system cannot read a file, and what to do about it."""
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             return "not there; check the path"

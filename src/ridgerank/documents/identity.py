@@ -1,7 +1,7 @@
-"""Ids by content: the same bytes give the same ids, whatever the file is called and wherever it lies.
+"""Ids by content: the same bytes give the same ids, whatever the file's name and folder are.
 
-A page of a file is named by the file's digest and its number, so ids need no rendering and do not depend
-on the pixel budget. A page that never was a file is named by its pixels.
+The id of a page of a file is made from the file's digest and the page number, so ids need no rendering and
+do not depend on the pixel budget. The id of a page that is an image in memory is made from its pixels.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ _BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
-    """What changes when a file is written: cheap to compare, where hashing it again is not."""
+class FileStamp:
+    """What changes when a file is written. Cheap to compare; hashing the file again is not."""
 
     size: int
     modified_ns: int

@@ -1,6 +1,6 @@
 """Image files through Pillow, and images in memory: upright, RGB, on white, within the pixel budget.
 
-Only the formats the suffixes promise are tried, whatever the suffix: Pillow knows others, some of which
+Only PNG, JPEG, TIFF and WebP are tried, whatever the suffix: Pillow knows other formats, some of which
 start programs (Ghostscript) or read other files.
 """
 
@@ -14,18 +14,18 @@ from typing import IO
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, MAX_IMAGE_PIXELS, fit
+from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, MAX_IMAGE_PIXELS, fit_within_pixels
 from ridgerank.errors import DocumentError
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
-_GAP = 2.0
+_REDUCING_GAP = 2.0
 """Large images are first reduced by whole factors to this many times the final side: fast, and no visible
 difference after the final, careful step."""
 
 
 def count_frames(path: Path) -> int:
     """How many pages the file has: the frames of a TIFF, otherwise one (of an animation, the first)."""
-    with _opened(path) as image:
+    with _open_path(path) as image:
         count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
     if count > MAX_DOCUMENT_PAGES:
         raise DocumentError(f"a TIFF of {count:,} frames, more than {MAX_DOCUMENT_PAGES:,}; split it")
@@ -33,37 +33,37 @@ def count_frames(path: Path) -> int:
 
 
 def read_image(path: Path, number: int, *, max_pixels: int) -> Image.Image:
-    """Frame `number`, counted from 1, as a page: see `as_page`."""
-    with _opened(path) as image:
+    """Frame `number`, counted from 1, as a page: see `to_page_image`."""
+    with _open_path(path) as image:
         if number > 1:
             image.seek(number - 1)
-        _refuse_bombs(image)
-        columns, rows = fit(*image.size, max_pixels)
+        _require_pixels(image)
+        columns, rows = fit_within_pixels(*image.size, max_pixels)
         # A JPEG can be decoded at half, a quarter or an eighth of its size: a photo costs half the time.
-        image.draft(None, (int(columns * _GAP), int(rows * _GAP)))
-        return as_page(image, max_pixels=max_pixels)
+        image.draft(None, (int(columns * _REDUCING_GAP), int(rows * _REDUCING_GAP)))
+        return to_page_image(image, max_pixels=max_pixels)
 
 
-def decoded(data: bytes, *, max_pixels: int | None = None) -> Image.Image:
-    """The first frame of an image file held in memory, at its full size: see `upright`.
+def decode_image(data: bytes, *, max_pixels: int | None = None) -> Image.Image:
+    """The first frame of an image file held in memory, at its full size: see `normalize_image`.
 
-    One that claims more than `max_pixels`, or than any image may have, is refused before it is decoded.
+    An image of more than `max_pixels`, or than any image may have, is refused before it is decoded.
     """
-    with _decoding(io.BytesIO(data)) as image:
-        _refuse_bombs(image, max_pixels)
-        return upright(image)
+    with _open_stream(io.BytesIO(data)) as image:
+        _require_pixels(image, max_pixels)
+        return normalize_image(image)
 
 
-def as_page(image: Image.Image, *, max_pixels: int) -> Image.Image:
-    """`upright`, made smaller if it has more than `max_pixels` pixels; never made larger."""
-    return shrink(upright(image), max_pixels=max_pixels)
+def to_page_image(image: Image.Image, *, max_pixels: int) -> Image.Image:
+    """Normalize an image, and shrink it if it has more than `max_pixels` pixels; it is never enlarged."""
+    return shrink_image(normalize_image(image), max_pixels=max_pixels)
 
 
-def upright(image: Image.Image) -> Image.Image:
-    """Make an RGB image, turned as its EXIF orientation says, what is transparent in it shown on white."""
+def normalize_image(image: Image.Image) -> Image.Image:
+    """Convert to RGB, turn as the EXIF orientation says, and show transparent parts on white."""
     turned = ImageOps.exif_transpose(image) if ExifTags.Base.Orientation in image.getexif() else image
     if turned.mode in ("I", "F") or turned.mode.startswith("I;16"):
-        turned = _eight_bits(turned)
+        turned = _to_eight_bits(turned)
     if turned.has_transparency_data:
         coloured = turned.convert("RGBA")
         white = Image.new("RGBA", coloured.size, "white")
@@ -73,16 +73,16 @@ def upright(image: Image.Image) -> Image.Image:
     return flat
 
 
-def shrink(image: Image.Image, *, max_pixels: int) -> Image.Image:
-    """`image`, made smaller if it has more than `max_pixels` pixels."""
-    size = fit(*image.size, max_pixels)
+def shrink_image(image: Image.Image, *, max_pixels: int) -> Image.Image:
+    """Make an image smaller if it has more than `max_pixels` pixels."""
+    size = fit_within_pixels(*image.size, max_pixels)
     if image.width * image.height <= max_pixels:
         return image
-    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=_GAP)
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=_REDUCING_GAP)
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Deep greyscale as greyscale of 8 bits, by what its values reach; Pillow would cut them off at 255."""
+def _to_eight_bits(image: Image.Image) -> Image.Image:
+    """Convert deep greyscale to 8 bits, scaled by its range of values; Pillow would clip them at 255."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     lowest, highest = float(values.min()), float(values.max())
     if lowest < 0 or highest > 65535:
@@ -94,8 +94,8 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray(np.rint(values).astype(np.uint8))
 
 
-def _refuse_bombs(image: Image.Image, max_pixels: int | None = None) -> None:
-    """Judge the size a file claims before anything is decoded: it may be more than any memory holds."""
+def _require_pixels(image: Image.Image, max_pixels: int | None = None) -> None:
+    """Check the size a file claims before anything is decoded: it may be larger than the memory."""
     limit = MAX_IMAGE_PIXELS if max_pixels is None else max_pixels
     if image.width * image.height > limit:
         raise DocumentError(
@@ -104,19 +104,19 @@ def _refuse_bombs(image: Image.Image, max_pixels: int | None = None) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    with path.open("rb") as file, _decoding(file) as image:
+def _open_path(path: Path) -> Iterator[Image.Image]:
+    with path.open("rb") as file, _open_stream(file) as image:
         yield image
 
 
 @contextmanager
-def _decoding(file: IO[bytes]) -> Iterator[Image.Image]:
-    """Open an image, nothing decoded yet; whatever goes wrong inside the block is a `DocumentError`."""
+def _open_stream(file: IO[bytes]) -> Iterator[Image.Image]:
+    """Open an image without decoding it; an error inside the block becomes a `DocumentError`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of odd metadata, and of sizes judged here
         try:
             with Image.open(file, formats=_FORMATS) as image:
-                _refuse_bombs(image)
+                _require_pixels(image)
                 yield image
         except (DocumentError, MemoryError):
             raise
@@ -128,9 +128,9 @@ def _decoding(file: IO[bytes]) -> Iterator[Image.Image]:
             raise DocumentError(f"an image of absurd size ({error}); scale it down") from error
         except Exception as error:  # decoders raise whatever a broken file leads them into
             raise DocumentError(
-                f"a broken image ({_one_line(error)}); get a complete copy, or save it again"
+                f"a broken image ({_error_text(error)}); get a complete copy, or save it again"
             ) from error
 
 
-def _one_line(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

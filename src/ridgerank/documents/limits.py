@@ -1,4 +1,4 @@
-"""How large a page may be, as a file, as a document and in pixels. Pure arithmetic; knows no format."""
+"""How large a file, a document and a page may be. Pure arithmetic; knows no format."""
 
 import math
 
@@ -12,11 +12,11 @@ MAX_ASPECT_RATIO = 200
 """Beyond it the image processors of the backbones refuse too, and nothing could be read anyway."""
 
 
-def fit(width: float, height: float, max_pixels: int) -> tuple[int, int]:
+def fit_within_pixels(width: float, height: float, max_pixels: int) -> tuple[int, int]:
     """Find the largest whole size of the shape `width` : `height` with at most `max_pixels` pixels.
 
     Each side is the exact one rounded down, so at most one row and one column of the budget are lost;
-    a side never falls below 1. A shape no page has (nothing, infinite, a thread) is a `DocumentError`.
+    a side never falls below 1. A shape without area, infinite or too narrow is a `DocumentError`.
     """
     if not (math.isfinite(width) and math.isfinite(height) and width > 0 and height > 0):
         raise DocumentError(f"a page of {width:g} x {height:g}, which has no area; repair or remove it")

@@ -1,7 +1,7 @@
-"""Text of pages that carry none: read off the image by `rapidocr`, once, and remembered.
+"""Text of pages without a text layer: recognized in the image by `rapidocr`, once, and cached.
 
-The wheel carries its models, so nothing is fetched. A page counts as without text when its layer has fewer
-than `FEW_SIGNS` letters and digits: scans often carry a stamp or a page number.
+The wheel of `rapidocr` carries its models, so nothing is fetched. A page counts as without text when its
+layer has fewer than `MIN_ALPHANUMERICS` letters and digits: scans often carry a stamp or a page number.
 """
 
 import hashlib
@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgerank.atomic import replacing_text
-from ridgerank.documents.pdf_text import clean
-from ridgerank.documents.reading_order import Piece, read_in_order
+from ridgerank.documents.pdf_text import clean_text
+from ridgerank.documents.reading_order import TextBox, write_in_reading_order
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from ridgerank.documents.pages import Read
+    from ridgerank.documents.pages import ReadItem
 
-FEW_SIGNS = 16
+MIN_ALPHANUMERICS = 16
 OCR_PIXELS = 1_600_000
-"""Pixels of a page that is to be read: small print of a letter page stays legible, a core needs seconds."""
+"""Pixels of a page for OCR: small print of a letter page stays legible, and one core needs seconds."""
 
 
 class Recognizer:
-    """One OCR engine, loaded at the first page it is needed for; `cache` is a folder of texts it has read."""
+    """One OCR engine, loaded at the first page that needs it; `cache` is a folder of recognized texts."""
 
     def __init__(self, *, cache: Path | None = None, threads: int | None = None) -> None:
         """Refuse at once where the extra is missing. `threads` defaults to what the engine finds."""
@@ -50,60 +50,66 @@ class Recognizer:
         """The page's text as its image shows it; from the cache where the same image was read before."""
         if self._cache is None:
             return self._recognize(page.image)
-        known = self._cache / f"{self._key(page)}.txt"
-        if known.exists():
-            return known.read_text(encoding="utf-8")
+        cached_file = self._cache / f"{self._key(page)}.txt"
+        if cached_file.exists():
+            return cached_file.read_text(encoding="utf-8")
         text = self._recognize(page.image)
-        with replacing_text(known) as file:
+        with replacing_text(cached_file) as file:
             file.write(text)
         return text
 
     def _key(self, page: Page) -> str:
-        """The page by its content, how large it was drawn, and what reads it."""
+        """Cache key: the page's content, the size of its image and the release of the engine."""
         settings = f"{page.page_id} {page.image.size} rapidocr {self._version}"
         return hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
 
     def _recognize(self, image: "Image") -> str:
         if self._engine is None:
-            self._engine = _engine(self._threads)
-        found = self._engine(np.asarray(image.convert("RGB"))[:, :, ::-1])  # it expects BGR
-        if found.txts is None:
+            self._engine = _load_engine(self._threads)
+        result = self._engine(np.asarray(image.convert("RGB"))[:, :, ::-1])  # it expects BGR
+        if result.txts is None:
             return ""
-        return read_in_order([_piece(text, box) for text, box in zip(found.txts, found.boxes, strict=True)])
+        return write_in_reading_order(
+            [_text_box(text, box) for text, box in zip(result.txts, result.boxes, strict=True)]
+        )
 
 
-def recognize(
-    pages: Iterable["Read"],
+def recognize_pages(
+    pages: Iterable["ReadItem"],
     recognizer: Recognizer,
     *,
     recognized: Callable[[Page], None] = lambda page: None,
-) -> Generator["Read", None, None]:
-    """Pass pages on, those without a text layer with the text their image shows.
+) -> Generator["ReadItem", None, None]:
+    """Pass pages on; those without a text layer get the text that is recognized in their image.
 
-    `recognized` is told of every page that was read so, for a progress bar. What is no page passes through,
-    and a layer of few signs stays where the image yields even fewer.
+    `recognized` is called with every such page, for a progress bar. What is no page passes through.
+    A text layer of a few characters stays where the image yields even fewer.
     """
     for page in pages:
-        if isinstance(page, Page) and lacks_text(page.text):
+        if isinstance(page, Page) and has_little_text(page.text):
             text = recognizer.read(page)
-            read = replace(page, text=text) if count_signs(text) > count_signs(page.text) else page
+            read = (
+                replace(page, text=text)
+                if count_alphanumerics(text) > count_alphanumerics(page.text)
+                else page
+            )
             recognized(read)
             yield read
         else:
             yield page
 
 
-def lacks_text(text: str) -> bool:
-    """Whether a text layer says too little to stand for its page."""
-    return count_signs(text) < FEW_SIGNS
+def has_little_text(text: str) -> bool:
+    """Whether a text layer has too few letters and digits to represent its page."""
+    return count_alphanumerics(text) < MIN_ALPHANUMERICS
 
 
-def count_signs(text: str) -> int:
+def count_alphanumerics(text: str) -> int:
     """How many letters and digits there are."""
-    return sum(sign.isalnum() for sign in text)
+    return sum(character.isalnum() for character in text)
 
 
-def _engine(threads: int | None) -> Any:  # noqa: ANN401 (the package has no types)
+def _load_engine(threads: int | None) -> Any:  # noqa: ANN401 (the package has no types)
     from rapidocr import RapidOCR
 
     params: dict[str, Any] = {"Global.log_level": "error"}
@@ -112,8 +118,8 @@ def _engine(threads: int | None) -> Any:  # noqa: ANN401 (the package has no typ
     return RapidOCR(params=params)
 
 
-def _piece(text: str, box: Any) -> Piece:  # noqa: ANN401 (four corners)
+def _text_box(text: str, box: Any) -> TextBox:  # noqa: ANN401 (four corners)
     corners = np.asarray(box, dtype=np.float64)
     left, top = corners.min(axis=0).tolist()
     right, bottom = corners.max(axis=0).tolist()
-    return Piece(clean(text), left, top, right, bottom)
+    return TextBox(clean_text(text), left, top, right, bottom)

@@ -1,8 +1,8 @@
-"""The door: paths in, pages out, one after another.
+"""From paths to pages: the functions other packages call.
 
-Two steps, so that what is stored already is never rendered: `list_pages` names every page without reading
-it, `render_pages` reads those one wants. `read_pages` does both. Everything streams, in the order of the
-files; what cannot be read is a `Failure` in its place, and the rest goes on.
+There are two steps, so that stored pages are not rendered again: `list_pages` gives the id of every page
+without rendering it, `render_pages` renders the pages it is given. `read_pages` does both. Pages stream in
+the order of the files; what cannot be read is a `Failure` at its position, and the stream goes on.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -12,32 +12,32 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ridgerank.documents.failures import Failure, PassedOver, reason_for
-from ridgerank.documents.identity import Stamp, digest_file, file_page_id, image_page_id
+from ridgerank.documents.failures import Failure, SkippedFile, describe_os_error
+from ridgerank.documents.identity import FileStamp, digest_file, file_page_id, image_page_id
 from ridgerank.documents.limits import MAX_FILE_BYTES
-from ridgerank.documents.sources import Source, find_sources
-from ridgerank.documents.worker_pool import in_order
+from ridgerank.documents.sources import SourceFile, find_sources
+from ridgerank.documents.worker_pool import map_in_order
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Item = TypeVar("Item", "Source", "PageRef")
+Item = TypeVar("Item", "SourceFile", "PageRef")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """A page that can be read: named, not yet rendered."""
+    """A page that is listed and not yet rendered."""
 
     page_id: str
     """What `Page.page_id` will be. Two files of the same bytes hold pages of the same ids."""
-    source: Source
+    source: SourceFile
     number: int
     """Counted from 1."""
-    stamp: Stamp
-    """The file as it was when it was listed; it is not read as anything else."""
+    stamp: FileStamp
+    """The file as it was when it was listed; a file that has changed since is not read."""
 
     @property
     def reference(self) -> str:
@@ -45,36 +45,38 @@ class PageRef:
         return f"{self.source.name}#{self.number}"
 
 
-Listed = PageRef | PassedOver | Failure
-Read = Page | PassedOver | Failure
+ListedItem = PageRef | SkippedFile | Failure
+ReadItem = Page | SkippedFile | Failure
 
 
-def list_pages(paths: Iterable[str | Path], *, processes: int = 1) -> Generator[Listed, None, None]:
-    """Every page under `paths` by its id and reference. Files are hashed and their pages counted, no more."""
-    with closing(in_order(find_sources(paths), _examiner, lost=_lost, processes=processes)) as examined:
-        for found in examined:
-            if not isinstance(found, _Contents):
-                yield found
+def list_pages(paths: Iterable[str | Path], *, processes: int = 1) -> Generator[ListedItem, None, None]:
+    """List every page under `paths`. Files are hashed and their pages counted; nothing is rendered."""
+    with closing(
+        map_in_order(find_sources(paths), _examiner, on_lost=_lost_failure, processes=processes)
+    ) as examined:
+        for item in examined:
+            if not isinstance(item, _FileContents):
+                yield item
                 continue
-            if found.caveat:
-                yield Failure(found.source.name, found.caveat)
-            for number in range(1, found.pages + 1):
-                yield PageRef(file_page_id(found.digest, number), found.source, number, found.stamp)
+            if item.caveat:
+                yield Failure(item.source.name, item.caveat)
+            for number in range(1, item.pages + 1):
+                yield PageRef(file_page_id(item.digest, number), item.source, number, item.stamp)
 
 
 def render_pages(
-    listed: Iterable[Listed], *, max_pixels: int, processes: int = 1
-) -> Generator[Read, None, None]:
+    listed: Iterable[ListedItem], *, max_pixels: int, processes: int = 1
+) -> Generator[ReadItem, None, None]:
     """Read listed pages, each image within `max_pixels` pixels; what is no page passes through.
 
     From two processes on, a file that crashes its reader costs only the page it crashed on.
     """
     _require_budget(max_pixels)
-    return in_order(listed, partial(_renderer, max_pixels), lost=_lost, processes=processes)
+    return map_in_order(listed, partial(_renderer, max_pixels), on_lost=_lost_failure, processes=processes)
 
 
 def read_texts(refs: Iterable[PageRef]) -> Iterator[tuple[str, str]]:
-    """Page id and text of listed pages, nothing rendered; images have none, nor has what cannot be read."""
+    """Page id and text layer of listed pages, without rendering; empty for images and unreadable files."""
     from ridgerank.documents.pdf import PdfReader
 
     with PdfReader() as pdfs:
@@ -92,63 +94,65 @@ def read_pages(
     max_pixels: int,
     processes: int = 1,
     skip: Callable[[str], bool] = lambda page_id: False,
-) -> Generator[Read, None, None]:
-    """Every page under `paths` but those whose id `skip` says yes to, which are not rendered."""
-    # Listing is quick beside rendering: one process more than it needs, so that it too survives a crash.
+) -> Generator[ReadItem, None, None]:
+    """Read every page under `paths`, except pages for whose id `skip` is true: they are not rendered."""
+    # Listing is quick compared with rendering. It needs one process; with two it survives a crash.
     with closing(list_pages(paths, processes=min(processes, 2))) as listed:
-        wanted = (item for item in listed if not (isinstance(item, PageRef) and skip(item.page_id)))
-        yield from render_pages(wanted, max_pixels=max_pixels, processes=processes)
+        items = (item for item in listed if not (isinstance(item, PageRef) and skip(item.page_id)))
+        yield from render_pages(items, max_pixels=max_pixels, processes=processes)
 
 
 def page_from_image(image: "Image", reference: str, *, max_pixels: int, text: str = "") -> Page:
-    """Make a page of an image, as data sets hold them; its id depends on what it shows and says.
+    """Make a page of an image in memory; its id depends on the pixels and the text.
 
-    The id is taken before the image is scaled, so that it does not depend on `max_pixels`.
+    The id is computed before the image is scaled, so that it does not depend on `max_pixels`.
     """
-    from ridgerank.documents.images import shrink, upright
+    from ridgerank.documents.images import normalize_image, shrink_image
 
     _require_budget(max_pixels)
-    shown = upright(image)
-    return Page(image_page_id(shown, text), reference, shrink(shown, max_pixels=max_pixels), text)
+    shown = normalize_image(image)
+    return Page(image_page_id(shown, text), reference, shrink_image(shown, max_pixels=max_pixels), text)
 
 
 @dataclass(frozen=True, slots=True)
-class _Contents:
-    """What a look at a file tells."""
+class _FileContents:
+    """What listing found out about a file."""
 
-    source: Source
+    source: SourceFile
     digest: bytes
-    stamp: Stamp
+    stamp: FileStamp
     pages: int
     caveat: str
-    """What is wrong with a file that can be read all the same; usually nothing."""
+    """What is wrong with a file that can still be read; usually empty."""
 
 
 @contextmanager
-def _examiner() -> Iterator[Callable[[Source | PassedOver | Failure], _Contents | PassedOver | Failure]]:
+def _examiner() -> Iterator[
+    Callable[[SourceFile | SkippedFile | Failure], _FileContents | SkippedFile | Failure]
+]:
     from ridgerank.documents.images import count_frames
-    from ridgerank.documents.pdf import count_pages, is_cut_short
+    from ridgerank.documents.pdf import count_pages, is_truncated
 
-    def examine(source: Source) -> _Contents:
-        stamp = Stamp.of(source.path)
+    def examine(source: SourceFile) -> _FileContents:
+        stamp = FileStamp.of(source.path)
         if stamp.size == 0:
             raise DocumentError("an empty file; get a complete copy")
         if stamp.size > MAX_FILE_BYTES:
             raise DocumentError(f"{stamp.size:,} bytes, more than {MAX_FILE_BYTES:,}; split it")
         pages = count_pages(source.path) if source.is_pdf else count_frames(source.path)
         caveat = ""
-        if source.is_pdf and is_cut_short(source.path):
+        if source.is_pdf and is_truncated(source.path):
             caveat = f"cut short, {pages} pages were recovered, perhaps not whole; get a complete copy"
-        contents = _Contents(source, digest_file(source.path), stamp, pages, caveat)
-        if Stamp.of(source.path) != stamp:
+        contents = _FileContents(source, digest_file(source.path), stamp, pages, caveat)
+        if FileStamp.of(source.path) != stamp:
             raise DocumentError("was written to while it was read; list it again")
         return contents
 
-    yield lambda item: _attempt(examine, item) if isinstance(item, Source) else item
+    yield lambda item: _attempt(examine, item) if isinstance(item, SourceFile) else item
 
 
 @contextmanager
-def _renderer(max_pixels: int) -> Iterator[Callable[[Listed], Read]]:
+def _renderer(max_pixels: int) -> Iterator[Callable[[ListedItem], ReadItem]]:
     from ridgerank.documents.images import read_image
     from ridgerank.documents.pdf import PdfReader
 
@@ -167,20 +171,20 @@ def _renderer(max_pixels: int) -> Iterator[Callable[[Listed], Read]]:
 
 
 def _attempt(work: Callable[[Item], Result], item: Item) -> Result | Failure:
-    """Do the work, or say why not: what cannot be read is a fact about the file, no error of ours."""
+    """Do the work; a file that cannot be read becomes a `Failure` that says why."""
     try:
         return work(item)
     except DocumentError as error:
         return Failure(_reference(item), str(error))
     except OSError as error:
-        return Failure(_reference(item), reason_for(error))
+        return Failure(_reference(item), describe_os_error(error))
     except MemoryError:
         return Failure(_reference(item), "larger than the memory; make it smaller, or use fewer processes")
 
 
 def _require_unchanged(ref: PageRef) -> None:
     try:
-        stamp = Stamp.of(ref.source.path)
+        stamp = FileStamp.of(ref.source.path)
     except FileNotFoundError:
         raise DocumentError("gone since it was listed; put it back, or list again") from None
     if stamp != ref.stamp:
@@ -192,9 +196,9 @@ def _require_budget(max_pixels: int) -> None:
         raise ValueError(f"max_pixels is {max_pixels}, wanted at least 1")
 
 
-def _lost(item: Source | Listed, fate: str) -> Failure:
+def _lost_failure(item: SourceFile | ListedItem, fate: str) -> Failure:
     return Failure(_reference(item), f"{fate}; damaged or hostile: repair it, or leave it out")
 
 
-def _reference(item: Source | Listed) -> str:
-    return item.name if isinstance(item, Source) else item.reference
+def _reference(item: SourceFile | ListedItem) -> str:
+    return item.name if isinstance(item, SourceFile) else item.reference

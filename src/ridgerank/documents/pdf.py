@@ -15,8 +15,8 @@ import pypdfium2
 import pypdfium2.raw
 from PIL.Image import Image
 
-from ridgerank.documents.identity import Stamp
-from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, fit
+from ridgerank.documents.identity import FileStamp
+from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, fit_within_pixels
 from ridgerank.documents.pdf_text import page_text
 from ridgerank.errors import DocumentError
 
@@ -38,7 +38,7 @@ def count_pages(path: Path) -> int:
     return count
 
 
-def is_cut_short(path: Path) -> bool:
+def is_truncated(path: Path) -> bool:
     """Whether the end of the file is missing. pdfium repairs such files, with pages or parts of them lost."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _END_WITHIN))
@@ -49,7 +49,7 @@ class PdfReader:
     """Reads pages, keeping the last document open: a report is opened once, not once for each page."""
 
     def __init__(self) -> None:
-        self._opened: tuple[Path, Stamp] | None = None
+        self._opened: tuple[Path, FileStamp] | None = None
         self._document: pypdfium2.PdfDocument | None = None
 
     def __enter__(self) -> Self:
@@ -79,10 +79,10 @@ class PdfReader:
                 raise DocumentError(f"pdfium cannot read this page ({error}); repair the PDF") from error
 
     def _open(self, path: Path) -> pypdfium2.PdfDocument:
-        wanted = (path, Stamp.of(path))
-        if self._document is None or self._opened != wanted:
+        file_version = (path, FileStamp.of(path))
+        if self._document is None or self._opened != file_version:
             self._close()
-            self._document, self._opened = _open(path), wanted
+            self._document, self._opened = _open(path), file_version
             self._document.init_forms()  # before any page is loaded, or what was filled in is not drawn
         return self._document
 
@@ -94,7 +94,7 @@ class PdfReader:
 
 
 def _open(path: Path) -> pypdfium2.PdfDocument:
-    """Open a document, or tell in a `DocumentError` what is wrong with the file.
+    """Open a document; a `DocumentError` says what is wrong with the file.
 
     Goes below pypdfium2's own opening, which leaves documents without pages open and cannot name them.
     """
@@ -114,7 +114,7 @@ def _open(path: Path) -> pypdfium2.PdfDocument:
 
 def _render(page: pypdfium2.PdfPage, *, max_pixels: int) -> Image:
     width, height = page.get_size()
-    columns, rows = fit(width, height, max_pixels)
+    columns, rows = fit_within_pixels(width, height, max_pixels)
     # pypdfium2 rounds sides up: without the hair less, rounding errors would add a row to the exact size.
     scale = min(columns / width, rows / height) * (1 - 1e-9)
     with closing(page.render(scale=scale, rev_byteorder=True)) as bitmap:

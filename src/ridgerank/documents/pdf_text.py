@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from ridgerank.documents.reading_order import HYPHEN, Piece, read_in_order
+from ridgerank.documents.reading_order import HYPHEN, TextBox, write_in_reading_order
 
 _NOT_TEXT = re.compile("[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HYPHENS = frozenset({0x02, 0xFFFE})
@@ -24,23 +24,23 @@ _WORD_GAP = 0.25
 
 
 def page_text(page: pypdfium2.PdfPage) -> str:
-    """Take the text inside the visible page; printer's marks beside it are left out."""
+    """Extract the text inside the visible page; printer's marks beside it are left out."""
     with closing(page.get_textpage()) as text_page:
-        words = list(_words(page, text_page))
-    upright = read_in_order([_piece(word) for word in words if not word[0].turned])
+        words = list(_split_words(page, text_page))
+    upright = write_in_reading_order([_word_box(word) for word in words if not word[0].turned])
     # Text up a margin or across a chart's axis would fall into the rows it runs past: it comes last.
-    turned = " ".join(_text(word).removesuffix(HYPHEN) for word in words if word[0].turned)
+    turned = " ".join(_word_text(word).removesuffix(HYPHEN) for word in words if word[0].turned)
     return "\n\n".join(part for part in (upright, turned) if part)
 
 
-def clean(text: str) -> str:
-    """Text without what stores refuse: NULs and other controls, lone surrogates."""
+def clean_text(text: str) -> str:
+    """Remove what stores refuse: NULs and other control characters, lone surrogates."""
     return _NOT_TEXT.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Sign:
-    """One character, upright as people see the page."""
+class _Character:
+    """One character, its box in the coordinates of the displayed page."""
 
     text: str
     left: float
@@ -51,44 +51,46 @@ class _Sign:
     """Written upwards, downwards or upside down."""
 
 
-def _words(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Iterator[list[_Sign]]:
-    """Characters that belong together, in the file's order."""
-    word: list[_Sign] = []
-    for sign in _signs(page, text_page):
-        if word and (sign is None or not _continues(word[-1], sign)):
+def _split_words(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Iterator[list[_Character]]:
+    """Group characters into words, in the file's order."""
+    word: list[_Character] = []
+    for character in _visible_characters(page, text_page):
+        if word and (character is None or not _continues_word(word[-1], character)):
             yield word
             word = []
-        if sign is not None:
-            word.append(sign)
+        if character is not None:
+            word.append(character)
     if word:
         yield word
 
 
-def _continues(before: _Sign, sign: _Sign) -> bool:
-    if before.turned or sign.turned:
-        return before.turned and sign.turned
-    height = max(before.bottom - before.top, sign.bottom - sign.top)
-    beside = min(before.bottom, sign.bottom) - max(before.top, sign.top) > 0.3 * height
+def _continues_word(previous: _Character, character: _Character) -> bool:
+    if previous.turned or character.turned:
+        return previous.turned and character.turned
+    height = max(previous.bottom - previous.top, character.bottom - character.top)
+    beside = min(previous.bottom, character.bottom) - max(previous.top, character.top) > 0.3 * height
     # The letters of a ligature share one box.
-    return beside and -1.2 * height < sign.left - before.right < _WORD_GAP * height
+    return beside and -1.2 * height < character.left - previous.right < _WORD_GAP * height
 
 
-def _text(word: list[_Sign]) -> str:
-    text = "".join(sign.text for sign in word)
-    return clean(text) + (HYPHEN if text.endswith(HYPHEN) else "")
+def _word_text(word: list[_Character]) -> str:
+    text = "".join(character.text for character in word)
+    return clean_text(text) + (HYPHEN if text.endswith(HYPHEN) else "")
 
 
-def _piece(word: list[_Sign]) -> Piece:
-    return Piece(
-        _text(word),
-        min(sign.left for sign in word),
-        min(sign.top for sign in word),
-        max(sign.right for sign in word),
-        max(sign.bottom for sign in word),
+def _word_box(word: list[_Character]) -> TextBox:
+    return TextBox(
+        _word_text(word),
+        min(character.left for character in word),
+        min(character.top for character in word),
+        max(character.right for character in word),
+        max(character.bottom for character in word),
     )
 
 
-def _signs(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Iterator[_Sign | None]:
+def _visible_characters(
+    page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage
+) -> Iterator[_Character | None]:
     """Visible characters in the file's order; None where a word ends."""
     left, bottom, right, top = page.get_bbox()
     quarters = page.get_rotation() // 90
@@ -114,17 +116,17 @@ def _signs(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Iterato
         if not (left <= x <= right and bottom <= y <= top):
             yield None
             continue
-        corners = _upright(box.left, -box.top, box.right, -box.bottom, quarters)
+        corners = _rotate_box(box.left, -box.top, box.right, -box.bottom, quarters)
         # Angles count clockwise, and so does the rotation of the page.
         angle = pdfium.FPDFText_GetCharAngle(text_page, index) + quarters * math.pi / 2
         turned = abs(math.remainder(angle, 2 * math.pi)) > 0.1
-        yield _Sign(text, *corners, turned)
+        yield _Character(text, *corners, turned)
 
 
-def _upright(
+def _rotate_box(
     left: float, top: float, right: float, bottom: float, quarters: int
 ) -> tuple[float, float, float, float]:
-    """A box as it is seen once the page is turned clockwise by quarters of a circle."""
+    """Coordinates of a box after the page is turned clockwise by quarters of a circle."""
     for _ in range(quarters):
         left, top, right, bottom = -bottom, left, -top, right
     return left, top, right, bottom

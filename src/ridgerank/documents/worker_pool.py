@@ -1,11 +1,11 @@
-"""Work spread over processes, results in order, and a process that dies costs one task.
+"""Tasks spread over processes, with results in order. A process that dies loses one task.
 
-Parsers of hostile files crash, and an executor of the standard library gives everything up when one of its
-processes does. Here each process answers one task at a time over its own pipe: when it dies or takes too
-long, its task is declared lost, another process takes its place and the rest goes on.
+Parsers of hostile files crash, and the executors of the standard library stop when one of their processes
+dies. Here each process works on one task at a time and answers over its own pipe. When it dies or takes too
+long, its task is declared lost, another process is started, and the remaining tasks go on.
 
-Memory is bounded: tasks are drawn only when a process is free, and never more than a few ahead of what the
-consumer has taken. Closing the generator, or any exception, ends the processes. Knows nothing of documents.
+Memory is bounded: tasks are drawn only when a process is free, and never more than a few ahead of the
+consumer. Closing the generator, or any exception, stops the processes. Knows nothing of documents.
 """
 
 import signal
@@ -17,31 +17,31 @@ from typing import Generic, TypeVar
 
 from ridgerank.errors import DocumentError
 
-PATIENCE_S = 600.0
-"""How long one task may take; whatever needs longer is not coming back."""
-STARTUP_S = 120.0
-"""How long a process may take to start on top of that: a busy machine is no fault of the file."""
-AHEAD = 4
-"""Tasks under way or done but not taken, for each process: a slow page does not stop the others."""
+TASK_TIMEOUT_S = 600.0
+"""How long one task may take before it is declared lost."""
+STARTUP_TIMEOUT_S = 120.0
+"""Added to the limit of a process's first task: starting takes long on a busy machine."""
+TASKS_AHEAD = 4
+"""Tasks per process that run or are finished but not yet yielded: a slow page does not stop the others."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Opener = Callable[[], AbstractContextManager[Callable[[Task], Result]]]
-"""Opens, once in each process, what does the work; pickled, so a function of a module or a partial of one."""
+"""Opens the function that does the work, once per process. Pickled: a module's function, or its partial."""
 
 
-def in_order(
+def map_in_order(
     tasks: Iterable[Task],
     opener: Opener[Task, Result],
     *,
-    lost: Callable[[Task, str], Result],
+    on_lost: Callable[[Task, str], Result],
     processes: int,
-    patience_s: float = PATIENCE_S,
+    timeout_s: float = TASK_TIMEOUT_S,
 ) -> Generator[Result, None, None]:
     """Yield the result of every task, in the order of the tasks.
 
-    `lost` makes the result of a task whose process died. With fewer than two processes the work is done in
-    this one, where nothing protects from a crash.
+    `on_lost` makes the result of a task whose process died. With fewer than two processes the tasks run in
+    the calling process, without protection from a crash.
     """
     if processes < 2:
         with opener() as work:
@@ -50,40 +50,40 @@ def in_order(
         return
     remaining = enumerate(tasks)
     drained = False
-    drawn = taken = 0
-    crew = _Crew(opener, lost, processes, patience_s)
+    drawn = yielded = 0
+    pool = _WorkerPool(opener, on_lost, processes, timeout_s)
     try:
         while True:
-            while not drained and crew.has_room() and drawn - taken < AHEAD * processes:
+            while not drained and pool.has_room() and drawn - yielded < TASKS_AHEAD * processes:
                 numbered = next(remaining, None)
                 if numbered is None:
                     drained = True
                 else:
-                    crew.give(numbered)
+                    pool.submit(numbered)
                     drawn += 1
-            if taken in crew.results:
-                yield crew.results.pop(taken)
-                taken += 1
-            elif drained and taken == drawn:
+            if yielded in pool.results:
+                yield pool.results.pop(yielded)
+                yielded += 1
+            elif drained and yielded == drawn:
                 return
-            crew.collect(wait=taken not in crew.results)
+            pool.collect(wait=yielded not in pool.results)
     finally:
-        crew.end()
+        pool.stop()
 
 
-class _Crew(Generic[Task, Result]):
-    """The processes at work, and the results that have come, by the number of their task."""
+class _WorkerPool(Generic[Task, Result]):
+    """The worker processes, and the results received so far, by task number."""
 
     def __init__(
         self,
         opener: Opener[Task, Result],
-        lost: Callable[[Task, str], Result],
+        on_lost: Callable[[Task, str], Result],
         processes: int,
-        patience_s: float,
+        timeout_s: float,
     ) -> None:
         self.results: dict[int, Result] = {}
-        self._opener, self._lost = opener, lost
-        self._processes, self._patience_s = processes, patience_s
+        self._opener, self._result_when_lost = opener, on_lost
+        self._processes, self._task_timeout_s = processes, timeout_s
         self._workers: list[_Worker[Task, Result]] = []
         self._ever_ready = False
 
@@ -91,90 +91,90 @@ class _Crew(Generic[Task, Result]):
         """Whether a process is free, or may be started."""
         return len(self._workers) < self._processes or any(worker.task is None for worker in self._workers)
 
-    def give(self, task: tuple[int, Task]) -> None:
+    def submit(self, task: tuple[int, Task]) -> None:
         """Hand a numbered task to a free process, or to a new one."""
         free = next((worker for worker in self._workers if worker.task is None), None)
         if free is None:
-            free = _Worker(self._opener, self._patience_s)
+            free = _Worker(self._opener, self._task_timeout_s)
             self._workers.append(free)
-        free.give(task)
+        free.submit(task)
 
     def collect(self, *, wait: bool) -> None:
-        """Move what has arrived into `results`; with `wait`, once something has or a patience has ended."""
+        """Move received answers into `results`; with `wait`, block until an answer or a time limit comes."""
         busy = [(worker, worker.task) for worker in self._workers if worker.task is not None]
-        patience = min((worker.deadline for worker, _ in busy), default=0.0) - time.monotonic()
-        connection.wait([worker.pipe for worker, _ in busy], max(0.0, patience) if wait else 0.0)
+        wait_s = min((worker.deadline for worker, _ in busy), default=0.0) - time.monotonic()
+        connection.wait([worker.pipe for worker, _ in busy], max(0.0, wait_s) if wait else 0.0)
         for worker, (number, task) in busy:
             try:
-                for answer in worker.listen():
+                for answer in worker.receive():
                     self.results[number] = answer
-            except _Lost as loss:
+            except _TaskLost as loss:
                 if not self._ever_ready:
                     raise DocumentError(
-                        f"processes to read documents do not start ({worker.last_words()}, message above); "
+                        f"processes to read documents do not start ({worker.exit_reason()}, message above); "
                         'in a script, put what starts them under `if __name__ == "__main__":`'
                     ) from None
-                self.results[number] = self._lost(task, str(loss))
-                worker.end()
+                self.results[number] = self._result_when_lost(task, str(loss))
+                worker.stop()
                 self._workers.remove(worker)
             self._ever_ready |= worker.ready
 
-    def end(self) -> None:
-        """Stop every process at once: they only read, so nothing is left half done."""
+    def stop(self) -> None:
+        """Kill every process: they only read, so nothing is left half done."""
         for worker in self._workers:
-            worker.end()
+            worker.stop()
 
 
-class _Lost(Exception):  # noqa: N818 (reads as the fact it states)
+class _TaskLost(Exception):  # noqa: N818 (reads as the fact it states)
     """The answer to a task will never come."""
 
 
 class _Worker(Generic[Task, Result]):
-    """A process, the pipe to it, and the task it has."""
+    """A process, the pipe to it, and its current task."""
 
-    def __init__(self, opener: Opener[Task, Result], patience_s: float) -> None:
+    def __init__(self, opener: Opener[Task, Result], timeout_s: float) -> None:
         context = get_context("spawn")  # a fork would copy locks that torch's threads hold
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, opener), daemon=True)
+        self.pipe, child_pipe = context.Pipe()
+        self.process = context.Process(target=_run_worker, args=(child_pipe, opener), daemon=True)
         self.process.start()
-        theirs.close()  # so that the end of the process is the end of the pipe
-        self.patience_s = patience_s
+        child_pipe.close()  # so that the end of the process is the end of the pipe
+        self.timeout_s = timeout_s
         self.ready = False
         self.task: tuple[int, Task] | None = None
         self.deadline = 0.0
 
-    def give(self, task: tuple[int, Task]) -> None:
-        """Hand over one task, with its number."""
+    def submit(self, task: tuple[int, Task]) -> None:
+        """Send one numbered task to the process."""
         self.task = task
-        self.deadline = time.monotonic() + self.patience_s + (0 if self.ready else STARTUP_S)
-        with suppress(OSError):  # a process that has died meanwhile: `listen` says so
+        self.deadline = time.monotonic() + self.timeout_s + (0 if self.ready else STARTUP_TIMEOUT_S)
+        with suppress(OSError):  # a process that has died meanwhile: `receive` says so
             self.pipe.send(task[1])
 
-    def listen(self) -> list[Result]:
-        """Return the answer, or nothing yet; `_Lost` if there will be none."""
+    def receive(self) -> list[Result]:
+        """Return the answer, or nothing yet; `_TaskLost` if there will be none."""
         try:
             if not self.pipe.poll():
                 if time.monotonic() < self.deadline:
                     return []
-                raise _Lost("took too long and was given up")
+                raise _TaskLost("took too long and was given up")
             answer = self.pipe.recv()
         except (EOFError, OSError):
-            raise _Lost(f"ended the process that read it ({self.last_words()})") from None
+            raise _TaskLost(f"ended the process that read it ({self.exit_reason()})") from None
         if not self.ready:
             self.ready = True
-            self.deadline = time.monotonic() + self.patience_s
+            self.deadline = time.monotonic() + self.timeout_s
             return []
         self.task = None
         return [answer]
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop the process at once."""
         self.pipe.close()
         self.process.kill()
         self.process.join()
         self.process.close()
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """How the process ended."""
         self.process.join(5)  # the pipe ends a moment before the process does
         code = self.process.exitcode
@@ -183,8 +183,8 @@ class _Worker(Generic[Task, Result]):
         return f"exit status {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
 
 
-def _serve(pipe: "connection.Connection", opener: Opener[Task, Result]) -> None:
-    """Live as a process: say it is ready, answer tasks, end when the other side is gone."""
+def _run_worker(pipe: "connection.Connection", opener: Opener[Task, Result]) -> None:
+    """Main function of a process: say it is ready, answer tasks, return when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends this one
     with opener() as work:
         try:

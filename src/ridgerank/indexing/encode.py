@@ -1,4 +1,4 @@
-"""Rendered pages through the models, gathered until a commit is worth its while."""
+"""Rendered pages become rows of the store, in groups large enough to commit."""
 
 import io
 import time
@@ -23,13 +23,13 @@ from ridgerank.store.vector_columns import PageEmbedder
 _COMMIT_SECONDS = 15.0
 _COMMIT_BYTES = 128 << 20
 _COMMIT_PAGES = 64
-"""Encoded pages wait for a commit until one of these is reached: what a kill can cost, at most."""
+"""Encoded pages are committed when one of these is reached: a kill loses at most this much work."""
 _THUMBNAIL_PIXELS = 320
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What was made of some pages: rows for new ones, vectors for those stored before."""
+class EncodedPages:
+    """Rows of new pages, and vectors of pages that were stored before."""
 
     rows: list[PageRow] = field(default_factory=list)
     vectors: dict[str, NDArray[np.float16]] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class Made:
     def __len__(self) -> int:
         return len(self.rows) + len(self.vectors)
 
-    def __add__(self, other: "Made") -> "Made":
-        return Made([*self.rows, *other.rows], {**self.vectors, **other.vectors})
+    def __add__(self, other: "EncodedPages") -> "EncodedPages":
+        return EncodedPages([*self.rows, *other.rows], {**self.vectors, **other.vectors})
 
     @property
     def prefix_bytes(self) -> int:
@@ -48,23 +48,23 @@ class Made:
     @property
     def nbytes(self) -> int:
         """Bytes of prefixes and vectors."""
-        own = [row.page.vectors for row in self.rows if row.page.vectors is not None]
-        return self.prefix_bytes + sum(vectors.nbytes for vectors in (*own, *self.vectors.values()))
+        new_vectors = [row.page.vectors for row in self.rows if row.page.vectors is not None]
+        return self.prefix_bytes + sum(vectors.nbytes for vectors in (*new_vectors, *self.vectors.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class PageReader:
-    """The models that look at pages, and their settings."""
+class PageEncoder:
+    """The models that encode pages, and their settings."""
 
     backbone: Backbone
     embedder: PageEmbedder | None
-    onlooker: EncodeHook | None
+    encode_hook: EncodeHook | None
     exit_layer: int
     join_layer: int
     keep: Keep
 
-    def read(self, pages: Sequence[Page], listing: Listing, stored: frozenset[str]) -> Made:
-        """One batch of rendered pages through both models; a stored page needs its vectors only."""
+    def encode(self, pages: Sequence[Page], listing: Listing, stored: frozenset[str]) -> EncodedPages:
+        """Run one batch of rendered pages through both models; a stored page needs its vectors only."""
         vectors: dict[str, NDArray[np.float16]] = {}
         if self.embedder is not None:
             embedded = self.embedder.embed_pages([page.image for page in pages])
@@ -75,7 +75,7 @@ class PageReader:
             PageRow(
                 page=StoredPage(
                     page_id=page.page_id,
-                    references=tuple(listing.names[page.page_id]),
+                    references=tuple(listing.references[page.page_id]),
                     source=listing.refs[page.page_id].source.name,
                     text=page.text,
                     thumbnail=_thumbnail(page.image),
@@ -85,36 +85,39 @@ class PageReader:
             )
             for page, prefix in zip(new, prefixes, strict=True)
         ]
-        return Made(rows, vectors)
+        return EncodedPages(rows, vectors)
 
     def _encode(self, pages: Sequence[Page]) -> list[Prefix]:
-        """The layers to store of each page; a page somebody wants to look at is read to its full depth."""
+        """The layers to store of each page; a page the hook asks for is encoded at full depth."""
         contents = [self.backbone.content(page) for page in pages]
-        looked_at = [place for place, page in enumerate(pages) if self._wanted(page)]
-        if self.onlooker is None or not looked_at:
+        full_depth_positions = [
+            position for position, page in enumerate(pages) if self._needs_full_depth(page)
+        ]
+        if self.encode_hook is None or not full_depth_positions:
             return self.backbone.encode(contents, exit_layer=self.exit_layer, join_layer=self.join_layer)
-        # The layers below the exit are computed just as without anyone looking on: the stored bytes agree.
+        # The layers below the exit layer are computed as without a hook: the stored bytes are the same.
         whole = self.backbone.encode(contents, exit_layer=self.backbone.geometry.layers)
-        self.onlooker.look(
-            [pages[place].page_id for place in looked_at], [whole[place] for place in looked_at]
+        self.encode_hook.encoded(
+            [pages[position].page_id for position in full_depth_positions],
+            [whole[position] for position in full_depth_positions],
         )
         return [prefix.layers(self.join_layer, self.exit_layer) for prefix in whole]
 
-    def _wanted(self, page: Page) -> bool:
-        return self.onlooker is not None and self.onlooker.wants(page.page_id)
+    def _needs_full_depth(self, page: Page) -> bool:
+        return self.encode_hook is not None and self.encode_hook.wants(page.page_id)
 
 
-def gathered(batches: Iterable[Made]) -> Iterator[Made]:
-    """Whole batches gathered until a commit is worth its while."""
-    waiting, since = Made(), time.monotonic()
+def group_for_commits(batches: Iterable[EncodedPages]) -> Iterator[EncodedPages]:
+    """Join whole batches until a limit of one commit is reached."""
+    pending, since = EncodedPages(), time.monotonic()
     for batch in batches:
-        waiting += batch
+        pending += batch
         late = time.monotonic() - since > _COMMIT_SECONDS
-        if late or waiting.nbytes > _COMMIT_BYTES or len(waiting) >= _COMMIT_PAGES:
-            yield waiting
-            waiting, since = Made(), time.monotonic()
-    if len(waiting):
-        yield waiting
+        if late or pending.nbytes > _COMMIT_BYTES or len(pending) >= _COMMIT_PAGES:
+            yield pending
+            pending, since = EncodedPages(), time.monotonic()
+    if len(pending):
+        yield pending
 
 
 def _thumbnail(image: Image) -> bytes:
@@ -126,5 +129,5 @@ def _thumbnail(image: Image) -> bytes:
 
 
 def default_batch_pages(backbone: Backbone) -> int:
-    """Pages that go through a model at once; the same anywhere: the last bits of prefixes depend on it."""
+    """Pages per forward pass. The same on every machine: the last bits of prefixes depend on it."""
     return 8 if backbone.device.type == "cuda" else 4

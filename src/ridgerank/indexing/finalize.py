@@ -1,45 +1,49 @@
-"""After the last page: the names pages have now, and what is still missing of them."""
+"""After the last page: update the references of stored pages, and list pages without vectors or text."""
 
-from ridgerank.documents.ocr import lacks_text
+from ridgerank.documents.ocr import has_little_text
 from ridgerank.indexing.listing import Listing
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import VectorOrigin
 
 
-def without_vectors(writer: StoreWriter, origin: VectorOrigin | None) -> tuple[str, ...]:
-    """Name the stored pages that have no vectors of this retriever."""
+def references_without_vectors(writer: StoreWriter, origin: VectorOrigin | None) -> tuple[str, ...]:
+    """References of the stored pages that have no vectors of this retriever."""
     if origin is None:
         return ()
     lacking = writer.open_vectors(origin)
-    names = writer.references() if lacking else {}
-    return tuple(sorted((*names[page_id], page_id)[0] for page_id in lacking))
+    references = writer.references() if lacking else {}
+    return tuple(sorted((*references[page_id], page_id)[0] for page_id in lacking))
 
 
-def without_text(uri: str) -> tuple[str, ...]:
-    """Name the stored pages that have next to no text, those of earlier runs included."""
+def references_without_text(uri: str) -> tuple[str, ...]:
+    """References of the stored pages that have next to no text, those of earlier runs included."""
     with PageStore.open(uri) as store:
-        blank = [page_id for page_id, text in store.texts().items() if lacks_text(text)]
+        blank = [page_id for page_id, text in store.texts().items() if has_little_text(text)]
         return tuple(sorted(store.reference(page_id) for page_id in blank))
 
 
-def settle_names(writer: StoreWriter, listing: Listing, *, prune: bool) -> int:
-    """Give every stored page the names it has now; with `prune`, remove pages left without one."""
-    owner = {name: page_id for page_id, names in listing.names.items() for name in names}
+def update_references(writer: StoreWriter, listing: Listing, *, prune: bool) -> int:
+    """Update the references of every stored page; with `prune`, remove pages that have none left."""
+    listed_references = {name for references in listing.references.values() for name in references}
     unread = {failure.reference for failure in listing.failures}
     changed: dict[str, tuple[str, ...]] = {}
-    gone: list[str] = []
-    for page_id, names in writer.references().items():
-        listed = listing.names.get(page_id, [])
-        # A name is kept where it still stands for this page, or where nothing is known of it.
-        kept = [name for name in names if name not in owner and (not prune or name.split("#")[0] in unread)]
-        settled = tuple(sorted({*listed, *kept}))
-        if not settled and prune:
-            gone.append(page_id)
-        elif settled != tuple(sorted(names)):
-            changed[page_id] = settled
+    removed: list[str] = []
+    for page_id, references in writer.references().items():
+        listed = listing.references.get(page_id, [])
+        # A reference stays where it is listed for this page, or where its file could not be read.
+        kept = [
+            name
+            for name in references
+            if name not in listed_references and (not prune or name.split("#")[0] in unread)
+        ]
+        updated = tuple(sorted({*listed, *kept}))
+        if not updated and prune:
+            removed.append(page_id)
+        elif updated != tuple(sorted(references)):
+            changed[page_id] = updated
     writer.set_references(changed)
-    if gone:
-        writer.remove(gone)
+    if removed:
+        writer.remove(removed)
         writer.reclaim()
-    return len(gone)
+    return len(removed)

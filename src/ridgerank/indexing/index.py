@@ -1,10 +1,11 @@
-"""Documents into a store: list, skip what is there, render, encode, compress, commit. Interrupt it at will.
+"""Documents into a store: list, skip stored pages, render, encode, compress, commit.
 
-A retriever's vectors are made of the same rendered image, where one is given; a page that has its prefix but
-not its vectors is rendered again and gets them.
+With a retriever's encoder, its vectors are computed from the same rendered image. A page that has its prefix
+but no vectors is rendered again and gets them.
 
-What makes a second run give the very store an uninterrupted one gives: pages go through the model in
-batches cut from the whole list, never from what happens to be left of it, and a batch is committed whole.
+Indexing may be interrupted at any time. A second run gives the same store as an uninterrupted one: pages go
+through the model in batches cut from the whole list, not from the pages that remain, and a batch is
+committed whole.
 """
 
 import os
@@ -17,10 +18,14 @@ from typing import Protocol
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.documents.ocr import Recognizer
-from ridgerank.indexing.encode import PageReader, default_batch_pages, gathered
-from ridgerank.indexing.finalize import settle_names, without_text, without_vectors
-from ridgerank.indexing.listing import Task, batches, list_documents, rendered
-from ridgerank.indexing.progress import EncodeHook, IndexPlan, IndexReport, Watcher
+from ridgerank.indexing.encode import PageEncoder, default_batch_pages, group_for_commits
+from ridgerank.indexing.finalize import (
+    references_without_text,
+    references_without_vectors,
+    update_references,
+)
+from ridgerank.indexing.listing import IndexTask, list_documents, number_batches, render_batches
+from ridgerank.indexing.progress import EncodeHook, IndexHook, IndexPlan, IndexReport
 from ridgerank.lineage import Lineage
 from ridgerank.store.model_lineage import default_exit_layer, lineage_of
 from ridgerank.store.pruning import Keep
@@ -28,9 +33,9 @@ from ridgerank.store.sidecar import remember_sources
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 
-INDEXED_FROM = 10_000
-"""From so many pages on, a store gets indices: over its page ids and names, to look pages up instead of
-listing all of them, and over its vectors, fewer of which are searched exactly, block by block."""
+MIN_INDEXED_PAGES = 10_000
+"""A store of at least this size gets indices: over page ids and references, to look pages up without listing
+all of them, and over vectors. The vectors of a smaller store are searched exactly, block by block."""
 
 
 def index_documents(
@@ -38,7 +43,7 @@ def index_documents(
     uri: str,
     backbone: Backbone,
     *,
-    watcher: Watcher,
+    hook: IndexHook,
     exit_layer: int | None = None,
     join_layer: int = 0,
     keep: Keep | None = None,
@@ -47,93 +52,93 @@ def index_documents(
     batch_pages: int | None = None,
     recognizer: Recognizer | None = None,
     embedder: PageEmbedder | None = None,
-    onlooker: EncodeHook | None = None,
+    encode_hook: EncodeHook | None = None,
 ) -> IndexReport:
     """Bring every page under `paths` into the store at `uri`.
 
-    Pages stored already are neither rendered nor encoded. A name that now stands for another content
-    moves to it. With `prune` the store ends up with just these pages, except for those of files that
-    could not be read this time. With a `recognizer` pages without a text layer are read off their image.
-    With an `embedder` every page gets a retriever's vectors, too, and a large store an index over them.
+    Stored pages are neither rendered nor encoded again. A reference whose content has changed moves to the
+    new page. With `prune`, pages that are not under `paths` are removed, except pages of files that could not
+    be read this time. With a `recognizer`, pages without a text layer get the text recognized in their image.
+    With an `embedder`, every page also gets a retriever's vectors, and a large store an index over them.
     """
     keep = keep or Keep()
     exit_layer = default_exit_layer(backbone.geometry.layers) if exit_layer is None else exit_layer
     backbone.geometry.require_layers(join_layer, exit_layer)
-    processes = _processes() if processes is None else processes
+    processes = _default_processes() if processes is None else processes
     return run_index(
         paths,
         uri,
         lineage_of(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep),
-        _Here(
-            PageReader(backbone, embedder, onlooker, exit_layer, join_layer, keep),
+        _LocalEncodingExecutor(
+            PageEncoder(backbone, embedder, encode_hook, exit_layer, join_layer, keep),
             recognizer,
             batch_pages or default_batch_pages(backbone),
             processes,
         ),
-        watcher=watcher,
+        hook=hook,
         origin=None if embedder is None else embedder.origin,
         reads_text=backbone.reads_text,
-        onlooker=onlooker,
+        encode_hook=encode_hook,
         prune=prune,
         processes=processes,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """Pages that are safe in the store."""
+class CommitCounts:
+    """What one commit has added to the store."""
 
     added: int
     embedded: int
-    """Pages stored before, that got vectors."""
+    """Pages stored before that got vectors."""
     prefix_bytes: int
     nbytes: int
     """Prefixes and vectors."""
 
 
-class Work(Protocol):
-    """Reads the pages of a task and commits them: here, or on other machines."""
+class EncodingExecutor(Protocol):
+    """Encodes the pages of a task and commits them, in this process or on other machines."""
 
-    def commits(self, task: Task, writer: StoreWriter, watcher: Watcher) -> Iterator[Committed]:
-        """Do the task, telling of each commit when it is made."""
+    def commits(self, task: IndexTask, writer: StoreWriter, hook: IndexHook) -> Iterator[CommitCounts]:
+        """Do the task; yields after each commit."""
 
 
 def run_index(
     paths: Iterable[str | Path],
     uri: str,
     lineage: Lineage,
-    work: Work,
+    executor: EncodingExecutor,
     *,
-    watcher: Watcher,
+    hook: IndexHook,
     origin: VectorOrigin | None,
     reads_text: bool,
-    onlooker: EncodeHook | None = None,
+    encode_hook: EncodeHook | None = None,
     prune: bool = False,
     processes: int = 1,
 ) -> IndexReport:
-    """List documents, have the pages that are missing read by `work`, settle names and indices.
+    """List documents, let `executor` encode the missing pages, then update references and indices.
 
-    To a model that `reads_text` pages without any are blank: the report then names them.
+    To a model that `reads_text`, a page without text is blank: the report then names such pages.
     """
     start = time.perf_counter()
     with StoreWriter(uri, lineage) as writer:
-        lacking = frozenset() if origin is None else writer.open_vectors(origin)
-        listing = list_documents(paths, watcher, processes=processes)
+        page_ids_without_vectors = frozenset() if origin is None else writer.open_vectors(origin)
+        listing = list_documents(paths, hook, processes=processes)
         stored = writer.page_ids()
         remember_sources(uri, {ref.source.name: ref.source.path for ref in listing.refs.values()})
-        if onlooker is not None:
-            onlooker.listed(listing.refs, stored)
+        if encode_hook is not None:
+            encode_hook.listed(listing.refs, stored)
         skipped = sum(page_id in stored for page_id in listing.refs)
-        done = stored - lacking
-        watcher.planned(IndexPlan(len(listing.refs), sum(page_id in done for page_id in listing.refs)))
+        done = stored - page_ids_without_vectors
+        hook.planned(IndexPlan(len(listing.refs), sum(page_id in done for page_id in listing.refs)))
         added = embedded = nbytes = 0
-        for made in work.commits(Task(listing, stored, done), writer, watcher):
-            watcher.committed(made.added + made.embedded, made.nbytes)
-            added, embedded = added + made.added, embedded + made.embedded
-            nbytes += made.prefix_bytes
-        removed = settle_names(writer, listing, prune=prune)
-        bare = without_vectors(writer, origin)
-        if len(writer.page_ids()) >= INDEXED_FROM:
+        for commit in executor.commits(IndexTask(listing, stored, done), writer, hook):
+            hook.committed(commit.added + commit.embedded, commit.nbytes)
+            added, embedded = added + commit.added, embedded + commit.embedded
+            nbytes += commit.prefix_bytes
+        removed = update_references(writer, listing, prune=prune)
+        without_vectors = references_without_vectors(writer, origin)
+        if len(writer.page_ids()) >= MIN_INDEXED_PAGES:
             writer.index_pages()
             if origin is not None and (added or embedded):
                 writer.index_vectors()
@@ -142,11 +147,11 @@ def run_index(
         added=added,
         skipped=skipped,
         embedded=embedded,
-        without_vectors=bare,
-        without_text=without_text(uri) if reads_text else (),
+        without_vectors=without_vectors,
+        without_text=references_without_text(uri) if reads_text else (),
         copies=listing.copies,
         removed=removed,
-        passed_over=listing.passed_over,
+        skipped_files=listing.skipped_files,
         prefix_bytes=nbytes,
         seconds=time.perf_counter() - start,
         failures=tuple(listing.failures),
@@ -154,25 +159,27 @@ def run_index(
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
-    """Everything in this process, but for rendering."""
+class _LocalEncodingExecutor:
+    """Encodes in this process; only rendering runs in others."""
 
-    reader: PageReader
+    page_encoder: PageEncoder
     recognizer: Recognizer | None
     batch_pages: int
     processes: int
 
-    def commits(self, task: Task, writer: StoreWriter, watcher: Watcher) -> Iterator[Committed]:
-        """Do the task, telling of each commit when it is made."""
-        numbered = batches(task.listing, task.done, self.batch_pages)
-        failed = partial(task.failed, watcher)
-        max_pixels = self.reader.backbone.max_pixels
-        pages = rendered(numbered, failed, self.recognizer, max_pixels, self.processes)
-        for made in gathered(self.reader.read(batch, task.listing, task.stored) for batch in pages):
-            writer.append(made.rows)
-            writer.set_vectors(made.vectors)
-            yield Committed(len(made.rows), len(made.vectors), made.prefix_bytes, made.nbytes)
+    def commits(self, task: IndexTask, writer: StoreWriter, hook: IndexHook) -> Iterator[CommitCounts]:
+        """Do the task; yields after each commit."""
+        numbered = number_batches(task.listing, task.done, self.batch_pages)
+        failed = partial(task.failed, hook)
+        max_pixels = self.page_encoder.backbone.max_pixels
+        pages = render_batches(numbered, failed, self.recognizer, max_pixels, self.processes)
+        for commit in group_for_commits(
+            self.page_encoder.encode(batch, task.listing, task.stored) for batch in pages
+        ):
+            writer.append(commit.rows)
+            writer.set_vectors(commit.vectors)
+            yield CommitCounts(len(commit.rows), len(commit.vectors), commit.prefix_bytes, commit.nbytes)
 
 
-def _processes() -> int:
+def _default_processes() -> int:
     return max(1, min(8, (os.cpu_count() or 1)))

@@ -1,63 +1,63 @@
-"""The pages under the paths: found, named, cut into batches, rendered."""
+"""The pages under the paths: listed, cut into batches, rendered."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from ridgerank.documents.failures import Failure, PassedOver
-from ridgerank.documents.ocr import Recognizer, recognize
+from ridgerank.documents.failures import Failure, SkippedFile
+from ridgerank.documents.ocr import Recognizer, recognize_pages
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
-from ridgerank.indexing.progress import Watcher
+from ridgerank.indexing.progress import IndexHook
 from ridgerank.records import Page
 
 
 @dataclass(slots=True)
 class Listing:
-    """The pages under the paths, by id, each with all its names."""
+    """The pages under the paths, by id, each with all its references."""
 
     refs: dict[str, PageRef] = field(default_factory=dict)
-    names: dict[str, list[str]] = field(default_factory=dict)
+    references: dict[str, list[str]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    passed_over: int = 0
+    skipped_files: int = 0
 
     @property
     def copies(self) -> int:
-        """Further names of the same content."""
-        return sum(len(names) - 1 for names in self.names.values())
+        """Further references to the same content."""
+        return sum(len(references) - 1 for references in self.references.values())
 
 
-def list_documents(paths: Iterable[str | Path], watcher: Watcher, *, processes: int) -> Listing:
-    """All pages under the paths; what cannot be read is said and left out."""
+def list_documents(paths: Iterable[str | Path], hook: IndexHook, *, processes: int) -> Listing:
+    """List all pages under the paths; failures go to the hook and are left out."""
     listing = Listing()
-    for found in list_pages(paths, processes=min(processes, 2)):
-        match found:
+    for item in list_pages(paths, processes=min(processes, 2)):
+        match item:
             case PageRef():
-                listing.refs.setdefault(found.page_id, found)
-                listing.names.setdefault(found.page_id, []).append(found.reference)
+                listing.refs.setdefault(item.page_id, item)
+                listing.references.setdefault(item.page_id, []).append(item.reference)
             case Failure():
-                listing.failures.append(found)
-                watcher.failed(found)
-            case PassedOver():
-                listing.passed_over += 1
+                listing.failures.append(item)
+                hook.failed(item)
+            case SkippedFile():
+                listing.skipped_files += 1
     return listing
 
 
-def batches(listing: Listing, done: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
-    """The pages to read, each with the number of its batch in the whole list."""
-    for place, (page_id, ref) in enumerate(listing.refs.items()):
+def number_batches(listing: Listing, done: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
+    """The pages to encode, each with the number of its batch in the whole list."""
+    for position, (page_id, ref) in enumerate(listing.refs.items()):
         if page_id not in done:
-            yield place // size, ref
+            yield position // size, ref
 
 
-def rendered(
+def render_batches(
     numbered: Iterable[tuple[int, PageRef]],
     failed: Callable[[Failure], None],
     recognizer: Recognizer | None,
     max_pixels: int,
     processes: int,
 ) -> Iterator[list[Page]]:
-    """Pages with their images, batch by batch; a page that cannot be rendered is left out and said."""
+    """Render pages batch by batch; a page that cannot be rendered goes to `failed` and is left out."""
     batch_of: dict[str, int] = {}
 
     def refs() -> Iterator[PageRef]:
@@ -67,7 +67,7 @@ def rendered(
 
     def pages() -> Iterator[Page]:
         images = render_pages(refs(), max_pixels=max_pixels, processes=processes)
-        for read in images if recognizer is None else recognize(images, recognizer):
+        for read in images if recognizer is None else recognize_pages(images, recognizer):
             if isinstance(read, Page):
                 yield read
             elif isinstance(read, Failure):
@@ -78,8 +78,8 @@ def rendered(
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """What is left to do once the documents are listed."""
+class IndexTask:
+    """What remains to be done once the documents are listed."""
 
     listing: Listing
     stored: frozenset[str]
@@ -87,7 +87,7 @@ class Task:
     done: frozenset[str]
     """Pages that have all they need."""
 
-    def failed(self, watcher: Watcher, failure: Failure) -> None:
-        """Note a page that could not be read."""
+    def failed(self, hook: IndexHook, failure: Failure) -> None:
+        """Record a page that could not be read."""
         self.listing.failures.append(failure)
-        watcher.failed(failure)
+        hook.failed(failure)

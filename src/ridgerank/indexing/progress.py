@@ -1,4 +1,4 @@
-"""What indexing tells: its plan, its progress, its report; and who may look on."""
+"""The plan, the progress and the report of indexing, and the hooks that are called meanwhile."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ridgerank.documents.pages import PageRef
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """What listing has found."""
+    """The result of listing."""
 
     pages: int
     """Different pages under the paths."""
@@ -21,7 +21,7 @@ class IndexPlan:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What indexing has done."""
+    """The result of indexing."""
 
     pages: int
     """Different pages under the paths."""
@@ -35,9 +35,9 @@ class IndexReport:
     without_text: tuple[str, ...]
     """Stored pages that are blank to a model that reads text, by name."""
     copies: int
-    """Further names of the same content: stored once, found by every name."""
+    """Further references to the same content: stored once, found by every reference."""
     removed: int
-    passed_over: int
+    skipped_files: int
     """Files in folders that are neither PDF nor image."""
     prefix_bytes: int
     """Bytes of the prefixes added."""
@@ -45,27 +45,27 @@ class IndexReport:
     failures: tuple[Failure, ...]
 
 
-class Watcher(Protocol):
-    """Someone who looks on while pages are indexed."""
+class IndexHook(Protocol):
+    """Called while pages are indexed, for progress bars and logs."""
 
     def planned(self, plan: IndexPlan) -> None:
         """All paths are listed."""
 
     def committed(self, pages: int, nbytes: int) -> None:
-        """So many pages more are safe in the store."""
+        """Further pages are committed to the store."""
 
     def failed(self, failure: Failure) -> None:
         """A file or page could not be read; the rest goes on."""
 
 
 class EncodeHook(Protocol):
-    """Someone who wants to see pages at full depth while they are encoded anyway."""
+    """Called with pages at full depth while they are encoded for the store."""
 
     def listed(self, refs: Mapping[str, PageRef], stored: frozenset[str]) -> None:
-        """Every page under the paths, by id, and the ids of those that will not be encoded."""
+        """Every page under the paths, by id, and the ids of the pages that will not be encoded."""
 
     def wants(self, page_id: str) -> bool:
-        """Whether to show this page: encoding it to full depth costs the layers above the exit layer."""
+        """Whether this page is needed at full depth, which costs the layers above the exit layer."""
 
-    def look(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
-        """Pages that were wanted, all layers, uncompressed; not yet committed to the store."""
+    def encoded(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
+        """Pages that were asked for: all layers, uncompressed, not yet committed to the store."""

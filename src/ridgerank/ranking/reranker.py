@@ -40,7 +40,7 @@ from ridgerank.ranking.unstored import PageSource, UnstoredPage, UnstoredPages
 from ridgerank.records import Explanation, Latency, Ranking
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
-from ridgerank.runs.queries import checked
+from ridgerank.runs.queries import validate_query
 from ridgerank.store.cache import CacheCounts
 from ridgerank.store.disk_cache import DiskCache
 from ridgerank.store.lance_dataset import named
@@ -154,7 +154,7 @@ class Reranker:
         weight: float | None = None,
     ) -> CandidateList:
         """What `rank` does before the model runs: find the pages, encode those missing, score them."""
-        text = checked(query)
+        text = validate_query(query)
         if weight is not None and not 0.0 <= weight <= 1.0:
             raise ScoreError(f"a weight of {weight}, wanted a number from 0 (retriever) to 1 (readout)")
         start = time.perf_counter()
@@ -224,7 +224,7 @@ class Reranker:
 
     def retrieve(self, queries: Sequence[str], *, k: int = CANDIDATES) -> list[CandidateList]:
         """What `search` does before the model runs; the retriever sees the queries together."""
-        texts = [checked(query) for query in queries]
+        texts = [validate_query(query) for query in queries]
         start = time.perf_counter()
         retrieved = self.retriever.search_many(texts, k)
         retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
@@ -244,7 +244,7 @@ class Reranker:
 
         The attention is averaged over heads and over the stored layers, or taken at one `layer` of them.
         """
-        return explain(self._shallow, checked(query), self.store.find(page), layer=layer)
+        return explain(self._shallow, validate_query(query), self.store.find(page), layer=layer)
 
     async def arank(
         self,

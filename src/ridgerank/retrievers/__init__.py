@@ -1,1 +1,1 @@
-"""A query becomes candidates: by late interaction, by text, or as someone else found them."""
+"""A query becomes candidates: by late interaction, by text, or from the results of another system."""

@@ -1,4 +1,4 @@
-"""What every retriever can do. It knows pages by their id only; how it scores them is its own affair."""
+"""The interface of a retriever, and what all of them share. Pages are known by their ids only."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 
 
-class HasTexts(Protocol):
-    """A `PageStore`, or documents that are not stored yet."""
+class TextCollection(Protocol):
+    """Pages with text: a `PageStore`, or documents that are not stored yet."""
 
     @property
     def uri(self) -> str:
@@ -42,21 +42,21 @@ class Retriever(ABC):
 
 
 def require_queries(queries: Sequence[str], k: int = 1) -> None:
-    """Refuse queries that say nothing, and fewer than one page wanted."""
+    """Refuse empty queries, and a `k` below 1."""
     if k < 1:
         raise RetrieverError(f"the best {k} pages were asked for; wanted at least 1")
-    blank = [place for place, query in enumerate(queries) if not query.strip()]
-    if blank:
-        raise RetrieverError(f"query {blank[0] + 1} of {len(queries)} is empty; say what to look for")
+    empty = [position for position, query in enumerate(queries) if not query.strip()]
+    if empty:
+        raise RetrieverError(f"query {empty[0] + 1} of {len(queries)} is empty; say what to look for")
 
 
-def best(page_ids: Sequence[str], scores: Floats, k: int) -> list[Candidate]:
+def top_candidates(page_ids: Sequence[str], scores: Floats, k: int) -> list[Candidate]:
     """The `k` highest of `scores` (pages,), best first, equal scores in order of page id."""
     if k < len(scores):
-        # Everything that ties with the k-th stays in, so that page ids decide, not the partition.
+        # All pages that tie with the k-th stay in, so that page ids decide, not the partition.
         threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        places = np.flatnonzero(scores >= threshold)
+        positions = np.flatnonzero(scores >= threshold)
     else:
-        places = np.arange(len(scores))
-    order = sorted(places.tolist(), key=lambda place: (-scores[place], page_ids[place]))
-    return [Candidate(page_ids[place], float(scores[place])) for place in order[:k]]
+        positions = np.arange(len(scores))
+    order = sorted(positions.tolist(), key=lambda position: (-scores[position], page_ids[position]))
+    return [Candidate(page_ids[position], float(scores[position])) for position in order[:k]]

@@ -10,7 +10,7 @@ import numpy as np
 from ridgerank.errors import RetrieverError, StoreError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
-from ridgerank.retrievers.base import HasTexts, Retriever, best, require_queries
+from ridgerank.retrievers.base import Retriever, TextCollection, require_queries, top_candidates
 
 _WORD = re.compile(r"\w+")
 
@@ -18,13 +18,13 @@ _WORD = re.compile(r"\w+")
 class BM25(Retriever):
     """Pages by the words they share with the query, rare words counting more (Lucene's BM25).
 
-    Words are runs of letters and digits of any script, lower case, accents dropped; nothing is stemmed and no
-    word is too common to count. Pages without text score 0.
+    Words are runs of letters and digits of any script, lower case, without accents. There is no stemming and
+    no list of stop words. Pages without text score 0.
     """
 
     name = "bm25"
 
-    def __init__(self, store: HasTexts) -> None:
+    def __init__(self, store: TextCollection) -> None:
         texts = store.texts()
         if not texts:
             raise RetrieverError(f"the page store at {store.uri} is empty; index documents first")
@@ -44,7 +44,7 @@ class BM25(Retriever):
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query."""
         require_queries(queries, k)
-        return [best(self._ids, self._scores(query), k) for query in queries]
+        return [top_candidates(self._ids, self._scores(query), k) for query in queries]
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         """Score given pages."""
@@ -65,5 +65,5 @@ def _words(text: str) -> list[str]:
     plain = text.casefold()
     if not plain.isascii():
         decomposed = unicodedata.normalize("NFKD", plain)
-        plain = "".join(sign for sign in decomposed if not unicodedata.combining(sign))
+        plain = "".join(char for char in decomposed if not unicodedata.combining(char))
     return _WORD.findall(plain)

@@ -1,7 +1,7 @@
 """A dense text embedder over the text of a store's pages, through sentence-transformers.
 
-A 7-billion-parameter embedder needs hours for a large store, so what it made of the pages is kept beside it
-and only new pages are embedded.
+An embedder of 7 billion parameters needs hours for a large store, so page embeddings are kept beside the
+store and only new pages are embedded.
 """
 
 import logging
@@ -18,7 +18,7 @@ from ridgerank.errors import RetrieverError, StoreError
 from ridgerank.lineage import fingerprint
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
-from ridgerank.retrievers.base import Retriever, best, require_queries
+from ridgerank.retrievers.base import Retriever, require_queries, top_candidates
 from ridgerank.retrievers.embeddings import Embeddings
 from ridgerank.retrievers.encoders.base import fingerprint_values
 from ridgerank.store.page_store import PageStore
@@ -26,18 +26,18 @@ from ridgerank.store.page_store import PageStore
 logger = logging.getLogger(__name__)
 
 INSTRUCTION = "Instruct: Given a question, retrieve passages that answer the question\nQuery: "
-"""What stands before a query for embedders made of a language model, such as Linq-Embed and E5-Mistral."""
-_NO_TEXT = -1.0
+"""Precedes a query for embedders tuned from a language model, such as Linq-Embed and E5-Mistral."""
+_NO_TEXT_SCORE = -1.0
 """The score of a page without text: below every cosine."""
-_PAGES_AT_ONCE = 512
-"""Pages embedded between two savings."""
+_PAGES_PER_SAVE = 512
+"""Pages embedded between two writes of the file."""
 
 
 class DenseText(Retriever):
     """Pages by the cosine of their text's embedding and the query's.
 
-    A model's own query prompt is used where it brings one. Where it brings none and reads the last token, as
-    language models do that were tuned to embed, the query follows `INSTRUCTION`; pages never do.
+    The query prompt in the model's configuration is used where there is one. Otherwise, a model that pools
+    the last token (a language model tuned to embed) gets the query after `INSTRUCTION`; pages get no prompt.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class DenseText(Retriever):
         self._ids = list(texts)
         self._row_of = {page_id: row for row, page_id in enumerate(self._ids)}
         self._uri = store.uri
-        self._pages = self._embed_pages(texts, store.uri)
+        self._page_embeddings = self._embed_pages(texts, store.uri)
         self._blank = np.array([not text.strip() for text in texts.values()])
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query; queries are embedded together."""
         require_queries(queries, k)
-        return [best(self._ids, scores, k) for scores in self._scores(queries)]
+        return [top_candidates(self._ids, scores, k) for scores in self._scores(queries)]
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         """Score given pages."""
@@ -82,24 +82,24 @@ class DenseText(Retriever):
 
     def _scores(self, queries: Sequence[str]) -> Floats:
         """Cosines (queries, pages)."""
-        embedded = self._embed(list(queries), prompt=self._prompt)
-        cosines = (embedded @ self._pages.T).astype(np.float64)
-        cosines[:, self._blank] = _NO_TEXT
+        query_embeddings = self._embed(list(queries), prompt=self._prompt)
+        cosines = (query_embeddings @ self._page_embeddings.T).astype(np.float64)
+        cosines[:, self._blank] = _NO_TEXT_SCORE
         return cosines
 
     def _embed_pages(self, texts: dict[str, str], uri: str) -> NDArray[np.float32]:
-        kept = Embeddings(uri, _fingerprint(self._model))
-        lacking = [page_id for page_id in texts if page_id not in kept]
-        for start in range(0, len(lacking), _PAGES_AT_ONCE):
-            ids = lacking[start : start + _PAGES_AT_ONCE]
-            kept.add(ids, self._embed([texts[page_id] for page_id in ids], prompt=None))
-            logger.info("%s: %d of %d pages embedded", self.name, start + len(ids), len(lacking))
-        return kept.rows(self._ids)
+        cache = Embeddings(uri, _fingerprint(self._model))
+        missing = [page_id for page_id in texts if page_id not in cache]
+        for start in range(0, len(missing), _PAGES_PER_SAVE):
+            ids = missing[start : start + _PAGES_PER_SAVE]
+            cache.add(ids, self._embed([texts[page_id] for page_id in ids], prompt=None))
+            logger.info("%s: %d of %d pages embedded", self.name, start + len(ids), len(missing))
+        return cache.rows(self._ids)
 
     def _embed(self, texts: list[str], *, prompt: str | None) -> NDArray[np.float32]:
         encode = self._model.encode_document if prompt is None else self._model.encode_query
-        found = encode(texts, prompt=prompt, normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(found, dtype=np.float32)
+        embeddings = encode(texts, prompt=prompt, normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(embeddings, dtype=np.float32)
 
 
 def _load(source: str, device: str | torch.device | None, dtype: torch.dtype | None) -> Any:  # noqa: ANN401
@@ -109,9 +109,11 @@ def _load(source: str, device: str | torch.device | None, dtype: torch.dtype | N
         raise RetrieverError(
             "dense text retrieval needs sentence-transformers: `pip install 'ridgerank[dense]'`"
         ) from error
-    where, numbers = placement(device, dtype)
+    resolved_device, resolved_dtype = placement(device, dtype)
     try:
-        model = SentenceTransformer(source, device=str(where), model_kwargs={"dtype": numbers})
+        model = SentenceTransformer(
+            source, device=str(resolved_device), model_kwargs={"dtype": resolved_dtype}
+        )
     except (OSError, ValueError) as error:
         first_line = str(error).strip().partition("\n")[0]
         raise RetrieverError(
@@ -122,11 +124,11 @@ def _load(source: str, device: str | torch.device | None, dtype: torch.dtype | N
 
 
 def _query_prompt(model: Any) -> str:  # noqa: ANN401
-    own: str = model.prompts.get("query") or ""
-    if own:
-        return own
-    reads_last = any("lasttoken" in getattr(module, "pooling_mode", ()) for module in model)
-    return INSTRUCTION if reads_last else ""
+    prompt: str = model.prompts.get("query") or ""
+    if prompt:
+        return prompt
+    pools_last_token = any("lasttoken" in getattr(module, "pooling_mode", ()) for module in model)
+    return INSTRUCTION if pools_last_token else ""
 
 
 def _fingerprint(model: Any) -> str:  # noqa: ANN401

@@ -1,6 +1,6 @@
-"""One vector a page, kept beside the store so that it is computed once; knows no model.
+"""One vector per page, kept beside the store so that it is computed once; knows no model.
 
-A file of its own for each embedder, under the store's directory or URL.
+Each embedder has one file, under the store's directory or URL.
 """
 
 import json
@@ -22,10 +22,10 @@ from ridgerank.store.remote_folder import RemoteFolder
 
 
 class Embeddings:
-    """The embeddings one embedder made of a store's pages."""
+    """The embeddings of a store's pages by one embedder."""
 
     def __init__(self, uri: str, fingerprint: str) -> None:
-        """Open what was kept under this fingerprint, if anything was."""
+        """Read the embeddings kept under this fingerprint, if there are any."""
         self._name = f"{fingerprint}.safetensors"
         self._root = local_root(uri)
         self._remote = RemoteFolder(uri, layout.EMBEDDINGS) if self._root is None else None
@@ -45,8 +45,8 @@ class Embeddings:
         return self._vectors[[self._row_of[page_id] for page_id in page_ids]]
 
     def add(self, page_ids: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Take in more pages (pages, dim), and keep them."""
-        self._row_of |= {page_id: len(self._row_of) + place for place, page_id in enumerate(page_ids)}
+        """Add the embeddings (pages, dim) of further pages, and write the file."""
+        self._row_of |= {page_id: len(self._row_of) + position for position, page_id in enumerate(page_ids)}
         self._vectors = np.concatenate([self._vectors, vectors]) if self._vectors.size else vectors
         with self._folder() as folder:
             with replacing(folder / self._name) as scratch:
@@ -57,7 +57,7 @@ class Embeddings:
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
-        """The folder beside a local store, or a passing one for copies."""
+        """The folder beside a local store; for a remote store, a temporary folder for copies."""
         if self._root is not None:
             yield self._root / layout.EMBEDDINGS
             return

@@ -1,7 +1,7 @@
-"""Candidates that someone else found: a TREC run, lines of JSON, anything Python can iterate over.
+"""Candidates of another system: a TREC run, lines of JSON, anything Python can iterate over.
 
 A query is known by its text or by its id, a page by its id or by a reference such as `report.pdf#3`. Nothing
-is computed here: what was not given is not known.
+is computed here: only the given queries and pages are known.
 """
 
 import json
@@ -15,7 +15,7 @@ import numpy as np
 from ridgerank.errors import RetrieverError, RunFileError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate, Query
-from ridgerank.retrievers.base import Retriever, best, require_queries
+from ridgerank.retrievers.base import Retriever, require_queries, top_candidates
 from ridgerank.runs.run import Run
 
 Resolve = Callable[[str], str]
@@ -23,7 +23,7 @@ Resolve = Callable[[str], str]
 
 
 class GivenCandidates(Retriever):
-    """A retriever that has done its work already."""
+    """The results of a retriever that ran elsewhere, as a `Retriever`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class GivenCandidates(Retriever):
     ) -> None:
         """Take (query, page, score) in any order, the query by its id or its text.
 
-        With `queries`, what was given under an id is found by the query's text too.
+        With `queries`, candidates given under a query's id are also found by its text.
         """
         self.name = name
         self._scores: dict[str, dict[str, float]] = {}
@@ -49,9 +49,9 @@ class GivenCandidates(Retriever):
             if page_id in pages:
                 raise RetrieverError(f"page {page!r} stands twice under query {query!r}; keep one of the two")
             pages[page_id] = float(score)
-        for known in queries:
-            if known.query_id in self._scores:
-                self._scores.setdefault(known.text, self._scores[known.query_id])
+        for query_record in queries:
+            if query_record.query_id in self._scores:
+                self._scores.setdefault(query_record.text, self._scores[query_record.query_id])
 
     @classmethod
     def of_run(cls, run: Run, queries: Iterable[Query], *, name: str = "run", resolve: Resolve = str) -> Self:
@@ -62,26 +62,26 @@ class GivenCandidates(Retriever):
     @classmethod
     def of_jsonl(cls, path: Path, *, resolve: Resolve = str, queries: Iterable[Query] = ()) -> Self:
         """Read a file of lines such as `{"query": "…", "page": "report.pdf#3", "score": 1.5}`."""
-        return cls(_lines(path), name=path.name, resolve=resolve, queries=queries)
+        return cls(_read_lines(path), name=path.name, resolve=resolve, queries=queries)
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
-        """Hand out what was given for each query."""
+        """Return the candidates given for each query."""
         require_queries(queries, k)
-        found = [self._of(query) for query in queries]
-        return [best(list(pages), np.array(list(pages.values())), k) for pages in found]
+        candidates = [self._candidates_for(query) for query in queries]
+        return [top_candidates(list(pages), np.array(list(pages.values())), k) for pages in candidates]
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
-        """Hand out the scores of given pages."""
-        known = self._of(query)
-        missing = [page_id for page_id in page_ids if page_id not in known]
+        """Return the scores of given pages."""
+        scores = self._candidates_for(query)
+        missing = [page_id for page_id in page_ids if page_id not in scores]
         if missing:
             raise RetrieverError(
                 f"{self.name} gives no score to page {missing[0]!r} under query {query!r}"
                 f"{f', nor to {len(missing) - 1} more' if len(missing) > 1 else ''}; rank its own candidates"
             )
-        return np.array([known[page_id] for page_id in page_ids], dtype=np.float64)
+        return np.array([scores[page_id] for page_id in page_ids], dtype=np.float64)
 
-    def _of(self, query: str) -> dict[str, float]:
+    def _candidates_for(self, query: str) -> dict[str, float]:
         if query not in self._scores:
             raise RetrieverError(
                 f"{self.name} holds no candidates for the query {query!r}, only for {len(self._scores)} "
@@ -90,22 +90,22 @@ class GivenCandidates(Retriever):
         return self._scores[query]
 
 
-def _lines(path: Path) -> Iterable[tuple[str, str, float]]:
+def _read_lines(path: Path) -> Iterable[tuple[str, str, float]]:
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    yield _fields(line, f"{path}, line {number}")
+                    yield _parse_line(line, f"{path}, line {number}")
     except UnicodeDecodeError as error:
         raise RunFileError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     except OSError as error:
         raise RunFileError(f"{path}: {error.strerror or error}; wanted a readable file") from error
 
 
-def _fields(line: str, where: str) -> tuple[str, str, float]:
+def _parse_line(line: str, where: str) -> tuple[str, str, float]:
     try:
-        found: Any = json.loads(line)
-        query, page, score = found["query"], found["page"], found["score"]
+        row: Any = json.loads(line)
+        query, page, score = row["query"], row["page"], row["score"]
     except (ValueError, KeyError, TypeError) as error:
         raise RunFileError(
             f"{where}: {line.strip()[:60]!r}, wanted an object with query, page and score"

@@ -26,7 +26,7 @@ def load_retriever(
     the one whose vectors the store holds, else BM25.
     """
     if name is None and store.vectors is not None:
-        return _remembered(store.vectors.origin.source, store, device=device, dtype=dtype)
+        return _load_stored_retriever(store.vectors.origin.source, store, device=device, dtype=dtype)
     name = name or "bm25"
     if name.lower() == "bm25":
         from ridgerank.retrievers.bm25 import BM25
@@ -47,7 +47,7 @@ def load_retriever(
     return LateInteraction(load_encoder(name, device=device, dtype=dtype), store)
 
 
-def _remembered(
+def _load_stored_retriever(
     source: str, store: PageStore, *, device: "str | torch.device | None", dtype: "torch.dtype | None"
 ) -> Retriever:
     try:

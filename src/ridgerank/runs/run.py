@@ -22,7 +22,7 @@ class Run:
     vocabulary: tuple[str, ...]
     """All page ids of the run, sorted: the order of codes is the order of ids."""
     lists: Ragged
-    """One list a query."""
+    """One list per query."""
     codes: Ints
     """(members,) index into `vocabulary`."""
     scores: Floats
@@ -74,10 +74,10 @@ class Run:
 
     def rows(self) -> Iterator[tuple[str, str, int, float]]:
         """(query id, page id, rank from 1, score), query by query, best first."""
-        places = (self.lists.place() + 1).tolist()
+        ranks = (self.lists.place() + 1).tolist()
         numbers = self.lists.index().tolist()
         codes, scores = self.codes.tolist(), self.scores.tolist()
-        for number, code, rank, score in zip(numbers, codes, places, scores, strict=True):
+        for number, code, rank, score in zip(numbers, codes, ranks, scores, strict=True):
             yield self.queries[number], self.vocabulary[code], rank, score
 
     def top(self, depth: int) -> Self:

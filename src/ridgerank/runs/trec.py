@@ -20,9 +20,9 @@ def read_run(path: Path) -> Run:
     pages: list[str] = []
     scores: list[float] = []
     first_line: dict[tuple[str, str], int] = {}
-    for number, fields in _lines(path, RUN_COLUMNS):
+    for number, fields in _read_fields(path, RUN_COLUMNS):
         query, _, page, _, score_text, _ = fields
-        score = _number(score_text, float, path, number, "score")
+        score = _parse_number(score_text, float, path, number, "score")
         if not math.isfinite(score):
             raise RunFileError(f"{path}, line {number}: score {score_text!r}, wanted a finite number")
         earlier = first_line.setdefault((query, page), number)
@@ -40,8 +40,8 @@ def read_run(path: Path) -> Run:
 def read_qrels(path: Path) -> Qrels:
     """Read TREC qrels; grades are whole numbers, a negative grade counts as not relevant."""
     qrels: dict[str, dict[str, int]] = {}
-    for number, (query, _, page, grade_text) in _lines(path, QRELS_COLUMNS):
-        grade = _number(grade_text, int, path, number, "grade")
+    for number, (query, _, page, grade_text) in _read_fields(path, QRELS_COLUMNS):
+        grade = _parse_number(grade_text, int, path, number, "grade")
         grades = qrels.setdefault(query, {})
         if grades.setdefault(page, grade) != grade:
             raise RunFileError(
@@ -62,15 +62,15 @@ def write_qrels(qrels: Qrels, file: TextIO) -> None:
         file.writelines(f"{query} 0 {page} {grade}\n" for page, grade in grades.items())
 
 
-def _lines(path: Path, columns: str) -> Iterator[tuple[int, list[str]]]:
-    wanted = columns.split()
+def _read_fields(path: Path, columns: str) -> Iterator[tuple[int, list[str]]]:
+    field_count = len(columns.split())
     empty = True
     try:
         with path.open(encoding="utf-8-sig") as file:
-            for number, fields in _numbered_fields(file):
-                if len(fields) != len(wanted):
+            for number, fields in _split_lines(file):
+                if len(fields) != field_count:
                     raise RunFileError(
-                        f"{path}, line {number}: {len(fields)} fields, wanted {len(wanted)} ({columns})"
+                        f"{path}, line {number}: {len(fields)} fields, wanted {field_count} ({columns})"
                     )
                 empty = False
                 yield number, fields
@@ -82,15 +82,17 @@ def _lines(path: Path, columns: str) -> Iterator[tuple[int, list[str]]]:
         raise RunFileError(f"{path}: no lines, wanted at least one with the fields: {columns}")
 
 
-def _numbered_fields(file: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def _split_lines(file: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(file, start=1):
         fields = line.split()
         if fields:
             yield number, fields
 
 
-def _number(text: str, kind: type[Number], path: Path, number: int, what: str) -> Number:
+def _parse_number(text: str, number_type: type[Number], path: Path, number: int, what: str) -> Number:
     try:
-        return kind(text)
+        return number_type(text)
     except ValueError as error:
-        raise RunFileError(f"{path}, line {number}: {what} {text!r}, wanted a {kind.__name__}") from error
+        raise RunFileError(
+            f"{path}, line {number}: {what} {text!r}, wanted a {number_type.__name__}"
+        ) from error

@@ -1,1 +1,1 @@
-"""The same work on many machines: Ray runs what `indexing`, `calibration` and `serving` do here."""
+"""The same work on many machines: Ray runs `indexing`, `calibration` and `serving` there."""

@@ -1,15 +1,11 @@
-"""What workers do for a calibration: targets at full depth, states over stored pages, and sums of both.
+"""What workers compute for a calibration: targets at full depth, states over stored pages, and sums of both.
 
-States stay in Ray's object store, on the machines that made them: only H'PH and H'Pt (eq. 8) and scores come
-back. The stages are those of one machine (`calibration/executor.py`), in the same batches.
+States stay in Ray's object store, on the machines that computed them: only H'PH and H'Pt (eq. 8) and scores
+come back. The stages are those of one machine (`calibration/executor.py`), in the same batches.
 """
 
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from ridgerank.calibration.executor import states_of, teach_pages
 from ridgerank.calibration.rerender import FoundAgain
@@ -18,42 +14,41 @@ from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.records import Candidate, State, Target
 from ridgerank.scaleout.ray_cluster import ModelPlan
+from ridgerank.scaleout.ray_datasets import Rows, map_records, read_records, write_records
 from ridgerank.store.model_lineage import require_same_origin
 from ridgerank.store.page_store import PageStore
 
-GIVEN, MADE = "given", "made"
-"""The column of what goes to a worker, and of what comes back: pickled records."""
-
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """A few pages, and the queries whose targets over them are wanted."""
+class TargetTask:
+    """A few pages, and the queries whose targets over them are to be computed."""
 
-    found: tuple[FoundAgain, ...]
-    wanted: Mapping[str, Sequence[str]]
+    pages: tuple[FoundAgain, ...]
+    queries: Mapping[str, Sequence[str]]
+    """Page id → texts of the queries."""
     targets: tuple[Target, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StateTask:
     """A query to run over its candidates."""
 
     number: int
-    """Of its list."""
+    """The number of the query's list."""
     text: str
     candidates: tuple[Candidate, ...]
     states: tuple[State, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ran:
+class ListStates:
     """The states of one list."""
 
     number: int
     states: Mapping[State, Floats]
 
 
-class TeachingWorker:
+class TargetWorker:
     """The full model of a store, for targets."""
 
     def __init__(self, model: ModelPlan, uri: str) -> None:
@@ -61,12 +56,12 @@ class TeachingWorker:
         with PageStore.open(uri) as store:
             require_same_origin(store.lineage, self._backbone, artifact=f"the page store at {uri}")
 
-    def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Lessons in, what was taught out."""
-        return _mapped(rows, self._teach)
+    def __call__(self, rows: Rows) -> Rows:
+        """Batches of pages in, their targets out."""
+        return map_records(rows, self._compute_targets)
 
-    def _teach(self, lesson: Lesson) -> object:
-        return teach_pages(self._backbone, lesson.found, lesson.wanted, lesson.targets)
+    def _compute_targets(self, task: TargetTask) -> object:
+        return teach_pages(self._backbone, task.pages, task.queries, task.targets)
 
 
 class StatesWorker:
@@ -75,42 +70,26 @@ class StatesWorker:
     def __init__(self, model: ModelPlan, uri: str) -> None:
         self._shallow = ShallowPass(model.load(), PageStore.open(uri))
 
-    def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, rows: Rows) -> Rows:
         """Queries in, the states of their candidates out."""
-        return _mapped(rows, self._run)
+        return map_records(rows, self._run)
 
-    def _run(self, asked: Asked) -> Ran:
-        return Ran(asked.number, states_of(self._shallow, asked.text, asked.candidates, asked.states))
+    def _run(self, task: StateTask) -> ListStates:
+        return ListStates(task.number, states_of(self._shallow, task.text, task.candidates, task.states))
 
 
-def summed(
-    rows: dict[str, Any], state: State, parts: Mapping[int, str], teacher: Mapping[int, Floats]
-) -> dict[str, Any]:
-    """The sums of a block of lists, by part; lists that belong to none are left out."""
+def sum_moments(rows: Rows, state: State, parts: Mapping[int, str], teacher: Mapping[int, Floats]) -> Rows:
+    """The sums of a block of lists, by part; lists without a part are left out."""
     moments: dict[str, CenteredMoments] = {}
-    for ran in _read(rows):
-        if ran.number in parts:
-            states = ran.states[state]
-            own = moments.setdefault(parts[ran.number], CenteredMoments(states.shape[1]))
-            own.add(states, teacher[ran.number])
-    return _written([moments])
+    for list_states in read_records(rows):
+        if list_states.number in parts:
+            states = list_states.states[state]
+            part_moments = moments.setdefault(parts[list_states.number], CenteredMoments(states.shape[1]))
+            part_moments.add(states, teacher[list_states.number])
+    return write_records([moments])
 
 
-def scored(rows: dict[str, Any], state: State, vectors: Mapping[int, Floats]) -> dict[str, Any]:
+def project_states(rows: Rows, state: State, vectors: Mapping[int, Floats]) -> Rows:
     """The states of each list times its vector; lists without one are left out."""
-    ran = [one for one in _read(rows) if one.number in vectors]
-    return _written([(one.number, one.states[state] @ vectors[one.number]) for one in ran])
-
-
-def _mapped(rows: dict[str, Any], work: Any) -> dict[str, Any]:  # noqa: ANN401 (any record to any other)
-    return _written([work(pickle.loads(given)) for given in rows[GIVEN]])
-
-
-def _read(rows: dict[str, Any]) -> list[Any]:
-    return [pickle.loads(made) for made in rows[MADE]]
-
-
-def _written(made: Sequence[object]) -> dict[str, Any]:
-    column = np.empty(len(made), dtype=object)
-    column[:] = [pickle.dumps(one) for one in made]
-    return {MADE: column}
+    lists: list[ListStates] = [record for record in read_records(rows) if record.number in vectors]
+    return write_records([(record.number, record.states[state] @ vectors[record.number]) for record in lists])

@@ -1,15 +1,14 @@
 """What a worker does with pages: render, encode, compress, and write them as a fragment beside the store.
 
-The same reader as on one machine, over batches cut from the whole list in the same way: the bytes are those
-of a local run. A fragment belongs to no version of the store until it is committed (`ray_indexing.py`);
-that of a worker which died is never committed and is removed by a later sweep.
+The page encoder and the batches are those of one machine, so the bytes are those of a local run. A fragment
+belongs to no version of the store until it is committed (`ray_indexing.py`); the fragment of a worker that
+died is never committed and is removed by a later sweep.
 """
 
 import json
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
 
 import lance
 import numpy as np
@@ -19,23 +18,24 @@ from numpy.typing import NDArray
 
 from ridgerank.documents.failures import Failure
 from ridgerank.documents.pages import PageRef
-from ridgerank.indexing.encode import Made, PageReader, default_batch_pages
-from ridgerank.indexing.listing import Listing, rendered
+from ridgerank.indexing.encode import EncodedPages, PageEncoder, default_batch_pages
+from ridgerank.indexing.listing import Listing, render_batches
 from ridgerank.lineage import Lineage
 from ridgerank.scaleout.ray_cluster import ModelPlan
+from ridgerank.scaleout.ray_datasets import Rows, map_records
 from ridgerank.store import layout, rows
 from ridgerank.store.model_lineage import default_exit_layer, lineage_of
 from ridgerank.store.pruning import Keep
 from ridgerank.store.vector_columns import VectorOrigin
 
-_RENDERING = 2
-"""Processes of a worker that render: a file that crashes its reader would else take the worker along, and Ray
-would give it to the next one, for ever."""
+_RENDERING_PROCESSES = 2
+"""Rendering processes per worker. Without them, a file that crashes its reader would end the worker, and Ray
+would pass the file to the next worker, without end."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingPlan:
-    """How pages are to be read."""
+    """How pages are to be encoded."""
 
     model: ModelPlan
     keep: str
@@ -47,8 +47,8 @@ class EncodingPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """What a worker has found its models to be."""
+class EncodingDescription:
+    """What a worker has loaded its models to be."""
 
     lineage: Lineage
     batch_pages: int
@@ -57,19 +57,19 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """Pages that become one fragment: whole batches of the whole list, less what is stored."""
+class FragmentTask:
+    """Pages that become one fragment: whole batches of the whole list, without stored pages."""
 
     batches: tuple[tuple[PageRef, ...], ...]
-    names: dict[str, list[str]]
-    """Every name of each page, by page id."""
+    references: dict[str, list[str]]
+    """Every reference of each page, by page id."""
     stored: frozenset[str]
-    """Those of them that lack nothing but their vectors."""
+    """The pages that need only their vectors."""
 
 
 @dataclass(slots=True)
-class Encoded:
-    """What came of a portion."""
+class FragmentResult:
+    """The fragments of a task, and what else came of it."""
 
     fragments: list[str] = field(default_factory=list)
     """As Lance's JSON."""
@@ -82,8 +82,8 @@ class Encoded:
     failures: list[Failure] = field(default_factory=list)
 
 
-def reader_of(plan: EncodingPlan) -> tuple[PageReader, Described]:
-    """Load the models of a plan and say what they are."""
+def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescription]:
+    """Load the models of a plan, and describe them."""
     backbone = plan.model.load()
     keep = Keep.parse(plan.keep)
     exit_layer = plan.exit_layer or default_exit_layer(backbone.geometry.layers)
@@ -101,71 +101,69 @@ def reader_of(plan: EncodingPlan) -> tuple[PageReader, Described]:
         )
     lineage = lineage_of(backbone, exit_layer=exit_layer, join_layer=plan.join_layer, keep=keep)
     origin = None if embedder is None else embedder.origin
-    reader = PageReader(backbone, embedder, None, exit_layer, plan.join_layer, keep)
-    return reader, Described(lineage, default_batch_pages(backbone), origin, backbone.reads_text)
+    page_encoder = PageEncoder(backbone, embedder, None, exit_layer, plan.join_layer, keep)
+    return page_encoder, EncodingDescription(
+        lineage, default_batch_pages(backbone), origin, backbone.reads_text
+    )
 
 
-def describe(plan: EncodingPlan) -> Described:
-    """What a store made with this plan is made with: found on a worker, which has the model."""
-    return reader_of(plan)[1]
+def describe_encoding(plan: EncodingPlan) -> EncodingDescription:
+    """What a store made with this plan is made with: loaded on a worker, which has the model."""
+    return load_page_encoder(plan)[1]
 
 
 class EncodingWorker:
-    """Models that stay loaded while portions come by; Ray Data holds a pool of them."""
+    """Models that stay loaded between tasks; Ray Data holds a pool of these workers."""
 
-    def __init__(self, plan: EncodingPlan, uri: str, described: Described) -> None:
+    def __init__(self, plan: EncodingPlan, uri: str, description: EncodingDescription) -> None:
         self._uri = uri
-        self._reader, found = reader_of(plan)
-        # Another release of transformers on one machine of many would be found nowhere else.
-        found.lineage.require(described.lineage, artifact="what this worker makes")
-        if found.origin is not None and described.origin is not None:
-            found.origin.require(described.origin, artifact="what this worker makes")
+        self._page_encoder, loaded = load_page_encoder(plan)
+        # Another release of transformers on one machine of many would be loaded nowhere else.
+        loaded.lineage.require(description.lineage, artifact="what this worker makes")
+        if loaded.origin is not None and description.origin is not None:
+            loaded.origin.require(description.origin, artifact="what this worker makes")
         self._recognizer = None
         if plan.ocr:
             from ridgerank.documents.ocr import Recognizer
 
             self._recognizer = Recognizer(cache=None)
 
-    def __call__(self, given: dict[str, Any]) -> dict[str, Any]:
-        """One portion in, as Ray Data hands it over; what came of it out."""
-        [portion] = given["portion"]
-        return {"encoded": np.array([pickle.dumps(self.encode(pickle.loads(portion)))], dtype=object)}
+    def __call__(self, batch: Rows) -> Rows:
+        """Tasks in, results out."""
+        return map_records(batch, self.encode)
 
-    def encode(self, portion: Portion) -> Encoded:
-        """Read the pages of a portion and write those that are new as a fragment."""
-        found = Encoded()
+    def encode(self, task: FragmentTask) -> FragmentResult:
+        """Encode the pages of a task and write the new ones as a fragment."""
+        result = FragmentResult()
         schema = lance.dataset(self._uri).schema
-        batches = self._batches(portion, found, schema)
+        batches = self._batches(task, result, schema)
         first = next(batches, None)
         if first is None:
-            return found
-        stream = pa.RecordBatchReader.from_batches(schema, _chained(first, batches))
+            return result
+        stream = pa.RecordBatchReader.from_batches(schema, chain([first], batches))
         written = write_fragments(
             stream, self._uri, schema=schema, data_storage_version=layout.LANCE_FILE_VERSION
         )
-        found.fragments = [json.dumps(fragment.to_json()) for fragment in written]
-        return found
+        result.fragments = [json.dumps(fragment.to_json()) for fragment in written]
+        return result
 
-    def _batches(self, portion: Portion, found: Encoded, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Rows of one batch of pages after the other: a worker holds no more than these."""
-        for made in self._made(portion, found):
-            found.vectors |= made.vectors
-            found.page_ids += [row.page.page_id for row in made.rows]
-            found.prefix_bytes += made.prefix_bytes
-            found.nbytes += made.nbytes
-            if made.rows:
-                yield from rows.to_table(made.rows, schema).to_batches()
+    def _batches(
+        self, task: FragmentTask, result: FragmentResult, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of one batch of pages after the other: a worker holds one batch in memory."""
+        for encoded in self._encode_batches(task, result):
+            result.vectors |= encoded.vectors
+            result.page_ids += [row.page.page_id for row in encoded.rows]
+            result.prefix_bytes += encoded.prefix_bytes
+            result.nbytes += encoded.nbytes
+            if encoded.rows:
+                yield from rows.to_table(encoded.rows, schema).to_batches()
 
-    def _made(self, portion: Portion, found: Encoded) -> Iterator[Made]:
-        refs = {ref.page_id: ref for batch in portion.batches for ref in batch}
-        listing = Listing(refs=refs, names=portion.names)
-        numbered = ((number, ref) for number, batch in enumerate(portion.batches) for ref in batch)
-        max_pixels = self._reader.backbone.max_pixels
-        failed = found.failures.append
-        for pages in rendered(numbered, failed, self._recognizer, max_pixels, _RENDERING):
-            yield self._reader.read(pages, listing, portion.stored)
-
-
-def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from others
+    def _encode_batches(self, task: FragmentTask, result: FragmentResult) -> Iterator[EncodedPages]:
+        refs = {ref.page_id: ref for batch in task.batches for ref in batch}
+        listing = Listing(refs=refs, references=task.references)
+        numbered = ((number, ref) for number, batch in enumerate(task.batches) for ref in batch)
+        max_pixels = self._page_encoder.backbone.max_pixels
+        failed = result.failures.append
+        for pages in render_batches(numbered, failed, self._recognizer, max_pixels, _RENDERING_PROCESSES):
+            yield self._page_encoder.encode(pages, listing, task.stored)

@@ -45,33 +45,33 @@ class ModelPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
-    """How many workers there are, and what each of them takes."""
+class ClusterWorkers:
+    """How many workers there are, and the resources of each."""
 
-    workers: int
+    count: int
     num_cpus: float
     num_gpus: float
 
     @property
     def resources(self) -> dict[str, float]:
-        """As Ray takes them."""
+        """The resources of one worker, as keyword arguments of Ray."""
         return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus}
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """Ray's module, connected to a cluster; one that was started for this is stopped at the end."""
-    # Nothing is reported to anyone unless whoever runs this has asked for it.
+def connect_ray(address: str) -> Iterator[Any]:
+    """Ray's module, connected to a cluster; a local cluster is stopped at the end."""
+    # No usage statistics are sent unless the environment says so.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
         import ray.data
     except ImportError as error:
         raise ExtraMissing("this needs Ray: `pip install 'ridgerank[ray]'`") from error
-    # After the import, which sets a level of its own: there is one bar here, and it is ours.
+    # After the import, which sets its level: progress is shown by our bar alone.
     logging.getLogger("ray.data").setLevel(logging.WARNING)
-    mine = not ray.is_initialized()
-    if mine:
+    started_here = not ray.is_initialized()
+    if started_here:
         try:
             ray.init(
                 address=None if address == LOCAL else address,
@@ -86,23 +86,23 @@ def connected(address: str) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        if mine:
+        if started_here:
             ray.shutdown()
 
 
-def crew_of(ray: Any, workers: int | None, device: str | None) -> Crew:  # noqa: ANN401 (Ray's module)
+def plan_workers(ray: Any, workers: int | None, device: str | None) -> ClusterWorkers:  # noqa: ANN401 (Ray's module)
     """A worker for every GPU of the cluster, or for every CPU where there are none or `device` says so."""
-    have = ray.cluster_resources()
-    gpus = 0 if device == "cpu" else int(have.get("GPU", 0))
+    resources = ray.cluster_resources()
+    gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
     if device is not None and device.startswith("cuda") and not gpus:
         raise BackboneError("no GPU in the Ray cluster; leave --device out, or add machines that have one")
-    most = gpus or int(have.get("CPU", 1))
-    return Crew(min(workers or most, most), 1.0, 1.0 if gpus else 0.0)
+    limit = gpus or int(resources.get("CPU", 1))
+    return ClusterWorkers(min(workers or limit, limit), 1.0, 1.0 if gpus else 0.0)
 
 
 @contextmanager
-def telling(doing: str, *, safe: str) -> Iterator[None]:
-    """Turn what Ray raises into a `ClusterError` that says what was being done, and what is not lost."""
+def translate_ray_errors(doing: str, *, safe: str) -> Iterator[None]:
+    """Turn an error of Ray into a `ClusterError`: what failed (`doing`) and what is kept (`safe`)."""
     from ray.exceptions import RayError
 
     try:

@@ -1,10 +1,9 @@
-"""Documents into a store by way of Ray Data: portions of pages out to workers, fragments committed here.
+"""Documents into a store by way of Ray Data: workers write fragments, this process commits them.
 
-Listing, names and commits are those of one machine (`indexing/index.py`). Portions are committed whole and
-in the order of the list, so that an interrupted run is gone on with as a local one is, here or there.
+Listing, references and commits are those of one machine (`indexing/index.py`). Fragments are committed whole
+and in the order of the list, so that an interrupted run can be continued, with Ray or without.
 """
 
-import pickle
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,26 +11,27 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ridgerank.indexing.index import Committed, run_index
-from ridgerank.indexing.listing import Task, batches
-from ridgerank.indexing.progress import IndexReport, Watcher
+from ridgerank.indexing.index import CommitCounts, run_index
+from ridgerank.indexing.listing import IndexTask, number_batches
+from ridgerank.indexing.progress import IndexHook, IndexReport
 from ridgerank.scaleout.encoding_worker import (
-    Described,
-    Encoded,
+    EncodingDescription,
     EncodingPlan,
     EncodingWorker,
-    Portion,
-    describe,
+    FragmentResult,
+    FragmentTask,
+    describe_encoding,
 )
-from ridgerank.scaleout.ray_cluster import Crew, telling
+from ridgerank.scaleout.ray_cluster import ClusterWorkers
+from ridgerank.scaleout.ray_datasets import iter_results, map_on_workers
 from ridgerank.store.store_writer import StoreWriter
 
-PORTION_PAGES = 64
-"""Pages of a fragment: what a lost worker can cost."""
+FRAGMENT_PAGES = 64
+"""Pages per fragment: a lost worker loses at most this much work."""
 _COMMIT_SECONDS = 15.0
-"""Portions that are done wait for a commit no longer than this: what an interruption can cost."""
-_BLOCKS = 4096
-"""Blocks Ray Data keeps book of; beyond that several portions share one."""
+"""Written fragments wait for a commit no longer than this: an interruption loses at most this much work."""
+_MAX_BLOCKS = 4096
+"""Blocks Ray Data keeps track of; above this number several fragments share a block."""
 
 
 def index_on_ray(
@@ -40,107 +40,97 @@ def index_on_ray(
     plan: EncodingPlan,
     *,
     ray: Any,  # noqa: ANN401 (Ray's module)
-    crew: Crew,
-    watcher: Watcher,
+    workers: ClusterWorkers,
+    hook: IndexHook,
     prune: bool = False,
-    portion_pages: int = PORTION_PAGES,
+    fragment_pages: int = FRAGMENT_PAGES,
 ) -> IndexReport:
     """Bring every page under `paths` into the store at `uri`; every machine has to see both.
 
     The report, and the rows of the store, are those of `index_documents`.
     """
-    described: Described = ray.get(ray.remote(**crew.resources)(describe).remote(plan))
-    work = _OnRay(ray, plan, described, crew, uri, portion_pages)
+    description: EncodingDescription = ray.get(
+        ray.remote(**workers.resources)(describe_encoding).remote(plan)
+    )
+    executor = _RayEncodingExecutor(ray, plan, description, workers, uri, fragment_pages)
     return run_index(
         paths,
         uri,
-        described.lineage,
-        work,
-        watcher=watcher,
-        origin=described.origin,
-        reads_text=described.reads_text,
+        description.lineage,
+        executor,
+        hook=hook,
+        origin=description.origin,
+        reads_text=description.reads_text,
         prune=prune,
     )
 
 
 @dataclass(slots=True)
-class _Gathered:
-    """What waits for a commit."""
+class _Uncommitted:
+    """Fragments that wait for a commit."""
 
-    encoded: list[Encoded] = field(default_factory=list)
+    results: list[FragmentResult] = field(default_factory=list)
     since: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True, slots=True)
-class _OnRay:
+class _RayEncodingExecutor:
     ray: Any
     plan: EncodingPlan
-    described: Described
-    crew: Crew
+    description: EncodingDescription
+    workers: ClusterWorkers
     uri: str
-    portion_pages: int
+    fragment_pages: int
 
-    def commits(self, task: Task, writer: StoreWriter, watcher: Watcher) -> Iterator[Committed]:
-        """Do the task, telling of each commit when it is made."""
-        gathered = _Gathered()
-        for encoded in self._encoded(list(self._portions(task))):
-            for failure in encoded.failures:
-                task.failed(watcher, failure)
-            gathered.encoded.append(encoded)
-            if time.monotonic() - gathered.since >= _COMMIT_SECONDS:
-                yield _commit(gathered.encoded, writer)
-                gathered = _Gathered()
-        if gathered.encoded:
-            yield _commit(gathered.encoded, writer)
+    def commits(self, task: IndexTask, writer: StoreWriter, hook: IndexHook) -> Iterator[CommitCounts]:
+        """Do the task; yields after each commit."""
+        uncommitted = _Uncommitted()
+        for result in self._encode_on_workers(list(self._fragment_tasks(task))):
+            for failure in result.failures:
+                task.failed(hook, failure)
+            uncommitted.results.append(result)
+            if time.monotonic() - uncommitted.since >= _COMMIT_SECONDS:
+                yield _commit(uncommitted.results, writer)
+                uncommitted = _Uncommitted()
+        if uncommitted.results:
+            yield _commit(uncommitted.results, writer)
 
-    def _portions(self, task: Task) -> Iterator[Portion]:
-        batch_pages = self.described.batch_pages
-        a_portion = max(1, self.portion_pages // batch_pages)
-        numbered = batches(task.listing, task.done, batch_pages)
-        for _, pages in groupby(numbered, key=lambda one: one[0] // a_portion):
-            cut = [tuple(ref for _, ref in batch) for _, batch in groupby(pages, key=lambda one: one[0])]
-            page_ids = [ref.page_id for batch in cut for ref in batch]
-            yield Portion(
-                batches=tuple(cut),
-                names={page_id: task.listing.names[page_id] for page_id in page_ids},
+    def _fragment_tasks(self, task: IndexTask) -> Iterator[FragmentTask]:
+        batch_pages = self.description.batch_pages
+        batches_per_fragment = max(1, self.fragment_pages // batch_pages)
+        numbered = number_batches(task.listing, task.done, batch_pages)
+        for _, pages in groupby(numbered, key=lambda page: page[0] // batches_per_fragment):
+            by_batch = groupby(pages, key=lambda page: page[0])
+            fragment_batches = [tuple(ref for _, ref in batch) for _, batch in by_batch]
+            page_ids = [ref.page_id for batch in fragment_batches for ref in batch]
+            yield FragmentTask(
+                batches=tuple(fragment_batches),
+                references={page_id: task.listing.references[page_id] for page_id in page_ids},
                 stored=task.stored.intersection(page_ids),
             )
 
-    def _encoded(self, portions: list[Portion]) -> Iterator[Encoded]:
-        """What workers made of each portion, in order; Ray does a lost worker's portion again."""
-        if not portions:
+    def _encode_on_workers(self, tasks: list[FragmentTask]) -> Iterator[FragmentResult]:
+        """The fragments that workers have written, in order."""
+        if not tasks:
             return
-        import ray.data
-        from ray.data import ActorPoolStrategy, DataContext
-
-        context = DataContext.get_current()
-        context.execution_options.preserve_order = True
-        context.enable_progress_bars = False
-        given = ray.data.from_items(
-            [{"portion": pickle.dumps(portion)} for portion in portions],
-            override_num_blocks=min(len(portions), _BLOCKS),
-        )
-        made = given.map_batches(
+        results = map_on_workers(
+            tasks,
             EncodingWorker,
-            fn_constructor_args=(self.plan, self.uri, self.described),
-            batch_size=1,
-            compute=ActorPoolStrategy(size=min(self.crew.workers, len(portions))),
-            **self.crew.resources,
+            (self.plan, self.uri, self.description),
+            workers=self.workers,
+            blocks=min(len(tasks), _MAX_BLOCKS),
         )
-        with telling("encoding", safe="what was committed is safe"):
-            for row in made.iter_rows():
-                encoded: Encoded = pickle.loads(row["encoded"])
-                yield encoded
+        yield from iter_results(results, "encoding", safe="what was committed is safe")
 
 
-def _commit(encoded: list[Encoded], writer: StoreWriter) -> Committed:
-    page_ids = [page_id for one in encoded for page_id in one.page_ids]
-    writer.append_fragments([fragment for one in encoded for fragment in one.fragments], page_ids)
-    vectors = {page_id: own for one in encoded for page_id, own in one.vectors.items()}
+def _commit(results: list[FragmentResult], writer: StoreWriter) -> CommitCounts:
+    page_ids = [page_id for result in results for page_id in result.page_ids]
+    writer.append_fragments([fragment for result in results for fragment in result.fragments], page_ids)
+    vectors = {page_id: vectors for result in results for page_id, vectors in result.vectors.items()}
     writer.set_vectors(vectors)
-    return Committed(
+    return CommitCounts(
         added=len(page_ids),
         embedded=len(vectors),
-        prefix_bytes=sum(one.prefix_bytes for one in encoded),
-        nbytes=sum(one.nbytes for one in encoded),
+        prefix_bytes=sum(result.prefix_bytes for result in results),
+        nbytes=sum(result.nbytes for result in results),
     )

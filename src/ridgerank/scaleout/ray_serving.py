@@ -1,8 +1,8 @@
-"""The app of `serving/` as a Ray Serve deployment: replicas, each with its model and its warm pages.
+"""The app of `serving/` as a Ray Serve deployment: replicas, each with its model and its page cache.
 
-A deployment serves one corpus or several, each a store by a name. A request names its corpus in the header
-`serve_multiplexed_model_id`; Serve then prefers replicas that have this corpus open, and with it its pages in
-memory. Without the header it is the first corpus.
+A deployment serves one corpus or several, each a store with a name. A request names its corpus in the header
+`serve_multiplexed_model_id`; Serve then prefers replicas that have this corpus open and its pages in memory.
+Without the header the first corpus is used.
 """
 
 import asyncio
@@ -27,25 +27,25 @@ _HEALTH_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """What a replica opens."""
+    """What a replica opens, and how."""
 
     stores: Mapping[str, str]
-    """Corpus → store; the first is the one of requests that name none."""
+    """Corpus → store; the first is for requests that name no corpus."""
     settings: Settings
-    opening: RerankerOptions = field(default_factory=RerankerOptions)
-    """How each is opened; the cache is of each corpus a replica has open."""
-    corpora_a_replica: int = 2
-    """Corpora a replica has open at once, the least recently used closing first."""
+    options: RerankerOptions = field(default_factory=RerankerOptions)
+    """How each store is opened; each open corpus has a cache of this size."""
+    corpora_per_replica: int = 2
+    """Corpora a replica has open at once; the least recently used is closed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """How many there may be, and what each takes."""
+    """How many replicas there may be, and the resources of each."""
 
-    least: int = 1
-    most: int = 1
-    requests_each: float = 2.0
-    """Requests a replica should have at once; more make Serve start another."""
+    min_replicas: int = 1
+    max_replicas: int = 1
+    target_requests: float = 2.0
+    """Requests per replica at a time; with more, Serve starts another replica."""
     num_cpus: float = 1.0
     num_gpus: float = 0.0
 
@@ -55,22 +55,22 @@ def deploy(plan: ServePlan, replicas: Replicas, *, host: str, port: int) -> None
     from ray import serve
 
     def application() -> Application:
-        # Called on each replica; Serve takes a plain function for a builder, nothing else.
-        return Corpora(plan).application()
+        # Called on each replica; Serve accepts only a plain function as a builder.
+        return ReplicaCorpora(plan).application()
 
     serve.start(http_options={"host": host, "port": port})
-    made = serve.deployment(serve.ingress(application)()).options(
+    deployment = serve.deployment(serve.ingress(application)()).options(
         name="ridgerank",
         max_ongoing_requests=plan.settings.limits.admitted,
         autoscaling_config={
-            "min_replicas": replicas.least,
-            "max_replicas": replicas.most,
-            "target_ongoing_requests": replicas.requests_each,
+            "min_replicas": replicas.min_replicas,
+            "max_replicas": replicas.max_replicas,
+            "target_ongoing_requests": replicas.target_requests,
         },
         ray_actor_options={"num_cpus": replicas.num_cpus, "num_gpus": replicas.num_gpus},
         health_check_timeout_s=_HEALTH_SECONDS,
     )
-    serve.run(made.bind(), name="ridgerank", route_prefix="/")
+    serve.run(deployment.bind(), name="ridgerank", route_prefix="/")
 
 
 def undeploy() -> None:
@@ -80,58 +80,58 @@ def undeploy() -> None:
     serve.shutdown()
 
 
-class Corpora:
-    """The corpora of one replica; made there, by `application`."""
+class ReplicaCorpora:
+    """The open corpora of one replica."""
 
     def __init__(self, plan: ServePlan) -> None:
         self._plan = plan
         self._backbones: dict[tuple[object, ...], Backbone] = {}
 
     def application(self) -> Application:
-        """An ASGI application that passes each request on to that of its corpus."""
+        """An ASGI application that passes each request to the application of its corpus."""
         from ray import serve
 
-        @serve.multiplexed(max_num_models_per_replica=self._plan.corpora_a_replica)  # type: ignore[untyped-decorator]
+        @serve.multiplexed(max_num_models_per_replica=self._plan.corpora_per_replica)  # type: ignore[untyped-decorator]
         async def corpus(name: str) -> "_OpenCorpus":
             return await asyncio.to_thread(self.open, name)
 
         first = next(iter(self._plan.stores))
 
-        async def pass_on(scope: Any, receive: Receive, send: Send) -> None:  # noqa: ANN401 (ASGI's)
+        async def dispatch(scope: Any, receive: Receive, send: Send) -> None:  # noqa: ANN401 (ASGI's)
             if scope["type"] == "lifespan":
-                await _live(receive, send)
+                await _handle_lifespan(receive, send)
                 return
             name = serve.get_multiplexed_model_id() or first
             if name not in self._plan.stores:
-                await _unknown(name, self._plan.stores, scope, receive, send)
+                await _respond_unknown_corpus(name, self._plan.stores, scope, receive, send)
                 return
             opened = await corpus(name)
             await opened.app(scope, receive, send)
 
-        return pass_on
+        return dispatch
 
     def open(self, name: str) -> "_OpenCorpus":
-        """Open a corpus; those of one model share it."""
+        """Open a corpus; corpora with the same model share it."""
         from ridgerank.backbones.load import load_backbone, parse_dtype
         from ridgerank.serving.service import Service
         from ridgerank.store.model_lineage import reading_of
         from ridgerank.store.page_store import PageStore
 
-        uri, opening = self._plan.stores[name], self._plan.opening
+        uri, options = self._plan.stores[name], self._plan.options
         with PageStore.open(uri) as store:
             lineage = store.lineage
         reading = reading_of(lineage)
-        key = (opening.backbone or lineage.backbone, *reading.values())
+        key = (options.backbone or lineage.backbone, *reading.values())
         if key not in self._backbones:
             self._backbones[key] = load_backbone(
-                str(key[0]), device=opening.device, dtype=parse_dtype(opening.dtype), **reading
+                str(key[0]), device=options.device, dtype=parse_dtype(options.dtype), **reading
             )
-        reranker = opening.open(uri, backbone=self._backbones[key])
-        return _OpenCorpus(Service(reranker, self._plan.settings, readout=opening.readout))
+        reranker = options.open(uri, backbone=self._backbones[key])
+        return _OpenCorpus(Service(reranker, self._plan.settings, readout=options.readout))
 
 
 class _OpenCorpus:
-    """A service and its app, closed when Serve lets go of it."""
+    """A service and its app, closed when Serve drops it."""
 
     def __init__(self, service: Any) -> None:  # noqa: ANN401 (FastAPI is imported on replicas only)
         from ridgerank.serving.app import create_app
@@ -143,8 +143,8 @@ class _OpenCorpus:
         self._service.close()
 
 
-async def _live(receive: Receive, send: Send) -> None:
-    """ASGI's lifespan: there is nothing to do, corpora are opened when they are asked for."""
+async def _handle_lifespan(receive: Receive, send: Send) -> None:
+    """ASGI's lifespan: nothing to do, corpora are opened by their first request."""
     while True:
         kind = (await receive())["type"].removeprefix("lifespan.")
         await send({"type": f"lifespan.{kind}.complete"})
@@ -152,7 +152,7 @@ async def _live(receive: Receive, send: Send) -> None:
             return
 
 
-async def _unknown(
+async def _respond_unknown_corpus(
     name: str,
     stores: Mapping[str, str],
     scope: Any,  # noqa: ANN401

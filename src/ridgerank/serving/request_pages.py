@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
-from ridgerank.documents.images import decoded
+from ridgerank.documents.images import decode_image
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError
 from ridgerank.ranking.candidates import CandidateLike
@@ -149,7 +149,7 @@ class Pages(Mapping[str, Page]):
             data = base64.b64decode(one.data, validate=True)
         except binascii.Error as error:
             raise DocumentError(f"not base64 ({error}); encode the image's bytes again") from error
-        image = decoded(data, max_pixels=self._image_pixels)
+        image = decode_image(data, max_pixels=self._image_pixels)
         return page_from_image(image, name, max_pixels=self._max_pixels)
 
 

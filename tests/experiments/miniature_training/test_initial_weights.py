@@ -14,7 +14,7 @@ from ridgerank.miniature.question_kinds import ANSWERS, NOT
 from ridgerank.miniature.render import render
 from ridgerank.retrievers.encoders.load import load_encoder
 from ridgerank.retrievers.maxsim import maxsim
-from ridgerank.shipped_models import BACKBONES, FOLDER, RETRIEVERS, embedded_folder
+from ridgerank.shipped_models import BACKBONES, FOLDER, RETRIEVERS, shipped_folder
 
 MODELS = (*BACKBONES, *RETRIEVERS)
 
@@ -25,14 +25,14 @@ def test_all_weights_together_are_at_most_25_megabytes() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_are_half_precision_safetensors(name: str) -> None:
-    folder = embedded_folder(name)
+    folder = shipped_folder(name)
     assert folder is not None
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         assert {file.get_slice(key).get_dtype() for key in file.keys()} == {"F16"}  # noqa: SIM118 (no mapping)
 
 
 def test_other_names_are_not_embedded() -> None:
-    assert embedded_folder("Qwen/Qwen2.5-VL-7B-Instruct") is None
+    assert shipped_folder("Qwen/Qwen2.5-VL-7B-Instruct") is None
 
 
 @pytest.mark.parametrize("name", BACKBONES)

@@ -31,15 +31,15 @@ def rope(built: Built, ids: Tensor, mask: Tensor, grid: Tensor | None) -> dict[s
     if built.model.config.model_type == "colpali" or grid is None:
         return {}
     visual = (ids == built.model.config.vlm_config.image_token_id).int()
-    found, _ = built.model.vlm.get_rope_index(
+    page_vectors, _ = built.model.vlm.get_rope_index(
         ids, mm_token_type_ids=visual, image_grid_thw=grid, attention_mask=mask
     )
-    return {"position_ids": found}
+    return {"position_ids": page_vectors}
 
 
 def test_a_page_has_the_vectors_of_the_plain_model(built: Built, pages: list[Image]) -> None:
-    found = load_encoder(built.folder, device="cpu").embed_pages(pages)
-    for page, vectors in zip(pages, found, strict=True):
+    page_vectors = load_encoder(built.folder, device="cpu").embed_pages(pages)
+    for page, vectors in zip(pages, page_vectors, strict=True):
         batch = published(built)(images=[page], return_tensors="pt")
         batch.pop("labels", None)
         positions = rope(built, batch["input_ids"], batch["attention_mask"], batch.get("image_grid_thw"))
@@ -62,8 +62,8 @@ def test_a_page_and_a_query_have_the_tokens_of_the_published_processor(
 
 
 def test_queries_in_a_batch_have_the_vectors_of_the_plain_model_alone(built: Built) -> None:
-    found = load_encoder(built.folder, device="cpu").embed_queries(QUERIES)
-    for query, vectors in zip(QUERIES, found, strict=True):
+    page_vectors = load_encoder(built.folder, device="cpu").embed_queries(QUERIES)
+    for query, vectors in zip(QUERIES, page_vectors, strict=True):
         with torch.inference_mode():
             plain = built.model(**published(built)(text=[query])).embeddings[0]
         torch.testing.assert_close(vectors, plain, rtol=1e-4, atol=1e-5)

@@ -40,8 +40,8 @@ def test_half_precision_moves_vectors_by_rounding_only(
     colqwen: Built, encoder: MultiVectorEncoder, pages: list[Image]
 ) -> None:
     rounded = load_encoder(colqwen.folder, device="cpu", dtype=torch.bfloat16)
-    for one, other in zip(rounded.embed_pages(pages), encoder.embed_pages(pages), strict=True):
-        cosines = (one.astype(np.float32) * other.astype(np.float32)).sum(axis=1)
+    for first, second in zip(rounded.embed_pages(pages), encoder.embed_pages(pages), strict=True):
+        cosines = (first.astype(np.float32) * second.astype(np.float32)).sum(axis=1)
         assert cosines.min() > 0.99
     assert rounded.embed_queries(["cats"])[0].dtype == torch.float32
 
@@ -136,8 +136,8 @@ def test_an_adapter_needs_peft_and_says_how_to_get_it(
 def test_an_adapter_on_another_base_is_refused(tmp_path: Path, model_folder: Path) -> None:
     built = build_adapted(tmp_path, old_names=False)
     settings = built.folder / "adapter_config.json"
-    other = build("colpali", tmp_path / "other").folder
-    settings.write_text(settings.read_text().replace(str(tmp_path / "base"), str(other)))
+    second = build("colpali", tmp_path / "other").folder
+    settings.write_text(settings.read_text().replace(str(tmp_path / "base"), str(second)))
     with pytest.raises(
         RetrieverError, match=r"a model of type 'colpali'; known adapters are those on qwen2_5_vl"
     ):

@@ -1,8 +1,8 @@
 """A late interaction model: page images and queries in, vectors of unit length out.
 
-`MultiVectorEncoder` holds what the families share: how a query is worded, how vectors leave the model, what
-the encoder is made of. A family says how a page becomes tokens and runs its model. Pages run one at a time,
-so a page's vectors do not depend on its neighbours; queries run in batches, padded on the right.
+`MultiVectorEncoder` holds what the families share: the prompt of a query, the normalization of vectors, the
+fingerprint. A family turns a page into tokens and runs its model. Pages run one at a time, so that a page's
+vectors do not depend on other pages; queries run in batches, padded on the right.
 """
 
 import hashlib
@@ -23,10 +23,10 @@ from ridgerank.backbones.fingerprints import fingerprint_processor
 from ridgerank.errors import RetrieverError
 from ridgerank.lineage import fingerprint
 from ridgerank.retrievers.encoders.encoder_prompt import EncoderPrompt
-from ridgerank.retrievers.pooling import pool
+from ridgerank.retrievers.pooling import pool_vectors
 from ridgerank.store.vector_columns import VectorOrigin
 
-_QUERIES_AT_ONCE = 32
+_QUERIES_PER_BATCH = 32
 _SAMPLES = 4096
 """Values read of each tensor for the fingerprint."""
 
@@ -51,11 +51,11 @@ class MultiVectorEncoder(ABC):
         self._model = model
         self._backend: Tokenizer = tokenizer.backend_tokenizer
         self._plain = Tokenizer.from_str(self._backend.to_str())
-        self._plain.encode_special_tokens = True  # what people type never becomes a control token
+        self._plain.encode_special_tokens = True  # text of a query never becomes a control token
         self._image_processor = image_processor
         self._prompt = prompt
         self._pool_factor = pool_factor
-        self._before, self._after = self._ids(prompt.before_query), self._ids(prompt.after_query)
+        self._before, self._after = self._tokenize(prompt.before_query), self._tokenize(prompt.after_query)
         self._fingerprint = fingerprint(
             {
                 "weights": fingerprint_values(model),
@@ -66,12 +66,12 @@ class MultiVectorEncoder(ABC):
 
     @property
     def name(self) -> str:
-        """What people call it: the hub repository, or the last part of the folder."""
+        """The hub repository, or the last part of the folder."""
         return Path(self.source).name if Path(self.source).is_dir() else self.source
 
     @property
     def origin(self) -> VectorOrigin:
-        """What its vectors are made with."""
+        """What its vectors are made with, as a store records it."""
         return VectorOrigin(self.source, self._fingerprint, self.dim, self._pool_factor)
 
     @property
@@ -86,24 +86,26 @@ class MultiVectorEncoder(ABC):
         """Numbers in a vector."""
 
     def embed_pages(self, images: Sequence[Image]) -> list[NDArray[np.float16]]:
-        """Vectors (vectors, dim) of each page, of unit length, pooled if so asked for."""
+        """Vectors (vectors, dim) of each page, of unit length, pooled by the pool factor."""
         with torch.inference_mode():
             pages = [_unit(self._page(image)).float().cpu().numpy() for image in images]
-        return [pool(page, self._pool_factor).astype(np.float16) for page in pages]
+        return [pool_vectors(page, self._pool_factor).astype(np.float16) for page in pages]
 
     def embed_queries(self, queries: Sequence[str]) -> list[Tensor]:
         """Vectors (tokens, dim) of each query, float32, of unit length, on the model's device."""
         tokens = [torch.tensor(self.query_ids(query)) for query in queries]
-        found: list[Tensor] = []
-        for start in range(0, len(tokens), _QUERIES_AT_ONCE):
-            batch = tokens[start : start + _QUERIES_AT_ONCE]
+        query_vectors: list[Tensor] = []
+        for start in range(0, len(tokens), _QUERIES_PER_BATCH):
+            batch = tokens[start : start + _QUERIES_PER_BATCH]
             ids = pad_sequence(batch, batch_first=True).to(self.device)
-            mask = pad_sequence([torch.ones_like(one) for one in batch], batch_first=True).to(self.device)
+            mask = pad_sequence([torch.ones_like(token_ids) for token_ids in batch], batch_first=True).to(
+                self.device
+            )
             with torch.inference_mode():
                 vectors = _unit(self._query_batch(ids, mask)).float()
-            # Outside inference mode, so that what is handed out may be changed in place by anyone.
-            found += [vectors[row, : len(one)].clone() for row, one in enumerate(batch)]
-        return found
+            # Outside inference mode, so that callers may change the vectors in place.
+            query_vectors += [vectors[row, : len(token_ids)].clone() for row, token_ids in enumerate(batch)]
+        return query_vectors
 
     def query_ids(self, query: str) -> list[int]:
         """Tokens of a query as the model was trained to read it."""
@@ -115,8 +117,8 @@ class MultiVectorEncoder(ABC):
         return [*self._before, *ids, *self._after]
 
     def page_ids(self, visual_positions: int) -> list[int]:
-        """Tokens of a page with so many visual positions."""
-        return self._ids(self._prompt.page(visual_positions))
+        """Tokens of a page with this number of visual positions."""
+        return self._tokenize(self._prompt.page(visual_positions))
 
     @abstractmethod
     def _page(self, image: Image) -> Tensor:
@@ -132,7 +134,7 @@ class MultiVectorEncoder(ABC):
         except ValueError as error:
             raise RetrieverError(f"the image processor of {self.name} refused a page: {error}") from error
 
-    def _ids(self, text: str) -> list[int]:
+    def _tokenize(self, text: str) -> list[int]:
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
 

@@ -59,23 +59,28 @@ class ProjectedQwen25(Qwen2_5_VLModel):  # type: ignore[misc]
         self.post_init()
 
 
-def load_adapted(source: str, base: str, *, dtype: torch.dtype, revision: str | None) -> ProjectedQwen25:
+def load_adapted_model(
+    source: str, base: str, *, dtype: torch.dtype, revision: str | None
+) -> ProjectedQwen25:
     """Load the base an adapter was made for, and the adapter on it; a part without weights is an error."""
     model: ProjectedQwen25
     model, loading = ProjectedQwen25.from_pretrained(
         base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True
     )
-    replacing = adapt(model, source, revision, renamed=_RENAMED)
-    random = sorted(name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replacing)
-    if random:
+    replacing = apply_adapter(model, source, revision, renamed=_RENAMED)
+    uninitialized = sorted(
+        name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replacing
+    )
+    if uninitialized:
         raise RetrieverError(
             f"neither the adapter {source!r} nor its base {base!r} holds the weights of "
-            f"{', '.join(random[:3])} ({len(random)} in all); give a base that goes with the adapter"
+            f"{', '.join(uninitialized[:3])} ({len(uninitialized)} in all); give a base that goes with the "
+            "adapter"
         )
     return model
 
 
-def adapt(
+def apply_adapter(
     model: PreTrainedModel, source: str, revision: str | None, *, renamed: Mapping[str, str]
 ) -> set[str]:
     """Put an adapter into the model; returns the parts that it replaces instead of tuning them.
@@ -99,19 +104,20 @@ def adapt(
     config.inference_mode = True
     inject_adapter_in_model(config, model)
     stored = load_peft_weights(source, device="cpu", **where)
-    weights = {_present(name, renamed): value for name, value in stored.items()}
-    wanted = set(get_peft_model_state_dict(model, save_embedding_layers=False))
-    if set(weights) != wanted:
-        odd = sorted(set(weights) ^ wanted)
+    weights = {_current_name(name, renamed): value for name, value in stored.items()}
+    expected_names = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+    if set(weights) != expected_names:
+        differing = sorted(set(weights) ^ expected_names)
         raise RetrieverError(
-            f"the adapter {source!r} has {len(weights)} tensors and its settings ask for {len(wanted)}; they "
-            f"differ in {odd[0]}: it is damaged, or made for a model of another layout"
+            f"the adapter {source!r} has {len(weights)} tensors and its settings ask for "
+            f"{len(expected_names)}; they differ in {differing[0]}: it is damaged, or made for a model of "
+            "another layout"
         )
     set_peft_model_state_dict(model, weights)
     return set(config.modules_to_save or ())
 
 
-def _present(name: str, renamed: Mapping[str, str]) -> str:
+def _current_name(name: str, renamed: Mapping[str, str]) -> str:
     """Name a tensor of an adapter as the present layout does."""
     name = name.removeprefix("base_model.model.")
     for pattern, replacement in renamed.items():

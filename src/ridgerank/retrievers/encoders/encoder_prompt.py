@@ -1,7 +1,7 @@
-"""How a late interaction model is spoken to: the words around a page image and around a query.
+"""The prompts of a late interaction model: the words around a page image and around a query.
 
-They are part of the weights in all but name: a model trained to read `Query: ` before a query finds less
-without it. This module knows no model.
+They belong to the weights: a model trained with `Query: ` before a query finds less without it. This module
+knows no model.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,13 +15,13 @@ class EncoderPrompt:
     """The words around a page and around a query."""
 
     page_prompt: str
-    """What a page is to the model, the image token standing once for the image."""
+    """The prompt of a page, with the image token once, for the image."""
     image_token: str
     image_token_id: int
     query_prefix: str
     """Plain text before the query."""
     after_query: str
-    """What follows the query: tokens that say nothing and give the model room to think."""
+    """Follows the query: filler tokens whose vectors expand the query."""
     before_query: str = ""
     """Control tokens before the prefix, if any."""
 
@@ -34,7 +34,7 @@ class EncoderPrompt:
             )
 
     def page(self, visual_positions: int) -> str:
-        """Word a page with so many visual positions."""
+        """The prompt of a page with this number of visual positions."""
         return self.page_prompt.replace(self.image_token, self.image_token * visual_positions)
 
     def describe(self) -> dict[str, Any]:

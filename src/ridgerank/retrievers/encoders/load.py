@@ -13,8 +13,8 @@ from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.encoders.colpali import ColPali
 from ridgerank.retrievers.encoders.colqwen2 import ColQwen2
-from ridgerank.retrievers.encoders.colqwen2_5 import ColQwen25, load_adapted
-from ridgerank.shipped_models import RETRIEVERS, embedded_folder
+from ridgerank.retrievers.encoders.colqwen2_5 import ColQwen25, load_adapted_model
+from ridgerank.shipped_models import RETRIEVERS, shipped_folder
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ SHORT_NAMES = {
     "colnomic-3b": "nomic-ai/colnomic-embed-multimodal-3b",
     "colnomic-7b": "nomic-ai/colnomic-embed-multimodal-7b",
 }
-"""What people type, and the repository it stands for."""
+"""Short name → hub repository."""
 
 FAMILIES: dict[str, type[ColPali | ColQwen2]] = {"colpali": ColPali, "colqwen2": ColQwen2}
 """Families by the `model_type` of their configuration."""
@@ -46,8 +46,8 @@ def load_encoder(
     Device and dtype default as for a backbone. With a `pool_factor` above 1 that many vectors of a page are
     averaged into one.
     """
-    embedded = embedded_folder(str(name).lower())
-    source = _resolve(str(name)) if embedded is None else str(embedded)
+    shipped = shipped_folder(str(name).lower())
+    source = _resolve(str(name)) if shipped is None else str(shipped)
     device, dtype = placement(device, dtype)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
@@ -56,7 +56,7 @@ def load_encoder(
         family: type[ColPali | ColQwen2 | ColQwen25]
         if adapter is not None:
             base = _base_of(source, Path(adapter))
-            family, model = ColQwen25, load_adapted(source, base, dtype=dtype, revision=revision)
+            family, model = ColQwen25, load_adapted_model(source, base, dtype=dtype, revision=revision)
         else:
             family = native = _family(source, revision)
             model = native.model_class.from_pretrained(source, revision=revision, dtype=dtype)
@@ -70,9 +70,9 @@ def load_encoder(
     logger.info("loaded %s (%s) on %s in %s", name, family.__name__, device, dtype)
     model = model.eval().requires_grad_(False).to(device)
     prompt = family.prompt(model, tokenizer, settings)
-    # What comes with the package lies elsewhere on every machine: vectors remember its name.
-    remembered = source if embedded is None else str(name).lower()
-    return family(remembered, model, tokenizer, image_processor, prompt, pool_factor=pool_factor)
+    # The folder of a shipped model differs between machines: stores record its name instead.
+    stored_name = source if shipped is None else str(name).lower()
+    return family(stored_name, model, tokenizer, image_processor, prompt, pool_factor=pool_factor)
 
 
 def _resolve(name: str) -> str:
@@ -94,22 +94,22 @@ def _resolve(name: str) -> str:
 
 
 def _family(source: str, revision: str | None) -> type[ColPali | ColQwen2]:
-    found = AutoConfig.from_pretrained(source, revision=revision).model_type
-    if found not in FAMILIES:
+    model_type = AutoConfig.from_pretrained(source, revision=revision).model_type
+    if model_type not in FAMILIES:
         raise RetrieverError(
-            f"{source} is a model of type {found!r}, which is no retriever known here; known types: "
+            f"{source} is a model of type {model_type!r}, which is no retriever known here; known types: "
             f"{', '.join(FAMILIES)}, and adapters on {', '.join(ADAPTED)}"
         )
-    return FAMILIES[found]
+    return FAMILIES[model_type]
 
 
 def _base_of(source: str, adapter: Path) -> str:
     """Name the base an adapter tunes; a base of an unknown family is refused before anything is loaded."""
     base: str = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
-    found = AutoConfig.from_pretrained(base).model_type
-    if found not in ADAPTED:
+    model_type = AutoConfig.from_pretrained(base).model_type
+    if model_type not in ADAPTED:
         raise RetrieverError(
-            f"{source} is an adapter on {base}, a model of type {found!r}; known adapters are those on "
+            f"{source} is an adapter on {base}, a model of type {model_type!r}; known adapters are those on "
             f"{', '.join(ADAPTED)} (of ColPali, the repository that ends in -hf needs none)"
         )
     return base
