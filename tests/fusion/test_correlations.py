@@ -46,14 +46,6 @@ def test_nothing_to_read_from_is_an_error_that_counts() -> None:
         seen.require_queries()
 
 
-def test_two_corpora_joined_are_their_queries_together() -> None:
-    lists = Ragged.of_lengths([3])
-    one = correlate(np.arange(3.0), np.array([0.0, 2.0, 1.0]), np.array([0.0, 1.0, 1.0]), lists)
-    two = correlate(np.ones(3), np.arange(3.0), np.arange(3.0), lists)
-    both = one.joined(two)
-    assert (both.queries, both.skipped) == (1, 1)
-
-
 def test_correlation_of_a_list_with_itself_is_one_and_of_a_constant_zero() -> None:
     lists = Ragged.of_lengths([3, 3])
     x = np.array([1.0, 2.0, 4.0, 5.0, 5.0, 5.0])

@@ -5,7 +5,6 @@ are what the label-free weight is read from. One record serves both.
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -44,17 +43,6 @@ class Correlations:
     def stacked(self) -> Floats:
         """(queries, 3): retriever, reranker, mutual."""
         return np.column_stack([self.retriever, self.reranker, self.mutual])
-
-    def joined(self, other: Self) -> Self:
-        """The queries of two corpora together."""
-        return type(self)(
-            np.concatenate([self.retriever, other.retriever]),
-            np.concatenate([self.reranker, other.reranker]),
-            np.concatenate([self.mutual, other.mutual]),
-            self.constant_retriever + other.constant_retriever,
-            self.constant_reranker + other.constant_reranker,
-            self.constant_third + other.constant_third,
-        )
 
     def require_queries(self) -> None:
         """Raise when no query is left to read anything from."""

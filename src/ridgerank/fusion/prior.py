@@ -6,19 +6,15 @@ queries moves the weight a little, a hundred leave nothing of the prior. It work
 on the weight, because at the end points 0 and 1 the weight itself stops telling how uncertain it is.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ridgerank.fusion.correlations import Correlations
-from ridgerank.fusion.weight import optimal_weight
 from ridgerank.ragged import Floats
 
 _SPREAD_DEGREES = 4
 """How many queries' worth of trust the prior spread between queries deserves."""
-_LEAST_SPREAD = 0.05
-"""Corpora differ at least this much, however alike a few of them look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +38,6 @@ class Prior:
         """(3,): c_b, c_s, ρ."""
         return np.array([self.c_b, self.c_s, self.rho])
 
-    @property
-    def weight(self) -> float:
-        """The weight this prior alone would deploy."""
-        return float(optimal_weight(*self.mean))
-
     def pull(self, correlations: Correlations) -> Floats:
         """(3,) in (0, 1]: the prior's share in the shrunk correlations, by the two precisions.
 
@@ -62,18 +53,3 @@ class Prior:
         error = within / len(rows)
         share: Floats = error / (error + self.between_corpora**2)
         return share
-
-
-def pooled_prior(corpora: Sequence[Correlations]) -> Prior:
-    """The prior other corpora give: their pooled correlations, and how much they differ among themselves."""
-    rows = np.vstack([corpus.stacked() for corpus in corpora])
-    means = np.vstack([corpus.stacked().mean(axis=0) for corpus in corpora if corpus.queries])
-    c_b, c_s, rho = rows.mean(axis=0).tolist()
-    spread = float(means.std(axis=0, ddof=1).mean()) if len(means) > 1 else Prior().between_corpora
-    return Prior(
-        c_b,
-        c_s,
-        rho,
-        between_corpora=max(spread, _LEAST_SPREAD),
-        between_queries=max(float(rows.std(axis=0).mean()), _LEAST_SPREAD),
-    )

@@ -10,14 +10,7 @@ def relevance_floor(agreement: Floats, teacher_relevance: Floats) -> Floats:
 
     r: correlation of the readout's score with the full-depth margin; c_t: of that margin with relevance.
     """
-    return agreement * teacher_relevance - _slack(agreement, teacher_relevance)
-
-
-def relevance_ceiling(agreement: Floats, teacher_relevance: Floats) -> Floats:
-    """The matching upper bound, r·c_t + √((1 − r²)(1 − c_t²))."""
-    return agreement * teacher_relevance + _slack(agreement, teacher_relevance)
-
-
-def _slack(r: Floats, c_t: Floats) -> Floats:
-    slack: Floats = np.sqrt(np.maximum(1.0 - r**2, 0.0) * np.maximum(1.0 - c_t**2, 0.0))
-    return slack
+    r, c_t = agreement, teacher_relevance
+    slack = np.sqrt(np.maximum(1.0 - r**2, 0.0) * np.maximum(1.0 - c_t**2, 0.0))
+    floor: Floats = r * c_t - slack
+    return floor
