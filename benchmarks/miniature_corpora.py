@@ -11,10 +11,10 @@ from statistics import mean
 
 from benchmarks.report import publish
 from experiments.miniature_training.counting import counting_run
+from experiments.miniature_training.render import render
 from experiments.miniature_training.training_pages import training_pages
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.miniature.corpora import PLANS, Corpus, CorpusPlan, make_corpus
-from ridgerank.miniature.render import render
 
 TIE_BREAKS = 5
 

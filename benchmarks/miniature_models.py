@@ -12,13 +12,13 @@ import numpy as np
 
 from benchmarks.report import publish
 from experiments.miniature_training.counting import counting_run
+from experiments.miniature_training.render import render
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.miniature.corpora import NAMES, Corpus, find_plan, make_corpus
-from ridgerank.miniature.render import render
 from ridgerank.ragged import Floats
 from ridgerank.runs.run import Run
 

@@ -26,7 +26,7 @@ def main() -> None:
     mpl.use("Agg")
     figure, (ranking, agreement) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for number, (rule, label) in enumerate(LABELS.items()):
-        keeps = [keep for keep in kept(measured) if keep.startswith(rule) or keep == "stride 1"]
+        keeps = [keep for keep in sorted_by_size(measured) if keep.startswith(rule) or keep == "stride 1"]
         sizes = [measured["bytes_a_page"][keep] / 1e6 for keep in keeps]
         rows = [measured["table"][f"{keep}, {ROW}, {WAY}"] for keep in keeps]
         quality = [row["nDCG@5"] for row in rows]
@@ -36,8 +36,8 @@ def main() -> None:
         ]
         shifted = [size * (1 + 0.012 * number) for size in sizes]
         ranking.errorbar(shifted, quality, yerr=reach, fmt="o-", color=f"C{number}", capsize=3, label=label)
-        found = [measured["readouts"][f"{keep}, {ROW}"]["held_out_r"] for keep in keeps]
-        agreement.plot(sizes, found, "o-", color=f"C{number}", label=label)
+        correlations = [measured["readouts"][f"{keep}, {ROW}"]["held_out_r"] for keep in keeps]
+        agreement.plot(sizes, correlations, "o-", color=f"C{number}", label=label)
     ranking.axhline(measured["table"]["bm25"]["nDCG@5"], color="0.4", linestyle=":", label="BM25")
     teacher = measured["table"]["teacher: likelihood, closed form"]["nDCG@5"]
     ranking.axhline(teacher, color="0.4", linestyle="--", label="teacher fused")
@@ -50,8 +50,8 @@ def main() -> None:
     print(arguments.figure)
 
 
-def kept(measured: dict[str, Any]) -> list[str]:
-    """How pages were kept, the smallest first."""
+def sorted_by_size(measured: dict[str, Any]) -> list[str]:
+    """The rules by which pages were pruned, the smallest pages first."""
     sizes: dict[str, int] = measured["bytes_a_page"]
     return sorted(sizes, key=lambda keep: sizes[keep])
 

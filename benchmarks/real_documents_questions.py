@@ -33,7 +33,7 @@ class Question:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Questions in turns over the kinds of document, so that a part of them is a fair part."""
+    """Questions in turns over the kinds of document, so that the first N represent all kinds."""
     questions = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip():
@@ -51,7 +51,7 @@ def read_questions(path: Path) -> list[Question]:
         names = documents.setdefault(question.kind, [])
         if question.document not in names:
             names.append(question.document)
-    turn = {name: (place, kind) for kind, names in documents.items() for place, name in enumerate(names)}
+    turn = {name: (rank, kind) for kind, names in documents.items() for rank, name in enumerate(names)}
     return sorted(questions, key=lambda question: (*turn[question.document], question.document))
 
 
@@ -66,20 +66,20 @@ def page_texts(folder: Path, *, ocr_cache: Path | None) -> tuple[dict[str, list[
             pages[read.reference] = read
         else:
             logger.warning("%s", read)
-    bare = {reference for reference, page in pages.items() if has_little_text(page.text)}
+    without_text = {reference for reference, page in pages.items() if has_little_text(page.text)}
     if ocr_cache is not None:
-        wanted = {pages[reference].page_id for reference in bare}
-        large = read_pages([folder], max_pixels=OCR_PIXELS, skip=lambda page_id: page_id not in wanted)
-        print(f"OCR of {len(bare)} pages without a text layer, cached in {ocr_cache}", flush=True)
+        to_recognize = {pages[reference].page_id for reference in without_text}
+        large = read_pages([folder], max_pixels=OCR_PIXELS, skip=lambda page_id: page_id not in to_recognize)
+        print(f"OCR of {len(without_text)} pages without a text layer, cached in {ocr_cache}", flush=True)
         for number, read in enumerate(recognize_pages(large, Recognizer(cache=ocr_cache)), start=1):
             if isinstance(read, Page):
                 pages[read.reference] = replace(pages[read.reference], text=read.text)
             if not number % 50:
-                print(f"{number}/{len(bare)} pages", flush=True)
+                print(f"{number}/{len(without_text)} pages", flush=True)
     documents: dict[str, list[Page]] = {}
     for reference, page in pages.items():
         documents.setdefault(reference.rpartition("#")[0], []).append(page)
-    return documents, bare
+    return documents, without_text
 
 
 def bm25(query: str, pages: Sequence[Page]) -> Floats:
@@ -89,8 +89,8 @@ def bm25(query: str, pages: Sequence[Page]) -> Floats:
         return np.zeros(len(pages))
     index = bm25s.BM25()
     index.index(tokens, show_progress=False)
-    [asked] = bm25s.tokenize([query], stopwords="en", show_progress=False, return_ids=False)
-    scores: Floats = np.asarray(index.get_scores(asked), dtype=np.float64) if asked else np.zeros(len(pages))
+    [words] = bm25s.tokenize([query], stopwords="en", show_progress=False, return_ids=False)
+    scores: Floats = np.asarray(index.get_scores(words), dtype=np.float64) if words else np.zeros(len(pages))
     return scores
 
 
@@ -98,7 +98,7 @@ def find_candidates(question: Question, pages: Sequence[Page]) -> tuple[list[Pag
     """The best pages of the question's document by BM25, and their scores."""
     scores = bm25(question.text, pages)
     order = np.lexsort((np.arange(len(pages)), -scores))[:CANDIDATES]
-    return [pages[place] for place in order], scores[order]
+    return [pages[row] for row in order], scores[order]
 
 
 def answerable(
@@ -111,16 +111,16 @@ def answerable(
     unjudged = [question.query_id for question in questions if not qrels.get(question.query_id)]
     if unjudged:
         logger.warning("%d questions have no judgement, %s first; left out", len(unjudged), unjudged[0])
-    found = [
+    kept = [
         question for question in questions if question.document in documents and qrels.get(question.query_id)
     ]
-    kinds = {question.kind for question in found}
+    kinds = {question.kind for question in kept}
     if len(kinds) < 2:
         raise DatasetError(
             f"judged questions with pages are of {len(kinds)} kinds (`corpus`); wanted two or more, "
             "since a kind is ranked with what the others teach"
         )
-    return found
+    return kept
 
 
 def fingerprint(queries: Path, documents: Mapping[str, list[Page]], backbone: str) -> str:

@@ -1,7 +1,7 @@
 """How long a query takes over stored pages, beside full passes over the same candidates, in one run.
 
-Times are the process's own processor time on one thread: a machine that is busy with other things stretches
-them far less than the clock on the wall. Arms take turns, question by question.
+Times are processor time of this process on one thread: other load on the machine changes it far less than
+wall-clock time. Methods take turns, question by question.
 """
 
 import statistics
@@ -20,41 +20,41 @@ from ridgerank.store.pruning import Keep
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _REPEATS = 3
-"""Of what is fast; full passes are run once a question."""
+"""Of the fast methods; full passes are run once per question."""
 
 
-def measure(
+def measure_speed(
     backbone: Backbone,
-    asked: Sequence[tuple[str, Sequence[Page]]],
+    questions: Sequence[tuple[str, Sequence[Page]]],
     *,
     exit_layer: int,
     keeps: Sequence[str],
     cross_encoder: OnnxCrossEncoder | None,
 ) -> dict[str, Any]:
-    """Median seconds a question of each arm, and the median of the ratios to full passes."""
+    """Median seconds per question of each method, and the median of the ratios to full passes."""
     seconds: dict[str, list[float]] = {}
-    for query, pages in asked:
-        for name, spent in _question(backbone, query, pages, exit_layer, keeps, cross_encoder).items():
+    for query, pages in questions:
+        for name, spent in _time_question(backbone, query, pages, exit_layer, keeps, cross_encoder).items():
             seconds.setdefault(name, []).append(spent)
     full = seconds["full passes"]
     faster = {
-        name: round(statistics.median(a / b for a, b in zip(full, own, strict=True)), 1)
-        for name, own in seconds.items()
+        name: round(statistics.median(a / b for a, b in zip(full, times, strict=True)), 1)
+        for name, times in seconds.items()
         if name != "full passes"
     }
-    medians = {name: round(statistics.median(own), 3) for name, own in seconds.items()}
-    return {"questions": len(asked), "processor_seconds": medians, "times_faster": faster}
+    medians = {name: round(statistics.median(times), 3) for name, times in seconds.items()}
+    return {"questions": len(questions), "processor_seconds": medians, "times_faster": faster}
 
 
 def print_speed(measured: Mapping[str, Any]) -> None:
-    """The same for people."""
+    """Print the speeds as a table."""
     print(f"processor seconds a query of one thread, {measured['questions']} questions:")
     for name, seconds in measured["processor_seconds"].items():
         faster = measured["times_faster"].get(name)
         print(f"{name:64} {seconds:8.3f}" + (f"   {faster:.1f}x" if faster else ""))
 
 
-def _question(
+def _time_question(
     backbone: Backbone,
     query: str,
     pages: Sequence[Page],
@@ -75,7 +75,7 @@ def _question(
             for prefix, page in zip(full, pages, strict=True)
         ]
         for state in STATES:
-            spent[f"{keep}, {state}"] = _median(partial(_shallow, backbone, query, stored, state))
+            spent[f"{keep}, {state}"] = _median_time(partial(_run_shallow, backbone, query, stored, state))
     if cross_encoder is not None:
         start = time.process_time()
         cross_encoder.score(query, [page.text for page in pages])
@@ -83,11 +83,11 @@ def _question(
     return spent
 
 
-def _shallow(backbone: Backbone, query: str, stored: Sequence[PackedPrefix], state: State) -> None:
+def _run_shallow(backbone: Backbone, query: str, stored: Sequence[PackedPrefix], state: State) -> None:
     backbone.states([query], StoredPrefixes.of(stored, join_layer=0), state=state)
 
 
-def _median(run: Callable[[], object]) -> float:
+def _median_time(run: Callable[[], object]) -> float:
     times = []
     for _ in range(_REPEATS):
         start = time.process_time()

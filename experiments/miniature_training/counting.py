@@ -1,4 +1,4 @@
-"""The ranking of whoever only counts words: late interaction that cannot see what belongs together."""
+"""The ranking by word counts alone: late interaction that cannot see which words belong together."""
 
 from random import Random
 
@@ -16,8 +16,9 @@ def counting_run(corpus: Corpus, *, seed: int = 0) -> Run:
     words = {reference: {placed.word for placed in page.words} for reference, page in corpus.pages().items()}
     scored: dict[str, dict[str, float]] = {}
     for number, question in enumerate(corpus.questions):
-        asked = set(content_words(question))
+        query_words = set(content_words(question.text))
         scored[corpus.query_id(number)] = {
-            reference: len(asked & there) + 0.5 * ties.random() for reference, there in words.items()
+            reference: len(query_words & page_words) + 0.5 * ties.random()
+            for reference, page_words in words.items()
         }
     return Run.of_dict(scored)

@@ -20,8 +20,8 @@ from experiments.miniature_training.packing import CELLS, Answered, Packed, Pack
 from experiments.miniature_training.reading_lesson import cell_tokens
 from experiments.miniature_training.student import Student
 from experiments.miniature_training.training_pages import KINDS, Example, training_pages, training_queries
+from experiments.miniature_training.word_cells import word_grid
 from ridgerank.miniature.question_kinds import ANSWERS, NOT
-from ridgerank.miniature.word_cells import word_grid
 from ridgerank.miniature.world import PlannedPage
 
 WORTH_KEEPING = 96

@@ -17,10 +17,11 @@ from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from experiments.miniature_training.initial_weights import EMBEDDING_SCALE
 from experiments.miniature_training.lessons import Lesson
+from experiments.miniature_training.render import render
 from experiments.miniature_training.student import WIDTH, Student
 from experiments.miniature_training.training_pages import SCANNED, training_pages
+from experiments.miniature_training.word_cells import word_grid
 from ridgerank.miniature.page_blocks import width_cells
-from ridgerank.miniature.render import render
 from ridgerank.miniature.styles import Role, draw_style
 from ridgerank.miniature.vocabulary import (
     ENTITIES,
@@ -32,7 +33,6 @@ from ridgerank.miniature.vocabulary import (
     SUBJECTS,
     YEARS,
 )
-from ridgerank.miniature.word_cells import word_grid
 from ridgerank.miniature.world import COLUMNS, ROWS, Mark, PlacedWord, PlannedPage
 
 CERTAINTY = 12.0

@@ -18,8 +18,12 @@ from experiments.miniature_training.matching_lesson import NOISE, cell_words
 from experiments.miniature_training.mini_colqwen import Apprentice
 from experiments.miniature_training.packing import CELLS
 from experiments.miniature_training.reading_lesson import cell_tokens
-from experiments.miniature_training.training_pages import PAGES_PER_THEME, training_pages, training_queries
-from ridgerank.miniature.question_kinds import Question
+from experiments.miniature_training.training_pages import (
+    PAGES_PER_THEME,
+    TrainingQuestion,
+    training_pages,
+    training_queries,
+)
 from ridgerank.miniature.world import COLUMNS, ROWS, PlannedPage
 
 KINDS = ("binding", "chart", "topic", "negation")
@@ -96,9 +100,9 @@ def max_sim(queries: Tensor, pages: Tensor) -> Tensor:
     return torch.einsum("qid,pjd->qpij", queries, pages).amax(dim=3).sum(dim=2)
 
 
-def _questions(pages: list[PlannedPage], chance: Random) -> list[Question]:
+def _questions(pages: list[PlannedPage], chance: Random) -> list[TrainingQuestion]:
     """One question of each page that one page at least answers."""
-    chosen: dict[Question, None] = {}
+    chosen: dict[TrainingQuestion, None] = {}
     for page in pages:
         asked = [each.question for each in training_queries(page, chance, kinds=KINDS) if each.grade > 0]
         if asked:

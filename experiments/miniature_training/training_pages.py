@@ -7,6 +7,7 @@ question, belongs together in a corpus. Any question can be graded on any page o
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TypeAlias
 
 from ridgerank.miniature.layouts import LAYOUTS, plan_page
 from ridgerank.miniature.question_kinds import (
@@ -17,10 +18,8 @@ from ridgerank.miniature.question_kinds import (
     AboutWithout,
     Binding,
     ChartLookUp,
-    HasWord,
     Question,
     content_words,
-    joined_words,
 )
 from ridgerank.miniature.styles import draw_style
 from ridgerank.miniature.themes import Lexicon, Scale, draw_theme
@@ -45,10 +44,31 @@ ATTEMPTS = 30
 
 
 @dataclass(frozen=True, slots=True)
+class HasWord:
+    """Pages on which a word stands, anywhere: the first thing a model learns, asked in no corpus."""
+
+    word: str
+
+    kind = "word"
+
+    @property
+    def text(self) -> str:
+        """How the question reads."""
+        return self.word
+
+    def grade(self, page: PlannedPage) -> int:
+        """How well the page answers."""
+        return ANSWERS if page.has_word(self.word) else NOT
+
+
+TrainingQuestion: TypeAlias = Question | HasWord
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """A question about a page, and how well the page answers."""
 
-    question: Question
+    question: TrainingQuestion
     grade: int
     is_hard: bool
     """Whether all words of the question stand on the page, so that counting them tells nothing."""
@@ -74,7 +94,7 @@ def training_queries(page: PlannedPage, generator: Random, *, kinds: Sequence[st
     words that the page may lack.
     """
     here = _Pool.of_page(page)
-    examples: dict[Question, Example] = {}
+    examples: dict[TrainingQuestion, Example] = {}
     # What answers partly is a trap too: the pair in another year, or beside a chart and not in it.
     with_partial = {"binding", "chart"} if any(fact.form == "chart" for fact in page.facts) else {"binding"}
     for kind in kinds:
@@ -84,6 +104,17 @@ def training_queries(page: PlannedPage, generator: Random, *, kinds: Sequence[st
             joined = (_joined(kind, page, pools, generator) for _ in range(ATTEMPTS))
             _add(examples, page, joined, at_most=trap)
     return list(examples.values())
+
+
+def joined_words(question: TrainingQuestion) -> tuple[str, str] | None:
+    """The combination a question asks for, which belongs to one split; None where it asks for one word."""
+    match question:
+        case Binding(entity, measure) | ChartLookUp(entity, measure):
+            return entity, measure
+        case About(topic) | AboutWithout(topic):
+            return topic
+        case HasWord():
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +143,7 @@ EVERYWHERE = _Pool(
 )
 
 
-def _said(kind: str, page: PlannedPage, generator: Random) -> Question:
+def _said(kind: str, page: PlannedPage, generator: Random) -> TrainingQuestion:
     """A question that the page answers, at least partly."""
     fact = generator.choice(page.facts)
     topic = generator.choice((page.topic, page.topic, *page.mentions))
@@ -134,7 +165,7 @@ def _said(kind: str, page: PlannedPage, generator: Random) -> Question:
             raise ValueError(f"kind {kind!r}, wanted one of {', '.join(KINDS)}")
 
 
-def _joined(kind: str, page: PlannedPage, pools: Sequence[_Pool], generator: Random) -> Question:
+def _joined(kind: str, page: PlannedPage, pools: Sequence[_Pool], generator: Random) -> TrainingQuestion:
     """A question whose words come from any of the pools, each from one of them."""
 
     def pool() -> _Pool:
@@ -161,7 +192,11 @@ def _joined(kind: str, page: PlannedPage, pools: Sequence[_Pool], generator: Ran
 
 
 def _add(
-    examples: dict[Question, Example], page: PlannedPage, questions: Iterator[Question], *, at_most: int
+    examples: dict[TrainingQuestion, Example],
+    page: PlannedPage,
+    questions: Iterator[TrainingQuestion],
+    *,
+    at_most: int,
 ) -> None:
     """Take the first question that is new, graded `at_most` and free of evaluation's combinations."""
     for question in questions:
@@ -170,6 +205,6 @@ def _add(
             continue
         grade = question.grade(page)
         if grade <= at_most:
-            is_hard = all(page.has_word(word) for word in content_words(question))
+            is_hard = all(page.has_word(word) for word in content_words(question.text))
             examples[question] = Example(question, grade, is_hard)
             return

@@ -71,6 +71,14 @@ class Ahead:
             self._pool.shutdown(wait=error is None, cancel_futures=True)
 
 
+def default_processes(settings: Settings) -> int:
+    """One process per core for the embedded models on a CPU, else one."""
+    import torch
+
+    on_cpu = settings.device == "cpu" or (settings.device is None and not torch.cuda.is_available())
+    return len(os.sched_getaffinity(0)) if on_cpu and settings.arms == "miniature" else 1
+
+
 class _Lines(Nobody):
     """A watcher that keeps what is worth a line."""
 

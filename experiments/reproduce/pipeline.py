@@ -26,7 +26,7 @@ LEAST_CORPORA = 3
 """One left out, one to validate λ on, one to fit."""
 
 
-def reproduce(
+def run_experiments(
     settings: Settings,
     work: Path,
     out: Path,

@@ -1,10 +1,14 @@
 """What is run, and how: the dials of §4. Everything that is not said here is derived."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.datasets.base import Benchmark
+from experiments.datasets.load import load_benchmark
 from experiments.reproduce.subset import cut_down
+from ridgerank.shipped_models import BACKBONES, RETRIEVERS
 from ridgerank.store.pruning import Keep
 
 if TYPE_CHECKING:
@@ -13,6 +17,9 @@ if TYPE_CHECKING:
 DEPTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
 """Pools of the paper's study of depth (§B.5)."""
 
+PUBLISHED_BACKBONES = ("qwen2.5-vl-7b", "glm-4.1v-9b")
+PUBLISHED_RETRIEVERS = ("colnomic-7b", "colpali-v1.3")
+"""The paper's models, which ViDoRe is run with."""
 QUICK_CORPORA = ("alder", "birch", "cedar", "elder", "fir")
 """What a cut-down run of the miniature draws: three corpora of the first family, two of the second."""
 
@@ -69,3 +76,37 @@ def quickly(settings: Settings) -> Settings:
         draws=2,
         full_pass_every=5,
     )
+
+
+def make_settings(
+    benchmark: str,
+    work: Path,
+    *,
+    backbones: Sequence[str] = (),
+    retrievers: Sequence[str] = (),
+    local: Path | None = None,
+    languages: Sequence[str] | None = None,
+    candidates: int = 20,
+    full_pass_every: int = 25,
+    device: str | None = None,
+    ocr: bool = False,
+    quick: bool = False,
+) -> Settings:
+    """Load a benchmark by name and choose the models for it, unless they are named."""
+    corpora = QUICK_CORPORA if quick and benchmark == "miniature" else None
+    families = load_benchmark(benchmark, work / "corpora", languages=languages, local=local, corpora=corpora)
+    published = benchmark.startswith("vidore")
+    backbones = backbones or (PUBLISHED_BACKBONES if published else BACKBONES)
+    retrievers = retrievers or (PUBLISHED_RETRIEVERS if published else RETRIEVERS)
+    settings = Settings(
+        families=tuple(families),
+        backbones=tuple(backbones),
+        retrievers=tuple(retrievers),
+        # The embedded models are compared with stand-ins of their size; published ones read real pages.
+        arms="miniature" if set(backbones) <= set(BACKBONES) else "published",
+        ocr=ocr,
+        device=device,
+        candidates=candidates,
+        full_pass_every=full_pass_every,
+    )
+    return quickly(settings) if quick else settings

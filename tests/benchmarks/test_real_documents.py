@@ -1,6 +1,7 @@
 """The benchmark on real documents, on drawn ones with a small random model."""
 
 import json
+import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -8,20 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
 from benchmarks import real_documents
-from benchmarks.real_documents_questions import read_questions
-from ridgerank.errors import DatasetError
+from benchmarks.real_documents_questions import bm25, read_questions
+from ridgerank.errors import CalibrationError, DatasetError
+from ridgerank.records import Page
 from tests.backbones.small_text_models import build_text
 
-PLACES = ("harbour", "orchard", "quarry", "station", "tower")
+LANDMARKS = ("harbour", "orchard", "quarry", "station", "tower")
 KINDS = ("letter", "manual", "report")
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two documents a kind, five pages each, a question a page; a small Llama beside them."""
+    """Two documents per kind, five pages each, one question per page; a small Llama beside them."""
     folder = tmp_path_factory.mktemp("drawn")
     (folder / "documents").mkdir()
     questions, judgements = [], []
@@ -29,14 +32,14 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in (1, 2):
             name = f"{kind}-{number}.pdf"
             canvas = Canvas(str(folder / "documents" / name))
-            for page, place in enumerate(PLACES, start=1):
+            for page, landmark in enumerate(LANDMARKS, start=1):
                 canvas.drawString(
-                    72, 700, f"The {place} of {kind} {number} was opened in {1900 + page * number}."
+                    72, 700, f"The {landmark} of {kind} {number} was opened in {1900 + page * number}."
                 )
-                canvas.drawString(72, 680, f"Whoever visits the {place} brings a lamp.")
+                canvas.drawString(72, 680, f"Whoever visits the {landmark} brings a lamp.")
                 canvas.showPage()
                 query = f"{kind}-{number}-{page}"
-                text = f"When was the {place} opened?"
+                text = f"When was the {landmark} opened?"
                 questions.append({"query_id": query, "text": text, "document": name, "corpus": kind})
                 judgements.append(f"{query} 0 {name}#{page} 1")
             canvas.save()
@@ -48,65 +51,156 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(drawn: Path, checkpoints: Path, *more: str) -> Namespace:
     paths = {"documents": "documents", "queries": "queries.jsonl", "qrels": "qrels.trec", "backbone": "model"}
-    given = [word for name, path in paths.items() for word in (f"--{name}", str(drawn / path))]
-    given += ["--checkpoints", str(checkpoints), "--threads", "1", "--no-ocr"]
-    return real_documents.parser().parse_args([*given, "--latency", "1", "--keeps", "stride 1/3", *more])
+    arguments = [word for name, path in paths.items() for word in (f"--{name}", str(drawn / path))]
+    arguments += ["--checkpoints", str(checkpoints), "--threads", "1", "--no-ocr"]
+    return real_documents.make_parser().parse_args(
+        [*arguments, "--latency", "1", "--keeps", "stride 1/3", *more]
+    )
 
 
 @pytest.fixture(scope="module")
 def checkpoints(drawn: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoints")
-    real_documents.run(options(drawn, folder, "--out", str(folder / "found.json")))
+    real_documents.run(options(drawn, folder, "--out", str(folder / "results.json")))
     return folder
 
 
 @pytest.fixture(scope="module")
-def found(checkpoints: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads((checkpoints / "found.json").read_text())
+def results(checkpoints: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((checkpoints / "results.json").read_text())
     return result
 
 
-def test_every_arm_has_a_row_with_its_interval(found: dict[str, Any]) -> None:
-    arms = {"bm25", "teacher: margin", "teacher: likelihood, closed form"}
+def test_every_method_has_a_row_with_its_interval(results: dict[str, Any]) -> None:
+    methods = {"bm25", "teacher: margin", "teacher: likelihood, closed form"}
     for target in ("margin", "likelihood"):
         for state in ("last", "mean"):
-            arms |= {f"stride 1/3, {target}, {state}{way}" for way in ("", ", closed form", ", label-free")}
-    assert arms <= set(found["table"])
-    assert found["table"]["bm25"]["nDCG@5"] > 90, "every question names its page's place"
-    for row in found["table"].values():
+            methods |= {
+                f"stride 1/3, {target}, {state}{way}" for way in ("", ", closed form", ", label-free")
+            }
+    assert methods <= set(results["table"])
+    assert results["table"]["bm25"]["nDCG@5"] > 90, "every question names its page's landmark"
+    for row in results["table"].values():
         low, high = row["gain_interval"]
         assert low <= row["gain"] <= high
 
 
-def test_kinds_bytes_speed_and_text_layers_are_reported(found: dict[str, Any]) -> None:
-    assert found["questions_by_kind"] == dict.fromkeys(KINDS, 10)
-    assert set(found["by_kind"]) == set(KINDS)
-    assert found["bytes_a_page"]["stride 1/3"] > 0
-    assert found["latency"]["times_faster"]["stride 1/3, mean"] > 1
-    assert found["evidence_without_text"] == {"text layer": 0, "in use": 0}
+def test_kinds_bytes_speed_and_text_layers_are_reported(results: dict[str, Any]) -> None:
+    assert results["questions_by_kind"] == dict.fromkeys(KINDS, 10)
+    assert set(results["by_kind"]) == set(KINDS)
+    assert results["bytes_a_page"]["stride 1/3"] > 0
+    assert results["latency"]["times_faster"]["stride 1/3, mean"] > 1
+    assert results["evidence_without_text"] == {"text layer": 0, "in use": 0}
 
 
 def test_run_again_it_asks_nothing_and_finds_the_same(
     drawn: Path,
     checkpoints: Path,
-    found: dict[str, Any],
+    results: dict[str, Any],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("ask_teacher", "ask_stored", "measure"):
+    for name in ("run_teacher", "run_stored", "measure_speed"):
         monkeypatch.delattr(real_documents, name)
     real_documents.run(options(drawn, checkpoints))
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == found
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == results
 
 
 def test_a_question_lost_halfway_is_asked_again(
-    drawn: Path, checkpoints: Path, found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    drawn: Path, checkpoints: Path, results: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     [lost] = checkpoints.glob("model-*/manual-2-3.npz")
     lost.unlink()
     real_documents.run(options(drawn, checkpoints))
     assert lost.exists()
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["table"] == found["table"]
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["table"] == results["table"]
+
+
+def remove_stored_states(checkpoints: Path, folder: Path, pattern: str) -> Path:
+    """A copy of the checkpoints as a run leaves them that is killed before it ran over stored pages."""
+    copy = folder / "killed"
+    shutil.copytree(checkpoints, copy)
+    for path in copy.glob(f"model-*/{pattern}.stride-*.npz"):
+        path.unlink()
+    return copy
+
+
+def test_evaluating_a_killed_run_names_and_leaves_out_incomplete_questions(
+    drawn: Path, checkpoints: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed = remove_stored_states(checkpoints, tmp_path, "manual-2-3")
+    out = tmp_path / "results.json"
+    real_documents.run(options(drawn, killed, "--evaluate", "--out", str(out)))
+    assert (
+        "1 of 30 questions have no stored states yet, manual-2-3 first, which lacks stride 1/3" in caplog.text
+    )
+    assert json.loads(out.read_text())["questions"] == 29
+
+
+def test_a_killed_run_is_completed_by_running_again(
+    drawn: Path,
+    checkpoints: Path,
+    results: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    killed = remove_stored_states(checkpoints, tmp_path, "manual-2-*")
+    real_documents.run(options(drawn, killed))
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["table"] == results["table"]
+
+
+def test_a_run_killed_before_any_stored_states_says_what_is_missing(
+    drawn: Path, checkpoints: Path, tmp_path: Path
+) -> None:
+    killed = remove_stored_states(checkpoints, tmp_path, "*")
+    with pytest.raises(
+        DatasetError, match=r"30 of 30 questions have no stored states yet.*without --evaluate"
+    ):
+        real_documents.run(options(drawn, killed, "--evaluate"))
+
+
+def test_a_rule_that_was_never_run_is_named(drawn: Path, checkpoints: Path) -> None:
+    with pytest.raises(DatasetError, match="which lacks stride 1;"):
+        real_documents.run(options(drawn, checkpoints, "--evaluate", "--keeps", "stride 1/3", "stride 1"))
+
+
+def test_pages_without_a_single_token_are_ranked_like_any_other(drawn: Path, tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    for path in (drawn / "documents").glob("*.pdf"):
+        (tmp_path / "documents" / path.name).write_bytes(path.read_bytes())
+    for name in ("manual-1.pdf", "manual-2.pdf", "report-1.pdf"):
+        canvas = Canvas(str(tmp_path / "documents" / name))
+        for page in range(1, 6):
+            canvas.rect(10 * page, 10, 20, 20)
+            canvas.showPage()
+        canvas.save()
+    out = tmp_path / "results.json"
+    real_documents.run(
+        options(drawn, tmp_path, "--documents", str(tmp_path / "documents"), "--out", str(out))
+    )
+    results = json.loads(out.read_text())
+    assert results["questions"] == 30
+    assert results["evidence_without_text"] == {"text layer": 0.5, "in use": 0.5}
+
+
+def test_a_corpus_without_any_token_says_that_nothing_can_be_fused(drawn: Path, tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    for path in (drawn / "documents").glob("*.pdf"):
+        canvas = Canvas(str(tmp_path / "documents" / path.name))
+        for page in range(1, 6):
+            canvas.rect(10 * page, len(path.stem), 20, 20)
+            canvas.showPage()
+        canvas.save()
+    with pytest.raises(CalibrationError, match="the retriever's scores are constant"):
+        real_documents.run(options(drawn, tmp_path, "--documents", str(tmp_path / "documents")))
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", ""], ["the of and"], ["!!!", "?"], ["the", "a harbour"]])
+@pytest.mark.parametrize("query", ["", "the", "!!!", "harbour", "nowhere"])
+def test_bm25_scores_pages_without_a_word_as_zero(texts: list[str], query: str) -> None:
+    pages = [Page(f"{n}", f"a.pdf#{n}", Image.new("RGB", (8, 8)), text) for n, text in enumerate(texts)]
+    scores = bm25(query, pages)
+    assert (scores > 0).tolist() == [query == "harbour" and "harbour" in text for text in texts]
 
 
 def test_checkpoints_of_other_questions_are_not_taken(drawn: Path, checkpoints: Path, tmp_path: Path) -> None:
@@ -127,9 +221,9 @@ def test_a_question_about_a_missing_document_is_named_and_left_out(
     (tmp_path / "documents").mkdir()
     for path in (drawn / "documents").glob("*-1.pdf"):
         (tmp_path / "documents" / path.name).write_bytes(path.read_bytes())
-    given = options(drawn, tmp_path, "--documents", str(tmp_path / "documents"), "--evaluate")
+    evaluated = options(drawn, tmp_path, "--documents", str(tmp_path / "documents"), "--evaluate")
     with pytest.raises(DatasetError, match="run without --evaluate"):
-        real_documents.run(given)
+        real_documents.run(evaluated)
     assert "report-2.pdf: no pages of it were found" in caplog.text
 
 
@@ -138,9 +232,9 @@ def test_a_question_nobody_judged_is_named_and_left_out(
 ) -> None:
     lines = (drawn / "qrels.trec").read_text().splitlines(keepends=True)
     (tmp_path / "qrels.trec").write_text("".join(lines[1:]))
-    out = tmp_path / "found.json"
-    given = ["--qrels", str(tmp_path / "qrels.trec"), "--evaluate", "--out", str(out)]
-    real_documents.run(options(drawn, checkpoints, *given))
+    out = tmp_path / "results.json"
+    arguments = ["--qrels", str(tmp_path / "qrels.trec"), "--evaluate", "--out", str(out)]
+    real_documents.run(options(drawn, checkpoints, *arguments))
     assert "1 questions have no judgement, letter-1-1 first" in caplog.text
     assert json.loads(out.read_text())["questions"] == 29
 

@@ -17,7 +17,6 @@ from ridgerank.miniature.vocabulary import (
     PAGE_WORDS,
     QUERY_WORDS,
     SUBJECTS,
-    WORD_IDS,
     YEARS,
     Split,
     split_of,
@@ -31,10 +30,6 @@ SPOKEN: dict[Role, tuple[str, ...]] = {
     "body": (*MEASURES, *YEARS, *NUMBERS),
     "note": (*FILLER, *FIELDS, *SUBJECTS, *ENTITIES, *MEASURES),
 }
-
-
-def test_every_page_word_has_one_id_and_0_is_free() -> None:
-    assert sorted(WORD_IDS.values()) == list(range(1, len(PAGE_WORDS) + 1))
 
 
 def test_the_grammar_of_queries_stands_on_no_page() -> None:

@@ -89,8 +89,8 @@ def _is_hard(
     answers = [reference for reference, grade in graded.items() if grade == ANSWERS]
     if not 1 <= len(answers) <= MAX_ANSWERS:
         return False
-    asked = set(content_words(question))
-    overlap = {reference: len(asked & words[reference]) for reference in words}
+    query_words = set(content_words(question.text))
+    overlap = {reference: len(query_words & words[reference]) for reference in words}
     most = max(overlap[reference] for reference in answers)
     alike = sum(overlap[reference] >= most and reference not in answers for reference in words)
     return alike >= lookalikes

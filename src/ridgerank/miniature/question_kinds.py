@@ -5,7 +5,6 @@
     chart of margin of Norvale            chart look-up
     about solar storage                   topic
     about solar storage without Norvale   negation of one word
-    Norvale                               word: only for training, the first thing to learn
 
 Grade 2 answers the question, 1 answers it partly, 0 does not. All words of a question may stand on a page
 that does not answer it: what counts is which of them belong together.
@@ -109,38 +108,9 @@ class AboutWithout:
         return NOT if page.has_word(self.without) else About(self.topic).grade(page)
 
 
-@dataclass(frozen=True, slots=True)
-class HasWord:
-    """Pages on which a word stands, anywhere."""
-
-    word: str
-
-    kind = "word"
-
-    @property
-    def text(self) -> str:
-        """How the question reads."""
-        return self.word
-
-    def grade(self, page: PlannedPage) -> int:
-        """How well the page answers."""
-        return ANSWERS if page.has_word(self.word) else NOT
+Question: TypeAlias = Binding | ChartLookUp | About | AboutWithout
 
 
-Question: TypeAlias = Binding | ChartLookUp | About | AboutWithout | HasWord
-
-
-def content_words(question: Question) -> tuple[str, ...]:
-    """The words of a question that can stand on a page."""
-    return tuple(word for word in question.text.split() if word not in QUERY_WORDS)
-
-
-def joined_words(question: Question) -> tuple[str, str] | None:
-    """The combination a question asks for, which belongs to one split; none where it asks for a word."""
-    match question:
-        case Binding(entity, measure) | ChartLookUp(entity, measure):
-            return entity, measure
-        case About(topic) | AboutWithout(topic):
-            return topic
-        case HasWord():
-            return None
+def content_words(text: str) -> tuple[str, ...]:
+    """The words of a question's text that can stand on a page."""
+    return tuple(word for word in text.split() if word not in QUERY_WORDS)

@@ -91,9 +91,6 @@ PAGE_WORDS = (*ENTITIES, *MEASURES, *YEARS, *FIELDS, *SUBJECTS, *FILLER, *NUMBER
 QUERY_WORDS = ("of", "in", "about", "without", "chart")
 """The grammar of queries; none of them stands on a page."""
 
-WORD_IDS = {word: number for number, word in enumerate(PAGE_WORDS, start=1)}
-"""Page word → its number; 0 is a cell without a word."""
-
 
 def split_of(first: str, second: str) -> Split:
     """Whom the combination of two words belongs to: half of all combinations to each split."""

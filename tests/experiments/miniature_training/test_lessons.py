@@ -17,13 +17,13 @@ from experiments.miniature_training.matching_lesson import MatchingLesson
 from experiments.miniature_training.mini_glm import make_mini_glm
 from experiments.miniature_training.mini_qwen import make_mini_qwen
 from experiments.miniature_training.reading_lesson import ReadingLesson
+from experiments.miniature_training.render import render
 from experiments.miniature_training.student import Student
 from experiments.miniature_training.training_pages import training_pages
 from experiments.miniature_training.wording_lesson import WordingLesson
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import MiniatureError
-from ridgerank.miniature.render import render
 
 LESSONS = (ReadingLesson, MatchingLesson, KeepingLesson, WordingLesson)
 STEPS = 4

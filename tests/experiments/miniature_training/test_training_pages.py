@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from experiments.miniature_training.training_pages import (
     KINDS,
     PAGES_PER_THEME,
+    joined_words,
     training_pages,
     training_queries,
 )
+from experiments.miniature_training.word_cells import WORD_IDS, word_grid
 from ridgerank.miniature.corpora import Corpus
-from ridgerank.miniature.question_kinds import joined_words
 from ridgerank.miniature.vocabulary import (
     ENTITIES,
     FIELDS,
     MEASURES,
+    PAGE_WORDS,
     SUBJECTS,
-    WORD_IDS,
     Split,
     split_of,
 )
-from ridgerank.miniature.word_cells import word_grid
 from ridgerank.miniature.world import COLUMNS, ROWS, PlannedPage
 
 PAGES = 400
@@ -100,3 +100,7 @@ def test_words_lie_on_the_grid_and_never_over_each_other() -> None:
         assert grid.shape == (ROWS, COLUMNS)
         assert np.count_nonzero(grid) == sum(placed.width_cells for placed in page.words)
         assert set(grid.ravel()) - {0} == {WORD_IDS[placed.word] for placed in page.words}
+
+
+def test_every_page_word_has_one_id_and_0_is_free() -> None:
+    assert sorted(WORD_IDS.values()) == list(range(1, len(PAGE_WORDS) + 1))

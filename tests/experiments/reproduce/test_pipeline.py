@@ -13,14 +13,13 @@ from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.catalogue import CATALOGUE
 from experiments.reproduce.experiment import Lab
 from experiments.reproduce.figures.figure import Drawing
-from experiments.reproduce.pipeline import reproduce
+from experiments.reproduce.pipeline import run_experiments
 from experiments.reproduce.prepare import Need
-from experiments.reproduce.settings import Settings
+from experiments.reproduce.settings import Settings, make_settings
 from experiments.reproduce.stages.loaded_models import Models
 from experiments.reproduce.stages.stage_progress import Nobody
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.cli.main import app
-from ridgerank.cli.reproduce import _settings
 from ridgerank.errors import DatasetError
 
 
@@ -38,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(folder: Path) -> Settings:
-    return _settings("miniature", folder / "work", None, None, None, None, 20, 25, "cpu", quick=True)
+    return make_settings("miniature", folder / "work", device="cpu", quick=True)
 
 
 @pytest.fixture
@@ -88,7 +87,9 @@ def test_figures_of_the_paper_are_marked(folder: Path) -> None:
 def test_a_second_run_computes_nothing_and_says_the_same(
     folder: Path, settings: Settings, tmp_path: Path
 ) -> None:
-    reproduce(settings, folder / "work/stages", tmp_path, Nobody(), only=("table1", "table3", "figure6"))
+    run_experiments(
+        settings, folder / "work/stages", tmp_path, Nobody(), only=("table1", "table3", "figure6")
+    )
     for name in ("table1.json", "table3.json", "figure6.json", "figure6.svg"):
         assert (tmp_path / name).read_bytes() == (folder / "out" / name).read_bytes(), name
     assert not (tmp_path / "table2.json").exists()
@@ -148,7 +149,7 @@ def test_an_arm_that_cannot_run_is_a_row_that_says_why(
 
     monkeypatch.setattr("experiments.baselines.load.load_arms", nothing)
     monkeypatch.setattr("experiments.reproduce.stages.baseline_scores.complete", lambda *given: False)
-    reproduce(settings, folder / "work/stages", tmp_path, Nobody(), only=("table1", "table4"))
+    run_experiments(settings, folder / "work/stages", tmp_path, Nobody(), only=("table1", "table4"))
     rows = json.loads((tmp_path / "table1.json").read_text())["rows"]
     missing = [row for row in rows if "note" in row]
     assert len(missing) == 5
@@ -158,7 +159,7 @@ def test_an_arm_that_cannot_run_is_a_row_that_says_why(
 
 def test_what_is_not_in_the_catalogue_is_named(folder: Path, settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"table10.*there are: table1"):
-        reproduce(settings, folder / "work/stages", tmp_path, Nobody(), only=("table10",))
+        run_experiments(settings, folder / "work/stages", tmp_path, Nobody(), only=("table10",))
 
 
 def test_fewer_than_three_corpora_cannot_leave_one_out(
@@ -167,7 +168,7 @@ def test_fewer_than_three_corpora_cannot_leave_one_out(
     family = settings.families[0]
     small = replace(settings, families=(replace(family, corpora=family.corpora[:2]),))
     with pytest.raises(DatasetError, match="2 corpora, wanted at least 3"):
-        reproduce(small, folder / "work/stages", tmp_path, Nobody())
+        run_experiments(small, folder / "work/stages", tmp_path, Nobody())
 
 
 def test_a_picture_of_the_same_data_has_the_same_bytes(analysis: Analysis) -> None:

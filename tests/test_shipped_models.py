@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from experiments.miniature_training.render import render
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.miniature.corpora import find_plan, make_corpus
 from ridgerank.miniature.question_kinds import ANSWERS, NOT
-from ridgerank.miniature.render import render
 from ridgerank.retrievers.encoders.load import load_encoder
 from ridgerank.retrievers.maxsim import maxsim
 from ridgerank.shipped_models import BACKBONES, FOLDER, RETRIEVERS, shipped_folder

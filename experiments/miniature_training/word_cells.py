@@ -2,9 +2,12 @@
 
 import numpy as np
 
-from ridgerank.miniature.vocabulary import WORD_IDS
+from ridgerank.miniature.vocabulary import PAGE_WORDS
 from ridgerank.miniature.world import COLUMNS, ROWS, PlannedPage
 from ridgerank.ragged import Ints
+
+WORD_IDS = {word: number for number, word in enumerate(PAGE_WORDS, start=1)}
+"""Page word → its number; 0 is a cell without a word."""
 
 
 def word_grid(page: PlannedPage) -> Ints:

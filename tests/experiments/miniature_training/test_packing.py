@@ -14,12 +14,12 @@ from experiments.miniature_training.mini_glm import make_mini_glm
 from experiments.miniature_training.mini_qwen import make_mini_qwen
 from experiments.miniature_training.packing import CELLS, Packer
 from experiments.miniature_training.reading_lesson import Reader, cell_tokens, practice_page
+from experiments.miniature_training.render import render
 from experiments.miniature_training.student import Student
 from experiments.miniature_training.train import save
 from experiments.miniature_training.training_pages import training_pages, training_queries
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.miniature.render import render
 from ridgerank.miniature.vocabulary import ENTITIES, MEASURES, PAGE_WORDS, QUERY_WORDS
 
 
