@@ -1,0 +1,51 @@
+"""A store and a calibration that the first release wrote open today and rank to the same digits."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import transformers
+
+from ridgerank.backbones.load import load_backbone
+from ridgerank.errors import LineageMismatch
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.store.check import damages
+from ridgerank.store.page_store import PageStore
+
+FIXTURES = Path(__file__).parents[1] / "fixtures/first_release"
+
+
+@pytest.fixture(params=["vision", "text"])
+def release(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, with the working directory where the stored model names lead from."""
+    shutil.copytree(FIXTURES, tmp_path / "release")
+    monkeypatch.chdir(tmp_path / "release")
+    folder = Path(request.param)
+    with PageStore.open(str(folder / "store")) as store:
+        if store.lineage.transformers != transformers.__version__:
+            pytest.skip(f"written under transformers {store.lineage.transformers}: not comparable here")
+    return folder
+
+
+def test_it_opens_by_the_model_it_names_and_ranks_to_the_same_digits(release: Path) -> None:
+    expected = json.loads((release / "rankings.json").read_text())
+    with Reranker.open(release / "store", device="cpu") as reranker:
+        for query, pages in expected.items():
+            ranked = reranker.search(query, k=8, top_k=8).pages
+            assert [page.reference for page in ranked] == [page["reference"] for page in pages]
+            for name in ("retriever_score", "readout_score", "fused_score"):
+                scores = [getattr(page, name) for page in ranked]
+                # The last digits of a product depend on the processor; the first six do not.
+                assert scores == pytest.approx([page[name] for page in pages], rel=1e-6, abs=1e-6)
+
+
+def test_every_byte_of_it_passes_the_check(release: Path) -> None:
+    assert list(damages(str(release / "store"))) == []
+
+
+def test_its_model_read_otherwise_is_refused(release: Path) -> None:
+    options = {"page_text": "head 64"} if release.name == "text" else {"max_pixels": 28 * 28 * 40}
+    other = load_backbone(release / "model", device="cpu", **options)  # type: ignore[arg-type]
+    with pytest.raises(LineageMismatch, match="another lineage"):
+        Reranker.open(release / "store", backbone=other)
