@@ -1,5 +1,67 @@
-"""RidgeRank: visual document reranking by stored page prefixes, one ridge readout and closed-form fusion."""
+"""RidgeRank: visual document reranking by stored page prefixes, one ridge readout and closed-form fusion.
 
+    from ridgerank import Reranker
+
+    with Reranker.open("pages") as reranker:
+        for page in reranker.search("operating margin in 2019").pages:
+            print(page.rank, page.reference, page.reason)
+
+The names below are the front door; `docs/api.md` shows each at work. They are loaded when first used:
+`import ridgerank` is light and imports no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ridgerank.deprecated import warn_of_old_paths
 from ridgerank.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from ridgerank.backbones.load import load_backbone
+    from ridgerank.calibration.calibrate import calibrate
+    from ridgerank.errors import RidgeRankError
+    from ridgerank.fusion.join import fuse
+    from ridgerank.indexing.index import index_documents
+    from ridgerank.ranking.reranker import Reranker
+    from ridgerank.records import RankedPage, Ranking
+    from ridgerank.store.page_store import PageStore
+
+__all__ = [
+    "PageStore",
+    "RankedPage",
+    "Ranking",
+    "Reranker",
+    "RidgeRankError",
+    "__version__",
+    "calibrate",
+    "fuse",
+    "index_documents",
+    "load_backbone",
+]
+
+_HOMES = {
+    "PageStore": "ridgerank.store.page_store",
+    "RankedPage": "ridgerank.records",
+    "Ranking": "ridgerank.records",
+    "Reranker": "ridgerank.ranking.reranker",
+    "RidgeRankError": "ridgerank.errors",
+    "calibrate": "ridgerank.calibration.calibrate",
+    "fuse": "ridgerank.fusion.join",
+    "index_documents": "ridgerank.indexing.index",
+    "load_backbone": "ridgerank.backbones.load",
+}
+
+warn_of_old_paths()
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the front door holds)
+    """Import a name of the front door when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
