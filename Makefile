@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-browser test-scale adapters lint bench miniature reproduce figures clean
+.PHONY: help demo test test-fast test-browser test-scale adapters lint bench miniature reproduce figures clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
@@ -11,11 +11,17 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,colpali,dense,langchain,rerankers,ocr,gguf,vidore,serve,serve-test,object-store-tests,miniature,plot,dev]'
 	@touch $@
 
+help:  ## these lines
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
 demo: $(READY)  ## the main job: draw, index, calibrate, search, compare with the full model
 	$(BIN)/python -m benchmarks.demo
 
-test: $(READY)  ## every test, coverage measured
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+test: $(READY)  ## every test, on all cores, coverage measured
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov --cov-report=term:skip-covered
+
+test-fast: $(READY)  ## the tests of the daily loop, under two minutes on two cores
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m 'not slow'
 
 test-browser: $(READY)  ## the page in a real browser; installs chromium where it may
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \

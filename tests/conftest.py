@@ -1,5 +1,10 @@
 """Small real things that several parts are tested with: a model folder, PDF files."""
 
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # one thread per worker: two workers of two threads each crawl
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from collections.abc import Callable
 from pathlib import Path
 
