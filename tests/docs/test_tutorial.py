@@ -12,7 +12,7 @@ import pytest
 
 from ridgerank.shipped_models import FOLDER
 
-TUTORIAL = (Path(__file__).parent.parent / "docs" / "tutorial.md").read_text()
+TUTORIAL = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(console|python)\n(.*?)^```", TUTORIAL, flags=re.S | re.M)
 SETTINGS = os.environ | {
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
