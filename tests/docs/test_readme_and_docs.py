@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 
@@ -134,10 +129,9 @@ def test_the_readme_s_quality_table_says_what_the_results_say() -> None:
     retriever, reference = costs["No reranking"][0], costs["Full cross encoder"][0]
     for backbone in ("mini-qwen", "mini-glm"):
         quality, recovery, _, speedup = costs[f"RidgeRank ({backbone})"]
-        assert (
-            f"| `{backbone}` | {retriever:.1f} | {quality:.1f} | {label_free[backbone]:.1f} | {reference:.1f} | "
-            f"{recovery:.1f} % | {speedup:.1f}x |"
-        ) in README
+        scores = (retriever, quality, label_free[backbone], reference)
+        shown = " | ".join(f"{score:.1f}" for score in scores)
+        assert f"| `{backbone}` | {shown} | {recovery:.1f} % | {speedup:.1f}x |" in README
 
 
 @pytest.mark.parametrize("rule", ["ink", "spread"])
