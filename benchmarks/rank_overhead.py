@@ -18,7 +18,7 @@ from PIL import Image
 from benchmarks.report import publish
 from benchmarks.small_qwen import small_qwen
 from ridgerank.calibration.artifact import Calibration, Diagnostics
-from ridgerank.fusion.estimate import given_estimate
+from ridgerank.fusion.estimate import user_estimate
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.readout.readout import Readout
@@ -54,7 +54,7 @@ def main() -> None:
                 writer.append([PageRow(page, compress(prefix, image, Keep()))])
         unknown = float("nan")
         readout = Readout(generator.normal(size=WIDTH), 1.0, 0, 0, lineage)
-        weight = given_estimate(0.5)
+        weight = user_estimate(0.5)
         facts = Diagnostics(
             "", 0, 0, PAGES, 0, (), {}, {}, False,
             unknown, (0, 1), unknown, unknown, unknown, weight, None, (),

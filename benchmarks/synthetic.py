@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration, Diagnostics
-from ridgerank.fusion.estimate import given_estimate
+from ridgerank.fusion.estimate import user_estimate
 from ridgerank.lineage import Lineage
 from ridgerank.readout.readout import Readout
 from ridgerank.store import layout, rows
@@ -93,7 +93,7 @@ def write_store(
 def any_calibration(lineage: Lineage, width: int, retriever: str) -> Calibration:
     """A readout nobody fitted: ranking takes the time it takes."""
     unknown = float("nan")
-    weight = given_estimate(0.5)
+    weight = user_estimate(0.5)
     readout = Readout(np.random.default_rng(0).normal(size=width), 1.0, 0, 0, lineage)
     facts = Diagnostics(
         "", 0, 0, 20, 0, (), {}, {}, False, unknown, (0, 1), unknown, unknown, unknown, weight, None, ()

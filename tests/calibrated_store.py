@@ -10,7 +10,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration, Diagnostics
-from ridgerank.fusion.estimate import given_estimate
+from ridgerank.fusion.estimate import user_estimate
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats
@@ -40,7 +40,7 @@ class ByDigest(Retriever):
 def random_calibration(lineage: Lineage, width: int, *, weight: float = 0.6, seed: int = 0) -> Calibration:
     """A readout nobody fitted, with a weight somebody gave."""
     vector = np.random.default_rng(seed).normal(size=width)
-    estimate = given_estimate(weight)
+    estimate = user_estimate(weight)
     unknown = float("nan")
     diagnostics = Diagnostics(
         queries_from="nowhere",

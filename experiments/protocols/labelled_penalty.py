@@ -10,7 +10,7 @@ from ridgerank.fusion.join import JoinedRuns
 from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.penalty import PenaltyChoice, deploy_modal, merged, nested_folds
+from ridgerank.readout.penalty import PenaltyChoice, deploy_modal, merge_moments, nested_folds
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 from ridgerank.runs.run import Qrels
 
@@ -35,7 +35,7 @@ def choose_penalty_by_relevance(
     moments = {name: corpus.moments for name, corpus in corpora.items()}
     losses = {}
     for fold in nested_folds(list(corpora)):
-        path = ridge_path(merged(moments, fold.fitted), lambdas)
+        path = ridge_path(merge_moments(moments, fold.fitted), lambdas)
         losses[fold.held_out] = -_quality(corpora[fold.validation], path, weight)
     return deploy_modal(lambdas, losses)
 

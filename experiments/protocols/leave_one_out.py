@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.protocols.scored_corpus import Scored, next_in_cycle
-from ridgerank.calibration.ridge_fit import RidgeProblem, fit
+from ridgerank.calibration.ridge_fit import RidgeProblem, fit_readout
 from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.estimate import WeightEstimate, closed_form_estimate, label_free_estimate
 from ridgerank.fusion.standardize import fuse
@@ -55,18 +55,18 @@ def leave_one_out(corpora: Sequence[Scored]) -> tuple[list[HeldOut], PenaltyChoi
 
     The modal λ of all folds, which a user deploys, has seen every corpus.
     """
-    fitted = fit(
+    fitted = fit_readout(
         RidgeProblem(
             lists=Ragged.of_lengths(np.concatenate([scored.lists.lengths for scored in corpora]).tolist()),
             corpora=tuple(scored.corpus for scored in corpora for _ in scored.queries),
             retriever=np.concatenate([scored.retriever for scored in corpora]),
-            teacher=np.concatenate([scored.margins for scored in corpora]),
+            targets=np.concatenate([scored.margins for scored in corpora]),
             states=np.concatenate([scored.states for scored in corpora]),
         )
     )
     ends = np.cumsum([scored.lists.members for scored in corpora])
-    scores = np.split(fitted.held_out, ends[:-1])
-    return [_held_out(number, corpora, scores) for number in range(len(corpora))], fitted.choice
+    scores = np.split(fitted.held_out_scores, ends[:-1])
+    return [_held_out(number, corpora, scores) for number in range(len(corpora))], fitted.penalty
 
 
 def recovery(retriever: float, ridgerank: float, cross_encoder: float) -> float:

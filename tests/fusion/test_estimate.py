@@ -6,7 +6,7 @@ from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.estimate import (
     FALLBACK_WEIGHT,
     closed_form_estimate,
-    given_estimate,
+    user_estimate,
     label_free_estimate,
 )
 from ridgerank.fusion.prior import Prior
@@ -140,8 +140,8 @@ def test_a_shrunk_weight_is_almost_never_worse_than_the_retriever_alone() -> Non
 
 
 def test_a_given_weight_is_passed_through() -> None:
-    assert given_estimate(0.3).weight == 0.3
-    assert given_estimate(0.3).method == "given"
+    assert user_estimate(0.3).weight == 0.3
+    assert user_estimate(0.3).method == "given"
 
 
 def test_a_retriever_known_to_be_better_takes_weight_from_the_reranker() -> None:

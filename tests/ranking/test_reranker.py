@@ -13,7 +13,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import ArtifactError, LineageMismatch, QueryError, ScoreError, StoreError
-from ridgerank.fusion.estimate import given_estimate
+from ridgerank.fusion.estimate import user_estimate
 from ridgerank.fusion.standardize import fuse
 from ridgerank.indexing.index import index_documents
 from ridgerank.ragged import Ragged
@@ -35,7 +35,7 @@ def uri(small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> s
     with PageStore.open(uri) as store:
         made = random_calibration(store.lineage, small_backbone.geometry.width)
     made.save(calibrations_folder(uri))
-    replace(made, weight=given_estimate(0.0)).save(calibrations_folder(uri), "retriever-only")
+    replace(made, weight=user_estimate(0.0)).save(calibrations_folder(uri), "retriever-only")
     return uri
 
 

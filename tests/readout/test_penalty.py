@@ -3,7 +3,7 @@ import pytest
 
 from ridgerank.errors import CalibrationError
 from ridgerank.readout.moments import CenteredMoments, Products
-from ridgerank.readout.penalty import Fold, choose_penalty, deploy_modal, merged, nested_folds
+from ridgerank.readout.penalty import Fold, choose_penalty, deploy_modal, merge_moments, nested_folds
 from tests.readout.test_moments import gathered
 
 CORPORA = ["biomed", "econ", "esg-h", "esg-f"]
@@ -42,7 +42,7 @@ def test_the_choice_minimizes_held_out_error_found_by_brute_force() -> None:
     penalties = np.array([0.1, 10.0, 1000.0])
     choice = choose_penalty(corpora, penalties)
     for fold in nested_folds(CORPORA):
-        fit = merged(corpora, fold.fitted).problem()
+        fit = merge_moments(corpora, fold.fitted).problem()
         assert isinstance(fit, Products)
         readouts = [np.linalg.solve(fit.gram + penalty * np.eye(20), fit.moment) for penalty in penalties]
         errors = corpora[fold.validation].squared_error(np.vstack(readouts))
@@ -69,5 +69,5 @@ def test_the_modal_choice_is_deployed_and_ties_go_to_the_larger() -> None:
 def test_merging_for_a_fold_leaves_the_corpora_as_they_were() -> None:
     corpora = noisy_corpora(1.0)
     pairs = {name: moments.pairs for name, moments in corpora.items()}
-    assert merged(corpora, ["econ", "esg-h"]).pairs == pairs["econ"] + pairs["esg-h"]
+    assert merge_moments(corpora, ["econ", "esg-h"]).pairs == pairs["econ"] + pairs["esg-h"]
     assert {name: moments.pairs for name, moments in corpora.items()} == pairs

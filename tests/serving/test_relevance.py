@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.fusion.estimate import given_estimate
+from ridgerank.fusion.estimate import user_estimate
 from ridgerank.lineage import Lineage
 from ridgerank.serving.relevance import relevance_at
 from tests.calibrated_store import random_calibration
@@ -20,7 +20,7 @@ LINEAGE = Lineage("m", "f", "w", "t", "p", "q", 6, 0, "all", "int8")
 def calibration(
     weight: float, c_b: float, c_s: float, rho: float, *, method: str = "label-free"
 ) -> Calibration:
-    estimate = replace(given_estimate(weight), c_b=c_b, c_s=c_s, rho=rho, method=method)  # type: ignore[arg-type]
+    estimate = replace(user_estimate(weight), c_b=c_b, c_s=c_s, rho=rho, method=method)  # type: ignore[arg-type]
     return replace(random_calibration(LINEAGE, 4), weight=estimate)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.protocols.scored_corpus import Scored
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.penalty import PenaltyChoice, choose_penalty, merged
+from ridgerank.readout.penalty import PenaltyChoice, choose_penalty, merge_moments
 from ridgerank.readout.ridge import ridge_path
 
 
@@ -43,7 +43,7 @@ def leave_one_out(moments: dict[str, CenteredMoments], penalty: float) -> Floats
     """(corpora, dim): for each corpus the readout fitted on all others."""
     penalties = np.array([penalty])
     fitted = [
-        ridge_path(merged(moments, [name for name in moments if name != left_out]), penalties)[0]
+        ridge_path(merge_moments(moments, [name for name in moments if name != left_out]), penalties)[0]
         for left_out in moments
     ]
     return np.stack(fitted)

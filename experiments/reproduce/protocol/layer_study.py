@@ -10,7 +10,7 @@ from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.protocol.fold_readouts import moments_of
 from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats
-from ridgerank.readout.penalty import choose_penalty, merged
+from ridgerank.readout.penalty import choose_penalty, merge_moments
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 
 
@@ -59,7 +59,7 @@ def _study(analysis: Analysis, backbone: str) -> Layered:
         found, r, c_s = [], [], []
         for sample in at_layer:
             others = [name for name in moments if name != sample.corpus]
-            paths = ridge_path(merged(moments, others)) @ sample.states.T
+            paths = ridge_path(merge_moments(moments, others)) @ sample.states.T
             found.append(_quality(sample, paths[place], analysis.settings.sample_weight))
             agreed = [agree(scores, sample.margins, sample.relevance, sample.lists) for scores in paths]
             r.append([float(each.teacher.mean()) for each in agreed])

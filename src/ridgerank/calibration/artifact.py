@@ -1,7 +1,7 @@
 """A calibration as a small file beside the store: the readout, the weight, and how both came about.
 
 `NAME.safetensors` is all that ranking reads; `NAME.json` says the same to people and `NAME.png` shows it.
-A calibration is bound to the lineage of its store and to the retriever whose scores it weighs.
+A calibration is bound to the lineage of its store and to the retriever its weight is for.
 """
 
 import json
@@ -24,16 +24,19 @@ from ridgerank.records import State, Target
 FORMAT = "ridgerank-calibration-2"
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_JSON_NAMES = {"options": "readings", "varied_share": "told_apart"}
+"""Fields that files know by another name."""
+_FIELD_NAMES = {json_name: name for name, json_name in _JSON_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One target read at one place, and what speaks for it; NaN where there was nothing to measure."""
+class ReadoutOption:
+    """A target and a state that a readout may be fitted with, as measured; NaN where nothing was."""
 
     target: Target
     state: State
-    told_apart: float
-    """Share of the lists whose candidates the target tells apart."""
+    varied_share: float
+    """Share of the lists in which the target differs between candidates."""
     spread: float
     """Mean over lists of the target's standard deviation over the candidates, in its own unit."""
     retriever_target: float
@@ -51,30 +54,30 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """What people call it: `likelihood, mean`."""
+        """As reports show it: `likelihood, mean`."""
         return f"{self.target}, {self.state}"
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What a careful reader wants to know of a fit."""
+    """How a calibration was fitted, and how far it can be trusted."""
 
     queries_from: str
-    """A file, or how the queries were made."""
+    """A file, or how the queries were generated."""
     queries: int
     """Queries asked."""
     lists: int
-    """Of these, queries whose candidates the teacher tells apart: what the readout was fitted on."""
+    """Of these, queries whose candidates differ in the target: what the readout was fitted on."""
     candidates: int
-    """K: pages a query, at most."""
+    """K: pages per query, at most."""
     pairs: int
     """Pairs of a query and a candidate the readout was fitted on."""
     penalties: tuple[float, ...]
     """λ tried, ascending."""
     errors: Mapping[str, tuple[float, ...]]
-    """Held-out part → error on its validation part at each λ, as a share of the targets' own spread."""
+    """Held-out fold → error on its validation fold at each λ, as a share of the squared targets."""
     chosen: Mapping[str, float]
-    """Held-out part → the λ its fold picked."""
+    """Held-out fold → the λ picked without it."""
     penalty_at_edge: bool
     """The deployed λ is the least or greatest tried: a wider range might serve better."""
     agreement: float
@@ -94,11 +97,11 @@ class Diagnostics:
     warnings: tuple[str, ...]
     """What must not go unnoticed."""
     reason: str = ""
-    """Why this target was learned and this state read."""
-    readings: tuple[Reading, ...] = ()
-    """All targets and states that were looked at."""
+    """Why this target and this state were selected."""
+    options: tuple[ReadoutOption, ...] = ()
+    """All targets and states that were measured."""
     readout_spread: float = math.nan
-    """Mean standard deviation of the readout's scores within a held-out list: what a server watches."""
+    """Mean standard deviation of the readout's scores within a held-out list: servers compare with it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,13 +117,13 @@ class Calibration:
     """What to load that retriever by: its name, or the folder of its model."""
     diagnostics: Diagnostics
     target: Target = "margin"
-    """What the readout was taught."""
+    """What the readout is fitted to."""
     state: State = "last"
     """Where the readout's states are read; a query has to be run to the same place."""
 
     def save(self, folder: Path, name: str = DEFAULT_NAME) -> Path:
         """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
-        path = path_of(folder, name)
+        path = calibration_path(folder, name)
         facts = self.facts()
         with replacing_text(path.with_suffix(".json")) as file:
             file.write(json.dumps({"name": name, **facts}, indent=2, ensure_ascii=False) + "\n")
@@ -140,21 +143,23 @@ class Calibration:
     def facts(self) -> dict[str, Any]:
         """The calibration without its vector, as JSON has it: what could not be estimated is null."""
         retriever = {"retriever": self.retriever, "retriever_source": self.retriever_source}
-        reading = {"target": self.target, "state": self.state}
-        parts = {**retriever, **reading, "penalty": self.readout.penalty, "weight": asdict(self.weight)}
-        plain: dict[str, Any] = _plain({**parts, "diagnostics": asdict(self.diagnostics)})
-        return plain
+        option = {"target": self.target, "state": self.state}
+        parts = {**retriever, **option, "penalty": self.readout.penalty, "weight": asdict(self.weight)}
+        diagnostics = _rename_keys(asdict(self.diagnostics), _JSON_NAMES)
+        diagnostics["readings"] = [_rename_keys(option, _JSON_NAMES) for option in diagnostics["readings"]]
+        facts: dict[str, Any] = _to_json({**parts, "diagnostics": diagnostics})
+        return facts
 
     @classmethod
     def load(cls, folder: Path, name: str = DEFAULT_NAME, *, lineage: Lineage | None = None) -> Self:
         """Read a calibration by its name; with `lineage` given, one made with another is refused."""
         from safetensors import SafetensorError, safe_open
 
-        path = path_of(folder, name)
+        path = calibration_path(folder, name)
         if not path.exists():
-            there = ", ".join(names_in(folder)) or "none"
+            names = ", ".join(list_calibrations(folder)) or "none"
             raise ArtifactError(
-                f"no calibration called {name!r} in {folder}, there: {there}; make one with "
+                f"no calibration called {name!r} in {folder}, there: {names}; make one with "
                 "`ridgerank calibrate`"
             )
         try:
@@ -167,12 +172,12 @@ class Calibration:
             raise ArtifactError(
                 f"{path}: format {metadata.get('format')!r}, wanted {FORMAT!r}; calibrate again"
             )
-        found = Lineage.from_json(metadata["lineage"])
+        saved_lineage = Lineage.from_json(metadata["lineage"])
         if lineage is not None:
-            found.require(lineage, artifact=f"the calibration {name!r}")
+            saved_lineage.require(lineage, artifact=f"the calibration {name!r}")
         facts = json.loads(metadata["facts"])
         return cls(
-            readout=Readout(vector=vector, lineage=found, **json.loads(metadata["fit"])),
+            readout=Readout(vector=vector, lineage=saved_lineage, **json.loads(metadata["fit"])),
             weight=_estimate(facts["weight"]),
             retriever=facts["retriever"],
             retriever_source=facts["retriever_source"],
@@ -182,50 +187,57 @@ class Calibration:
         )
 
 
-def path_of(folder: Path, name: str) -> Path:
-    """Where the calibration called `name` lies."""
+def calibration_path(folder: Path, name: str) -> Path:
+    """The file of the calibration called `name`."""
     if not _NAME.fullmatch(name):
         raise ArtifactError(f"a calibration called {name!r}; wanted letters, digits, '.', '_' and '-'")
     return folder / f"{name}.safetensors"
 
 
-def names_in(folder: Path) -> list[str]:
+def list_calibrations(folder: Path) -> list[str]:
     """The calibrations of a folder, sorted."""
     return sorted(path.stem for path in folder.glob("*.safetensors"))
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
+def _to_json(value: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
     """JSON has no NaN: null stands for it."""
     if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: _to_json(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(part) for part in value]
+        return [_to_json(part) for part in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _estimate(facts: Mapping[str, Any]) -> WeightEstimate:
-    known = _restored(WeightEstimate, facts)
-    return WeightEstimate(**{**known, "weight_interval": tuple(facts["weight_interval"])})
+    values = _field_values(WeightEstimate, facts)
+    return WeightEstimate(**{**values, "weight_interval": tuple(facts["weight_interval"])})
 
 
 def _diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
     return Diagnostics(
         **{
-            **_restored(Diagnostics, facts),
+            **_field_values(Diagnostics, facts),
             "penalties": tuple(facts["penalties"]),
             "errors": {part: tuple(errors) for part, errors in facts["errors"].items()},
             "agreement_interval": tuple(facts["agreement_interval"]),
             "label_free": _estimate(facts["label_free"]),
             "closed_form": None if facts["closed_form"] is None else _estimate(facts["closed_form"]),
             "warnings": tuple(facts["warnings"]),
-            "readings": tuple(Reading(**_restored(Reading, reading)) for reading in facts["readings"]),
+            "options": tuple(
+                ReadoutOption(**_field_values(ReadoutOption, option)) for option in facts["readings"]
+            ),
         }
     )
 
 
-def _restored(
-    kind: type[WeightEstimate] | type[Diagnostics] | type[Reading], facts: Mapping[str, Any]
+def _field_values(
+    record: type[WeightEstimate] | type[Diagnostics] | type[ReadoutOption], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The fields of a record, NaN where null stands for it."""
-    numbers = {field.name for field in fields(kind) if field.type is float}
-    return {name: math.nan if value is None and name in numbers else value for name, value in facts.items()}
+    numbers = {field.name for field in fields(record) if field.type is float}
+    values = _rename_keys(facts, _FIELD_NAMES)
+    return {name: math.nan if value is None and name in numbers else value for name, value in values.items()}
+
+
+def _rename_keys(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in record.items()}

@@ -1,295 +1,290 @@
 """Calibration from end to end: queries, candidates, targets, states, readout, weight, artifact.
 
-Only pages whose targets are missing are read again; `index_hook.py` takes targets while pages are indexed,
-and then none are missing. Targets are kept as they are made: an interrupted calibration goes on.
+Only pages whose targets are missing are encoded again; `index_hook.py` computes targets while pages are
+indexed, and then none are missing. Targets are stored as they are computed: an interrupted calibration goes
+on where it stopped.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, Diagnostics, path_of
+from ridgerank.backbones.load import load_backbone, parse_dtype
+from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, Diagnostics, calibration_path
 from ridgerank.calibration.candidate_lists import find_candidates
 from ridgerank.calibration.executor import Executor, LocalExecutor
-from ridgerank.calibration.plot import draw
+from ridgerank.calibration.hooks import CalibrationHook, CalibrationPlan, SilentCalibrationHook
+from ridgerank.calibration.plot import plot_calibration
 from ridgerank.calibration.rerender import find_again
-from ridgerank.calibration.ridge_fit import LEAST_LISTS, StatesElsewhere
-from ridgerank.calibration.selection import Choice, Observed, choose
-from ridgerank.calibration.synthetic_queries import MadeQueries, queries_from_texts
+from ridgerank.calibration.ridge_fit import LEAST_LISTS
+from ridgerank.calibration.selection import CalibrationData, Selection, select_readout
+from ridgerank.calibration.synthetic_queries import QuerySet, queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
-from ridgerank.calibration.teacher import wanted_pairs
-from ridgerank.calibration.transfer import borrow
+from ridgerank.calibration.teacher import find_missing_targets
+from ridgerank.calibration.transfer import transfer_weight
 from ridgerank.errors import CalibrationError
-from ridgerank.fusion.standardize import spread
+from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.ragged import Floats, Ragged
+from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.readout.readout import Readout
 from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
+from ridgerank.retrievers.load import load_retriever
 from ridgerank.runs.run import Qrels
-from ridgerank.store.model_lineage import require_same_origin
+from ridgerank.store.model_lineage import reading_of
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import keeping_calibrations
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    import torch
 
 CANDIDATES = 20
 """K, as in the paper."""
 QUERIES = 32
-"""Queries made where none are given."""
+"""Queries generated where none are given."""
 
-Making: TypeAlias = Literal["auto", "text", "model"]
-"""Where queries come from: the pages' text, the model, or the text if it says enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationPlan:
-    """What is to be done."""
-
-    queries: int
-    queries_from: str
-    pages: int
-    """Different pages among the candidates."""
-    unseen: int
-    """Of these, pages that have to be encoded because a target of theirs is missing."""
-
-
-class CalibrationWatcher(Protocol):
-    """Someone who looks on while a store is calibrated."""
-
-    def calibrating(self, plan: CalibrationPlan) -> None:
-        """Queries and candidates are known."""
-
-    def taught(self, pages: int) -> None:
-        """The targets of so many pages more are safe."""
-
-    def asked(self, queries: int) -> None:
-        """So many queries more have run over their stored candidates."""
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationRequest:
-    """What to calibrate with; the defaults need nothing but the store."""
-
-    queries: tuple[Query, ...] = ()
-    """Made from the pages where there are none."""
-    queries_from: str = "given"
-    qrels: Qrels | None = None
-    weight_from: str = ""
-    """Another store, `STORE` or `STORE#NAME`, whose judgements set the weight where there are none here."""
-    name: str = DEFAULT_NAME
-    retriever_source: str = ""
-    """What to load the retriever by; its name, where empty."""
-    candidates: int = CANDIDATES
-    count: int = QUERIES
-    """Queries to make, where none are given."""
-    making: Making = "auto"
-    documents: tuple[Path, ...] = ()
-    """Where to look for pages again; the files they were indexed from, where empty."""
-    target: Target | None = None
-    """What to teach the readout; chosen by measure where None (`selection.py`)."""
-    state: State | None = None
-    """Where to read states; chosen by measure where None."""
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """The targets to look at."""
-        return TARGETS if self.target is None else (self.target,)
-
-    @property
-    def states(self) -> tuple[State, ...]:
-        """The states to look at."""
-        return STATES if self.state is None else (self.state,)
+QuerySource: TypeAlias = Literal["auto", "text", "model"]
+"""What generates queries: the pages' text, the model, or the model only where the text gives too few."""
 
 
 def calibrate(
-    store: PageStore,
-    backbone: Backbone,
-    retriever: Retriever,
-    request: CalibrationRequest,
+    store: str | Path | PageStore,
     *,
-    watcher: CalibrationWatcher,
+    backbone: Backbone | str | None = None,
+    retriever: Retriever | str | None = None,
+    retriever_source: str = "",
+    queries: Sequence[Query] | None = None,
+    qrels: Qrels | None = None,
+    name: str = DEFAULT_NAME,
+    weight_from: str = "",
+    candidates: int = CANDIDATES,
+    query_count: int = QUERIES,
+    query_source: QuerySource = "auto",
+    queries_from: str = "given",
+    documents: Sequence[str | Path] = (),
+    target: Target | None = None,
+    state: State | None = None,
+    device: str | None = None,
+    dtype: "str | torch.dtype | None" = None,
+    executor: Executor | None = None,
+    hook: CalibrationHook | None = None,
 ) -> Calibration:
-    """Fit readout and weight to a store and a retriever, and save them beside the store."""
-    require_same_origin(store.lineage, backbone, artifact=f"the page store at {store.uri}")
-    return calibrate_with(LocalExecutor(store, backbone), store, retriever, request, watcher=watcher)
+    """Fit a readout and a weight to a store and a retriever without labels, and save them beside the store.
+
+    Where none is given, the backbone is the one the store was made with, and the retriever the one whose
+    vectors it holds, else BM25; both may be given by name. `retriever_source` is what to load a given
+    retriever by later, its name where empty. Without `queries`, `query_count` queries are
+    generated from the pages. `queries_from` tells the report where given queries come from.
+
+    With `qrels` the weight is w* of eq. 4; `weight_from` takes it from another store that was calibrated with
+    judgements, `STORE` or `STORE#NAME`, together with its target and state. `candidates` is K. `documents`
+    are files and folders to render pages from again; by default, those they were indexed from. `target` and
+    `state` are selected by measure where they are not given. An `executor` runs the model elsewhere than in
+    this process; no backbone is loaded then.
+    """
+    hook = hook or SilentCalibrationHook()
+    with ExitStack() as stack:
+        pages = store if isinstance(store, PageStore) else stack.enter_context(PageStore.open(str(store)))
+        folder = stack.enter_context(keeping_calibrations(pages.uri))
+        path = calibration_path(folder, name)
+        retriever_source = retriever_source or _default_source(retriever, pages)
+        if not isinstance(retriever, Retriever):
+            dtype = parse_dtype(dtype) if isinstance(dtype, str) else dtype
+            retriever = load_retriever(retriever, pages, device=device, dtype=dtype)
+        transferred = None
+        if weight_from:
+            transferred = transfer_weight(weight_from, lineage=pages.lineage, retriever=retriever.name)
+            target, state = transferred.target, transferred.state
+        if executor is None:
+            executor = _local_executor(pages, backbone, device=device, dtype=dtype)
+        cache = TargetCache(folder, pages.lineage)
+        files = [Path(document) for document in documents]
+        if queries:
+            query_set = QuerySet(unique_queries(queries), queries_from)
+        else:
+            query_set = _generate_queries(executor, pages, cache, query_source, query_count, files)
+        _require_enough(query_set)
+        lists = find_candidates(retriever, query_set.queries, candidates)
+        targets = TARGETS if target is None else (target,)
+        _complete_targets(executor, pages, cache, lists, targets, files, query_set, hook)
+        data = CalibrationData(
+            lists=Ragged.of_lengths(len(query_candidates) for query_candidates in lists.values()),
+            corpora=tuple(query.corpus for query in lists),
+            retriever=np.array([candidate.score for _, candidate in _pairs(lists)]),
+            targets={each: _read_targets(cache, each, lists) for each in targets},
+            relevance=None if qrels is None else _read_relevance(pages, qrels, lists),
+            states=executor.compute_states(
+                lists, STATES if state is None else (state,), on_queries_run=hook.queries_run
+            ),
+        )
+        selection = select_readout(data, transferred=None if transferred is None else transferred.weight)
+        selected = selection.selected
+        calibration = Calibration(
+            readout=_fitted_readout(selection, pages),
+            weight=selected.decision.deployed,
+            retriever=retriever.name,
+            retriever_source=retriever_source,
+            diagnostics=_diagnostics(selection, query_set, candidates),
+            target=selected.option.target,
+            state=selected.option.state,
+        )
+        calibration.save(folder, name)
+        plot_calibration(calibration, selected.fit, path.with_suffix(".png"))
+        return calibration
 
 
-def calibrate_with(
-    hands: Executor,
-    store: PageStore,
-    retriever: Retriever,
-    request: CalibrationRequest,
-    *,
-    watcher: CalibrationWatcher,
-) -> Calibration:
-    """`calibrate`, with the model run by `hands`."""
-    with keeping_calibrations(store.uri) as folder:
-        return _calibrate(hands, store, retriever, request, watcher, folder)
-
-
-def _calibrate(
-    hands: Executor,
-    store: PageStore,
-    retriever: Retriever,
-    request: CalibrationRequest,
-    watcher: CalibrationWatcher,
-    folder: Path,
-) -> Calibration:
-    path_of(folder, request.name)
-    borrowed = None
-    if request.weight_from:
-        borrowed = borrow(request.weight_from, lineage=store.lineage, retriever=retriever.name)
-        request = replace(request, target=borrowed.target, state=borrowed.state)
-    cache = TargetCache(folder, store.lineage)
-    made = _queries(hands, store, request, cache)
-    candidates = find_candidates(retriever, made.queries, request.candidates)
-    wanted = wanted_pairs({query.text: own for query, own in candidates.items()}, cache, request.targets)
-    pages = {candidate.page_id for own in candidates.values() for candidate in own}
-    watcher.calibrating(CalibrationPlan(len(made.queries), made.origin, len(pages), len(wanted)))
-    found = find_again(store, sorted(wanted), documents=request.documents)
-    for taught in hands.teach(found, wanted, request.targets):
-        for target, values in taught.values.items():
-            cache.add(values, target=target)
-        watcher.taught(taught.pages)
-    relevance = None if request.qrels is None else _relevance(store, request.qrels, candidates)
-    observed = _observed(hands, candidates, cache, request, relevance, watcher)
-    choice = choose(observed, elsewhere=None if borrowed is None else borrowed.weight)
-    calibration = _calibration(store, retriever, request, made, choice)
-    calibration.save(folder, request.name)
-    draw(calibration, choice.taken.fitted, path_of(folder, request.name).with_suffix(".png"))
-    return calibration
-
-
-def different(queries: Sequence[Query]) -> tuple[Query, ...]:
-    """Queries of differing text, the first of those that are alike."""
+def unique_queries(queries: Sequence[Query]) -> tuple[Query, ...]:
+    """Queries of differing text: of queries with the same text, the first."""
     by_text: dict[str, Query] = {}
     for query in queries:
         by_text.setdefault(query.text, query)
     return tuple(by_text.values())
 
 
-def _queries(
-    hands: Executor, store: PageStore, request: CalibrationRequest, cache: TargetCache
-) -> MadeQueries:
-    """The queries given, or as many as wanted made from the pages; too few are refused."""
-    if request.queries:
-        made = MadeQueries(different(request.queries), request.queries_from)
-    elif request.making == "model":
-        made = hands.queries(store, request, cache)
-    else:
-        made = queries_from_texts(store.texts(), request.count)
-        if len(made.queries) < LEAST_LISTS and request.making == "auto":
-            made = hands.queries(store, request, cache)
-    if len(made.queries) < LEAST_LISTS:
-        raise CalibrationError(
-            f"{len(made.queries)} different queries ({made.origin}), wanted at least {LEAST_LISTS}; give "
-            "them in a file (--queries): no judgements are needed"
+def _local_executor(
+    store: PageStore,
+    backbone: Backbone | str | None,
+    *,
+    device: str | None,
+    dtype: "str | torch.dtype | None",
+) -> LocalExecutor:
+    """The model in this process; a model other than the store's is refused."""
+    if not isinstance(backbone, Backbone):
+        backbone = load_backbone(
+            backbone or store.lineage.backbone,
+            device=device,
+            dtype=parse_dtype(dtype) if isinstance(dtype, str) else dtype,
+            **reading_of(store.lineage),
         )
-    return made
+    return LocalExecutor(ShallowPass(backbone, store))
 
 
-def _observed(
-    hands: Executor,
-    candidates: Mapping[Query, Sequence[Candidate]],
+def _default_source(retriever: Retriever | str | None, store: PageStore) -> str:
+    """What the retriever can be loaded by later: its name, or that of the model whose vectors are stored."""
+    if isinstance(retriever, Retriever):
+        return retriever.name
+    if retriever is not None:
+        return retriever
+    return "bm25" if store.vectors is None else store.vectors.origin.source
+
+
+def _generate_queries(
+    executor: Executor,
+    store: PageStore,
     cache: TargetCache,
-    request: CalibrationRequest,
-    relevance: Floats | None,
-    watcher: CalibrationWatcher,
-) -> Observed:
-    """States over the stored, compressed pages, as a request runs them, beside the teacher's targets."""
-    states: Mapping[State, Floats | StatesElsewhere] = {}
-    for done in hands.states(candidates, request.states):
-        if isinstance(done, int):
-            watcher.asked(done)
-        else:
-            states = done
-    pairs = [(query.text, candidate) for query, own in candidates.items() for candidate in own]
-    return Observed(
-        lists=Ragged.of_lengths(len(own) for own in candidates.values()),
-        corpora=tuple(query.corpus for query in candidates),
-        retriever=np.array([candidate.score for _, candidate in pairs]),
-        targets={
-            target: np.array([cache.target(target, text, page.page_id) for text, page in pairs], dtype=float)
-            for target in request.targets
-        },
-        states=states,
-        relevance=relevance,
+    source: QuerySource,
+    count: int,
+    documents: Sequence[Path],
+) -> QuerySet:
+    if source != "model":
+        query_set = queries_from_texts(store.texts(), count)
+        if source == "text" or len(query_set.queries) >= LEAST_LISTS:
+            return query_set
+    return executor.write_queries(cache, count=count, documents=documents)
+
+
+def _require_enough(query_set: QuerySet) -> None:
+    if len(query_set.queries) < LEAST_LISTS:
+        raise CalibrationError(
+            f"{len(query_set.queries)} different queries ({query_set.origin}), wanted at least "
+            f"{LEAST_LISTS}; give them in a file (--queries): no judgements are needed"
+        )
+
+
+def _complete_targets(
+    executor: Executor,
+    store: PageStore,
+    cache: TargetCache,
+    lists: Mapping[Query, Sequence[Candidate]],
+    targets: Sequence[Target],
+    documents: Sequence[Path],
+    query_set: QuerySet,
+    hook: CalibrationHook,
+) -> None:
+    """Compute and store the targets that are missing."""
+    by_text = {query.text: candidates for query, candidates in lists.items()}
+    queries_by_page = find_missing_targets(by_text, cache, targets)
+    page_ids = {candidate.page_id for _, candidate in _pairs(lists)}
+    hook.planned(
+        CalibrationPlan(len(query_set.queries), query_set.origin, len(page_ids), len(queries_by_page))
     )
+    pages = find_again(store, sorted(queries_by_page), documents=documents)
+    for page_targets in executor.compute_targets(pages, queries_by_page, targets):
+        for target, values in page_targets.values.items():
+            cache.add(values, target=target)
+        hook.targets_stored(page_targets.pages)
 
 
-def _relevance(store: PageStore, qrels: Qrels, candidates: Mapping[Query, Sequence[Candidate]]) -> Floats:
-    """(members,) graded relevance; a page nobody judged, or judged below 0, is not relevant."""
-    found = store.lookup_many(page for query in candidates for page in qrels.get(query.query_id, {}))
+def _pairs(lists: Mapping[Query, Sequence[Candidate]]) -> list[tuple[Query, Candidate]]:
+    return [(query, candidate) for query, candidates in lists.items() for candidate in candidates]
+
+
+def _read_targets(cache: TargetCache, target: Target, lists: Mapping[Query, Sequence[Candidate]]) -> Floats:
+    """(members,) of one target."""
+    values = [cache.target(target, query.text, candidate.page_id) for query, candidate in _pairs(lists)]
+    return np.array(values, dtype=np.float64)
+
+
+def _read_relevance(store: PageStore, qrels: Qrels, lists: Mapping[Query, Sequence[Candidate]]) -> Floats:
+    """(members,) graded relevance; a page without a judgement, or judged below 0, is not relevant."""
+    page_ids = store.lookup_many(page for query in lists for page in qrels.get(query.query_id, {}))
     judged = {
-        query: {found.get(page): grade for page, grade in qrels.get(query.query_id, {}).items()}
-        for query in candidates
+        query: {page_ids.get(page): grade for page, grade in qrels.get(query.query_id, {}).items()}
+        for query in lists
     }
     if not any(judged.values()):
         raise CalibrationError(
             "the judgements name none of the queries; wanted qrels whose query ids are those of --queries"
         )
-    return np.array(
-        [
-            max(judged[query].get(candidate.page_id, 0), 0)
-            for query, own in candidates.items()
-            for candidate in own
-        ],
-        dtype=np.float64,
-    )
+    grades = [max(judged[query].get(candidate.page_id, 0), 0) for query, candidate in _pairs(lists)]
+    return np.array(grades, dtype=np.float64)
 
 
-def _calibration(
-    store: PageStore, retriever: Retriever, request: CalibrationRequest, made: MadeQueries, choice: Choice
-) -> Calibration:
-    taken = choice.taken
-    lists = taken.lessons.lists
-    readout = Readout(
-        vector=taken.fitted.vector,
-        penalty=taken.fitted.choice.deployed,
+def _fitted_readout(selection: Selection, store: PageStore) -> Readout:
+    fit, lists = selection.selected.fit, selection.selected.problem.lists
+    return Readout(
+        vector=fit.vector,
+        penalty=fit.penalty.deployed,
         lists=len(lists),
         pairs=lists.members,
         lineage=store.lineage,
     )
-    return Calibration(
-        readout=readout,
-        weight=taken.weighing.deployed,
-        retriever=retriever.name,
-        retriever_source=request.retriever_source or retriever.name,
-        diagnostics=_diagnostics(request, made, choice),
-        target=taken.reading.target,
-        state=taken.reading.state,
+
+
+def _diagnostics(selection: Selection, query_set: QuerySet, candidates: int) -> Diagnostics:
+    selected = selection.selected
+    lists, fit, decision, penalty = (
+        selected.problem.lists,
+        selected.fit,
+        selected.decision,
+        selected.fit.penalty,
     )
-
-
-def _diagnostics(request: CalibrationRequest, made: MadeQueries, choice: Choice) -> Diagnostics:
-    lessons, fitted, weighing = choice.taken.lessons, choice.taken.fitted, choice.taken.weighing
-    penalty = fitted.choice
     return Diagnostics(
-        queries_from=made.origin,
-        queries=len(made.queries),
-        lists=len(lessons.lists),
-        candidates=request.candidates,
-        pairs=lessons.lists.members,
+        queries_from=query_set.origin,
+        queries=len(query_set.queries),
+        lists=len(lists),
+        candidates=candidates,
+        pairs=lists.members,
         penalties=tuple(penalty.penalties.tolist()),
         errors={
-            part: tuple((errors / fitted.targets[part]).tolist()) for part, errors in penalty.errors.items()
+            fold: tuple((errors / fit.validation_squares[fold]).tolist())
+            for fold, errors in penalty.errors.items()
         },
         chosen=dict(penalty.chosen),
         penalty_at_edge=penalty.at_edge,
-        agreement=weighing.agreement,
-        agreement_interval=weighing.agreement_interval,
-        teacher_relevance=weighing.teacher_relevance,
-        relevance_floor=weighing.relevance_floor,
-        expected_gain=weighing.expected_gain,
-        label_free=weighing.label_free,
-        closed_form=weighing.closed_form,
-        warnings=weighing.warnings,
-        reason=choice.reason,
-        readings=choice.readings,
-        readout_spread=float(spread(fitted.held_out, lessons.lists).mean()),
+        agreement=decision.agreement,
+        agreement_interval=decision.agreement_interval,
+        teacher_relevance=decision.teacher_relevance,
+        relevance_floor=decision.relevance_floor,
+        expected_gain=decision.expected_gain,
+        label_free=decision.label_free,
+        closed_form=decision.closed_form,
+        warnings=decision.warnings,
+        reason=selection.reason,
+        options=selection.options,
+        readout_spread=float(standard_deviations(fit.held_out_scores, lists).mean()),
     )

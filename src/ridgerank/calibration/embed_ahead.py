@@ -1,7 +1,8 @@
 """Candidates of a late interaction retriever before pages are stored: embedded first, then encoded.
 
-The vectors made to foresee candidates are those the store gets: no page is embedded twice. It is rendered
-twice, which is little beside either model. They wait in memory, so a large corpus is not foreseen.
+The store gets the vectors that were computed to predict candidates: no page is embedded twice. It is rendered
+twice, which costs little beside either model. The vectors are held in memory, so the candidates of a large
+corpus are not predicted.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from ridgerank.calibration.index_hook import PlannedPages
+from ridgerank.calibration.index_hook import PendingCorpus
 from ridgerank.documents.pages import render_pages
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate, Page
@@ -25,21 +26,21 @@ from ridgerank.store.vector_columns import VectorOrigin
 
 logger = logging.getLogger(__name__)
 
-_HELD_BYTES = 256 << 20
+_CAPACITY_BYTES = 256 << 20
 _BATCH_PAGES = 8
 
 
-class EmbedFirst:
-    """A `PageEmbedder` that can be asked for candidates before it is asked for vectors."""
+class AheadEmbedder:
+    """A `PageEmbedder` that can embed pages ahead, to search them before they are stored."""
 
     def __init__(
-        self, encoder: MultiVectorEncoder, *, max_pixels: int, held_bytes: int = _HELD_BYTES
+        self, encoder: MultiVectorEncoder, *, max_pixels: int, capacity_bytes: int = _CAPACITY_BYTES
     ) -> None:
-        """Pages are seen at `max_pixels`, the budget they will be indexed with."""
+        """Pages are rendered at `max_pixels`, the budget they will be indexed with."""
         self._encoder = encoder
         self._max_pixels = max_pixels
-        self._capacity = held_bytes
-        self._held: dict[bytes, NDArray[np.float16]] = {}
+        self._capacity_bytes = capacity_bytes
+        self._vectors_by_image: dict[bytes, NDArray[np.float16]] = {}
 
     @property
     def origin(self) -> VectorOrigin:
@@ -47,44 +48,46 @@ class EmbedFirst:
         return self._encoder.origin
 
     def embed_pages(self, images: Sequence[Image]) -> list[NDArray[np.float16]]:
-        """Vectors (vectors, dim) of each page, handed out once where they were made before."""
+        """Vectors (vectors, dim) of each page; vectors computed ahead are handed out once."""
         vectors = []
         for image in images:
-            made = self._held.pop(_key(image), None)
-            vectors.append(self._encoder.embed_pages([image])[0] if made is None else made)
+            page_vectors = self._vectors_by_image.pop(_image_digest(image), None)
+            if page_vectors is None:
+                [page_vectors] = self._encoder.embed_pages([image])
+            vectors.append(page_vectors)
         return vectors
 
-    def foresee(self, planned: PlannedPages) -> Retriever | None:
-        """A retriever over the pages to be stored and those stored; None where there are too many."""
+    def make_retriever(self, corpus: PendingCorpus) -> Retriever | None:
+        """Embed the pending pages and search them with the stored ones; None where there are too many."""
         page_ids: list[str] = []
         vectors: list[NDArray[np.float16]] = []
-        read = render_pages(planned.refs, max_pixels=self._max_pixels)
-        while batch := list(islice(read, _BATCH_PAGES)):
+        rendered = render_pages(corpus.pending, max_pixels=self._max_pixels)
+        while batch := list(islice(rendered, _BATCH_PAGES)):
             pages = [page for page in batch if isinstance(page, Page)]
-            made = self._encoder.embed_pages([page.image for page in pages])
-            for page, own in zip(pages, made, strict=True):
-                self._held[_key(page.image)] = own
+            batch_vectors = self._encoder.embed_pages([page.image for page in pages])
+            for page, page_vectors in zip(pages, batch_vectors, strict=True):
+                self._vectors_by_image[_image_digest(page.image)] = page_vectors
             page_ids += [page.page_id for page in pages]
-            vectors += made
-            if sum(own.nbytes for own in vectors) > self._capacity:
+            vectors += batch_vectors
+            if sum(page_vectors.nbytes for page_vectors in vectors) > self._capacity_bytes:
                 logger.warning(
                     "too many pages to foresee their candidates in memory: those needed for calibrating are "
                     "read again afterwards"
                 )
                 return None
-        with PageStore.open(planned.uri) as store:
+        with PageStore.open(corpus.uri) as store:
             stored = [page_id for page_id in store.page_ids() if page_id not in set(page_ids)]
             if stored and store.vectors is not None:
-                lacking = set(store.vectors.missing())
-                have = [page_id for page_id in stored if page_id not in lacking]
-                if have:
-                    block = store.vectors.take(have)
-                    page_ids += have
+                missing = set(store.vectors.missing())
+                embedded = [page_id for page_id in stored if page_id not in missing]
+                if embedded:
+                    block = store.vectors.take(embedded)
+                    page_ids += embedded
                     vectors += np.split(block.vectors, np.cumsum(block.lengths)[:-1])
-        return Foreseen(self._encoder, page_ids, vectors)
+        return InMemoryLateInteraction(self._encoder, page_ids, vectors)
 
 
-class Foreseen(Retriever):
+class InMemoryLateInteraction(Retriever):
     """Exact MaxSim over vectors in memory."""
 
     def __init__(
@@ -94,7 +97,7 @@ class Foreseen(Retriever):
         self._encoder = encoder
         self._page_ids = page_ids
         self._vectors = np.concatenate(vectors)
-        self._lengths = np.array([len(own) for own in vectors], dtype=np.int64)
+        self._lengths = np.array([len(page_vectors) for page_vectors in vectors], dtype=np.int64)
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query."""
@@ -102,14 +105,14 @@ class Foreseen(Retriever):
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         """Score given pages."""
-        place = {page_id: number for number, page_id in enumerate(self._page_ids)}
-        scores: Floats = self._scores([query])[0][[place[page_id] for page_id in page_ids]]
+        numbers = {page_id: number for number, page_id in enumerate(self._page_ids)}
+        scores: Floats = self._scores([query])[0][[numbers[page_id] for page_id in page_ids]]
         return scores
 
     def _scores(self, queries: Sequence[str]) -> Floats:
         return maxsim(self._encoder.embed_queries(queries), self._vectors, self._lengths)
 
 
-def _key(image: Image) -> bytes:
+def _image_digest(image: Image) -> bytes:
     header = f"{image.mode} {image.size}".encode()
     return hashlib.blake2b(header + image.tobytes(), digest_size=16).digest()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ridgerank.calibration.ridge_fit import Fit, RidgeProblem
+from ridgerank.calibration.ridge_fit import RidgeFit, RidgeProblem
 from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.estimate import (
     BEYOND_CHANCE,
@@ -36,8 +36,8 @@ _LEAST_CHANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weighing:
-    """The weight, what it rests on, and what to warn of."""
+class WeightDecision:
+    """The deployed weight, the estimates it was decided from, and what to warn of."""
 
     deployed: WeightEstimate
     label_free: WeightEstimate
@@ -54,24 +54,24 @@ class Weighing:
     warnings: tuple[str, ...]
 
 
-def weigh(
-    lessons: RidgeProblem,
-    fit: Fit,
+def decide_weight(
+    problem: RidgeProblem,
+    fit: RidgeFit,
     relevance: Floats | None,
     *,
-    elsewhere: WeightEstimate | None = None,
+    transferred: WeightEstimate | None = None,
     least_c_b: float = 0.0,
-) -> Weighing:
+) -> WeightDecision:
     """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements.
 
-    A weight judged `elsewhere`, on another corpus, takes the place of w* where there are none. The label-free
-    weight takes the retriever to be at least as good as `least_c_b`.
+    A weight `transferred` from the judgements of another corpus takes the place of w* where there are none
+    here. The label-free weight takes the retriever to be at least as good as `least_c_b`.
     """
-    b, s, t, lists = lessons.retriever, fit.held_out, lessons.teacher, lessons.lists
-    seen = correlate(b, s, t, lists)
-    label_free = _label_free(seen, least_c_b)
-    rho_bt, rho_st, rho_bs = seen.stacked().mean(axis=0)
-    closed_form = elsewhere
+    b, s, t, lists = problem.retriever, fit.held_out_scores, problem.targets, problem.lists
+    correlations = correlate(b, s, t, lists)
+    label_free = _estimate_without_labels(correlations, least_c_b)
+    rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0)
+    closed_form = transferred
     if relevance is not None:
         judged = correlate(b, s, relevance, lists)
         closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
@@ -81,7 +81,7 @@ def weigh(
         c_t = float(factors.c_third) if bool(factors.defined) else float("nan")
     agreement, interval = mean_interval(fit.agreement)
     deployed, gain, warnings = _deploy(closed_form or label_free, agreement, interval[0])
-    return Weighing(
+    return WeightDecision(
         deployed=deployed,
         label_free=label_free,
         closed_form=closed_form,
@@ -96,19 +96,23 @@ def weigh(
     )
 
 
-def _label_free(seen: Correlations, least_c_b: float) -> WeightEstimate:
-    plain = label_free_estimate(seen)
+def _estimate_without_labels(correlations: Correlations, least_c_b: float) -> WeightEstimate:
+    plain = label_free_estimate(correlations)
     if plain.method == "prior":
         return plain
-    unsure = {
+    within_chance = {
         name: interval
-        for name, values in (("full model", seen.retriever), ("readout", seen.mutual))
+        for name, values in (("full model", correlations.retriever), ("readout", correlations.mutual))
         if (interval := mean_interval(values, errors=BEYOND_CHANCE))[1][0] <= 0
     }
-    if unsure:
-        found = ", ".join(
+    if within_chance:
+        measured = ", ".join(
             f"with the {name} {mean:.2f}, 99 % interval from {low:.2f}"
-            for name, (mean, (low, _)) in unsure.items()
+            for name, (mean, (low, _)) in within_chance.items()
+        )
+        cause = (
+            f"the retriever's scores do not correlate beyond chance ({measured}), so nothing shows that the "
+            "model can tell relevant pages here"
         )
         return replace(
             plain,
@@ -119,13 +123,13 @@ def _label_free(seen: Correlations, least_c_b: float) -> WeightEstimate:
             c_s=float("nan"),
             interior=False,
             chance_of_gain=float("nan"),
+            cause=cause,
             note=(
-                f"the retriever's scores do not correlate beyond chance ({found}), so nothing shows that the "
-                "model can tell relevant pages here; the weight is a cautious default, not an estimate. Give "
-                "more queries, or relevance judgements"
+                f"{cause}; the weight is a cautious default, not an estimate. Give more queries, or "
+                "relevance judgements"
             ),
         )
-    return label_free_estimate(seen, prior=_prior(seen.queries), least_c_b=least_c_b)
+    return label_free_estimate(correlations, prior=_prior(correlations.queries), least_c_b=least_c_b)
 
 
 def _deploy(
@@ -135,7 +139,7 @@ def _deploy(
     correlations = (np.asarray(value) for value in (estimate.c_b, estimate.c_s, estimate.rho))
     gain = float(objective(np.asarray(estimate.weight), *correlations)) - estimate.c_b
     if not least_agreement > 0:
-        return _retriever_alone(
+        return _keep_retriever_order(
             estimate,
             f"the readout does not agree with the full model on lists it has not seen (r = {agreement:.2f}, "
             f"95 % interval from {least_agreement:.2f})",
@@ -143,7 +147,7 @@ def _deploy(
     if estimate.method == "prior":
         return estimate, float("nan"), (estimate.note,)
     if not gain > 0 or estimate.chance_of_gain < _LEAST_CHANCE:
-        return _retriever_alone(
+        return _keep_retriever_order(
             estimate,
             f"no gain over the retriever is expected (weight {estimate.weight:.2f}, gain {gain:+.3f}, "
             f"a gain in {estimate.chance_of_gain:.0%} of the resamples)",
@@ -151,12 +155,14 @@ def _deploy(
     return estimate, gain, ()
 
 
-def _retriever_alone(estimate: WeightEstimate, reason: str) -> tuple[WeightEstimate, float, tuple[str, ...]]:
+def _keep_retriever_order(
+    estimate: WeightEstimate, cause: str
+) -> tuple[WeightEstimate, float, tuple[str, ...]]:
     warning = (
-        f"{reason}: the weight is 0, pages stay in the retriever's order. Calibrate with more or other "
+        f"{cause}: the weight is 0, pages stay in the retriever's order. Calibrate with more or other "
         "queries, or with relevance judgements"
     )
-    return replace(estimate, weight=0.0, interior=False, note=warning), 0.0, (warning,)
+    return replace(estimate, weight=0.0, interior=False, cause=cause, note=warning), 0.0, (warning,)
 
 
 def _prior(queries: int) -> Prior | None:
@@ -164,7 +170,7 @@ def _prior(queries: int) -> Prior | None:
 
 
 def mean_interval(values: Floats, *, errors: float = 1.96) -> tuple[float, tuple[float, float]]:
-    """A mean and so many standard errors around it: 1.96 are 95 %. One value says nothing of them."""
+    """A mean and the interval of `errors` standard errors around it: 1.96 are 95 %. One value has none."""
     mean = float(values.mean())
     if len(values) < 2:
         return mean, (-1.0, 1.0)

@@ -1,4 +1,4 @@
-"""A calibration in one picture: the penalty's path, agreement with the teacher, the weight and its gain."""
+"""A calibration in one picture: the penalty's path, agreement with the full model, weight and gain."""
 
 import logging
 from pathlib import Path
@@ -7,14 +7,14 @@ import numpy as np
 
 from ridgerank.atomic import replacing
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.ridge_fit import Fit
+from ridgerank.calibration.ridge_fit import RidgeFit
 from ridgerank.fusion.weight import objective
 
 logger = logging.getLogger(__name__)
 
 
-def draw(calibration: Calibration, fitted: Fit, path: Path) -> bool:
-    """Write the picture, or log that matplotlib is not there to draw it; whether it was drawn."""
+def plot_calibration(calibration: Calibration, fit: RidgeFit, path: Path) -> bool:
+    """Write the picture, or log that matplotlib is missing; returns whether it was written."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ def draw(calibration: Calibration, fitted: Fit, path: Path) -> bool:
     path_axes.set_title("The penalty")
     path_axes.legend()
 
-    agreement_axes.hist(fitted.agreement, bins=np.linspace(-1, 1, 21), color="C0")
+    agreement_axes.hist(fit.agreement, bins=np.linspace(-1, 1, 21), color="C0")
     agreement_axes.axvline(
         facts.agreement, color="C3", linestyle="--", label=f"mean r = {facts.agreement:.2f}"
     )

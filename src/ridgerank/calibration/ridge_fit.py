@@ -1,4 +1,4 @@
-"""The readout and its penalty from states and margins (eq. 8-10), and held-out scores of every list.
+"""The readout and its penalty from states and targets (eq. 8-10), and held-out scores of every list.
 
 Pure: arrays in, arrays out. The folds are corpora where three or more are named (§B.4), else parts of the
 lists. A list's held-out score comes from a readout fitted on the other folds at a penalty chosen without it.
@@ -15,114 +15,110 @@ from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.ragged import Bools, Floats, Ragged
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.penalty import PenaltyChoice, choose_penalty, merged
+from ridgerank.readout.penalty import PenaltyChoice, choose_penalty, merge_moments
 from ridgerank.readout.ridge import ridge_path
 
 LEAST_LISTS = 16
 """§B.3: sixteen queries reach 98 to 99 % of what 154 do; below, the paper has measured nothing."""
-_LISTS_FOR_MORE_PARTS = 32
+_LISTS_FOR_MORE_FOLDS = 32
 
 
-class StatesElsewhere(Protocol):
-    """States of the members of some lists, held by other machines: they sum and score, arrays stay there."""
+class RemoteStates(Protocol):
+    """States of the members of some lists, held by other machines, which sum and score them there."""
 
-    def select(self, lists: Bools) -> "StatesElsewhere":
-        """Those of some of the lists."""
+    def select(self, lists: Bools) -> "RemoteStates":
+        """The states of some of the lists."""
 
-    def moments(self, parts: Sequence[str], teacher: Sequence[Floats]) -> dict[str, CenteredMoments]:
-        """Sums of all lists by the part each belongs to, given the targets of each list."""
+    def moments(self, folds: Sequence[str], targets: Sequence[Floats]) -> dict[str, CenteredMoments]:
+        """Sums of all lists by the fold of each list, given the targets of each list."""
 
     def scores(self, vectors: Sequence[Floats]) -> Floats:
-        """(members,): the states of each list times a vector of its own."""
+        """(members,): the states of each list times the vector of this list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RidgeProblem:
-    """Calibration queries with their candidates: what the readout learns from."""
+    """Calibration queries with their candidates: what the readout is fitted to."""
 
     lists: Ragged
     corpora: tuple[str, ...]
-    """(lists,): where each query was asked, empty where that is not known."""
+    """(lists,): the corpus of each query, empty where that is not known."""
     retriever: Floats
     """(members,): b."""
-    teacher: Floats
+    targets: Floats
     """(members,): t."""
-    states: Floats | StatesElsewhere
+    states: Floats | RemoteStates
     """(members, dim): h."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
-    """A fitted readout, and what it is worth on lists it has not seen."""
+class RidgeFit:
+    """A fitted readout, and its scores on lists it was not fitted on."""
 
     vector: Floats
     """(dim,), fitted on all lists."""
-    choice: PenaltyChoice
-    targets: dict[str, float]
-    """Held-out part → the squared targets of its validation part: what an error is compared with."""
-    held_out: Floats
+    penalty: PenaltyChoice
+    validation_squares: dict[str, float]
+    """Held-out fold → the squared targets of its validation fold, with which an error is compared."""
+    held_out_scores: Floats
     """(members,): each list scored by a readout fitted without it."""
     agreement: Floats
-    """(lists,): r, correlation of the held-out scores with the teacher."""
+    """(lists,): r, correlation of the held-out scores with the targets."""
 
 
-def usable(lessons: RidgeProblem) -> Bools:
-    """(lists,): the teacher tells the candidates apart."""
-    return np.asarray(lessons.lists.max(lessons.teacher) > lessons.lists.min(lessons.teacher))
+def find_varied_lists(problem: RidgeProblem) -> Bools:
+    """(lists,): the target differs between candidates."""
+    return np.asarray(problem.lists.max(problem.targets) > problem.lists.min(problem.targets))
 
 
-def fit(lessons: RidgeProblem) -> Fit:
-    """Fit to all lists, which must be usable, and to all but one part in turn."""
-    parts = _parts(lessons.corpora)
-    moments = _moments(lessons, parts)
-    choice = choose_penalty(moments)
-    without: dict[str, Floats] = {}
-    for name in moments:
-        others = merged(moments, [other for other in moments if other != name])
-        [without[name]] = ridge_path(others, np.array([choice.chosen[name]]))
-    held_out = _scores(lessons, parts, without)
-    [vector] = ridge_path(merged(moments, list(moments)), np.array([choice.deployed]))
+def fit_readout(problem: RidgeProblem) -> RidgeFit:
+    """Fit to all lists, whose targets must vary, and to all but one fold in turn."""
+    folds = _assign_folds(problem.corpora)
+    moments = _sum_by_fold(problem, folds)
+    penalty = choose_penalty(moments)
+    vectors: dict[str, Floats] = {}
+    for held_out in moments:
+        others = merge_moments(moments, [fold for fold in moments if fold != held_out])
+        [vectors[held_out]] = ridge_path(others, np.array([penalty.chosen[held_out]]))
+    held_out_scores = _score_by_fold(problem, folds, vectors)
+    [vector] = ridge_path(merge_moments(moments, list(moments)), np.array([penalty.deployed]))
     names = list(moments)
     validation = {name: names[(number + 1) % len(names)] for number, name in enumerate(names)}
-    return Fit(
+    return RidgeFit(
         vector=vector,
-        choice=choice,
-        targets={name: moments[other].target_square for name, other in validation.items()},
-        held_out=held_out,
-        agreement=correlation(held_out, lessons.teacher, lessons.lists),
+        penalty=penalty,
+        validation_squares={name: moments[other].target_square for name, other in validation.items()},
+        held_out_scores=held_out_scores,
+        agreement=correlation(held_out_scores, problem.targets, problem.lists),
     )
 
 
-def _moments(lessons: RidgeProblem, parts: Sequence[str]) -> dict[str, CenteredMoments]:
-    """Sums of the lists of each part, in the order the parts first occur."""
-    slices = _slices(lessons.lists)
-    if not isinstance(lessons.states, np.ndarray):
-        return lessons.states.moments(parts, [lessons.teacher[own] for own in slices])
-    moments = {name: CenteredMoments(lessons.states.shape[1]) for name in dict.fromkeys(parts)}
-    for own, name in zip(slices, parts, strict=True):
-        moments[name].add(lessons.states[own], lessons.teacher[own])
+def _sum_by_fold(problem: RidgeProblem, folds: Sequence[str]) -> dict[str, CenteredMoments]:
+    """Sums of the lists of each fold, in the order in which folds first occur."""
+    slices = [slice(start, end) for start, end in pairwise(problem.lists.offsets.tolist())]
+    if not isinstance(problem.states, np.ndarray):
+        return problem.states.moments(folds, [problem.targets[members] for members in slices])
+    moments = {fold: CenteredMoments(problem.states.shape[1]) for fold in dict.fromkeys(folds)}
+    for members, fold in zip(slices, folds, strict=True):
+        moments[fold].add(problem.states[members], problem.targets[members])
     return moments
 
 
-def _scores(lessons: RidgeProblem, parts: Sequence[str], vectors: Mapping[str, Floats]) -> Floats:
-    """(members,): every list scored with the vector of its part."""
-    if not isinstance(lessons.states, np.ndarray):
-        return lessons.states.scores([vectors[name] for name in parts])
-    scores = np.empty(lessons.lists.members)
+def _score_by_fold(problem: RidgeProblem, folds: Sequence[str], vectors: Mapping[str, Floats]) -> Floats:
+    """(members,): every list scored with the vector of its fold."""
+    if not isinstance(problem.states, np.ndarray):
+        return problem.states.scores([vectors[fold] for fold in folds])
+    scores = np.empty(problem.lists.members)
     names = list(vectors)
-    part_of = lessons.lists.spread(np.array([names.index(name) for name in parts]))
-    for number, name in enumerate(names):
-        scores[part_of == number] = lessons.states[part_of == number] @ vectors[name]
+    fold_numbers = problem.lists.spread(np.array([names.index(fold) for fold in folds]))
+    for number, fold in enumerate(names):
+        members = fold_numbers == number
+        scores[members] = problem.states[members] @ vectors[fold]
     return scores
 
 
-def _slices(lists: Ragged) -> list[slice]:
-    offsets = lists.offsets.tolist()
-    return [slice(start, end) for start, end in pairwise(offsets)]
-
-
-def _parts(corpora: tuple[str, ...]) -> list[str]:
-    """The fold of each list: its corpus where at least three are named, else its turn."""
+def _assign_folds(corpora: tuple[str, ...]) -> list[str]:
+    """The fold of each list: its corpus where at least three are named, else in turn."""
     if len(corpora) < LEAST_LISTS:
         raise CalibrationError(
             f"{len(corpora)} queries whose candidates the full model tells apart, wanted at least "
@@ -130,5 +126,5 @@ def _parts(corpora: tuple[str, ...]) -> list[str]:
         )
     if len(set(corpora)) >= 3 and all(corpora):
         return list(corpora)
-    count = 4 if len(corpora) < _LISTS_FOR_MORE_PARTS else 8
+    count = 4 if len(corpora) < _LISTS_FOR_MORE_FOLDS else 8
     return [f"part {number % count + 1}" for number in range(len(corpora))]

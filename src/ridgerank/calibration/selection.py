@@ -1,34 +1,39 @@
-"""Which target a model supports, and where its state is read: measured, then chosen with a reason.
+"""Which target a readout is fitted to, and where its state is read: measured, then selected with a reason.
 
 The paper asks for the margin and reads the last position; a model that was never taught to answer yes or no
 may have a poor margin and still know which query belongs to which page. No judgement is needed to see it:
 - a target that tells candidates apart has spread;
-- the retriever is a witness: under the one-factor model (§B.6) its correlation with any score is c_b times
+- the retriever is a witness. Under the one-factor model (§B.6) its correlation with any score is c_b times
   that score's own correlation with relevance, and c_b is the same for all. So ρ_bt ranks targets by c_t and
   ρ_bs ranks readouts by c_s;
 - the held-out r says how much of the target the state carries.
 
-A reading is *supported* where all that holds up to the end: its weight is an estimate and promises a gain
-(`weighing.py`). Two things are the same for all readings, and are used so:
-- c_b is the retriever's. A readout shares more with its own teacher than relevance, which makes ρ_st too
-  large and c_b = √(ρ_bs ρ_bt / ρ_st) too small: of all readings the one that puts c_b highest is believed, as
-  long as the best teacher is still as good as the retriever (a readout that copies the retriever knows no
-  such bound);
-- ρ_bs compares readings. But retriever and likelihood both count words, and share more than relevance. So
-  the paper's reading, where it is supported, gives way only to one whose ρ_bs is `_CLEARLY` times its own.
-Where the paper's is not supported, the supported one of largest ρ_bs is taken; where none is, the paper's
-stays, with its warnings. With judgements c_s is measured, and takes the place of ρ_bs, as it is.
+An option is a target and a state. It is *supported* where its weight is an estimate and promises a gain
+(`fusion_weight.py`). Two things are the same for all options:
+- c_b is the retriever's. A readout shares more with its own target than relevance, which makes ρ_st too
+  large and c_b = √(ρ_bs ρ_bt / ρ_st) too small. So the largest c_b of all options is used for each, as long
+  as the best target is still as good as the retriever (a readout that copies the retriever knows no such
+  bound);
+- ρ_bs compares options. But retriever and likelihood both count words, and share more than relevance. So
+  the paper's option, where it is supported, gives way only to one whose ρ_bs is `_CLEARLY` times as large.
+Where the paper's option is not supported, the supported option of largest ρ_bs is selected; where none is,
+the paper's stays, with its warnings. With judgements, c_s is measured and takes the place of ρ_bs.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ridgerank.calibration.artifact import Reading
-from ridgerank.calibration.fusion_weight import Weighing, mean_interval, weigh
-from ridgerank.calibration.ridge_fit import Fit, RidgeProblem, StatesElsewhere, fit, usable
+from ridgerank.calibration.artifact import ReadoutOption
+from ridgerank.calibration.fusion_weight import WeightDecision, decide_weight, mean_interval
+from ridgerank.calibration.ridge_fit import (
+    RemoteStates,
+    RidgeFit,
+    RidgeProblem,
+    find_varied_lists,
+    fit_readout,
+)
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.fusion.estimate import BEYOND_CHANCE, WeightEstimate
@@ -43,8 +48,8 @@ factor of 1.3 (docs/real-documents.md)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Observed:
-    """Calibration queries with their candidates, by every target and state that may be chosen."""
+class CalibrationData:
+    """Calibration queries with their candidates, by every target and state that may be selected."""
 
     lists: Ragged
     corpora: tuple[str, ...]
@@ -52,171 +57,171 @@ class Observed:
     """(members,): b."""
     targets: Mapping[Target, Floats]
     """(members,) each: t."""
-    states: Mapping[State, Floats | StatesElsewhere]
+    states: Mapping[State, Floats | RemoteStates]
     """(members, dim) each: h."""
     relevance: Floats | None
     """(members,), where there are judgements."""
 
-    def lessons(self, target: Target, state: State) -> tuple[RidgeProblem, Bools]:
-        """What a readout of one reading learns from: the lists its target tells apart, and their members."""
+    def problem(self, target: Target, state: State) -> tuple[RidgeProblem, Bools]:
+        """The lists in which the target of an option varies, to fit a readout to, and their members."""
         whole = RidgeProblem(
             self.lists, self.corpora, self.retriever, self.targets[target], self.states[state]
         )
-        told_apart = usable(whole)
-        if not told_apart.any():
+        varied = find_varied_lists(whole)
+        if not varied.any():
             raise CalibrationError(
-                f"the full model gives the candidates of each of {len(told_apart)} queries one and the same "
+                f"the full model gives the candidates of each of {len(varied)} queries one and the same "
                 f"{target}: there is no order to learn; use another backbone or other queries"
             )
-        lists, members = self.lists.select(told_apart)
-        corpora = tuple(np.array(self.corpora, dtype=object)[told_apart])
+        lists, members = self.lists.select(varied)
+        corpora = tuple(np.array(self.corpora, dtype=object)[varied])
         states = whole.states
-        kept = states[members] if isinstance(states, np.ndarray) else states.select(told_apart)
-        lessons = RidgeProblem(lists, corpora, self.retriever[members], whole.teacher[members], kept)
-        return lessons, members
+        selected = states[members] if isinstance(states, np.ndarray) else states.select(varied)
+        problem = RidgeProblem(lists, corpora, self.retriever[members], whole.targets[members], selected)
+        return problem, members
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Attempt:
-    """One reading, fitted and weighed."""
+class FittedOption:
+    """One option with its fit and its weight."""
 
-    reading: Reading
-    lessons: RidgeProblem
-    fitted: Fit
-    weighing: Weighing
-    worth: Floats
-    """(lists,): query by query, how far the readout correlates with relevance where judged, else with
-    the retriever; 0 where its target does not tell the candidates apart."""
+    option: ReadoutOption
+    problem: RidgeProblem
+    fit: RidgeFit
+    decision: WeightDecision
+    witness_correlations: Floats
+    """(lists,): query by query, the readout's correlation with relevance where judged, else with the
+    retriever; 0 where the target does not vary."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """The reading taken, why, and all that were looked at."""
+class Selection:
+    """The selected option, the reason, and all options that were measured."""
 
-    taken: Attempt
+    selected: FittedOption
     reason: str
-    readings: tuple[Reading, ...]
-    attempts: tuple[Attempt, ...]
-    """Those that could be fitted, in the same order."""
+    options: tuple[ReadoutOption, ...]
+    fitted: tuple[FittedOption, ...]
+    """The options that could be fitted, in the same order."""
 
 
-def choose(observed: Observed, *, elsewhere: WeightEstimate | None = None) -> Choice:
-    """Fit every reading there is and take one; where none can be fitted, say why of the first.
+def select_readout(data: CalibrationData, *, transferred: WeightEstimate | None = None) -> Selection:
+    """Fit every option and select one; where none can be fitted, raise the reason of the first.
 
-    A weight judged `elsewhere`, on another corpus, is deployed where there are no judgements here.
+    A weight `transferred` from the judgements of another corpus is deployed where there are none here.
     """
-    fits: list[_Fitted] = []
-    refused: dict[tuple[Target, State], CalibrationError] = {}
-    for target in observed.targets:
-        for state in observed.states:
+    fits: list[_OptionFit] = []
+    errors: dict[tuple[Target, State], CalibrationError] = {}
+    for target in data.targets:
+        for state in data.states:
             try:
-                lessons, members = observed.lessons(target, state)
-                fits.append(_Fitted(target, state, lessons, members, fit(lessons)))
+                problem, members = data.problem(target, state)
+                fits.append(_OptionFit(target, state, problem, members, fit_readout(problem)))
             except CalibrationError as error:
-                refused[target, state] = error
+                errors[target, state] = error
     if not fits:
-        raise next(iter(refused.values()))
+        raise next(iter(errors.values()))
     least_c_b = _retriever_relevance(fits)
-    attempts = [_attempt(observed, one, elsewhere, least_c_b) for one in fits]
-    made = {(one.reading.target, one.reading.state): one.reading for one in attempts}
-    made |= {pair: _unfitted(*pair, str(error)) for pair, error in refused.items()}
-    taken, reason = _best(attempts, judged=observed.relevance is not None)
-    pairs = [(target, state) for target in observed.targets for state in observed.states]
-    return Choice(taken, reason, tuple(made[pair] for pair in pairs), tuple(attempts))
+    fitted = [_evaluate(data, option_fit, transferred, least_c_b) for option_fit in fits]
+    options = {(each.option.target, each.option.state): each.option for each in fitted}
+    options |= {pair: _unfitted_option(*pair, str(error)) for pair, error in errors.items()}
+    selected, reason = _select(fitted, judged=data.relevance is not None)
+    pairs = [(target, state) for target in data.targets for state in data.states]
+    return Selection(selected, reason, tuple(options[pair] for pair in pairs), tuple(fitted))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Fitted:
+class _OptionFit:
     target: Target
     state: State
-    lessons: RidgeProblem
+    problem: RidgeProblem
     members: Bools
-    fit: Fit
+    """(members,) of the data: those of `problem`."""
+    fit: RidgeFit
 
 
-def _retriever_relevance(fits: Sequence[_Fitted]) -> float:
-    """c_b: the highest of what the readings say of it, 0 where none does.
+def _retriever_relevance(fits: Sequence[_OptionFit]) -> float:
+    """c_b: the largest that an option estimates, 0 where none does.
 
-    Since ρ_bt = c_b c_t, c_b up to √ρ_bt leaves a teacher at least as good as the retriever.
+    Since ρ_bt = c_b c_t, c_b up to √ρ_bt leaves a target at least as good as the retriever.
     """
-    weighed = [weigh(one.lessons, one.fit, None) for one in fits] if len(fits) > 1 else []
-    defined = [one for one in weighed if one.label_free.method == "label-free"]
-    if not defined:
+    decisions = [decide_weight(each.problem, each.fit, None) for each in fits] if len(fits) > 1 else []
+    estimated = [decision for decision in decisions if decision.label_free.method == "label-free"]
+    if not estimated:
         return 0.0
-    equal = np.sqrt(max(one.retriever_target for one in defined))
-    return min(max(one.label_free.c_b for one in defined), float(equal))
+    bound = np.sqrt(max(decision.retriever_target for decision in estimated))
+    return min(max(decision.label_free.c_b for decision in estimated), float(bound))
 
 
-def _best(attempts: Sequence[Attempt], *, judged: bool) -> tuple[Attempt, str]:
-    first = next((one for one in attempts if (one.reading.target, one.reading.state) == PAPER), attempts[0])
-    if len(attempts) == 1:
+def _select(fitted: Sequence[FittedOption], *, judged: bool) -> tuple[FittedOption, str]:
+    first = next((each for each in fitted if (each.option.target, each.option.state) == PAPER), fitted[0])
+    if len(fitted) == 1:
         return first, "the only reading asked for, or the only one that could be fitted"
-    supported = [one for one in attempts if one.reading.supported]
+    supported = [each for each in fitted if each.option.supported]
     if not supported:
-        return first, f"{first.reading.name}: the first choice, though this model supports no reading"
-    best = max(supported, key=lambda one: float(one.worth.mean()))
-    if not first.reading.supported:
+        return first, f"{first.option.name}: the first choice, though this model supports no reading"
+    best = max(supported, key=lambda each: float(each.witness_correlations.mean()))
+    if not first.option.supported:
         return best, (
-            f"{best.reading.name}: of the readings this model supports the one closest to relevance; "
-            f"{first.reading.name} is not supported: {first.reading.note}"
+            f"{best.option.name}: of the readings this model supports the one closest to relevance; "
+            f"{first.option.name} is not supported: {first.option.note}"
         )
-    if best is first or not _clearly_better(best, first, times=1.0 if judged else _CLEARLY):
-        return first, f"{first.reading.name}: the first choice, and this model supports it"
-    what = "relevance" if judged else "the retriever, the only witness,"
+    if best is first or not _is_clearly_better(best, first, factor=1.0 if judged else _CLEARLY):
+        return first, f"{first.option.name}: the first choice, and this model supports it"
+    witness = "relevance" if judged else "the retriever, the only witness,"
     return best, (
-        f"{best.reading.name}: its correlation with {what} is {best.worth.mean():.2f}, clearly more than "
-        f"that of {first.reading.name}, {first.worth.mean():.2f}"
+        f"{best.option.name}: its correlation with {witness} is {best.witness_correlations.mean():.2f}, "
+        f"clearly more than that of {first.option.name}, {first.witness_correlations.mean():.2f}"
     )
 
 
-def _clearly_better(one: Attempt, other: Attempt, *, times: float) -> bool:
-    """Worth so many times as much, and more beyond chance."""
-    _, (least, _) = mean_interval(one.worth - other.worth, errors=BEYOND_CHANCE)
-    return bool(one.worth.mean() > times * other.worth.mean() and least > 0)
+def _is_clearly_better(better: FittedOption, other: FittedOption, *, factor: float) -> bool:
+    """Its correlation with the witness is larger by this factor, and larger beyond chance."""
+    values, other_values = better.witness_correlations, other.witness_correlations
+    _, (least, _) = mean_interval(values - other_values, errors=BEYOND_CHANCE)
+    return bool(values.mean() > factor * other_values.mean() and least > 0)
 
 
-def _attempt(observed: Observed, own: _Fitted, elsewhere: WeightEstimate | None, least_c_b: float) -> Attempt:
-    lessons = own.lessons
-    relevance = None if observed.relevance is None else observed.relevance[own.members]
-    weighing = weigh(lessons, own.fit, relevance, elsewhere=elsewhere, least_c_b=least_c_b)
-    estimate = weighing.closed_form or weighing.label_free
-    centered = lessons.lists.center(lessons.teacher)
-    deviations = np.sqrt(lessons.lists.sum(centered**2) / lessons.lists.lengths)
-    reading = Reading(
-        target=own.target,
-        state=own.state,
-        told_apart=len(lessons.lists) / len(observed.lists),
+def _evaluate(
+    data: CalibrationData, option_fit: _OptionFit, transferred: WeightEstimate | None, least_c_b: float
+) -> FittedOption:
+    problem, fit = option_fit.problem, option_fit.fit
+    relevance = None if data.relevance is None else data.relevance[option_fit.members]
+    decision = decide_weight(problem, fit, relevance, transferred=transferred, least_c_b=least_c_b)
+    centered = problem.lists.center(problem.targets)
+    deviations = np.sqrt(problem.lists.sum(centered**2) / problem.lists.lengths)
+    option = ReadoutOption(
+        target=option_fit.target,
+        state=option_fit.state,
+        varied_share=len(problem.lists) / len(data.lists),
         spread=float(deviations.mean()),
-        retriever_target=weighing.retriever_target,
-        retriever_readout=weighing.retriever_readout,
-        agreement=weighing.agreement,
-        relevance=estimate.c_s,
-        supported=not weighing.warnings,
-        note=" ".join(_cause(warning) for warning in weighing.warnings),
+        retriever_target=decision.retriever_target,
+        retriever_readout=decision.retriever_readout,
+        agreement=decision.agreement,
+        relevance=(decision.closed_form or decision.label_free).c_s,
+        supported=not decision.warnings,
+        note=decision.deployed.cause if decision.warnings else "",
     )
-    return Attempt(reading, lessons, own.fit, weighing, _worth(observed, own))
+    return FittedOption(option, problem, fit, decision, _witness_correlations(data, option_fit))
 
 
-def _worth(observed: Observed, own: _Fitted) -> Floats:
-    b, lists = own.lessons.retriever, own.lessons.lists
-    witness = b if observed.relevance is None else observed.relevance[own.members]
-    worth = np.zeros(len(observed.lists))
-    told_apart = own.members[observed.lists.offsets[:-1]]
-    worth[told_apart] = correlation(own.fit.held_out, witness, lists, weights=discounts(b, lists))
-    return worth
+def _witness_correlations(data: CalibrationData, option_fit: _OptionFit) -> Floats:
+    b, lists = option_fit.problem.retriever, option_fit.problem.lists
+    witness = b if data.relevance is None else data.relevance[option_fit.members]
+    correlations = np.zeros(len(data.lists))
+    varied = option_fit.members[data.lists.offsets[:-1]]
+    correlations[varied] = correlation(
+        option_fit.fit.held_out_scores, witness, lists, weights=discounts(b, lists)
+    )
+    return correlations
 
 
-def _cause(warning: str) -> str:
-    """A warning up to what is done about it."""
-    return re.split("[:;] the weight is ", warning)[0]
-
-
-def _unfitted(target: Target, state: State, reason: str) -> Reading:
+def _unfitted_option(target: Target, state: State, reason: str) -> ReadoutOption:
     unknown = float("nan")
-    return Reading(
+    return ReadoutOption(
         target=target,
         state=state,
-        told_apart=unknown,
+        varied_share=unknown,
         spread=unknown,
         retriever_target=unknown,
         retriever_readout=unknown,

@@ -1,7 +1,7 @@
-"""Queries made from pages, where nobody has any at hand: titles, captions, table headers, phrases.
+"""Queries generated from pages, where none are given: titles, captions, table headers, phrases.
 
-The same pages give the same queries. Queries made of a page's own words flatter a retriever that matches
-words; the report of a calibration says where its queries came from.
+The same pages give the same queries. Queries in a page's own words flatter a retriever that matches words;
+the report of a calibration says where its queries came from.
 """
 
 import re
@@ -22,38 +22,38 @@ _PHRASE_WORDS = 7
 
 
 @dataclass(frozen=True, slots=True)
-class MadeQueries:
-    """Queries, and in one line how they were made."""
+class QuerySet:
+    """Queries, and in one line where they came from."""
 
     queries: tuple[Query, ...]
     origin: str
 
 
-def queries_from_texts(texts: Mapping[str, str], count: int) -> MadeQueries:
+def queries_from_texts(texts: Mapping[str, str], count: int) -> QuerySet:
     """At most `count` different queries from page texts, by page id; fewer where the pages say too little.
 
     Pages take turns in the order of their ids, which is as good as random, and so do the kinds of query.
     """
-    made: dict[str, tuple[str, str]] = {}
+    text_and_kind: dict[str, tuple[str, str]] = {}
     kinds = list(_KINDS)
     pages = [page_id for page_id in sorted(texts) if texts[page_id].strip()]
     for turn in range(len(kinds)):
         for number, page_id in enumerate(pages):
-            if len(made) == count:
+            if len(text_and_kind) == count:
                 break
-            kind, text = _first(
+            kind, text = _first_query(
                 texts[page_id], [kinds[(number + turn + step) % len(kinds)] for step in range(4)]
             )
-            if text and text.casefold() not in {other.casefold() for other, _ in made.values()}:
-                made[f"{kind}-{turn}-{page_id[:16]}"] = (text, kind)
-    counts = Counter(kind for _, kind in made.values())
+            if text and text.casefold() not in {other.casefold() for other, _ in text_and_kind.values()}:
+                text_and_kind[f"{kind}-{turn}-{page_id[:16]}"] = (text, kind)
+    counts = Counter(kind for _, kind in text_and_kind.values())
     listed = ", ".join(f"{counts[kind]} {kind}s" for kind in kinds if counts[kind])
-    queries = tuple(Query(query_id, text) for query_id, (text, _) in made.items())
-    return MadeQueries(queries, f"made from the pages' text: {listed}")
+    queries = tuple(Query(query_id, text) for query_id, (text, _) in text_and_kind.items())
+    return QuerySet(queries, f"made from the pages' text: {listed}")
 
 
 def is_query(text: str) -> bool:
-    """Whether a line looks like something a person might ask for: a few different words, not too many."""
+    """Whether a line looks like something a person might search for: a few different words, not too many."""
     words = _WORD.findall(text)
     return (
         len(words) >= _LEAST_WORDS
@@ -63,13 +63,13 @@ def is_query(text: str) -> bool:
     )
 
 
-def _first(text: str, kinds: list[str]) -> tuple[str, str]:
-    """The first kind of query these lines give, and the query."""
+def _first_query(text: str, kinds: list[str]) -> tuple[str, str]:
+    """The first kind of query that these lines give, and the query."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for kind in kinds:
-        for found in _KINDS[kind](lines):
-            if is_query(found):
-                return kind, found
+        for candidate in _KINDS[kind](lines):
+            if is_query(candidate):
+                return kind, candidate
     return "", ""
 
 

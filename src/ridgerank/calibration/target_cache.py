@@ -1,8 +1,8 @@
-"""The teacher's targets on disk, kept as they are made: an interrupted calibration goes on where it stopped.
+"""Targets on disk, stored as they are computed: an interrupted calibration goes on where it stopped.
 
-One line of JSON a page: its id and the margin, the likelihood or both of every query asked of it, or the
-query the model wrote for it. The first line says which model they are of; a file of another model, prompt or
-pixel budget is begun anew. A line that a kill cut short is dropped.
+One line of JSON per page: its id and the margin, the likelihood or both of every query run over it, or the
+query the model wrote for it. The first line names the model; a file of another model, prompt or pixel budget
+is begun anew. A last line that was not written to its end is dropped.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from ridgerank.lineage import Lineage, fingerprint
 from ridgerank.records import Target
 
 FILE_NAME = "margins.jsonl"
-_PARTS: Mapping[Target, str] = {"margin": "margins", "likelihood": "likelihoods"}
-"""What a line calls each target."""
+_FIELDS: Mapping[Target, str] = {"margin": "margins", "likelihood": "likelihoods"}
+"""The field of a line that holds each target."""
 
 
 class TargetCache:
@@ -25,9 +25,9 @@ class TargetCache:
 
     def __init__(self, folder: Path, lineage: Lineage) -> None:
         self._path = folder / FILE_NAME
-        self._header = {"teacher": _teacher(lineage)}
+        self._header = {"teacher": _fingerprint_teacher(lineage)}
         self._targets: dict[tuple[Target, str, str], float] = {}
-        self._written: dict[str, str] = {}
+        self._written_queries: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._read()
 
@@ -35,31 +35,34 @@ class TargetCache:
         return len(self._targets)
 
     def margin(self, query: str, page_id: str) -> float | None:
-        """The margin of a query over a page, None where it was never taken."""
+        """The margin of a query over a page, None where it was never computed."""
         return self.target("margin", query, page_id)
 
     def target(self, target: Target, query: str, page_id: str) -> float | None:
-        """One target of a query over a page, None where it was never taken."""
+        """One target of a query over a page, None where it was never computed."""
         return self._targets.get((target, _digest(query), page_id))
 
-    def written(self, page_id: str) -> str | None:
-        """The query the model wrote for a page, None where it was never asked."""
-        return self._written.get(page_id)
+    def written_query(self, page_id: str) -> str | None:
+        """The query the model wrote for a page, None where it was not asked for one."""
+        return self._written_queries.get(page_id)
 
     def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
         """Keep values of one target: page id → text of the query → value."""
         rows = [
-            {"page_id": page_id, _PARTS[target]: {_digest(query): value for query, value in own.items()}}
-            for page_id, own in values.items()
+            {
+                "page_id": page_id,
+                _FIELDS[target]: {_digest(query): value for query, value in by_query.items()},
+            }
+            for page_id, by_query in values.items()
         ]
         self._append(rows)
         for row in rows:
-            self._take(row)
+            self._add_row(row)
 
-    def add_written(self, page_id: str, query: str) -> None:
-        """Keep the query the model wrote for a page, empty if it would not."""
+    def add_written_query(self, page_id: str, query: str) -> None:
+        """Keep the query the model wrote for a page, empty where it wrote none."""
         self._append([{"page_id": page_id, "written": query}])
-        self._written[page_id] = query
+        self._written_queries[page_id] = query
 
     def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         with self._path.open("ab") as file:
@@ -77,14 +80,14 @@ class TargetCache:
             with self._path.open("r+b") as file:
                 file.truncate(content.rfind(b"\n") + 1)
         for line in lines[1:]:
-            self._take(json.loads(line))
+            self._add_row(json.loads(line))
 
-    def _take(self, row: Mapping[str, Any]) -> None:
+    def _add_row(self, row: Mapping[str, Any]) -> None:
         page_id = row["page_id"]
         if "written" in row:
-            self._written[page_id] = row["written"]
-        for target, part in _PARTS.items():
-            for query, value in row.get(part, {}).items():
+            self._written_queries[page_id] = row["written"]
+        for target, name in _FIELDS.items():
+            for query, value in row.get(name, {}).items():
                 self._targets[target, query, page_id] = value
 
 
@@ -92,7 +95,7 @@ def _digest(query: str) -> str:
     return hashlib.blake2b(query.encode(), digest_size=16).hexdigest()
 
 
-def _teacher(lineage: Lineage) -> str:
-    """What full-depth targets depend on: the model and what it is shown, not how pages are stored."""
+def _fingerprint_teacher(lineage: Lineage) -> str:
+    """What full-depth targets depend on: the model and its input, not how pages are stored."""
     parts = ("family", "weights", "transformers", "processor", "prompt")
     return fingerprint({part: getattr(lineage, part) for part in parts})

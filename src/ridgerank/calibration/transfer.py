@@ -16,29 +16,29 @@ from ridgerank.store.sidecar import reading_calibrations
 
 
 @dataclass(frozen=True, slots=True)
-class Borrowed:
-    """A weight, and of which readout score it was read."""
+class TransferredWeight:
+    """A weight, and the target and state of the readout it was estimated for."""
 
     weight: WeightEstimate
     target: Target
     state: State
 
 
-def borrow(source: str, *, lineage: Lineage, retriever: str) -> Borrowed:
+def transfer_weight(source: str, *, lineage: Lineage, retriever: str) -> TransferredWeight:
     """The closed-form weight of another store's calibration, `STORE` or `STORE#NAME`."""
     uri, _, name = source.partition("#")
     with reading_calibrations(uri) as folder:
-        other = Calibration.load(folder, name or DEFAULT_NAME, lineage=lineage)
-    if other.retriever != retriever:
+        calibration = Calibration.load(folder, name or DEFAULT_NAME, lineage=lineage)
+    if calibration.retriever != retriever:
         raise CalibrationError(
-            f"the calibration of {source} weighs the scores of {other.retriever!r}, wanted {retriever!r}; "
-            "calibrate it for this retriever"
+            f"the calibration of {source} weighs the scores of {calibration.retriever!r}, wanted "
+            f"{retriever!r}; calibrate it for this retriever"
         )
-    estimate = other.diagnostics.closed_form
+    estimate = calibration.diagnostics.closed_form
     if estimate is None:
         raise CalibrationError(
             f"{source} was calibrated without judgements; calibrate it with --queries and --qrels first"
         )
-    told = f"read on the {estimate.queries_used} judged queries of {PurePath(uri).name}"
-    weight = replace(estimate, note=f"{told}; {estimate.note}" if estimate.note else told)
-    return Borrowed(weight, other.target, other.state)
+    origin = f"read on the {estimate.queries_used} judged queries of {PurePath(uri).name}"
+    weight = replace(estimate, note=f"{origin}; {estimate.note}" if estimate.note else origin)
+    return TransferredWeight(weight, calibration.target, calibration.state)

@@ -86,14 +86,14 @@ def _estimate(
     discounted: bool,
 ) -> "WeightEstimate":
     from ridgerank.fusion.correlations import correlate
-    from ridgerank.fusion.estimate import closed_form_estimate, given_estimate, label_free_estimate
+    from ridgerank.fusion.estimate import closed_form_estimate, label_free_estimate, user_estimate
     from ridgerank.fusion.join import join
     from ridgerank.fusion.prior import Prior
     from ridgerank.runs.trec import read_qrels, read_run
 
     prior = Prior() if shrink else None
     if weight is not None:
-        return given_estimate(weight)
+        return user_estimate(weight)
     if qrels is not None:
         complete = joined.complete()
         b, s = complete.scores

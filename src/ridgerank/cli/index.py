@@ -1,13 +1,12 @@
 """`ridgerank index`: documents into a store."""
 
 import os
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ridgerank.cli.calibrate import fit, read_given, request_for
+from ridgerank.cli.calibrate import calibration_progress, print_report
 from ridgerank.cli.cluster_options import Ray, Workers
 from ridgerank.cli.model_options import default_backbone
 from ridgerank.cli.progress_bars import Bar, IndexProgress
@@ -15,11 +14,11 @@ from ridgerank.cli.progress_bars import Bar, IndexProgress
 if TYPE_CHECKING:
     import torch
 
+    from ridgerank.calibration.calibrated_index import IndexOptions
     from ridgerank.documents.ocr import Recognizer
     from ridgerank.indexing.progress import IndexReport
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
     from ridgerank.scaleout.encoding_worker import EncodingPlan
-    from ridgerank.store.vector_columns import PageEmbedder
 
 SOME_FAILED = 3
 """Exit status when the work was done but some files could not be read."""
@@ -106,7 +105,9 @@ def index(
     kept = Keep.parse(keep)  # before the heavy imports: a slip of the fingers should not cost seconds
     if queries is not None and not calibrate:
         raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
-    request = request_for(*read_given(queries), None, "default", 20, 32, "auto", None) if calibrate else None
+    from ridgerank.runs.queries import read_queries
+
+    given_queries = None if queries is None else read_queries(queries)
     name = backbone or default_backbone()
     if ray is not None:
         if calibrate:
@@ -122,7 +123,6 @@ def index(
         _finish(_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
     from ridgerank.backbones.load import load_backbone, parse_dtype
-    from ridgerank.indexing.index import index_documents
 
     recognizer = _recognizer() if ocr else None
     encoder = _embedder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))
@@ -134,45 +134,45 @@ def index(
         page_text=page_text,
         prompt=prompt,
     )
-    embedder: PageEmbedder | None = encoder
-    onlooker = None
-    beside = ExitStack()
-    if request is not None:
-        from ridgerank.calibration.embed_ahead import EmbedFirst
-        from ridgerank.calibration.index_hook import OnePass
-        from ridgerank.retrievers.bm25 import BM25
-        from ridgerank.store.sidecar import keeping_calibrations
-
-        folder = beside.enter_context(keeping_calibrations(store))
-        if encoder is None:
-            onlooker = OnePass(store, model, request, BM25, folder=folder)
-        else:
-            embedder = first = EmbedFirst(encoder, max_pixels=model.max_pixels)
-            onlooker = OnePass(store, model, request, first.foresee, folder=folder)
     try:
-        with beside, Bar("listing") as bar:
-            report = index_documents(
-                paths,
-                store,
-                model,
-                hook=IndexProgress(bar),
-                exit_layer=exit_layer,
-                join_layer=join_layer,
-                keep=kept,
-                prune=prune,
-                processes=processes,
-                recognizer=recognizer,
-                embedder=embedder,
-                encode_hook=onlooker,
-            )
+        with Bar("listing") as bar:
+            hook = IndexProgress(bar)
+            options: IndexOptions = {
+                "exit_layer": exit_layer,
+                "join_layer": join_layer,
+                "keep": kept,
+                "prune": prune,
+                "processes": processes,
+                "recognizer": recognizer,
+            }
+            if calibrate:
+                from ridgerank.calibration.calibrated_index import index_with_targets
+
+                report = index_with_targets(
+                    paths, store, model, encoder=encoder, queries=given_queries, hook=hook, **options
+                )
+            else:
+                from ridgerank.indexing.index import index_documents
+
+                report = index_documents(paths, store, model, embedder=encoder, hook=hook, **options)
     except KeyboardInterrupt:
         raise _interrupted(store) from None
-    if request is not None:
-        _summarize(report, store, ocr=ocr)
-        fit(store, model, request, None, None, device=device, dtype=dtype, as_json=False)
-        _tell_failures(report)
-    else:
-        _finish(report, store, ocr=ocr)
+    _summarize(report, store, ocr=ocr)
+    if calibrate:
+        from ridgerank.calibration.calibrate import calibrate as calibrate_store
+
+        with calibration_progress() as calibration_hook:
+            calibration = calibrate_store(
+                store,
+                backbone=model,
+                queries=given_queries,
+                queries_from="" if queries is None else f"from {queries.name}",
+                device=device,
+                dtype=dtype,
+                hook=calibration_hook,
+            )
+        print_report(calibration, store, "default", as_json=False)
+    _tell_failures(report)
 
 
 def _on_ray(

@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from ridgerank.calibration.calibrate import CalibrationPlan
+    from ridgerank.calibration.hooks import CalibrationPlan
     from ridgerank.documents.failures import Failure
     from ridgerank.indexing.progress import IndexPlan
 
@@ -83,26 +83,26 @@ class CalibrationProgress:
     def __init__(self, bar: Bar) -> None:
         self._bar = bar
         self._queries = 0
-        self._asking = False
+        self._running_queries = False
 
-    def calibrating(self, plan: "CalibrationPlan") -> None:
+    def planned(self, plan: "CalibrationPlan") -> None:
         """Say what is to be done."""
         self._queries = plan.queries
         self._bar.say(f"{plan.queries} queries, {plan.queries_from}")
         self._bar.say(
-            f"{plan.pages} candidate pages, {plan.unseen} of them to be read at full depth"
-            if plan.unseen
+            f"{plan.pages} candidate pages, {plan.pages_to_encode} of them to be read at full depth"
+            if plan.pages_to_encode
             else f"{plan.pages} candidate pages, targets of all of them known"
         )
-        self._bar.start("full-depth targets", plan.unseen)
+        self._bar.start("full-depth targets", plan.pages_to_encode)
 
-    def taught(self, pages: int) -> None:
+    def targets_stored(self, pages: int) -> None:
         """Count pages."""
         self._bar.advance(pages)
 
-    def asked(self, queries: int) -> None:
+    def queries_run(self, queries: int) -> None:
         """Count queries."""
-        if not self._asking:
-            self._asking = True
+        if not self._running_queries:
+            self._running_queries = True
             self._bar.start("shallow states", self._queries)
         self._bar.advance(queries)

@@ -51,9 +51,11 @@ class WeightEstimate:
     """Share of the resampled query sets in which this weight beats the retriever alone; NaN if unknown."""
     note: str
     """What a careful reader should know, empty if nothing."""
+    cause: str = ""
+    """Why the weight is not an estimate, or why an estimate is not deployed; empty where it is."""
 
 
-def given_estimate(weight: float) -> WeightEstimate:
+def user_estimate(weight: float) -> WeightEstimate:
     """A weight the user knows: nothing is estimated."""
     unknown = float("nan")
     return WeightEstimate(
@@ -116,23 +118,23 @@ def label_free_estimate(
     mean = _shrunk(correlations.stacked().mean(axis=0), pull, prior)
     rho_bt, rho_st, rho_bs = mean
     model = one_factor(rho_bs, rho_bt, rho_st)
-    settled = bool(model.beyond_one) and _chance_explains(correlations)
-    if not bool(model.defined) and not settled:
+    at_edge = bool(model.beyond_one) and _chance_explains(correlations)
+    if not bool(model.defined) and not at_edge:
         return _fallback(correlations, mean, beyond_one=bool(model.beyond_one), shrunk=prior is not None)
-    found = on_the_edge(rho_bs, rho_bt, rho_st) if settled else (model.c_b, model.c_s)
-    c_b, c_s = _raised(*found, rho_bs, least_c_b)
+    estimates = on_the_edge(rho_bs, rho_bt, rho_st) if at_edge else (model.c_b, model.c_s)
+    c_b, c_s = _raise_c_b(*estimates, rho_bs, least_c_b)
     weight = float(optimal_weight(c_b, c_s, rho_bs))
 
     def resampled(means: Floats) -> tuple[Floats, Floats]:
         bt, st, bs = _shrunk(means, pull, prior).T
         draws = one_factor(bs, bt, st)
-        b, s = _raised(draws.c_b, draws.c_s, bs, least_c_b)
+        b, s = _raise_c_b(draws.c_b, draws.c_s, bs, least_c_b)
         weights = np.where(draws.defined, optimal_weight(b, s, bs), np.nan)
         return weights, objective(np.asarray(weight), b, s, bs) - b
 
     interval, chance, undefined = _bootstrap(correlations, resampled)
     note = _few_queries(correlations)
-    if settled:
+    if at_edge:
         note = f"{note} a score is as good as relevance itself, as far as these queries can tell.".strip()
     if undefined:
         note = f"{note} the one-factor model has no solution in {undefined:.0%} of the resamples".strip()
@@ -152,7 +154,7 @@ def label_free_estimate(
     )
 
 
-def _raised(c_b: Floats, c_s: Floats, rho_bs: Floats, least: float) -> tuple[Floats, Floats]:
+def _raise_c_b(c_b: Floats, c_s: Floats, rho_bs: Floats, least: float) -> tuple[Floats, Floats]:
     """c_b no less than `least`; as c_b c_s = ρ_bs under the model, c_s falls with it."""
     if not least > 0:
         return c_b, c_s
@@ -179,12 +181,13 @@ def _chance_explains(correlations: Correlations) -> bool:
 
 def _fallback(correlations: Correlations, mean: Floats, *, beyond_one: bool, shrunk: bool) -> WeightEstimate:
     rho_bt, rho_st, rho_bs = mean.tolist()
-    found = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
+    measured = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
     reason = (
         "an estimate exceeds 1, so the scores share more than relevance"
         if beyond_one
         else "not all three correlations are positive"
     )
+    cause = f"the one-factor model does not fit ({measured}): {reason}"
     return WeightEstimate(
         weight=FALLBACK_WEIGHT,
         weight_interval=(0.0, 1.0),
@@ -198,9 +201,10 @@ def _fallback(correlations: Correlations, mean: Floats, *, beyond_one: bool, shr
         shrunk=shrunk,
         chance_of_gain=float("nan"),
         note=(
-            f"the one-factor model does not fit ({found}): {reason}; the weight is a cautious "
-            "default, not an estimate. Give relevance judgements, or a third score that agrees with both"
+            f"{cause}; the weight is a cautious default, not an estimate. Give relevance judgements, or a "
+            "third score that agrees with both"
         ),
+        cause=cause,
     )
 
 

@@ -33,7 +33,7 @@ def standardize_weighted(values: Floats, weights: Floats, lists: Ragged) -> Floa
     return scaled
 
 
-def spread(values: Floats, lists: Ragged) -> Floats:
+def standard_deviations(values: Floats, lists: Ragged) -> Floats:
     """σ of eq. 1: the standard deviation within each list, (members,) → (lists,)."""
     mean = lists.sum(values) / lists.lengths
     return np.sqrt(lists.sum((values - lists.spread(mean)) ** 2) / lists.lengths)
@@ -41,8 +41,8 @@ def spread(values: Floats, lists: Ragged) -> Floats:
 
 def fuse(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> Floats:
     """F = (1 − w) z(b) + w z(s), eq. 2: w = 0 is the retriever alone, w = 1 the reranker alone."""
-    own, other = fused_parts(retriever, reranker, weight, lists)
-    return own + other
+    retriever_part, reranker_part = fused_parts(retriever, reranker, weight, lists)
+    return retriever_part + reranker_part
 
 
 def fused_parts(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> tuple[Floats, Floats]:

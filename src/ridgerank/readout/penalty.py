@@ -60,7 +60,7 @@ def choose_penalty(corpora: Mapping[str, CenteredMoments], penalties: Floats = P
     lambdas = np.sort(np.asarray(penalties, dtype=np.float64))
     errors = {}
     for fold in nested_folds(list(corpora)):
-        path = ridge_path(merged(corpora, fold.fitted), lambdas)
+        path = ridge_path(merge_moments(corpora, fold.fitted), lambdas)
         errors[fold.held_out] = corpora[fold.validation].squared_error(path)
     return deploy_modal(lambdas, errors)
 
@@ -76,7 +76,7 @@ def deploy_modal(penalties: Floats, errors: Mapping[str, Floats]) -> PenaltyChoi
     return PenaltyChoice(penalties, errors, chosen, deployed)
 
 
-def merged(corpora: Mapping[str, CenteredMoments], names: Sequence[str]) -> CenteredMoments:
+def merge_moments(corpora: Mapping[str, CenteredMoments], names: Sequence[str]) -> CenteredMoments:
     """The moments of several corpora together; the originals stay as they are."""
     total = CenteredMoments(corpora[names[0]].dim)
     for name in names:

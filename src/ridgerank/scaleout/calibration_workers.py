@@ -7,7 +7,7 @@ come back. The stages are those of one machine (`calibration/executor.py`), in t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ridgerank.calibration.executor import states_of, teach_pages
+from ridgerank.calibration.executor import compute_list_states, compute_page_targets
 from ridgerank.calibration.rerender import FoundAgain
 from ridgerank.ragged import Floats
 from ridgerank.ranking.shallow import ShallowPass
@@ -61,7 +61,7 @@ class TargetWorker:
         return map_records(rows, self._compute_targets)
 
     def _compute_targets(self, task: TargetTask) -> object:
-        return teach_pages(self._backbone, task.pages, task.queries, task.targets)
+        return compute_page_targets(self._backbone, task.pages, task.queries, task.targets)
 
 
 class StatesWorker:
@@ -75,17 +75,18 @@ class StatesWorker:
         return map_records(rows, self._run)
 
     def _run(self, task: StateTask) -> ListStates:
-        return ListStates(task.number, states_of(self._shallow, task.text, task.candidates, task.states))
+        states = compute_list_states(self._shallow, task.text, task.candidates, task.states)
+        return ListStates(task.number, states)
 
 
-def sum_moments(rows: Rows, state: State, parts: Mapping[int, str], teacher: Mapping[int, Floats]) -> Rows:
-    """The sums of a block of lists, by part; lists without a part are left out."""
+def sum_moments(rows: Rows, state: State, folds: Mapping[int, str], targets: Mapping[int, Floats]) -> Rows:
+    """The sums of a block of lists, by fold; lists without a fold are left out."""
     moments: dict[str, CenteredMoments] = {}
     for list_states in read_records(rows):
-        if list_states.number in parts:
+        if list_states.number in folds:
             states = list_states.states[state]
-            part_moments = moments.setdefault(parts[list_states.number], CenteredMoments(states.shape[1]))
-            part_moments.add(states, teacher[list_states.number])
+            fold_moments = moments.setdefault(folds[list_states.number], CenteredMoments(states.shape[1]))
+            fold_moments.add(states, targets[list_states.number])
     return write_records([moments])
 
 

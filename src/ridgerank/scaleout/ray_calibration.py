@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ridgerank.calibration.executor import PageTargets
 from ridgerank.calibration.rerender import BATCH_PAGES, FoundAgain
-from ridgerank.calibration.ridge_fit import StatesElsewhere
-from ridgerank.calibration.synthetic_queries import MadeQueries
+from ridgerank.calibration.ridge_fit import RemoteStates
+from ridgerank.calibration.synthetic_queries import QuerySet
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.errors import CalibrationError
 from ridgerank.ragged import Bools, Floats
@@ -26,10 +27,6 @@ from ridgerank.scaleout.calibration_workers import (
 )
 from ridgerank.scaleout.ray_cluster import ClusterWorkers, ModelPlan, translate_ray_errors
 from ridgerank.scaleout.ray_datasets import Rows, iter_results, map_on_workers
-from ridgerank.store.page_store import PageStore
-
-if TYPE_CHECKING:
-    from ridgerank.calibration.calibrate import CalibrationRequest
 
 _SAFE = "targets taken so far are kept"
 _BLOCKS_PER_WORKER = 4
@@ -44,30 +41,39 @@ class RayExecutor:
     model: ModelPlan
     workers: ClusterWorkers
 
-    def queries(self, store: PageStore, request: "CalibrationRequest", cache: TargetCache) -> MadeQueries:
+    def write_queries(self, cache: TargetCache, *, count: int, documents: Sequence[Path]) -> QuerySet:
         """Refuse: a model writes queries one page after the other, which does not spread over machines."""
         raise CalibrationError(
             "the pages' text makes too few queries, and on Ray the model is not asked for them; give them in "
             "a file (--queries), or calibrate without --ray"
         )
 
-    def teach(
-        self, found: Sequence[FoundAgain], wanted: Mapping[str, Sequence[str]], targets: Sequence[Target]
+    def compute_targets(
+        self,
+        pages: Sequence[FoundAgain],
+        queries_by_page: Mapping[str, Sequence[str]],
+        targets: Sequence[Target],
     ) -> Iterator[PageTargets]:
-        """Targets of the queries wanted over each page, some pages at a time."""
-        batches = [tuple(found[start : start + BATCH_PAGES]) for start in range(0, len(found), BATCH_PAGES)]
+        """Targets of each page's queries, some pages at a time."""
+        batches = [tuple(pages[start : start + BATCH_PAGES]) for start in range(0, len(pages), BATCH_PAGES)]
         tasks = [
-            TargetTask(batch, {page.ref.page_id: wanted[page.ref.page_id] for page in batch}, tuple(targets))
+            TargetTask(
+                batch, {page.ref.page_id: queries_by_page[page.ref.page_id] for page in batch}, tuple(targets)
+            )
             for batch in batches
         ]
         if tasks:
             dataset = self._map(tasks, TargetWorker, blocks=len(tasks))
             yield from iter_results(dataset, "calibrating", safe=_SAFE)
 
-    def states(
-        self, candidates: Mapping[Query, Sequence[Candidate]], states: Sequence[State]
-    ) -> Iterator[int | Mapping[State, Floats | StatesElsewhere]]:
-        """States over the stored candidates: first how many queries more are done, at the end the states."""
+    def compute_states(
+        self,
+        candidates: Mapping[Query, Sequence[Candidate]],
+        states: Sequence[State],
+        *,
+        on_queries_run: Callable[[int], None],
+    ) -> Mapping[State, Floats | RemoteStates]:
+        """States over the stored candidates, which stay on the machines that computed them."""
         tasks = [
             StateTask(number, query.text, tuple(query_candidates), tuple(states))
             for number, (query, query_candidates) in enumerate(candidates.items())
@@ -75,9 +81,9 @@ class RayExecutor:
         blocks = min(len(tasks), _BLOCKS_PER_WORKER * self.workers.count)
         with translate_ray_errors("running the queries", safe=_SAFE):
             dataset = self._map(tasks, StatesWorker, blocks=blocks).materialize()
-        yield len(tasks)
+        on_queries_run(len(tasks))
         numbers = tuple(range(len(tasks)))
-        yield {state: _StatesOnRay(dataset, state, numbers) for state in states}
+        return {state: _StatesOnRay(dataset, state, numbers) for state in states}
 
     def _map(self, tasks: Sequence[object], worker: type, *, blocks: int) -> Any:  # noqa: ANN401 (a data set of Ray)
         return map_on_workers(tasks, worker, (self.model, self.uri), workers=self.workers, blocks=blocks)
@@ -98,19 +104,19 @@ class _StatesOnRay:
         numbers = tuple(number for number, selected in zip(self.numbers, lists, strict=True) if selected)
         return _StatesOnRay(self.dataset, self.state, numbers)
 
-    def moments(self, parts: Sequence[str], teacher: Sequence[Floats]) -> dict[str, CenteredMoments]:
-        """Sums of all lists by the part each belongs to, given the targets of each list."""
+    def moments(self, folds: Sequence[str], targets: Sequence[Floats]) -> dict[str, CenteredMoments]:
+        """Sums of all lists by the fold of each list, given the targets of each list."""
         sum_block = partial(
             sum_moments,
             state=self.state,
-            parts=dict(zip(self.numbers, parts, strict=True)),
-            teacher=dict(zip(self.numbers, teacher, strict=True)),
+            folds=dict(zip(self.numbers, folds, strict=True)),
+            targets=dict(zip(self.numbers, targets, strict=True)),
         )
         sums: dict[str, CenteredMoments] = {}
         for block in self._map(sum_block):
-            for part, moments in block.items():
-                sums.setdefault(part, CenteredMoments(moments.dim)).merge(moments)
-        return {part: sums[part] for part in dict.fromkeys(parts)}
+            for fold, moments in block.items():
+                sums.setdefault(fold, CenteredMoments(moments.dim)).merge(moments)
+        return {fold: sums[fold] for fold in dict.fromkeys(folds)}
 
     def scores(self, vectors: Sequence[Floats]) -> Floats:
         """(members,): the states of each list times the vector of this list."""

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ridgerank.fusion.correlations import correlate
-from ridgerank.fusion.standardize import spread
+from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.ragged import Ragged
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import Ranking
@@ -41,7 +41,7 @@ class Drift:
         readout = np.array([page.readout_score for page in ranking.pages])
         retriever = np.array([page.retriever_score for page in ranking.pages])
         with self._lock:
-            self._spread.append(float(spread(readout, lists)[0]))
+            self._spread.append(float(standard_deviations(readout, lists)[0]))
             if scored:
                 # The third vector is of no interest; as at calibration, constant scores do not count.
                 self._rho += correlate(retriever, readout, readout, lists).mutual.tolist()

@@ -7,7 +7,7 @@ from ridgerank.fusion.join import JoinedRuns, join
 from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.penalty import merged, nested_folds
+from ridgerank.readout.penalty import merge_moments, nested_folds
 from ridgerank.readout.ridge import ridge_path
 
 DIM = 5
@@ -32,7 +32,7 @@ def test_the_labelled_rule_maximizes_ndcg_on_the_validation_corpus() -> None:
     choice = choose_penalty_by_relevance(corpora, weight=0.85, penalties=PENALTIES)
     for fold in nested_folds(list(corpora)):
         moments = {name: one.moments for name, one in corpora.items()}
-        path = ridge_path(merged(moments, fold.fitted), PENALTIES)
+        path = ridge_path(merge_moments(moments, fold.fitted), PENALTIES)
         held = corpora[fold.validation]
         b, lists = held.retriever.scores[0], held.retriever.lists
         runs = [held.retriever.run(fuse(b, held.states @ a, 0.85, lists)) for a in path]

@@ -35,6 +35,7 @@ class WeightFacts(Answer):
     shrunk: bool
     chance_of_gain: float | None
     note: str
+    cause: str = Field(default="", description="Why the weight is not an estimate, or not deployed.")
 
 
 class ReadingFacts(Answer):
