@@ -292,9 +292,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--keeps", nargs="+", default=list(KEEPS), help="how stored pages are kept")
     arguments.add_argument("--latency", type=int, default=4, metavar="N", help="time N questions as well")
-    arguments.add_argument(
-        "--threads", type=int, default=usable_cores(), help="threads of the model"
-    )
+    arguments.add_argument("--threads", type=int, default=usable_cores(), help="threads of the model")
     arguments.add_argument("--out", type=Path, help="also write the JSON here")
     return arguments
 

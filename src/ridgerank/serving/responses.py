@@ -6,8 +6,6 @@ from dataclasses import asdict
 
 import numpy as np
 
-from ridgerank.fusion.standardize import standardize
-from ridgerank.ragged import Ragged
 from ridgerank.ranking.candidates import CandidateList
 from ridgerank.records import RankedPage, Ranking
 from ridgerank.serving.engine import RankingResult
@@ -42,11 +40,6 @@ _UNUSED_FIELDS = (
 def search_response(service: Service, result: RankingResult, *, top_n: int) -> SearchResponse:
     """The best pages of a search, with both standardized scores, so that a caller can use another weight."""
     ranking = result.ranking
-    # In the order the fused score was standardized in: the last digits of a sum depend on it.
-    by_retriever = sorted(ranking.pages, key=lambda page: page.retriever_rank)
-    columns = [[page.retriever_score for page in by_retriever], [page.readout_score for page in by_retriever]]
-    lists = Ragged.of_lengths([len(by_retriever)] if by_retriever else [])
-    retriever_z, readout_z = (standardize(np.array(column), lists).tolist() for column in columns)
     return SearchResponse(
         id=uuid.uuid4().hex,
         model=service.model,
@@ -64,8 +57,8 @@ def search_response(service: Service, result: RankingResult, *, top_n: int) -> S
                 fused_score=page.fused_score,
                 retriever_score=page.retriever_score,
                 readout_score=page.readout_score,
-                retriever_z=retriever_z[page.retriever_rank - 1],
-                readout_z=readout_z[page.retriever_rank - 1],
+                retriever_z=page.retriever_z,
+                readout_z=page.readout_z,
                 image_url=f"/v1/pages/{page.page_id}/image",
                 thumbnail_url=f"/v1/pages/{page.page_id}/thumbnail",
                 reason=page.reason,
