@@ -13,7 +13,6 @@ table is followed by one line of JSON.
 import argparse
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -55,6 +54,7 @@ from ridgerank.store.layout import PackedPrefix, block_of, pack, unpack
 from ridgerank.store.model_lineage import default_exit_layer
 from ridgerank.store.pruning import Keep
 from ridgerank.store.stored_prefixes import StoredPrefixes
+from ridgerank.worker_process import usable_cores
 
 _LATENCY = "latency.json"
 
@@ -292,9 +292,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--keeps", nargs="+", default=list(KEEPS), help="how stored pages are kept")
     arguments.add_argument("--latency", type=int, default=4, metavar="N", help="time N questions as well")
-    arguments.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of the model"
-    )
+    arguments.add_argument("--threads", type=int, default=usable_cores(), help="threads of the model")
     arguments.add_argument("--out", type=Path, help="also write the JSON here")
     return arguments
 

@@ -15,7 +15,6 @@ seconds of its own, and those would be counted as the server's.
 import argparse
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -34,6 +33,7 @@ import numpy as np
 import psutil
 
 from benchmarks.commands import ridgerank
+from ridgerank.worker_process import usable_cores
 
 CANDIDATES = 20
 ADMITTED = 16
@@ -149,7 +149,7 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         after = [await answer(client, text) for text in texts[:20]]
         concurrent = await asyncio.gather(*(answer(client, text) for text in texts[:ADMITTED]))
     return {
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "admitted": ADMITTED,
         "candidates": CANDIDATES,
         "throughput_eight_over_one": round(eight.throughput / one.throughput, 2),

@@ -5,7 +5,6 @@ computed here: it would be timed on a busy machine.
 """
 
 import multiprocessing
-import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -18,6 +17,7 @@ from experiments.reproduce.settings import Settings
 from experiments.reproduce.stages.checkpoint import digest
 from experiments.reproduce.stages.stage_progress import Nobody
 from ridgerank.atomic import replacing_text
+from ridgerank.worker_process import usable_cores
 
 
 class Step(NamedTuple):
@@ -35,7 +35,7 @@ class Ahead:
         self._work = lab.work
         self._pool: ProcessPoolExecutor | None = None
         if processes > 1:
-            threads = max(1, len(os.sched_getaffinity(0)) // processes)
+            threads = max(1, usable_cores() // processes)
             self._pool = ProcessPoolExecutor(
                 processes,
                 multiprocessing.get_context("spawn"),
@@ -76,7 +76,7 @@ def default_processes(settings: Settings) -> int:
     import torch
 
     on_cpu = settings.device == "cpu" or (settings.device is None and not torch.cuda.is_available())
-    return len(os.sched_getaffinity(0)) if on_cpu and settings.arms == "miniature" else 1
+    return usable_cores() if on_cpu and settings.arms == "miniature" else 1
 
 
 class _Lines(Nobody):

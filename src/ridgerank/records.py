@@ -61,6 +61,10 @@ class RankedPage:
     """b, as the retriever gave it."""
     readout_score: float
     """s, as the readout gave it."""
+    retriever_z: float
+    """z(b): the retriever score standardized over the candidates, eq. 1."""
+    readout_z: float
+    """z(s): the readout score standardized over the candidates, eq. 1."""
     retriever_part: float
     """(1 − w) z(b): what the retriever put into the fused score."""
     readout_part: float

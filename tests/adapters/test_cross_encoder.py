@@ -46,7 +46,7 @@ def test_predict_gives_the_scores_of_rank(model: PageCrossEncoder) -> None:
     expected = {row["corpus_id"]: row["score"] for row in model.rank(QUERY, NAMES)}
     pairs = [(QUERY, name) for name in NAMES]
     scores = model.predict(pairs)
-    assert scores.tolist() == [expected[place] for place in range(len(NAMES))]  # type: ignore[union-attr]
+    assert scores.tolist() == [expected[index] for index in range(len(NAMES))]  # type: ignore[union-attr]
     tensor = model.predict(pairs, convert_to_tensor=True)
     assert isinstance(tensor, torch.Tensor)
     assert tensor.tolist() == scores.tolist()  # type: ignore[union-attr]

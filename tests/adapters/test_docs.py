@@ -23,7 +23,7 @@ NEEDED = {
 def test_every_adapter_has_its_snippet() -> None:
     assert [*SECTIONS] == [*NEEDED, "vidore-benchmark"]
     for module in (Path(__file__).parents[2] / "src/ridgerank/adapters").glob("[!_]*.py"):
-        assert module.stem == "offered" or f"from ridgerank.adapters.{module.stem} import" in TEXT
+        assert module.stem == "matching" or f"from ridgerank.adapters.{module.stem} import" in TEXT
 
 
 @pytest.mark.parametrize("section", NEEDED)

@@ -28,7 +28,7 @@ def test_it_is_a_postprocessor_of_llamaindex(reranker: Reranker) -> None:
 
 
 def test_nodes_come_back_in_the_rerankers_order(reranker: Reranker) -> None:
-    pairs = [(name, float(place % 3)) for place, name in enumerate(NAMES)]
+    pairs = [(name, float(index % 3)) for index, name in enumerate(NAMES)]
     nodes = [
         NodeWithScore(node=TextNode(text="some words", metadata={"page_id": name}), score=score)
         for name, score in pairs
@@ -58,7 +58,7 @@ def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_s
         ImageNode(image=base64.b64encode(png(new)).decode()),
     ):
         nodes = [
-            NodeWithScore(node=node, score=float(place)) for place, node in enumerate((named, held, unknown))
+            NodeWithScore(node=node, score=float(index)) for index, node in enumerate((named, held, unknown))
         ]
         found = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
         expected = reranker.rank(
@@ -67,7 +67,7 @@ def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_s
         assert [one.score for one in found] == [page.fused_score for page in expected.pages]
         order = ["report.pdf#1", "scan.png#1"]
         places = [order.index(page.reference) if page.reference in order else 2 for page in expected.pages]
-        assert [one.node for one in found] == [nodes[place].node for place in places]
+        assert [one.node for one in found] == [nodes[index].node for index in places]
 
 
 def test_an_image_behind_an_address_is_never_fetched(reranker: Reranker) -> None:

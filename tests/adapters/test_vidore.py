@@ -59,7 +59,7 @@ def test_the_methods_are_those_of_the_real_base_pipeline(adapter: Any) -> None: 
 
 
 def test_a_corpus_is_searched_as_the_reranker_searches(adapter: Any, reranker: Reranker) -> None:  # noqa: ANN401
-    names = {f"doc{place}": page_id for place, page_id in enumerate(reranker.store.page_ids())}
+    names = {f"doc{index}": page_id for index, page_id in enumerate(reranker.store.page_ids())}
     pipeline = adapter.PagePipeline(reranker, names=names, k=5)
     pipeline.index(list(names), _images(names), [""] * len(names), dataset_name="reports")
     found = pipeline.search(query_ids=["q1", "q2"], queries=[QUERY, "number of staff"])

@@ -22,6 +22,7 @@ from ridgerank.retrievers.bm25 import BM25
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import random_calibration, write_report, write_reports
+from tests.store_calls import count_store_calls
 
 QUERIES = {
     f"q{n}": f"{word} of Norway" for n, word in enumerate(["margin", "risk", "growth", "debt", "water"])
@@ -172,6 +173,14 @@ def test_rank_writes_what_python_finds(
     assert "5 queries ranked at weight" in done.stderr
     reranked(folder, "--output", folder / "out.trec")
     assert (folder / "out.trec").read_text() == expected
+
+
+def test_rank_asks_the_store_twice_per_query_however_many_candidates_there_are(
+    folder: Path, run: dict[str, list[tuple[str, float]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = count_store_calls(monkeypatch)
+    reranked(folder)
+    assert calls.lookups == [6] * (2 * len(run))  # to rank the candidates, and to name them as the run does
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, 700, 1200, -30, -1, None])

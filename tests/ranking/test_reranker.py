@@ -80,8 +80,11 @@ def test_a_ranking_is_what_the_stages_give_one_by_one(uri: str, small_backbone: 
 
 
 def test_the_parts_add_up_to_the_fused_score_and_the_reason_names_them(reranker: Reranker) -> None:
-    for page in reranker.search(QUERY).pages:
+    ranking = reranker.search(QUERY)
+    for page in ranking.pages:
         assert page.retriever_part + page.readout_part == page.fused_score
+        assert page.retriever_part == (1 - ranking.weight) * page.retriever_z
+        assert page.readout_part == ranking.weight * page.readout_z
         assert f"retriever {page.retriever_part:+.2f}, readout {page.readout_part:+.2f}" in page.reason
         assert (page.rank == page.retriever_rank) == page.reason.startswith("stays at")
 

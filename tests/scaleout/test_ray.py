@@ -26,8 +26,8 @@ from ridgerank.scaleout.ray_cluster import ModelPlan, plan_workers
 from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.scaleout.ray_serving import Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
-from ridgerank.serving.serve_settings import Settings
-from ridgerank.serving.service import Service
+from ridgerank.serving.build import open_service
+from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.store.page_store import PageStore
 from tests.calibration.conftest import Looking
 from tests.indexing.test_index import Seen, contents
@@ -183,13 +183,15 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
     local: str,
     ray_module: Any,  # noqa: ANN401
 ) -> None:
-    service = Service.open(local, Settings())
+    service = open_service(local, RerankerOptions(), ServeSettings(workers=1))
     with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
         documents = [f"report-0.pdf#{page}" for page in range(1, 9)]
         expected = client.post("/v1/rerank", json={"query": QUERY, "documents": documents}).json()["results"]
     [port] = free_ports(1)
     plan = ServePlan(
-        stores={"default": local, "second": local}, settings=Settings(), options=RerankerOptions(device="cpu")
+        stores={"default": local, "second": local},
+        settings=ServeSettings(),
+        options=RerankerOptions(device="cpu"),
     )
     deploy(plan, Replicas(min_replicas=2, max_replicas=2), host="127.0.0.1", port=port)
     try:

@@ -7,7 +7,7 @@ from typer import BadParameter
 from typer.testing import CliRunner
 
 from ridgerank.cli.main import app
-from ridgerank.cli.serve import _corpora
+from ridgerank.cli.serve import _parse_corpora
 from ridgerank.cli.storage_options import parse_size
 from ridgerank.errors import BackboneError
 from ridgerank.scaleout.ray_cluster import plan_workers
@@ -47,10 +47,10 @@ def test_other_sizes_are_refused(text: str) -> None:
 
 
 def test_corpora_are_named_once() -> None:
-    assert _corpora("a", ["b=s3://x/b"]) == {"default": "a", "b": "s3://x/b"}
+    assert _parse_corpora("a", ["b=s3://x/b"]) == {"default": "a", "b": "s3://x/b"}
     for wrong in (["b"], ["=c"], ["b="], ["default=x"], ["b=x", "b=y"]):
         with pytest.raises(BadParameter, match="NAME=STORE"):
-            _corpora("a", wrong)
+            _parse_corpora("a", wrong)
 
 
 def test_one_pass_is_not_for_ray(tmp_path: Path) -> None:

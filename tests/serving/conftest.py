@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from ridgerank.cli.main import app as commands
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.app import create_app
-from ridgerank.serving.serve_settings import Limits, Settings
+from ridgerank.serving.serve_settings import Limits, ServeSettings
 from ridgerank.serving.service import Service
 from ridgerank.shipped_models import FOLDER
 
@@ -74,7 +74,7 @@ def make_service(reranker: Reranker) -> Iterator[MakeService]:
     def make(*, limits: Limits | None = None, workers: int = 1, **settings: object) -> Service:
         service = Service(
             reranker,
-            Settings(limits=limits or Limits(), workers=workers, **settings),  # type: ignore[arg-type]
+            ServeSettings(limits=limits or Limits(), workers=workers, **settings),  # type: ignore[arg-type]
         )
         made.append(service)
         return service
@@ -82,7 +82,7 @@ def make_service(reranker: Reranker) -> Iterator[MakeService]:
     yield make
     for service in made:
         service.engine.close()
-        service.pictures.close()
+        service.page_images.close()
 
 
 @pytest.fixture

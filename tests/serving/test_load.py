@@ -12,25 +12,36 @@ import pytest
 
 from ridgerank.ranking.candidates import CandidateList
 from ridgerank.ranking.reranker import Reranker
-from ridgerank.serving.engine import Engine, Gone, Rank, Search
-from ridgerank.serving.http_errors import Refusal
+from ridgerank.serving.engine import (
+    CallerLeftError,
+    Engine,
+    Job,
+    PreparedDocuments,
+    RankingResult,
+    RankWork,
+    SearchWork,
+)
+from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.serve_settings import Limits
 from tests.serving.conftest import Corpus, MakeService, serve
 
+SECONDS = 120
+"""How long anything may take before a test fails: it never does on an idle machine."""
+
 
 class Held:
-    """A model that waits for leave before each pass, and notes whom it served together."""
+    """A model that waits for permission before each pass, and counts the lists of each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entered = threading.Semaphore(0)
         self.leave = threading.Semaphore(0)
-        self.together: list[int] = []
+        self.batches: list[int] = []
         rank_lists = Reranker.rank_lists
 
         def held(reranker: Reranker, prepared: Sequence[CandidateList], **more: Any) -> Any:  # noqa: ANN401
-            self.together.append(len(prepared))
+            self.batches.append(len(prepared))
             self.entered.release()
-            assert self.leave.acquire(timeout=30)
+            assert self.leave.acquire(timeout=SECONDS)
             return rank_lists(reranker, prepared, **more)
 
         monkeypatch.setattr(Reranker, "rank_prepared", held)
@@ -43,11 +54,18 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     model.leave.release(1000)
 
 
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not true():
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; the limit is generous, because the machine may be busy."""
+    end = time.monotonic() + SECONDS
+    while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.005)
+
+
+def ranking_of(job: Job, *, seconds: float = SECONDS) -> RankingResult:
+    result = job.result.result(seconds)
+    assert isinstance(result, RankingResult)
+    return result
 
 
 def plain(answer: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +76,7 @@ def test_concurrent_requests_get_what_lone_ones_get(make_service: MakeService, c
     limits = Limits(admitted=100)
     with (
         serve(make_service(limits=limits, workers=2)) as address,
-        httpx.Client(base_url=address, timeout=60) as client,
+        httpx.Client(base_url=address, timeout=SECONDS) as client,
     ):
         bodies = [{"query": query, "k": k, "top_n": k} for query in corpus.queries[:8] for k in (3, 12, 20)]
         alone = [client.post("/v1/search", json=body).json() for body in bodies]
@@ -69,23 +87,23 @@ def test_concurrent_requests_get_what_lone_ones_get(make_service: MakeService, c
             for line in client.get("/metrics").text.splitlines()
             if line.startswith("ridgerank_requests_together_sum")
         )
-    for one, other in zip(alone, crowd, strict=True):
-        assert plain(one) == plain(other)  # to the last digit: only passes of one shape are shared
-    assert together > 2 * len(bodies), "nobody was served together, so this shows nothing"
+    for lone, concurrent in zip(alone, crowd, strict=True):
+        assert plain(lone) == plain(concurrent)  # to the last digit: only passes of one shape are shared
+    assert together > 2 * len(bodies), "no two requests shared a batch, so this shows nothing"
 
 
 def test_what_waits_is_served_together(
     make_service: MakeService, corpus: Corpus, held: Held, reranker: Reranker
 ) -> None:
-    engine = make_service(limits=Limits(admitted=9, together=8)).engine
-    [first] = engine.submit([Search(corpus.queries[0], 12)])
-    assert held.entered.acquire(timeout=20)
-    rest = engine.submit([Search(query, 12) for query in corpus.queries[1:9]])
+    engine = make_service(limits=Limits(admitted=9, batch_jobs=8)).engine
+    [first] = engine.submit([SearchWork(corpus.queries[0], 12)])
+    assert held.entered.acquire(timeout=SECONDS)
+    others = engine.submit([SearchWork(query, 12) for query in corpus.queries[1:9]])
     held.leave.release(2)
-    found = [job.answer.result(20) for job in (first, *rest)]
-    assert held.together == [1, 8]
-    assert [one.shared_with for one in found] == [1] + [8] * 8
-    assert all(one.ranking is not None and len(one.ranking.pages) == 12 for one in found)
+    results = [ranking_of(job) for job in (first, *others)]
+    assert held.batches == [1, 8]
+    assert [result.batch_jobs for result in results] == [1] + [8] * 8
+    assert all(len(result.ranking.pages) == 12 for result in results)
 
 
 def test_beyond_the_bound_callers_are_told_to_come_back_and_then_served(
@@ -95,7 +113,7 @@ def test_beyond_the_bound_callers_are_told_to_come_back_and_then_served(
     body = {"query": corpus.queries[0], "k": 5}
     with (
         serve(service) as address,
-        httpx.Client(base_url=address, timeout=60) as client,
+        httpx.Client(base_url=address, timeout=SECONDS) as client,
         ThreadPoolExecutor(3) as callers,
     ):
         admitted = [callers.submit(client.post, "/v1/search", json=body) for _ in range(3)]
@@ -107,7 +125,7 @@ def test_beyond_the_bound_callers_are_told_to_come_back_and_then_served(
             assert refused.json()["code"] == "overloaded"
         assert client.get("/healthz").status_code == 200
         held.leave.release(100)
-        assert [one.result(30).status_code for one in admitted] == [200] * 3
+        assert [answer.result(SECONDS).status_code for answer in admitted] == [200] * 3
         until(lambda: service.engine.admitted == 0)
         assert client.post("/v1/search", json=body).status_code == 200
         counted = client.get("/metrics").text
@@ -119,7 +137,7 @@ def test_a_deadline_is_kept(
     make_service: MakeService, corpus: Corpus, held: Held, own: int | None, status: int
 ) -> None:
     service = make_service(limits=Limits(deadline_seconds=0.2))
-    with serve(service) as address, httpx.Client(base_url=address, timeout=60) as client:
+    with serve(service) as address, httpx.Client(base_url=address, timeout=SECONDS) as client:
         late = client.post("/v1/search", json={"query": corpus.queries[0], "k": 5, "deadline_ms": own})
         assert late.status_code == status
         assert late.json()["code"] == "deadline_passed"
@@ -135,7 +153,7 @@ def test_work_stops_when_the_caller_hangs_up(make_service: MakeService, corpus: 
         async def leave() -> None:
             async with httpx.AsyncClient(base_url=address) as client:
                 tasks = [asyncio.ensure_future(client.post("/v1/search", json=body))]
-                assert await asyncio.to_thread(held.entered.acquire, timeout=20)
+                assert await asyncio.to_thread(held.entered.acquire, timeout=SECONDS)
                 tasks += [asyncio.ensure_future(client.post("/v1/search", json=body)) for _ in range(3)]
                 while service.engine.admitted < 4:
                     await asyncio.sleep(0.005)
@@ -148,27 +166,27 @@ def test_work_stops_when_the_caller_hangs_up(make_service: MakeService, corpus: 
         until(lambda: service.engine.admitted == 1)
         held.leave.release(10)
         until(lambda: service.engine.admitted == 0)
-        assert sum(held.together) == 1
+        assert sum(held.batches) == 1
         counted = httpx.get(f"{address}/metrics").text
     assert "ridgerank_left_total 4.0" in counted
 
 
 def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -> None:
-    engine = Engine(reranker, Limits())
+    engine = Engine([reranker], Limits())
     begun, go = threading.Event(), threading.Event()
 
-    def prepare(go_on: Callable[[], None]) -> CandidateList:
+    def prepare(check_caller: Callable[[], None]) -> PreparedDocuments:
         begun.set()
-        assert go.wait(20)
-        go_on()
+        assert go.wait(SECONDS)
+        check_caller()
         raise AssertionError("it went on")
 
-    [job] = engine.submit([Rank(prepare)])
-    assert begun.wait(20)
+    [job] = engine.submit([RankWork(prepare)])
+    assert begun.wait(SECONDS)
     engine.drop([job])
     go.set()
-    with pytest.raises(Gone):
-        job.answer.result(20)
+    with pytest.raises(CallerLeftError):
+        job.result.result(SECONDS)
     engine.close()
 
 
@@ -176,34 +194,34 @@ def test_one_bad_request_does_not_spoil_the_others(
     make_service: MakeService, corpus: Corpus, held: Held
 ) -> None:
     engine = make_service().engine
-    [first] = engine.submit([Search(corpus.queries[0], 5)])
-    assert held.entered.acquire(timeout=20)
-    bad, good = engine.submit([Search("   ", 5), Search(corpus.queries[1], 5)])
+    [first] = engine.submit([SearchWork(corpus.queries[0], 5)])
+    assert held.entered.acquire(timeout=SECONDS)
+    bad, good = engine.submit([SearchWork("   ", 5), SearchWork(corpus.queries[1], 5)])
     held.leave.release(10)
-    assert good.answer.result(20).ranking is not None
-    assert first.answer.result(20).ranking is not None
+    assert ranking_of(good).ranking.pages
+    assert ranking_of(first).ranking.pages
     with pytest.raises(Exception, match="an empty query"):
-        bad.answer.result(20)
+        bad.result.result(SECONDS)
 
 
 def test_closing_finishes_what_was_admitted_and_takes_nothing_new(
     make_service: MakeService, corpus: Corpus, held: Held
 ) -> None:
     engine = make_service().engine
-    jobs = engine.submit([Search(query, 5) for query in corpus.queries[:3]])
-    assert held.entered.acquire(timeout=20)
+    jobs = engine.submit([SearchWork(query, 5) for query in corpus.queries[:3]])
+    assert held.entered.acquire(timeout=SECONDS)
     end = threading.Thread(target=engine.close)
     end.start()
     until(lambda: engine.closing)
-    with pytest.raises(Refusal, match="shutting down"):
-        engine.submit([Search(corpus.queries[0], 5)])
+    with pytest.raises(ApiError, match="shutting down"):
+        engine.submit([SearchWork(corpus.queries[0], 5)])
     held.leave.release(10)
-    end.join(20)
-    assert all(job.answer.result(0).ranking is not None for job in jobs)
+    end.join(SECONDS)
+    assert all(ranking_of(job, seconds=0).ranking.pages for job in jobs)
 
 
 def test_several_jobs_are_admitted_all_or_none(make_service: MakeService, corpus: Corpus, held: Held) -> None:
     engine = make_service(limits=Limits(admitted=2)).engine
-    with pytest.raises(Refusal, match="all this server takes"):
-        engine.submit([Search(query, 5) for query in corpus.queries[:3]])
+    with pytest.raises(ApiError, match="all this server takes"):
+        engine.submit([SearchWork(query, 5) for query in corpus.queries[:3]])
     assert engine.admitted == 0

@@ -11,7 +11,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.errors import QueryError, RidgeRankError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.reranker_options import RerankerOptions
-from ridgerank.serving.engine import Engine, Search
+from ridgerank.serving.engine import Engine, RankingResult, SearchWork
 from ridgerank.serving.model_process import ModelProcess, WorkerDied
 from ridgerank.serving.serve_settings import Limits, ServingError, default_processes
 from tests.serving.conftest import Corpus
@@ -40,15 +40,15 @@ def test_it_ranks_as_the_model_here_to_the_last_digit(
 def test_a_killed_process_is_replaced_and_the_request_answered(
     process: ModelProcess, reranker: Reranker, corpus: Corpus
 ) -> None:
-    engine = Engine(reranker, Limits(), rankers=[process])
+    engine = Engine([process], Limits())
     process.wait()
     first = process.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    [job] = engine.submit([Search(corpus.queries[0], 5)])
-    ranking = job.answer.result(timeout=SECONDS).ranking
-    assert ranking is not None
-    assert ranking.pages == reranker.search(corpus.queries[0], k=5).pages
+    [job] = engine.submit([SearchWork(corpus.queries[0], 5)])
+    result = job.result.result(timeout=SECONDS)
+    assert isinstance(result, RankingResult)
+    assert result.ranking.pages == reranker.search(corpus.queries[0], k=5).pages
     assert process.pid != first
     engine.close()
 

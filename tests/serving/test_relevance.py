@@ -38,11 +38,11 @@ def test_it_orders_as_the_fused_score_does(
     weight: float, c_b: float, c_s: float, rho: float, scores: list[int]
 ) -> None:
     fused = np.sort(np.array(scores) / 100)
-    chances = relevance_at(calibration(weight, c_b, c_s, rho), weight).of(fused)
+    probabilities = relevance_at(calibration(weight, c_b, c_s, rho), weight).probabilities(fused)
     width = np.sqrt((1 - weight) ** 2 + weight**2 + 2 * weight * (1 - weight) * rho)
-    assert ((chances >= 0) & (chances <= 1)).all()
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
     if width > 0.2:  # two scores that cancel out leave nothing to order by
-        assert (np.diff(chances) > 0).all()
+        assert (np.diff(probabilities) > 0).all()
 
 
 def test_it_is_the_chance_of_relevance_where_its_assumptions_hold() -> None:
@@ -52,7 +52,7 @@ def test_it_is_the_chance_of_relevance_where_its_assumptions_hold() -> None:
     quality, b, s = generator.multivariate_normal(np.zeros(3), covariance, size=400_000).T
     fused = (1 - weight) * b + weight * s
     relevant = quality > ndtri(1 - 1 / 20)
-    claimed = relevance_at(calibration(weight, c_b, c_s, rho), weight).of(fused)
+    claimed = relevance_at(calibration(weight, c_b, c_s, rho), weight).probabilities(fused)
     for low, high in ((0, 0.02), (0.05, 0.1), (0.2, 0.3), (0.4, 0.6), (0.7, 0.8)):
         inside = (claimed >= low) & (claimed < high)
         assert inside.sum() > 300

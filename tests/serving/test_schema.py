@@ -13,7 +13,7 @@ from schemathesis.schemas import BaseSchema
 
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.app import create_app
-from ridgerank.serving.serve_settings import Limits, Settings
+from ridgerank.serving.serve_settings import Limits, ServeSettings
 from ridgerank.serving.service import Service
 
 CONFIG = {
@@ -28,11 +28,11 @@ CONFIG = {
 @pytest.fixture(scope="module")
 def api(reranker: Reranker) -> Iterator[BaseSchema]:
     limits = Limits(admitted=64, images=3, deadline_seconds=300)
-    service = Service(reranker, Settings(limits=limits, encode_missing=True, hosts=None))
+    service = Service(reranker, ServeSettings(limits=limits, encode_missing=True, hosts=None))
     app = create_app(service, close=False)
     yield schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
     service.engine.close()
-    service.pictures.close()
+    service.page_images.close()
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from ridgerank.serving.static_files import CONTENT_TYPES, FILES, INDEX, PATHS, mount
+from ridgerank.serving.static_files import CONTENT_TYPES, FILES, INDEX, PATHS, add_static_routes
 
 FOLDER = files("ridgerank.serving") / "static"
 TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in (INDEX, *FILES)}
@@ -16,7 +16,7 @@ TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in (INDEX, *
 @pytest.fixture(scope="module")
 def client() -> TestClient:
     app = FastAPI()
-    mount(app)
+    add_static_routes(app)
     return TestClient(app)
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import torch
 from PIL.Image import Image
 
-from ridgerank.adapters.matching import Offered, rank_offered, score_pairs
+from ridgerank.adapters.matching import LibraryDocument, rank_documents, score_pairs
 from ridgerank.errors import ScoreError
 from ridgerank.ragged import Floats
 from ridgerank.ranking.reranker import Reranker
@@ -36,23 +36,23 @@ class PageCrossEncoder:
         show_progress_bar: bool | None = None,
         scores: Sequence[float] | None = None,
     ) -> list[dict[str, Any]]:
-        """Rank pages: `corpus_id` (the place in `documents`) and `score`, best first.
+        """Rank pages: `corpus_id` (the index in `documents`) and `score`, best first.
 
         `scores` are the retriever's; without them the retriever of the calibration scores the pages. With
         `return_documents` a page comes back under `text`, an image under `image`.
         """
         if scores is not None and len(scores) != len(documents):
             raise ScoreError(f"{len(scores)} scores for {len(documents)} documents; wanted one each")
-        given = [None] * len(documents) if scores is None else [float(score) for score in scores]
-        offered = [_offered(page, score) for page, score in zip(documents, given, strict=True)]
-        found = []
-        for placed in rank_offered(self.reranker, query, offered, top_k=top_k):
-            row: dict[str, Any] = {"corpus_id": placed.place, "score": placed.page.fused_score}
+        retriever_scores = [None] * len(documents) if scores is None else [float(score) for score in scores]
+        pages = [_document(page, score) for page, score in zip(documents, retriever_scores, strict=True)]
+        rows = []
+        for ranked in rank_documents(self.reranker, query, pages, top_k=top_k):
+            row: dict[str, Any] = {"corpus_id": ranked.index, "score": ranked.page.fused_score}
             if return_documents:
-                document = documents[placed.place]
+                document = documents[ranked.index]
                 row["text" if isinstance(document, str) else "image"] = document
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def predict(
         self,
@@ -71,7 +71,7 @@ class PageCrossEncoder:
             )
         single = len(inputs) == 2 and isinstance(inputs[0], str)
         pairs: Sequence[Sequence[Any]] = [inputs] if single else inputs
-        scores = score_pairs(self.reranker, [(query, _offered(page)) for query, page in pairs])
+        scores = score_pairs(self.reranker, [(query, _document(page)) for query, page in pairs])
         if convert_to_tensor:
             return torch.from_numpy(scores)[0] if single else torch.from_numpy(scores)
         if convert_to_numpy:
@@ -79,7 +79,7 @@ class PageCrossEncoder:
         return list(torch.from_numpy(scores))
 
 
-def _offered(page: PageLike, score: float | None = None) -> Offered:
+def _document(page: PageLike, score: float | None = None) -> LibraryDocument:
     if isinstance(page, str):
-        return Offered((page,), score)
-    return Offered((), score, lambda: page)
+        return LibraryDocument((page,), score)
+    return LibraryDocument((), score, lambda: page)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from ridgerank.adapters.matching import PAGE_KEY, SCORE_KEY, Offered, rank_offered, score_in
+from ridgerank.adapters.matching import PAGE_KEY, SCORE_KEY, LibraryDocument, rank_documents, score_in
 from ridgerank.errors import ExtraMissing
 from ridgerank.ranking.reranker import Reranker
 
@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
     raise ExtraMissing("langchain-core is not installed: `pip install 'ridgerank[langchain]'`") from error
 
 RELEVANCE_KEY = "relevance_score"
-"""Where LangChain's own rerankers leave their score."""
+"""Where LangChain's own rerankers put their score."""
 
 
 class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
@@ -35,16 +35,16 @@ class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Rank documents; those given are left as they are."""
-        offered = [
-            Offered(
+        """Rank documents; the originals are not changed."""
+        pages = [
+            LibraryDocument(
                 (document.metadata.get(self.page_key), document.id, document.page_content),
                 score_in(document.metadata, self.score_key),
             )
             for document in documents
         ]
-        ranked = rank_offered(self.reranker, query, offered, top_k=self.top_n)
-        return [_scored(documents[placed.place], placed.page.fused_score) for placed in ranked]
+        ranking = rank_documents(self.reranker, query, pages, top_k=self.top_n)
+        return [_with_score(documents[ranked.index], ranked.page.fused_score) for ranked in ranking]
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -53,5 +53,5 @@ class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
         return await asyncio.to_thread(self.compress_documents, documents, query, callbacks)
 
 
-def _scored(document: Document, score: float) -> Document:
+def _with_score(document: Document, score: float) -> Document:
     return document.model_copy(update={"metadata": {**document.metadata, RELEVANCE_KEY: score}})

@@ -1,6 +1,6 @@
 """LlamaIndex: a node postprocessor, for query engines and chat engines; image nodes included."""
 
-from ridgerank.adapters.matching import PAGE_KEY, Offered, image_file, rank_offered
+from ridgerank.adapters.matching import PAGE_KEY, LibraryDocument, image_loader, rank_documents
 from ridgerank.errors import ExtraMissing, QueryError
 from ridgerank.ranking.reranker import Reranker
 
@@ -33,14 +33,14 @@ class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise QueryError("nodes without a query; pass query_bundle or query_str")
-        offered = [self._offered(scored.node, scored.score) for scored in nodes]
-        ranked = rank_offered(self.reranker, query_bundle.query_str, offered, top_k=self.top_n)
+        documents = [self._document(scored.node, scored.score) for scored in nodes]
+        ranking = rank_documents(self.reranker, query_bundle.query_str, documents, top_k=self.top_n)
         return [
-            NodeWithScore(node=nodes[placed.place].node, score=placed.page.fused_score) for placed in ranked
+            NodeWithScore(node=nodes[ranked.index].node, score=ranked.page.fused_score) for ranked in ranking
         ]
 
-    def _offered(self, node: BaseNode, score: float | None) -> Offered:
+    def _document(self, node: BaseNode, score: float | None) -> LibraryDocument:
         content = node.get_content(metadata_mode=MetadataMode.NONE)
         names = (node.metadata.get(self.page_key), node.node_id, content)
-        image = image_file(node.image, node.image_path) if isinstance(node, ImageNode) else None
-        return Offered(names, score, image)
+        image = image_loader(node.image, node.image_path) if isinstance(node, ImageNode) else None
+        return LibraryDocument(names, score, image)

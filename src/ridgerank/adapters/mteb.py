@@ -6,7 +6,7 @@ from typing import Any
 
 from PIL.Image import Image
 
-from ridgerank.adapters.matching import Offered, score_pairs
+from ridgerank.adapters.matching import LibraryDocument, score_pairs
 from ridgerank.errors import ExtraMissing, ScoreError
 from ridgerank.ragged import Floats
 from ridgerank.ranking.reranker import Reranker
@@ -67,24 +67,24 @@ class PageCrossEncoderModel:
     ) -> Floats:
         """Fused scores (pairs,) of queries (`inputs1`) with documents (`inputs2`)."""
         queries = [text for batch in inputs1 for text in batch["text"]]
-        documents = [self._offered(row) for batch in inputs2 for row in _rows(batch)]
+        documents = [document for batch in inputs2 for document in self._documents(batch)]
         if len(queries) != len(documents):
             raise ScoreError(f"{len(queries)} queries with {len(documents)} documents; wanted pairs")
         return score_pairs(self.reranker, list(zip(queries, documents, strict=True)))
 
-    def _offered(self, row: Mapping[str, Any]) -> Offered:
-        name, image = row.get("id"), row.get("image")
-        name = self._names.get(name, name) if isinstance(name, str) else None
-        if image is None or (name is not None and self.reranker.store.lookup(name) is not None):
-            return Offered((name,))  # an image not needed is not held either: there are as many as pairs
-        return Offered((name,), image=_given(image))
+    def _documents(self, batch: Mapping[str, Any]) -> Iterator[LibraryDocument]:
+        """The documents of a batch; an image is held only where the store does not know the name."""
+        columns = {name: batch[name] for name in ("id", "image") if name in batch}
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        names = [self._page_name(row.get("id")) for row in rows]
+        known_pages = self.reranker.store.lookup_many(name for name in names if name is not None)
+        for name, row in zip(names, rows, strict=True):
+            image = None if name in known_pages else row.get("image")
+            yield LibraryDocument((name,), image=None if image is None else _loader(image))
+
+    def _page_name(self, corpus_id: object) -> str | None:
+        return self._names.get(corpus_id, corpus_id) if isinstance(corpus_id, str) else None
 
 
-def _given(image: Image) -> Callable[[], Image]:
+def _loader(image: Image) -> Callable[[], Image]:
     return lambda: image
-
-
-def _rows(batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    columns = {name: batch[name] for name in ("id", "image") if name in batch}
-    for row in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, row, strict=True))

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from ridgerank.adapters.matching import PAGE_KEY, SCORE_KEY, Offered, image_file, rank_offered, score_in
+from ridgerank.adapters.matching import (
+    PAGE_KEY,
+    SCORE_KEY,
+    LibraryDocument,
+    image_loader,
+    rank_documents,
+    score_in,
+)
 from ridgerank.errors import ExtraMissing, ScoreError
 from ridgerank.ranking.reranker import Reranker
 
@@ -18,7 +25,7 @@ Documents: TypeAlias = str | Document | Sequence[str | Document]
 
 
 class PageRanker(BaseRanker):  # type: ignore[misc]
-    """A `Reranker` where a ranker of `rerankers` is wanted; `rank_async` comes with the library.
+    """A `Reranker` where a ranker of `rerankers` is expected; `rank_async` comes with the library.
 
     A document names its page in `metadata[page_key]`, by its `doc_id`, or by its text; a plain string names
     a page. The retriever's scores are taken from `metadata[score_key]`; where there are none, the
@@ -39,48 +46,48 @@ class PageRanker(BaseRanker):  # type: ignore[misc]
         metadata: Sequence[dict[str, Any]] | None = None,
     ) -> RankedResults:
         """Rank documents, best first, with ranks from 1 and fused scores."""
-        documents = _documents(docs, doc_ids, metadata)
-        offered = [
-            self._offered(document, score_in(document.metadata, self.score_key)) for document in documents
+        documents = _to_documents(docs, doc_ids, metadata)
+        pages = [
+            self._document(document, score_in(document.metadata, self.score_key)) for document in documents
         ]
-        ranked = rank_offered(self.reranker, query, offered)
+        ranking = rank_documents(self.reranker, query, pages)
         results = [
-            Result(document=documents[placed.place], score=placed.page.fused_score, rank=rank)
-            for rank, placed in enumerate(ranked, start=1)
+            Result(document=documents[ranked.index], score=ranked.page.fused_score, rank=rank)
+            for rank, ranked in enumerate(ranking, start=1)
         ]
         return RankedResults(results=results, query=query, has_scores=True)
 
     def score(self, query: str, doc: str | Document) -> float:
         """The readout's score of one page: a fused score needs other pages to compare with."""
-        [document] = _documents(doc, None, None)
-        [placed] = rank_offered(self.reranker, query, [self._offered(document, 0.0)])
-        return placed.page.readout_score
+        [document] = _to_documents(doc, None, None)
+        [ranked] = rank_documents(self.reranker, query, [self._document(document, 0.0)])
+        return ranked.page.readout_score
 
-    def _offered(self, document: Document, score: float | None) -> Offered:
+    def _document(self, document: Document, score: float | None) -> LibraryDocument:
         names = (document.metadata.get(self.page_key), document.doc_id, document.text)
-        return Offered(names, score, image_file(document.base64, document.image_path))
+        return LibraryDocument(names, score, image_loader(document.base64, document.image_path))
 
 
-def _documents(
+def _to_documents(
     docs: Documents, doc_ids: Sequence[str] | Sequence[int] | None, metadata: Sequence[dict[str, Any]] | None
 ) -> list[Document]:
-    """Documents of their own, as the library makes them: numbered from 0 where they have no id."""
-    given = [docs] if isinstance(docs, str | Document) else list(docs)
+    """New documents of the library's class, numbered from 0 where they have no id."""
+    inputs = [docs] if isinstance(docs, str | Document) else list(docs)
     for name, values in (("doc_ids", doc_ids), ("metadata", metadata)):
-        if values is not None and len(values) != len(given):
-            raise ScoreError(f"{len(values)} {name} for {len(given)} documents; wanted one each")
-    made = []
-    for place, document in enumerate(given):
+        if values is not None and len(values) != len(inputs):
+            raise ScoreError(f"{len(values)} {name} for {len(inputs)} documents; wanted one each")
+    documents = []
+    for index, document in enumerate(inputs):
         known = Document(document) if isinstance(document, str) else document
-        number = known.doc_id if known.doc_id is not None else place
-        made.append(
+        number = known.doc_id if known.doc_id is not None else index
+        documents.append(
             Document(
                 text=known.text,
-                doc_id=number if doc_ids is None else doc_ids[place],
-                metadata=known.metadata if metadata is None else metadata[place],
+                doc_id=number if doc_ids is None else doc_ids[index],
+                metadata=known.metadata if metadata is None else metadata[index],
                 document_type=known.document_type,
                 image_path=known.image_path,
                 base64=known.base64,
             )
         )
-    return made
+    return documents

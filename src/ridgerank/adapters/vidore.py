@@ -43,10 +43,12 @@ class PagePipeline(BasePipeline):  # type: ignore[misc]
         dataset_name: str | None = None,
     ) -> None:
         """Find the stored page of each item of the corpus; an item without one is an error that names it."""
+        names = {corpus_id: self._names.get(corpus_id, corpus_id) for corpus_id in corpus_ids}
+        known_pages = self.reranker.store.lookup_many(names.values())
         corpus: dict[str, list[str]] = defaultdict(list)
         missing = []
         for corpus_id, image in zip(corpus_ids, corpus_images, strict=True):
-            page_id = self._page_of(corpus_id, image)
+            page_id = known_pages.get(names[corpus_id]) or self._match_image(corpus_id, image)
             if page_id is None:
                 missing.append(corpus_id)
             else:
@@ -64,8 +66,11 @@ class PagePipeline(BasePipeline):  # type: ignore[misc]
             raise StoreError("a search before the corpus was given; call `index` first")
         others = len(self.reranker.store) - len(self._corpus)
         # Pages of other corpora may stand before the k-th of this one, but no more of them than there are.
-        found = self.reranker.retriever.search_many(queries, self._k + others)
-        candidates = [[one for one in own if one.page_id in self._corpus][: self._k] for own in found]
+        retrieved = self.reranker.retriever.search_many(queries, self._k + others)
+        candidates = [
+            [candidate for candidate in pages if candidate.page_id in self._corpus][: self._k]
+            for pages in retrieved
+        ]
         rankings = self.reranker.rank_many(queries, candidates)
         return {
             query_id: {
@@ -76,10 +81,6 @@ class PagePipeline(BasePipeline):  # type: ignore[misc]
             for query_id, ranking in zip(query_ids, rankings, strict=True)
         }
 
-    def _page_of(self, corpus_id: str, image: Image) -> str | None:
-        store = self.reranker.store
-        found = store.lookup(self._names.get(corpus_id, corpus_id))
-        if found is not None:
-            return found
+    def _match_image(self, corpus_id: str, image: Image) -> str | None:
         page_id = page_from_image(image, corpus_id, max_pixels=self.reranker.backbone.max_pixels).page_id
-        return page_id if page_id in store else None
+        return page_id if page_id in self.reranker.store else None

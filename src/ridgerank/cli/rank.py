@@ -99,11 +99,12 @@ class _Worker:
     def block(self, query: "Query", candidates: Candidates) -> str:
         """The lines of one query, pages named as the run names them."""
         ranking = self._reranker.rank(query.text, candidates, encode_missing=self._encode_missing)
-        given: dict[str, str] = {}
+        page_ids = self._reranker.store.lookup_many(name for name, _ in candidates)
+        run_names: dict[str, str] = {}  # page id → its name in the run, the first of several
         for name, _ in candidates:
-            given.setdefault(self._reranker.store.lookup(name) or name, name)
+            run_names.setdefault(page_ids.get(name, name), name)
         return "".join(
-            f"{query.query_id} Q0 {given.get(page.page_id, page.reference)} {page.rank} "
+            f"{query.query_id} Q0 {run_names.get(page.page_id, page.reference)} {page.rank} "
             f"{page.fused_score!r} {self._tag}\n"
             for page in ranking.pages
         )

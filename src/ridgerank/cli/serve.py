@@ -1,7 +1,6 @@
 """`ridgerank serve`: the reranker behind HTTP."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +12,7 @@ from ridgerank.cli.search import Readout
 from ridgerank.cli.storage_options import CacheDir, CacheSize, parse_size
 
 if TYPE_CHECKING:
-    from ridgerank.ranking.reranker_options import RerankerOptions
     from ridgerank.scaleout.ray_serving import ServePlan
-    from ridgerank.serving.serve_settings import Settings
     from ridgerank.serving.service import Service
 
 GRACE_SECONDS = 10
@@ -84,7 +81,7 @@ def serve(
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
     from ridgerank.ranking.reranker_options import RerankerOptions
-    from ridgerank.serving.serve_settings import LOOPBACK, Limits, Settings, read_keys
+    from ridgerank.serving.serve_settings import LOOPBACK, Limits, ServeSettings, read_keys
 
     keys = () if api_key_file is None else read_keys(api_key_file)
     local = _is_loopback(host)
@@ -96,8 +93,8 @@ def serve(
         )
     limits = Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline)
     hosts = LOOPBACK | {host.lower()} if local else None
-    settings = Settings(limits, keys, hosts, encode_missing, workers or 1)
-    opening = RerankerOptions(
+    settings = ServeSettings(limits, keys, hosts, encode_missing, workers, processes)
+    options = RerankerOptions(
         readout=readout,
         retriever=retriever,
         backbone=backbone,
@@ -110,51 +107,24 @@ def serve(
     if ray is not None:
         from ridgerank.scaleout.ray_serving import ServePlan
 
-        plan = ServePlan(stores=_corpora(store, corpus or []), settings=settings, options=opening)
+        plan = ServePlan(stores=_parse_corpora(store, corpus or []), settings=settings, options=options)
         _serve_on_ray(ray, plan, replicas, host, port)
         return
     if corpus:
         raise typer.BadParameter("several corpora are served with --ray", param_hint="--corpus")
-    _run(_service(store, opening, settings, workers, processes), host, port)
+    from ridgerank.serving.build import open_service
+
+    _run(open_service(store, options, settings), host, port)
 
 
-def _service(
-    store: str, opening: "RerankerOptions", settings: "Settings", workers: int | None, processes: bool | None
-) -> "Service":
-    """The server, its workers started; on a CPU they share out cores and cache."""
-    import torch
-
-    from ridgerank.serving.model_process import ModelProcess
-    from ridgerank.serving.serve_settings import default_processes, default_workers
-    from ridgerank.serving.service import Service
-
-    reranker = opening.open(store)
-    on = reranker.backbone.device.type
-    count = workers or default_workers(on)
-    threads = torch.get_num_threads()
-    if on == "cpu":
-        threads = max(1, threads // count)
-        torch.set_num_threads(threads)
-    if processes is None:
-        processes = default_processes(on, count, reranker.backbone.nbytes)
-    settings = replace(settings, workers=count)
-    if not processes:
-        return Service(reranker, settings, readout=opening.readout)
-    own = replace(opening, cache_bytes=opening.cache_bytes // count)
-    started = [ModelProcess(own, store, threads=threads) for _ in range(count)]
-    for one in started:
-        one.wait()
-    return Service(reranker, settings, readout=opening.readout, processes=started)
-
-
-def _corpora(store: str, further: list[str]) -> dict[str, str]:
+def _parse_corpora(store: str, corpora: list[str]) -> dict[str, str]:
     """Name → store; the first is called `default`."""
     stores = {"default": store}
-    for one in further:
-        name, equals, place = one.partition("=")
-        if not (name and equals and place) or name in stores:
-            raise typer.BadParameter(f"{one!r}, wanted NAME=STORE, each name once", param_hint="--corpus")
-        stores[name] = place
+    for corpus in corpora:
+        name, equals, uri = corpus.partition("=")
+        if not (name and equals and uri) or name in stores:
+            raise typer.BadParameter(f"{corpus!r}, wanted NAME=STORE, each name once", param_hint="--corpus")
+        stores[name] = uri
     return stores
 
 
@@ -166,8 +136,8 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
     from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
     from ridgerank.scaleout.ray_serving import Replicas, deploy, undeploy
 
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
-    least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    counts = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
+    least, most = (int(counts[1]), int(counts[2] or counts[1])) if counts else (0, 0)
     if not 1 <= least <= most:
         raise typer.BadParameter(f"{replicas!r}, wanted a number, or two as 1-4", param_hint="--replicas")
     with connect_ray(address) as cluster:
@@ -179,10 +149,10 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
             port=port,
         )
         typer.echo(f"{', '.join(plan.stores)}: {replicas} replicas on Ray; http://{host}:{port}", err=True)
-        asked = Event()
-        for sent in (signal.SIGINT, signal.SIGTERM):  # Ray would end on the second without a word to anyone
-            signal.signal(sent, lambda *_: asked.set())
-        while not asked.wait(1.0):
+        stop_requested = Event()
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ray would end on the second without undeploying
+            signal.signal(number, lambda *_: stop_requested.set())
+        while not stop_requested.wait(1.0):
             pass
         typer.echo("stopping", err=True)
         undeploy()

@@ -8,14 +8,14 @@ Memory is bounded: tasks are drawn only when a process is free, and never more t
 consumer. Closing the generator, or any exception, stops the processes. Knows nothing of documents.
 """
 
-import signal
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, suppress
-from multiprocessing import connection, get_context
+from multiprocessing import connection
 from typing import Generic, TypeVar
 
 from ridgerank.errors import DocumentError
+from ridgerank.worker_process import WorkerProcess, answer_messages
 
 TASK_TIMEOUT_S = 600.0
 """How long one task may take before it is declared lost."""
@@ -110,8 +110,9 @@ class _WorkerPool(Generic[Task, Result]):
                     self.results[number] = answer
             except _TaskLost as loss:
                 if not self._ever_ready:
+                    reason = worker.process.describe_end()
                     raise DocumentError(
-                        f"processes to read documents do not start ({worker.exit_reason()}, message above); "
+                        f"processes to read documents do not start ({reason}, message above); "
                         'in a script, put what starts them under `if __name__ == "__main__":`'
                     ) from None
                 self.results[number] = self._result_when_lost(task, str(loss))
@@ -133,11 +134,8 @@ class _Worker(Generic[Task, Result]):
     """A process, the pipe to it, and its current task."""
 
     def __init__(self, opener: Opener[Task, Result], timeout_s: float) -> None:
-        context = get_context("spawn")  # a fork would copy locks that torch's threads hold
-        self.pipe, child_pipe = context.Pipe()
-        self.process = context.Process(target=_run_worker, args=(child_pipe, opener), daemon=True)
-        self.process.start()
-        child_pipe.close()  # so that the end of the process is the end of the pipe
+        self.process = WorkerProcess(_run_worker, opener)
+        self.pipe = self.process.pipe
         self.timeout_s = timeout_s
         self.ready = False
         self.task: tuple[int, Task] | None = None
@@ -159,7 +157,7 @@ class _Worker(Generic[Task, Result]):
                 raise _TaskLost("took too long and was given up")
             answer = self.pipe.recv()
         except (EOFError, OSError):
-            raise _TaskLost(f"ended the process that read it ({self.exit_reason()})") from None
+            raise _TaskLost(f"ended the process that read it ({self.process.describe_end()})") from None
         if not self.ready:
             self.ready = True
             self.deadline = time.monotonic() + self.timeout_s
@@ -169,27 +167,10 @@ class _Worker(Generic[Task, Result]):
 
     def stop(self) -> None:
         """Stop the process at once."""
-        self.pipe.close()
         self.process.kill()
-        self.process.join()
-        self.process.close()
-
-    def exit_reason(self) -> str:
-        """How the process ended."""
-        self.process.join(5)  # the pipe ends a moment before the process does
-        code = self.process.exitcode
-        if code is None:
-            return "no answer"
-        return f"exit status {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
 
 
 def _run_worker(pipe: "connection.Connection", opener: Opener[Task, Result]) -> None:
     """Main function of a process: say it is ready, answer tasks, return when the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends this one
     with opener() as work:
-        try:
-            pipe.send(None)
-            while True:
-                pipe.send(work(pipe.recv()))
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            return
+        answer_messages(pipe, work)

@@ -41,15 +41,9 @@ def standard_deviations(values: Floats, lists: Ragged) -> Floats:
 
 def fuse(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> Floats:
     """F = (1 − w) z(b) + w z(s), eq. 2: w = 0 is the retriever alone, w = 1 the reranker alone."""
-    retriever_part, reranker_part = fused_parts(retriever, reranker, weight, lists)
-    return retriever_part + reranker_part
-
-
-def fused_parts(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> tuple[Floats, Floats]:
-    """The two terms of eq. 2, (1 − w) z(b) and w z(s): what each score puts into the fused one."""
     if not 0.0 <= weight <= 1.0:
         raise ScoreError(f"fusion weight {weight}, wanted a number from 0 (retriever) to 1 (reranker)")
-    return (1.0 - weight) * standardize(retriever, lists), weight * standardize(reranker, lists)
+    return (1.0 - weight) * standardize(retriever, lists) + weight * standardize(reranker, lists)
 
 
 def discounts(retriever: Floats, lists: Ragged) -> Floats:

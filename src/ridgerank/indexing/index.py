@@ -8,7 +8,6 @@ through the model in batches cut from the whole list, not from the pages that re
 committed whole.
 """
 
-import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from ridgerank.store.pruning import Keep
 from ridgerank.store.sidecar import remember_sources
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
+from ridgerank.worker_process import usable_cores
 
 MIN_INDEXED_PAGES = 10_000
 """A store of at least this size gets indices: over page ids and references, to look pages up without listing
@@ -182,4 +182,4 @@ class _LocalEncodingExecutor:
 
 
 def _default_processes() -> int:
-    return max(1, min(8, (os.cpu_count() or 1)))
+    return min(8, usable_cores())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ridgerank.fusion.standardize import fused_parts
+from ridgerank.fusion.standardize import standardize
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.ranking.candidates import CandidateList
 from ridgerank.records import RankedPage
@@ -16,7 +16,8 @@ def order_pages(
     """Pages by fused score, best first; a tie goes to the retriever's order."""
     lists = Ragged.of_lengths([len(readout_scores)])
     retriever_ranks = lists.ranks(candidates.scores)
-    retriever_parts, readout_parts = fused_parts(candidates.scores, readout_scores, candidates.weight, lists)
+    retriever_z, readout_z = standardize(candidates.scores, lists), standardize(readout_scores, lists)
+    retriever_parts, readout_parts = (1.0 - candidates.weight) * retriever_z, candidates.weight * readout_z
     fused_scores = retriever_parts + readout_parts
     order = np.lexsort((retriever_ranks, -fused_scores)).tolist()
     return [
@@ -26,6 +27,8 @@ def order_pages(
             fused_score=float(fused_scores[row]),
             retriever_score=float(candidates.scores[row]),
             readout_score=float(readout_scores[row]),
+            retriever_z=float(retriever_z[row]),
+            readout_z=float(readout_z[row]),
             retriever_part=float(retriever_parts[row]),
             readout_part=float(readout_parts[row]),
             rank=rank,

@@ -7,11 +7,11 @@ Without the header the first corpus is used.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ridgerank.ranking.reranker_options import RerankerOptions
-from ridgerank.serving.serve_settings import Settings
+from ridgerank.serving.serve_settings import ServeSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -31,7 +31,7 @@ class ServePlan:
 
     stores: Mapping[str, str]
     """Corpus → store; the first is for requests that name no corpus."""
-    settings: Settings
+    settings: ServeSettings
     options: RerankerOptions = field(default_factory=RerankerOptions)
     """How each store is opened; each open corpus has a cache of this size."""
     corpora_per_replica: int = 2
@@ -113,7 +113,7 @@ class ReplicaCorpora:
     def open(self, name: str) -> "_OpenCorpus":
         """Open a corpus; corpora with the same model share it."""
         from ridgerank.backbones.load import load_backbone, parse_dtype
-        from ridgerank.serving.service import Service
+        from ridgerank.serving.build import open_service
         from ridgerank.store.model_lineage import reading_of
         from ridgerank.store.page_store import PageStore
 
@@ -126,8 +126,9 @@ class ReplicaCorpora:
             self._backbones[key] = load_backbone(
                 str(key[0]), device=options.device, dtype=parse_dtype(options.dtype), **reading
             )
-        reranker = options.open(uri, backbone=self._backbones[key])
-        return _OpenCorpus(Service(reranker, self._plan.settings, readout=options.readout))
+        # A replica is a process of its own already: its workers are threads, one unless told.
+        settings = replace(self._plan.settings, workers=self._plan.settings.workers or 1, processes=False)
+        return _OpenCorpus(open_service(uri, options, settings, backbone=self._backbones[key]))
 
 
 class _OpenCorpus:

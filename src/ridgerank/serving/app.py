@@ -1,6 +1,6 @@
 """The HTTP application: routes over one `Service`. No globals: a process may hold several.
 
-app = create_app(Service.open("pages", Settings()))
+app = create_app(open_service("pages", RerankerOptions(), ServeSettings()))
 """
 
 from collections.abc import AsyncIterator
@@ -12,10 +12,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from ridgerank.serving import static_files
-from ridgerank.serving.http_errors import Refusal
-from ridgerank.serving.middleware import Gate
+from ridgerank.serving.http_errors import ApiError
+from ridgerank.serving.middleware import RequestMiddleware
 from ridgerank.serving.routes import image_routes, info_routes, ranking_routes
-from ridgerank.serving.schemas.error_schemas import ErrorAnswer, FieldError
+from ridgerank.serving.schemas.error_schemas import ErrorResponse, FieldError
 from ridgerank.serving.service import Service
 from ridgerank.version import __version__
 
@@ -25,10 +25,10 @@ _SHOWN_FIELDS = 10
 
 
 def create_app(service: Service, *, close: bool = True) -> FastAPI:
-    """Make the application; at the end of its life it closes the service, unless told to leave it."""
+    """Make the application; it closes the service when it shuts down, unless `close` is false."""
 
     @asynccontextmanager
-    async def living(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         if close:
             service.close()
@@ -37,19 +37,19 @@ def create_app(service: Service, *, close: bool = True) -> FastAPI:
         title="RidgeRank",
         version=__version__,
         description="Visual document reranking behind the rerank API people already call.",
-        lifespan=living,
-        docs_url=None,  # it would load its scripts from elsewhere
+        lifespan=lifespan,
+        docs_url=None,  # that page would load its scripts from elsewhere
         redoc_url=None,
     )
-    app.include_router(ranking_routes.router(service))
-    app.include_router(image_routes.router(service))
-    app.include_router(info_routes.router(service))
-    static_files.mount(app)
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _plain)
+    app.include_router(ranking_routes.ranking_router(service))
+    app.include_router(image_routes.image_router(service))
+    app.include_router(info_routes.info_router(service))
+    static_files.add_static_routes(app)
+    app.add_exception_handler(ApiError, _answer_api_error)
+    app.add_exception_handler(RequestValidationError, _answer_validation_error)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_middleware(
-        Gate,
+        RequestMiddleware,
         engine=service.engine,
         settings=service.settings,
         metrics=service.metrics,
@@ -58,39 +58,39 @@ def create_app(service: Service, *, close: bool = True) -> FastAPI:
     return app
 
 
-def _error(
+def _error_response(
     status: int, code: str, message: str, *, fields: list[FieldError] | None = None, headers: dict[str, str]
 ) -> JSONResponse:
-    answer = ErrorAnswer(message=message, code=code, fields=fields or [])
-    return JSONResponse(answer.model_dump(), status, headers=headers)
+    body = ErrorResponse(message=message, code=code, fields=fields or [])
+    return JSONResponse(body.model_dump(), status, headers=headers)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    if not isinstance(error, Refusal):
+async def _answer_api_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, ApiError):
         raise error
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return _error(error.status, error.code, error.message, headers=headers)
+    return _error_response(error.status, error.code, error.message, headers=headers)
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
-    """Name the fields that are wrong; what was sent is not sent back: it may be large, or no JSON."""
+async def _answer_validation_error(request: Request, error: Exception) -> Response:
+    """Name the fields that are wrong; their values are not sent back: they may be large, or no JSON."""
     if not isinstance(error, RequestValidationError):
         raise error
-    wrong = [
+    fields = [
         FieldError(
-            field=".".join(str(part) for part in one["loc"])[:200],
-            message=str(one["msg"]).removeprefix("Value error, ")[:200],
+            field=".".join(str(part) for part in problem["loc"])[:200],
+            message=str(problem["msg"]).removeprefix("Value error, ")[:200],
         )
-        for one in error.errors()[:_SHOWN_FIELDS]
+        for problem in error.errors()[:_SHOWN_FIELDS]
     ]
-    message = f"the request is not as wanted; {wrong[0].field}: {wrong[0].message}"
-    return _error(422, "invalid_request", message, fields=wrong, headers={})
+    message = f"the request is not as wanted; {fields[0].field}: {fields[0].message}"
+    return _error_response(422, "invalid_request", message, fields=fields, headers={})
 
 
-async def _plain(request: Request, error: Exception) -> Response:
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     message = _MESSAGES.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
     code = _CODES.get(error.status_code, "bad_request")
-    return _error(error.status_code, code, message, headers=headers)
+    return _error_response(error.status_code, code, message, headers=headers)

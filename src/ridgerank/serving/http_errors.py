@@ -1,9 +1,11 @@
-"""What a caller can be told instead of an answer: a status, one word for programs, a line for people."""
+"""What the API answers where it cannot do as asked: a status, one word for programs, a line for people."""
 
 from ridgerank.errors import BackboneError, DocumentError, QueryError, RidgeRankError, ScoreError
 
+_SHOWN_CHARACTERS = 80
 
-class Refusal(Exception):  # noqa: N818 (reads as the fact it states)
+
+class ApiError(Exception):
     """A request that is not answered as asked."""
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
@@ -12,12 +14,12 @@ class Refusal(Exception):  # noqa: N818 (reads as the fact it states)
         self.code = code
         self.message = message
         self.retry_after = retry_after
-        """Seconds after which it is worth another try."""
+        """Seconds after which the caller may try again."""
 
 
-def overloaded(admitted: int, retry_after: int) -> Refusal:
+def overloaded(admitted: int, retry_after: int) -> ApiError:
     """The bound on requests is reached."""
-    return Refusal(
+    return ApiError(
         429,
         "overloaded",
         f"{admitted} requests are being worked on, all this server takes; try again in {retry_after} s",
@@ -25,27 +27,34 @@ def overloaded(admitted: int, retry_after: int) -> Refusal:
     )
 
 
-def too_late(seconds: float, *, own: bool) -> Refusal:
-    """A deadline has passed: the request's own, or the server's."""
-    if own:
-        return Refusal(
+def deadline_passed(seconds: float, *, by_request: bool) -> ApiError:
+    """A deadline has passed: the one the request set, or the server's."""
+    if by_request:
+        return ApiError(
             408, "deadline_passed", f"no answer within the {1000 * seconds:.0f} ms the request allowed"
         )
-    return Refusal(503, "deadline_passed", f"no answer within {seconds:g} s; try again", retry_after=1)
+    return ApiError(503, "deadline_passed", f"no answer within {seconds:g} s; try again", retry_after=1)
 
 
-def closing() -> Refusal:
+def shutting_down() -> ApiError:
     """The server finishes what it has and takes nothing new."""
-    return Refusal(503, "shutting_down", "the server is shutting down; ask another one", retry_after=5)
+    return ApiError(503, "shutting_down", "the server is shutting down; ask another one", retry_after=5)
 
 
-def no_such_page(name: str) -> Refusal:
+def caller_left() -> ApiError:
+    """The caller hung up; no client sees this, logs and metrics do."""
+    return ApiError(499, "left", "the caller hung up")
+
+
+def page_not_found(name: str) -> ApiError:
     """A page the store does not have."""
-    return Refusal(404, "page_not_found", f"no page {_short(name)!r} in the store; name one that is indexed")
+    return ApiError(
+        404, "page_not_found", f"no page {_shorten(name)!r} in the store; name one that is indexed"
+    )
 
 
-def refusal_of(error: RidgeRankError, *, store_uri: str) -> Refusal:
-    """What the library refused, in the API's words; where the store lies stays on the server."""
+def from_library_error(error: RidgeRankError, *, store_uri: str) -> ApiError:
+    """An error of the library as an error of the API; the path of the store stays on the server."""
     codes: dict[type[RidgeRankError], str] = {
         QueryError: "bad_query",
         ScoreError: "bad_scores",
@@ -53,8 +62,8 @@ def refusal_of(error: RidgeRankError, *, store_uri: str) -> Refusal:
         BackboneError: "not_possible",
     }
     message = str(error).replace(store_uri, "this server")
-    return Refusal(422, codes.get(type(error), "refused"), message)
+    return ApiError(422, codes.get(type(error), "refused"), message)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 80 else f"{name[:80]}…"
+def _shorten(name: str) -> str:
+    return name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…"

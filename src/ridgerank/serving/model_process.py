@@ -1,12 +1,10 @@
-"""Processes of their own that run the model for a server.
+"""A reranker in a process of its own, for a server.
 
-Threads of one process wait for each other's Python between any two operations, so that two of them gain far
-less than two processes. The price is one more model in memory for each.
+Threads of one process take turns at Python between any two operations, so that two threads gain far less
+than two processes. The price is one more model in memory per process.
 """
 
 import logging
-import multiprocessing
-import signal
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,10 +16,12 @@ import torch
 
 from ridgerank.errors import RidgeRankError
 from ridgerank.ranking.candidates import CandidateList
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.records import Ranking
 from ridgerank.serving.serve_settings import ServingError
 from ridgerank.store.cache import CacheCounts
+from ridgerank.worker_process import WorkerProcess, answer_messages
 
 log = logging.getLogger(__name__)
 
@@ -30,71 +30,74 @@ class WorkerDied(RuntimeError):  # noqa: N818 (reads as the fact it states)
     """The process that ran the model ended twice over the same work."""
 
 
-_STOP_SECONDS = 5.0
-_NONE_YET = CacheCounts(0, 0, 0, 0)
+_EMPTY_CACHE = CacheCounts(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """A method of the reranker and its arguments."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reply:
-    """What came of a call, and how the cache stands after it."""
+    """The result of a call, or its error, and the counts of the cache after it."""
 
     counts: CacheCounts
     result: Any = None
     error: RidgeRankError | None = None
     trace: str | None = None
-    """Of an error nobody foresaw."""
+    """The traceback of an error that is not the library's."""
 
 
 class ModelProcess:
     """A reranker in another process, for one thread at a time; a process that dies is replaced."""
 
-    def __init__(self, opening: RerankerOptions, store: str, *, threads: int) -> None:
+    def __init__(self, options: RerankerOptions, store: str, *, threads: int) -> None:
         """Start the process and return at once; the first call waits until it is ready."""
-        self._arguments = (opening, store, threads)
-        self._counts = _NONE_YET
+        self._arguments = (options, store, threads)
+        self._counts = _EMPTY_CACHE
         self._ready = False
         self._start()
 
     @property
     def pid(self) -> int | None:
-        """The process."""
+        """The process id."""
         return self._process.pid
 
     def retrieve(self, queries: Sequence[str], *, k: int) -> list[CandidateList]:
-        """What the reranker there finds."""
-        found: list[CandidateList] = self._call("retrieve", list(queries), k=k)
-        return found
+        """`Reranker.retrieve` in the process."""
+        candidates: list[CandidateList] = self._call("retrieve", list(queries), k=k)
+        return candidates
 
-    def rank_lists(self, prepared: Sequence[CandidateList]) -> list[Ranking]:
-        """Rank each list there."""
-        if not prepared:
+    def rank_lists(self, lists: Sequence[CandidateList]) -> list[Ranking]:
+        """`Reranker.rank_lists` in the process."""
+        if not lists:
             return []
-        ranked: list[Ranking] = self._call("rank_lists", list(prepared))
-        return ranked
+        rankings: list[Ranking] = self._call("rank_prepared", list(lists))
+        return rankings
 
     def cache_counts(self) -> CacheCounts:
-        """How its cache of pages stood at the last answer."""
+        """The counts of the process's page cache at its last reply."""
         return self._counts
 
     def wait(self) -> None:
-        """Return when it is ready; an error it met while it opened the store is raised here."""
+        """Return when the process is ready; an error it met while it opened the store is raised here."""
         try:
             self._wait()
         except EOFError as error:
-            self._process.join(_STOP_SECONDS)
             raise ServingError(
                 f"a process that runs the model ended while it opened the store (exit code "
-                f"{self._process.exitcode}; -9 is a kill, often for want of memory); try fewer --workers, or "
-                "--threads, which share one model"
+                f"{self._process.exit_code()}; -9 is a kill, often for want of memory); try fewer --workers, "
+                "or --threads, which share one model"
             ) from error
 
     def close(self) -> None:
         """End the process, by force where it does not end by itself."""
-        self._line.close()
-        self._process.join(_STOP_SECONDS)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self._process.stop()
 
     def _wait(self) -> None:
         if not self._ready:
@@ -102,30 +105,25 @@ class ModelProcess:
             self._ready = True
 
     def _start(self) -> None:
-        # Spawned, not forked: the threads of this process and of its libraries do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        self._line, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, *self._arguments), daemon=True)
-        self._process.start()
-        theirs.close()
+        self._process = WorkerProcess(_serve_calls, *self._arguments)
         self._ready = False
 
     def _call(self, method: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
-        for again in (True, False):
+        for last_try in (False, True):
             try:
                 self._wait()
-                self._line.send((method, arguments, options))
+                self._process.pipe.send(_Call(method, arguments, options))
                 return self._receive()
             except (EOFError, OSError) as error:
                 self.close()
                 self._start()
-                if not again:
+                if last_try:
                     raise WorkerDied("the process that runs the model ended twice over this work") from error
                 log.warning("the process that ran the model died; another takes over")
         raise AssertionError("either returned or raised")
 
     def _receive(self) -> Any:  # noqa: ANN401
-        reply: _Reply = self._line.recv()
+        reply: _Reply = self._process.pipe.recv()
         self._counts = reply.counts
         if reply.error is not None:
             raise reply.error
@@ -134,33 +132,26 @@ class ModelProcess:
         return reply.result
 
 
-def _work(line: Connection, opening: RerankerOptions, store: str, threads: int) -> None:
-    """Open the store, say so, then do what is asked until the line closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt reaches all processes; the server decides
+def _serve_calls(pipe: Connection, options: RerankerOptions, store: str, threads: int) -> None:
+    """Open the store, reply that it is open, then answer calls until the pipe closes."""
     torch.set_num_threads(threads)
     try:
-        reranker = opening.open(store)
-        with suppress(RidgeRankError):  # told where it is needed
+        reranker = options.open(store)
+        with suppress(RidgeRankError):  # raised again by the call that needs the retriever
             _ = reranker.retriever
     except RidgeRankError as error:
-        line.send(_Reply(_NONE_YET, error=error))
+        pipe.send(_Reply(_EMPTY_CACHE, error=error))
         return
-    line.send(_Reply(_NONE_YET))
     with reranker:
-        while True:
-            try:
-                method, arguments, options = line.recv()
-            except (EOFError, OSError):  # the server has gone
-                return
-            line.send(_answer(reranker, method, arguments, options))
+        answer_messages(pipe, lambda call: _answer_call(reranker, call), ready=_Reply(_EMPTY_CACHE))
 
 
-def _answer(reranker: Any, method: str, arguments: Any, options: Any) -> _Reply:  # noqa: ANN401
+def _answer_call(reranker: Reranker, call: _Call) -> _Reply:
     result = error = trace = None
     try:
-        result = getattr(reranker, method)(*arguments, **options)
-    except RidgeRankError as refused:
-        error = refused
+        result = getattr(reranker, call.method)(*call.arguments, **call.options)
+    except RidgeRankError as raised:
+        error = raised
     except Exception:
         trace = traceback.format_exc()
     return _Reply(reranker.cache_counts(), result, error, trace)

@@ -1,8 +1,8 @@
-"""What Prometheus reads: where time goes, what is refused, whether scores still look as at calibration."""
+"""Metrics for Prometheus: where time goes, what is refused, and whether scores drift from the calibration."""
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
 
 import numpy as np
@@ -10,32 +10,33 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ridgerank.calibration.artifact import Calibration
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.ragged import Ragged
-from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import Ranking
-from ridgerank.serving.engine import Engine, Served
+from ridgerank.serving.engine import Engine, RankingResult
+from ridgerank.store.cache import CacheCounts
 
-REMEMBERED = 256
-"""Rankings that drift is taken over: the last ones."""
-LEAST_PAGES = 5
-"""A shorter list says next to nothing of a correlation."""
+DRIFT_RANKINGS = 256
+"""Drift is a mean over this many rankings, the last ones."""
+MIN_DRIFT_PAGES = 5
+"""A shorter list says next to nothing about a correlation."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 STEPS = ("queue", "retrieval", "reading", "compute", "ranking")
 
 
 class Drift:
-    """ρ and the readout's spread over the last rankings."""
+    """Mean ρ and mean spread of the readout's scores over the last rankings."""
 
     def __init__(self) -> None:
-        self._rho: deque[float] = deque(maxlen=REMEMBERED)
-        self._spread: deque[float] = deque(maxlen=REMEMBERED)
+        self._rho: deque[float] = deque(maxlen=DRIFT_RANKINGS)
+        self._spread: deque[float] = deque(maxlen=DRIFT_RANKINGS)
         self._lock = Lock()
 
-    def saw(self, ranking: Ranking, *, scored: bool) -> None:
-        """Take note of a ranking; without retriever scores it has no ρ."""
-        if len(ranking.pages) < LEAST_PAGES:
+    def record(self, ranking: Ranking, *, scored: bool) -> None:
+        """Add a ranking; one without retriever scores has no ρ."""
+        if len(ranking.pages) < MIN_DRIFT_PAGES:
             return
         lists = Ragged.of_lengths([len(ranking.pages)])
         readout = np.array([page.readout_score for page in ranking.pages])
@@ -47,7 +48,7 @@ class Drift:
                 self._rho += correlate(retriever, readout, readout, lists).mutual.tolist()
 
     def means(self) -> tuple[float, float, int]:
-        """Mean ρ, mean spread, NaN where nothing was seen; rankings seen."""
+        """Mean ρ and mean spread, NaN without rankings; how many rankings."""
         with self._lock:
             rho = float(np.mean(self._rho)) if self._rho else math.nan
             width = float(np.mean(self._spread)) if self._spread else math.nan
@@ -55,11 +56,14 @@ class Drift:
 
 
 class Metrics(Collector):
-    """Counts of one server, in a registry of its own."""
+    """The metrics of one server, in a registry of its own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self, engine: Engine, calibration: Calibration, cache_counts: Callable[[], CacheCounts]
+    ) -> None:
         self._engine = engine
-        self._reranker: Reranker = engine.reranker
+        self._calibration = calibration
+        self._cache_counts = cache_counts
         self.drift = Drift()
         self.registry = CollectorRegistry()
         self._requests = Counter(
@@ -79,7 +83,7 @@ class Metrics(Collector):
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._shared = Histogram(
+        self._batch_jobs = Histogram(
             "ridgerank_requests_together",
             "Requests taken by a worker at once, as each of them saw it.",
             buckets=(1, 2, 4, 8, 16, 32),
@@ -88,45 +92,43 @@ class Metrics(Collector):
         self._refused = Counter(
             "ridgerank_refused", "Requests not admitted (429).", ["route"], registry=self.registry
         )
-        self._left = Counter(
+        self._hang_ups = Counter(
             "ridgerank_left", "Callers that hung up before their answer.", registry=self.registry
         )
         self.registry.register(self)
 
-    def answered(self, route: str, status: int, seconds: float) -> None:
-        """Take note of a finished request."""
+    def record_request(self, route: str, status: int, seconds: float) -> None:
+        """Count a finished request."""
         self._requests.labels(route, str(status)).inc()
         if status == 429:
             self._refused.labels(route).inc()
         if status < 400:
             self._total.labels(route).observe(seconds)
 
-    def left(self) -> None:
-        """Take note of a caller who hung up."""
-        self._left.inc()
+    def record_hang_up(self) -> None:
+        """Count a caller who hung up."""
+        self._hang_ups.inc()
 
-    def ranked(self, served: Served) -> None:
-        """Take note of a ranking."""
-        if served.ranking is None or served.prepared is None:
-            return
-        latency = served.ranking.latency
-        times = (served.queue_ms, *(getattr(latency, f"{step}_ms") for step in STEPS[1:]))
+    def record_ranking(self, result: RankingResult) -> None:
+        """Count a ranking: its time, its batch and its scores."""
+        latency = result.ranking.latency
+        times = (result.queue_ms, *(getattr(latency, f"{step}_ms") for step in STEPS[1:]))
         for step, time_ms in zip(STEPS, times, strict=True):
             self._latency.labels(step).observe(time_ms / 1000)
-        self._shared.observe(served.shared_with)
-        self.drift.saw(served.ranking, scored=served.prepared.scored)
+        self._batch_jobs.observe(result.batch_jobs)
+        self.drift.record(result.ranking, scored=result.candidates.scored)
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """All metrics, in Prometheus' text format."""
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """What is counted elsewhere, read when it is asked for."""
-        counts = self._engine.cache_counts()
+        """Read what is counted elsewhere, when Prometheus asks for it."""
+        counts = self._cache_counts()
         for name, count in (("hits", counts.hits), ("misses", counts.misses)):
             yield CounterMetricFamily(f"ridgerank_cache_{name}", f"Page cache {name}.", value=count)
-        rho, width, seen = self.drift.means()
-        calibration = self._reranker.calibration
+        rho, width, rankings = self.drift.means()
+        calibration = self._calibration
         known_rho, known_width = calibration.weight.rho, calibration.diagnostics.readout_spread
         gauges = {
             "cache_pages": ("Pages in the page cache.", counts.pages),
@@ -134,7 +136,7 @@ class Metrics(Collector):
             "admitted": ("Requests waiting or being worked on.", self._engine.admitted),
             "admitted_limit": ("Requests that may be.", self._engine.limits.admitted),
             "weight": ("The calibrated weight of the readout.", calibration.weight.weight),
-            "drift_rankings": (f"Rankings drift is taken over, the last {REMEMBERED} at most.", seen),
+            "drift_rankings": (f"Rankings drift is taken over, the last {DRIFT_RANKINGS} at most.", rankings),
             "rho": ("Mean correlation of retriever and readout scores over these.", rho),
             "rho_calibrated": ("The same at calibration.", known_rho),
             "rho_drift": (

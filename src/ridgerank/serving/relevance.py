@@ -1,9 +1,9 @@
-"""A number in [0, 1] that orders as the fused score does, and what it claims. Pure formulas.
+"""The relevance score: a probability in [0, 1] that orders as the fused score does. Pure formulas.
 
-Let one page in K be relevant, K as in the calibration: those whose hidden quality exceeds a threshold.
+Let one page in K be relevant, K as in the calibration: the pages whose hidden quality exceeds a threshold.
 Let quality and fused score be jointly normal over the pages of a list, with the correlation r that the
-calibration estimated (eq. 3). Then the chance that a page is relevant follows from its fused score alone. It
-is a chance under these assumptions: that the list holds relevant pages at all is taken for granted.
+calibration estimated (eq. 3). Then the probability that a page is relevant follows from its fused
+score. It holds under these assumptions; one of them is that the list contains relevant pages at all.
 """
 
 import math
@@ -17,10 +17,10 @@ from ridgerank.fusion.weight import objective
 from ridgerank.ragged import Floats
 
 UNKNOWN_CORRELATION = 0.5
-"""Where the calibration could estimate none: an order of magnitude, no more."""
+"""r where the calibration could estimate none: an order of magnitude, no more."""
 LEAST_CORRELATION = 0.05
 GREATEST_CORRELATION = 0.9
-"""Nobody's chances are computed from more certainty than this."""
+"""r is held between these two."""
 _BOUND = 6.0
 """The argument of Φ approaches this smoothly: near 0 and 1 floats run out, and scores would become equal."""
 
@@ -32,12 +32,12 @@ class Relevance:
     slope: float
     offset: float
     estimated: bool
-    """Whether the calibration could tell the correlation behind the slope."""
+    """Whether the calibration could estimate the correlation behind the slope."""
 
-    def of(self, fused: Floats) -> Floats:
-        """Chances (pages,) of fused scores (pages,); strictly increasing."""
-        chances: Floats = ndtr(_BOUND * np.tanh((self.slope * fused + self.offset) / _BOUND))
-        return chances
+    def probabilities(self, fused: Floats) -> Floats:
+        """P(relevant) (pages,) of fused scores (pages,); strictly increasing."""
+        probabilities: Floats = ndtr(_BOUND * np.tanh((self.slope * fused + self.offset) / _BOUND))
+        return probabilities
 
 
 def relevance_at(calibration: Calibration, weight: float) -> Relevance:
@@ -50,12 +50,12 @@ def relevance_at(calibration: Calibration, weight: float) -> Relevance:
     rho = 0.0 if math.isnan(estimate.rho) else estimate.rho
     width = math.sqrt(max((1 - weight) ** 2 + weight**2 + 2 * weight * (1 - weight) * rho, 1e-6))
     parts = (np.asarray(part) for part in (weight, estimate.c_b, estimate.c_s, rho))
-    found = float(objective(*parts))
+    correlation = float(objective(*parts))
     share = 1.0 / max(calibration.diagnostics.candidates, 2)
     threshold = float(ndtri(1 - share))
     if estimate.method == "closed-form":  # a correlation with judgements, yes or no, not with quality
-        found *= math.sqrt(share * (1 - share)) * math.sqrt(2 * math.pi) * math.exp(threshold**2 / 2)
-    estimated = not math.isnan(found)
-    r = min(max(found if estimated else UNKNOWN_CORRELATION, LEAST_CORRELATION), GREATEST_CORRELATION)
-    left = math.sqrt(1 - r**2)
-    return Relevance(r / (width * left), -threshold / left, estimated)
+        correlation *= math.sqrt(share * (1 - share)) * math.sqrt(2 * math.pi) * math.exp(threshold**2 / 2)
+    estimated = not math.isnan(correlation)
+    r = min(max(correlation if estimated else UNKNOWN_CORRELATION, LEAST_CORRELATION), GREATEST_CORRELATION)
+    noise = math.sqrt(1 - r**2)
+    return Relevance(r / (width * noise), -threshold / noise, estimated)

@@ -1,10 +1,11 @@
-"""What a server allows and whom it lets in. Knows no HTTP."""
+"""The limits of a server and who may call it. Knows no HTTP."""
 
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ridgerank.errors import RidgeRankError
+from ridgerank.worker_process import usable_cores
 
 MIN_KEY_CHARACTERS = 16
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -16,43 +17,46 @@ class ServingError(RidgeRankError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request, and all of them together, may ask of a server: memory is bounded by these."""
+    """What one request, and all requests together, may take: these bound the memory of a server."""
 
     admitted: int = 16
-    """Requests waiting or being worked on; the next one is told to come back (429)."""
-    together: int = 8
-    """Requests a worker takes at once."""
+    """Jobs waiting or being worked on, one per request (a score request has one per query); more are
+    refused (429)."""
+    batch_jobs: int = 8
+    """Jobs a worker takes at once: requests, or the queries of a score request."""
     body_bytes: int = 16 << 20
     candidates: int = 200
-    """Documents of a rerank request, or pages of a search."""
+    """Documents per rerank request, or pages per search."""
     images: int = 32
-    """Of the documents, those that are no stored page."""
+    """Documents per request that are no stored page."""
     image_pixels: int = 25_000_000
     deadline_seconds: float = 30.0
-    picture_bytes: int = 64 << 20
+    image_cache_bytes: int = 64 << 20
     """Rendered pages kept in memory."""
-    pictures_waiting: int = 32
-    """Pages waiting to be rendered; the next one is told to come back."""
+    waiting_renders: int = 32
+    """Pages waiting to be rendered; more are refused (429)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServeSettings:
     """How a server is run."""
 
     limits: Limits = field(default_factory=Limits)
     keys: tuple[str, ...] = ()
-    """API keys, any of which opens; none leaves the server open."""
+    """API keys, any of which is accepted; without keys anyone may call."""
     hosts: frozenset[str] | None = LOOPBACK
-    """Names a request may call the server by; None for any. A page elsewhere on the web can make a browser
-    call a loopback server under its own name: this is what stops it."""
+    """Host names a request may use; None for any. A website can make a browser call a loopback server under
+    the website's own name: this stops it."""
     encode_missing: bool = False
     """Whether texts and images that are not stored are encoded on the fly."""
-    workers: int = 1
-    """Threads that run the model, or wait for processes that do."""
+    workers: int | None = None
+    """Threads that run the model, or wait for processes that do; None for as many as suit the device."""
+    processes: bool | None = None
+    """Whether each worker is a process with a model of its own; None for what suits device and model."""
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """API keys from a file: one a line, blank lines and those that open with # left out."""
+    """Read API keys from a file, one per line; blank lines and lines that start with # are skipped."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -72,11 +76,11 @@ def read_keys(path: Path) -> tuple[str, ...]:
 
 
 def default_workers(device: str) -> int:
-    """One for a device of its own; on a CPU two share the cores: one caller alone leaves some idle."""
-    return 1 if device != "cpu" else min(2, len(os.sched_getaffinity(0)))
+    """One on an accelerator; two on a CPU, because one caller alone leaves cores idle."""
+    return 1 if device != "cpu" else min(2, usable_cores())
 
 
 def default_processes(device: str, workers: int, model_bytes: int) -> bool:
-    """Whether workers are processes: on a CPU, if their models take no more than a tenth of the memory."""
+    """Whether workers are processes: several on a CPU whose models take a tenth of the memory at most."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return device == "cpu" and workers > 1 and workers * model_bytes <= memory // 10

@@ -1,120 +1,154 @@
-"""One opened server: reranker, queue, pictures and counts, and how a request waits for its turn."""
+"""One opened server: reranker, queue, page images and metrics, and how a request waits for its result."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any, Self
+from typing import Any
 
 from fastapi import Request
 
 from ridgerank.calibration.artifact import DEFAULT_NAME
 from ridgerank.errors import RidgeRankError
 from ridgerank.ranking.reranker import Reranker
+from ridgerank.records import Explanation
 from ridgerank.serving import http_errors
-from ridgerank.serving.engine import Engine, Gone, Job, Served, Work
-from ridgerank.serving.http_errors import Refusal
+from ridgerank.serving.engine import (
+    CallerLeftError,
+    Engine,
+    ExplainWork,
+    Job,
+    JobResult,
+    RankingResult,
+    RankWork,
+    SearchWork,
+    Work,
+)
 from ridgerank.serving.model_process import ModelProcess
-from ridgerank.serving.page_images import Pictures
+from ridgerank.serving.page_images import PageImages
 from ridgerank.serving.prometheus import Metrics
 from ridgerank.serving.relevance import Relevance, relevance_at
-from ridgerank.serving.serve_settings import Settings
+from ridgerank.serving.serve_settings import ServeSettings
+from ridgerank.store.cache import CacheCounts
 
 log = logging.getLogger(__name__)
 
 
 class Service:
-    """Everything the routes share; `close` lets the last requests finish."""
+    """Everything the routes share; `close` lets the admitted requests finish. `open_service` builds it."""
 
     def __init__(
         self,
         reranker: Reranker,
-        settings: Settings,
+        settings: ServeSettings,
         *,
         readout: str = DEFAULT_NAME,
         processes: Sequence[ModelProcess] = (),
     ) -> None:
-        """Serve a reranker, by threads of this process or by processes that opened the same."""
+        """Rank in `processes` that opened the same store, or else in threads that share the reranker."""
         self.reranker = reranker
         self.settings = settings
         self.readout = readout
         """The calibration's name."""
-        self.model = f"ridgerank-{last_part(reranker.backbone.name)}"
+        self.model = f"ridgerank-{base_name(reranker.backbone.name)}"
         self.started = int(time.time())
         self.retriever = _retriever_name(reranker)
         """None where there is none to search with."""
         self._processes = processes
-        self.engine = Engine(reranker, settings.limits, workers=settings.workers, rankers=processes)
-        self.metrics = Metrics(self.engine)
-        self.pictures = Pictures(reranker.store, settings.limits)
-        self.fused = relevance_at(reranker.calibration, reranker.calibration.weight.weight)
-        self.alone = relevance_at(reranker.calibration, 1.0)
-
-    @classmethod
-    def open(cls, store: str, settings: Settings, *, readout: str = DEFAULT_NAME) -> Self:
-        """Open a calibrated store with its own model: what a process of its own, such as a replica, does."""
-        return cls(Reranker.open(store, readout=readout), settings, readout=readout)
+        self.engine = Engine(processes or [reranker] * (settings.workers or 1), settings.limits)
+        self.metrics = Metrics(self.engine, reranker.calibration, self.cache_counts)
+        self.page_images = PageImages(reranker.store, settings.limits)
+        self.fused_relevance = relevance_at(reranker.calibration, reranker.calibration.weight.weight)
+        self._readout_relevance = relevance_at(reranker.calibration, 1.0)
 
     def relevance(self, *, scored: bool) -> Relevance:
-        """How fused scores become chances, with retriever scores or without."""
-        return self.fused if scored else self.alone
+        """How fused scores become probabilities, with retriever scores or without."""
+        return self.fused_relevance if scored else self._readout_relevance
 
-    async def run(self, request: Request, works: Sequence[Work], *, deadline_ms: int | None) -> list[Served]:
-        """Wait for all of these, no longer than allowed, and no longer than the caller does."""
-        limit = self.settings.limits.deadline_seconds
-        own = deadline_ms is not None and deadline_ms / 1000 < limit
-        seconds = deadline_ms / 1000 if own and deadline_ms is not None else limit
-        jobs = self.engine.submit(works)
-        answers = asyncio.gather(*(asyncio.wrap_future(job.answer) for job in jobs), return_exceptions=True)
-        leaving = asyncio.ensure_future(_left(request))
-        either: set[asyncio.Future[Any]] = {answers, leaving}
-        try:
-            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if answers.done():
-                return self._served(answers.result())
-            if leaving.done():
-                self.metrics.left()
-                raise Refusal(499, "left", "the caller hung up")
-            raise http_errors.too_late(seconds, own=own)
-        finally:
-            leaving.cancel()
-            self._forget(jobs, answers)
+    def cache_counts(self) -> CacheCounts:
+        """Hits, misses and sizes of the page caches, of this process and of the others together."""
+        counts = [self.reranker.cache_counts(), *(process.cache_counts() for process in self._processes)]
+        return CacheCounts(
+            hits=sum(count.hits for count in counts),
+            misses=sum(count.misses for count in counts),
+            pages=sum(count.pages for count in counts),
+            nbytes=sum(count.nbytes for count in counts),
+        )
+
+    async def rank(
+        self, request: Request, works: Sequence[SearchWork | RankWork], *, deadline_ms: int | None
+    ) -> list[RankingResult]:
+        """Wait for the rankings of a request, until its deadline at most."""
+        results = await self._run(request, works, deadline_ms=deadline_ms)
+        rankings = [result for result in results if isinstance(result, RankingResult)]
+        for result in rankings:
+            self.metrics.record_ranking(result)
+        return rankings
+
+    async def explain(self, request: Request, work: ExplainWork, *, deadline_ms: int | None) -> Explanation:
+        """Wait for an explanation, until the request's deadline at most."""
+        [result] = await self._run(request, [work], deadline_ms=deadline_ms)
+        if not isinstance(result, Explanation):
+            raise TypeError("an explanation was asked for and none was given")
+        return result
 
     def close(self) -> None:
         """Finish what was admitted, then close the store."""
         self.engine.close()
-        for one in self._processes:
-            one.close()
-        self.pictures.close()
+        for process in self._processes:
+            process.close()
+        self.page_images.close()
         self.reranker.close()
 
-    def _forget(self, jobs: Sequence[Job], answers: "asyncio.Future[list[Served | BaseException]]") -> None:
-        if not answers.done():
+    async def _run(
+        self, request: Request, works: Sequence[Work], *, deadline_ms: int | None
+    ) -> list[JobResult]:
+        """Wait for all of these; stop at the deadline, or when the caller hangs up."""
+        limit = self.settings.limits.deadline_seconds
+        seconds = limit if deadline_ms is None else min(limit, deadline_ms / 1000)
+        jobs = self.engine.submit(works)
+        results = asyncio.gather(*(asyncio.wrap_future(job.result) for job in jobs), return_exceptions=True)
+        hang_up = asyncio.ensure_future(_wait_for_hang_up(request))
+        events: set[asyncio.Future[Any]] = {results, hang_up}
+        try:
+            await asyncio.wait(events, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if results.done():
+                return [self._checked_result(result) for result in results.result()]
+            if hang_up.done():
+                self.metrics.record_hang_up()
+                raise http_errors.caller_left()
+            raise http_errors.deadline_passed(seconds, by_request=seconds < limit)
+        finally:
+            hang_up.cancel()
+            self._abandon(jobs, results)
+
+    def _abandon(
+        self, jobs: Sequence[Job], results: "asyncio.Future[list[JobResult | BaseException]]"
+    ) -> None:
+        """Drop jobs that are not done."""
+        if not results.done():
             self.engine.drop(jobs)
-            answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody will look
-            answers.cancel()
+            # Fetching the exception keeps asyncio from logging one that nothing waits for.
+            results.add_done_callback(lambda done: done.cancelled() or done.exception())
+            results.cancel()
 
-    def _served(self, found: Sequence[Served | BaseException]) -> list[Served]:
-        served = []
-        for one in found:
-            if isinstance(one, RidgeRankError):
-                raise http_errors.refusal_of(one, store_uri=self.reranker.store.uri) from one
-            if isinstance(one, Gone | asyncio.CancelledError):
-                raise Refusal(499, "left", "the caller hung up")
-            if isinstance(one, BaseException):
-                raise one
-            self.metrics.ranked(one)
-            served.append(one)
-        return served
+    def _checked_result(self, result: JobResult | BaseException) -> JobResult:
+        if isinstance(result, RidgeRankError):
+            raise http_errors.from_library_error(result, store_uri=self.reranker.store.uri) from result
+        if isinstance(result, CallerLeftError | asyncio.CancelledError):
+            raise http_errors.caller_left()
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
 
-def last_part(name: str) -> str:
-    """The name of a model or folder without the path to it: where things lie stays on the server."""
+def base_name(name: str) -> str:
+    """The name of a model or folder without the path to it: paths stay on the server."""
     return PurePath(name).name or name
 
 
-async def _left(request: Request) -> None:
+async def _wait_for_hang_up(request: Request) -> None:
     """Return when the caller hangs up; the body has been read, so nothing else can come."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,7 +1,7 @@
-"""The page to look at: a handful of files of this package, and nothing else, under `/` and `/page/`.
+"""The files of the web page, served under `/` and `/page/`, and no others.
 
 No request names a file: each address is a route of its own, made once from the list below. The page loads
-nothing from elsewhere and runs no inline script, and its Content-Security-Policy holds it to that.
+nothing from elsewhere and runs no inline script; its Content-Security-Policy forbids both.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ FILES = (
     "viewer.js",
 )
 PATHS = frozenset({"/", *(f"/page/{name}" for name in FILES)})
-"""They hold nothing of the store, and are served without a key."""
+"""Served without a key, because they hold nothing of the store."""
 HEADERS = {
     "Content-Security-Policy": "; ".join(
         (
@@ -54,17 +54,17 @@ HEADERS = {
 }
 
 
-def mount(app: FastAPI) -> None:
-    """Serve the page at `/` and its parts below `/page/`."""
+def add_static_routes(app: FastAPI) -> None:
+    """Serve the page at `/` and its files below `/page/`."""
     folder = files("ridgerank.serving") / "static"
     for name in (INDEX, *FILES):
         address = "/" if name == INDEX else f"/page/{name}"
-        answer = _sender((folder / name).read_bytes(), CONTENT_TYPES[name.rpartition(".")[2]])
-        app.add_api_route(address, answer, methods=["GET", "HEAD"], include_in_schema=False, name=name)
+        endpoint = _file_endpoint((folder / name).read_bytes(), CONTENT_TYPES[name.rpartition(".")[2]])
+        app.add_api_route(address, endpoint, methods=["GET", "HEAD"], include_in_schema=False, name=name)
 
 
-def _sender(content: bytes, content_type: str) -> Callable[[], Response]:
-    def send() -> Response:
+def _file_endpoint(content: bytes, content_type: str) -> Callable[[], Response]:
+    def send_file() -> Response:
         return Response(content, media_type=content_type, headers=HEADERS)
 
-    return send
+    return send_file

@@ -1,8 +1,8 @@
-"""What every path may answer instead, for the OpenAPI document."""
+"""The errors that a path may answer with, for the OpenAPI document."""
 
 from typing import Any
 
-from ridgerank.serving.schemas.error_schemas import ErrorAnswer
+from ridgerank.serving.schemas.error_schemas import ErrorResponse
 
 _MEANINGS = {
     400: "Not JSON, or no request at all.",
@@ -16,10 +16,10 @@ _MEANINGS = {
     429: "As many requests as the server takes are being worked on; `Retry-After` says when to come back.",
     503: "Shutting down, or no answer within the server's limit.",
 }
-ANY = (400, 401, 421)
-MODEL = (*ANY, 404, 408, 409, 413, 422, 429, 503)
+ANY_ROUTE = (400, 401, 421)
+MODEL_ROUTE = (*ANY_ROUTE, 404, 408, 409, 413, 422, 429, 503)
 
 
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Their place in the OpenAPI document."""
-    return {status: {"model": ErrorAnswer, "description": _MEANINGS[status]} for status in statuses}
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that may answer with these statuses."""
+    return {status: {"model": ErrorResponse, "description": _MEANINGS[status]} for status in statuses}

@@ -1,34 +1,40 @@
-"""What the server is and how it fares."""
+"""What the server is: store, calibration, model, health, metrics."""
 
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ridgerank.serving import http_errors
 from ridgerank.serving.middleware import WORK_PATHS
-from ridgerank.serving.responses import calibration_answer, store_answer
-from ridgerank.serving.routes.error_responses import ANY, errors
-from ridgerank.serving.schemas.info_schemas import CalibrationAnswer, Health, Model, ModelsAnswer, StoreAnswer
+from ridgerank.serving.responses import calibration_response, store_response
+from ridgerank.serving.routes.error_responses import ANY_ROUTE, error_responses
+from ridgerank.serving.schemas.info_schemas import (
+    CalibrationResponse,
+    Health,
+    Model,
+    ModelsResponse,
+    StoreResponse,
+)
 from ridgerank.serving.service import Service
 
 
-def router(service: Service) -> APIRouter:
-    """The paths of one service."""
-    routes = APIRouter(responses=errors(*ANY))
+def info_router(service: Service) -> APIRouter:
+    """The routes about one service."""
+    routes = APIRouter(responses=error_responses(*ANY_ROUTE))
 
     @routes.get("/v1/store", summary="The page store at a glance")
-    def store() -> StoreAnswer:
-        """Pages, bytes, and what they were made with."""
-        return store_answer(service)
+    def store() -> StoreResponse:
+        """Pages, bytes, and the model they were made with."""
+        return store_response(service)
 
     @routes.get("/v1/calibration", summary="The calibration's report")
-    def calibration() -> CalibrationAnswer:
+    def calibration() -> CalibrationResponse:
         """How readout and weight came about."""
-        return calibration_answer(service)
+        return calibration_response(service)
 
     @routes.get("/v1/models", summary="The model this server ranks with")
-    def models() -> ModelsAnswer:
+    def models() -> ModelsResponse:
         """One model, whatever name requests carry."""
-        return ModelsAnswer(
+        return ModelsResponse(
             data=[
                 Model(
                     id=service.model,
@@ -44,11 +50,11 @@ def router(service: Service) -> APIRouter:
         """Answers as long as the process does."""
         return Health(status="ok")
 
-    @routes.get("/readyz", summary="Whether the server takes requests", responses=errors(503))
+    @routes.get("/readyz", summary="Whether the server takes requests", responses=error_responses(503))
     async def readyz() -> Health:
         """Refused while shutting down."""
         if service.engine.closing:
-            raise http_errors.closing()
+            raise http_errors.shutting_down()
         return Health(status="ready")
 
     @routes.get(

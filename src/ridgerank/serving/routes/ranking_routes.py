@@ -1,185 +1,169 @@
-"""Rerank, score, search, explain: what needs the model."""
+"""Rerank, score, search, explain: the routes that need the model."""
 
+import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from fastapi import APIRouter, Request
 
-from ridgerank.ranking.candidates import CandidateList
-from ridgerank.serving.engine import Call, Rank, Search, Served
-from ridgerank.serving.http_errors import Refusal, no_such_page
-from ridgerank.serving.request_pages import Offer, Pages, read_offer
-from ridgerank.serving.responses import rerank_answer, search_answer, sent_text, usage
-from ridgerank.serving.routes.error_responses import MODEL, errors
+from ridgerank.serving.attachments import AttachmentPages
+from ridgerank.serving.engine import ExplainWork, PreparedDocuments, RankWork, SearchWork
+from ridgerank.serving.http_errors import ApiError, page_not_found
+from ridgerank.serving.request_documents import RequestDocuments, resolve_documents
+from ridgerank.serving.responses import rerank_response, search_response, tei_results, token_usage
+from ridgerank.serving.routes.error_responses import MODEL_ROUTE, error_responses
 from ridgerank.serving.schemas.document_schemas import Document
-from ridgerank.serving.schemas.rerank_schemas import RerankAnswer, RerankRequest, TeiResult
-from ridgerank.serving.schemas.score_schemas import ScoreAnswer, Scored, ScoreRequest
+from ridgerank.serving.schemas.rerank_schemas import RerankRequest, RerankResponse, TeiResult
+from ridgerank.serving.schemas.score_schemas import PairScore, ScoreRequest, ScoreResponse
 from ridgerank.serving.schemas.search_schemas import (
-    ExplainAnswer,
     ExplainRequest,
-    SearchAnswer,
+    ExplainResponse,
     SearchRequest,
+    SearchResponse,
 )
 from ridgerank.serving.service import Service
 
 
-def router(service: Service) -> APIRouter:
-    """The paths of one service."""
-    routes = APIRouter(responses=errors(*MODEL))
+def ranking_router(service: Service) -> APIRouter:
+    """The routes of one service that need its model."""
+    routes = APIRouter(responses=error_responses(*MODEL_ROUTE))
 
     @routes.post("/rerank", summary="Rerank (Jina, vLLM; TEI where the request has texts)")
-    async def rerank(request: Request, wanted: RerankRequest) -> RerankAnswer | list[TeiResult]:
+    async def rerank(request: Request, body: RerankRequest) -> RerankResponse | list[TeiResult]:
         """Put documents in order. With `texts` the answer has TEI's shape."""
-        answer, offer = await _rerank(service, request, wanted, version="1")
-        if wanted.texts is None:
-            return answer
-        return [
-            TeiResult(
-                index=one.index,
-                score=one.fused_score if wanted.raw_scores else one.relevance_score,
-                text=sent_text(offer.sent[one.index]) if wanted.return_text else None,
-            )
-            for one in answer.results
-        ]
+        response, documents = await _rerank(service, request, body, version="1")
+        return response if body.texts is None else tei_results(response, body, documents)
 
     @routes.post("/v1/rerank", summary="Rerank (Cohere v1, Jina, vLLM)")
-    async def rerank_v1(request: Request, wanted: RerankRequest) -> RerankAnswer:
+    async def rerank_v1(request: Request, body: RerankRequest) -> RerankResponse:
         """Put documents in order."""
-        return (await _rerank(service, request, wanted, version="1"))[0]
+        return (await _rerank(service, request, body, version="1"))[0]
 
     @routes.post("/v2/rerank", summary="Rerank (Cohere v2)")
-    async def rerank_v2(request: Request, wanted: RerankRequest) -> RerankAnswer:
+    async def rerank_v2(request: Request, body: RerankRequest) -> RerankResponse:
         """Put documents in order."""
-        return (await _rerank(service, request, wanted, version="2"))[0]
+        return (await _rerank(service, request, body, version="2"))[0]
 
     @routes.post("/v1/score", summary="Score pairs (vLLM)")
-    async def score(request: Request, wanted: ScoreRequest) -> ScoreAnswer:
+    async def score(request: Request, body: ScoreRequest) -> ScoreResponse:
         """The readout score of each pair of query and document: no retriever, nothing standardized."""
-        return await _score(service, request, wanted)
+        return await _score(service, request, body)
 
     @routes.post("/v1/search", summary="Retrieve and rerank")
-    async def search(request: Request, wanted: SearchRequest) -> SearchAnswer:
+    async def search(request: Request, body: SearchRequest) -> SearchResponse:
         """Let the retriever find k pages, rerank them, return the best."""
-        _require_few(service, wanted.k)
+        _require_few_candidates(service, body.k)
         if service.retriever is None:
-            raise Refusal(
+            raise ApiError(
                 409,
                 "no_retriever",
                 "this server has no retriever to search with; send candidates to /v1/rerank",
             )
-        work = Search(wanted.query, wanted.k)
-        [served] = await service.run(request, [work], deadline_ms=wanted.deadline_ms)
-        return search_answer(service, served, top_n=wanted.top_n)
+        work = SearchWork(body.query, body.k)
+        [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms)
+        return search_response(service, result, top_n=body.top_n)
 
     @routes.post("/v1/explain", summary="Where a query looked on a page")
-    async def explain(request: Request, wanted: ExplainRequest) -> ExplainAnswer:
+    async def explain(request: Request, body: ExplainRequest) -> ExplainResponse:
         """The attention of the query's last state on the page's stored positions."""
-        page_id = service.reranker.store.lookup(wanted.page)
+        page_id = await asyncio.to_thread(service.reranker.store.lookup, body.page)
         if page_id is None:
-            raise no_such_page(wanted.page)
-        work = Call(lambda: service.reranker.explain(wanted.query, page_id, layer=wanted.layer))
-        [served] = await service.run(request, [work], deadline_ms=wanted.deadline_ms)
-        if served.explanation is None:
-            raise TypeError("an explanation was asked for and none was given")
-        return ExplainAnswer(**asdict(served.explanation))
+            raise page_not_found(body.page)
+        work = ExplainWork(lambda: service.reranker.explain(body.query, page_id, layer=body.layer))
+        explanation = await service.explain(request, work, deadline_ms=body.deadline_ms)
+        return ExplainResponse(**asdict(explanation))
 
     return routes
 
 
 async def _rerank(
-    service: Service, request: Request, wanted: RerankRequest, *, version: str
-) -> tuple[RerankAnswer, Offer]:
-    documents: list[Document] = list(wanted.documents or wanted.texts or [])
-    _require_few(service, len(documents))
-    offer = read_offer(documents, service.reranker.store, service.settings)
-    given = wanted.retriever_scores
-    alone = given is None and (service.retriever is None or bool(offer.attached))
-    page_ids: dict[str, str] = {}
-    work = Rank(_preparing(service, wanted.query, offer, page_ids, scores=given, alone=alone))
-    [served] = await service.run(request, [work], deadline_ms=wanted.deadline_ms)
-    return rerank_answer(service, served, wanted, offer, page_ids, version=version), offer
+    service: Service, request: Request, body: RerankRequest, *, version: str
+) -> tuple[RerankResponse, RequestDocuments]:
+    documents = await _resolve(service, list(body.documents or body.texts or []))
+    no_scores = service.retriever is None or bool(documents.attachments)
+    work = _rank_work(
+        service,
+        body.query,
+        documents,
+        retriever_scores=body.retriever_scores,
+        readout_alone=body.retriever_scores is None and no_scores,
+    )
+    [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms)
+    return rerank_response(service, result, body, documents, version=version), documents
 
 
-async def _score(service: Service, request: Request, wanted: ScoreRequest) -> ScoreAnswer:
-    queries = [wanted.queries] if isinstance(wanted.queries, str) else wanted.queries
-    documents = wanted.documents if isinstance(wanted.documents, list) else [wanted.documents]
-    if len(queries) not in (1, len(documents)):
-        raise Refusal(
+async def _score(service: Service, request: Request, body: ScoreRequest) -> ScoreResponse:
+    queries = [body.queries] if isinstance(body.queries, str) else body.queries
+    sent = body.documents if isinstance(body.documents, list) else [body.documents]
+    if len(queries) not in (1, len(sent)):
+        raise ApiError(
             422,
             "invalid_request",
-            f"{len(queries)} queries for {len(documents)} documents; wanted one query, or one each",
+            f"{len(queries)} queries for {len(sent)} documents; wanted one query, or one each",
         )
-    _require_few(service, len(documents))
-    offer = read_offer(documents, service.reranker.store, service.settings)
-    places: dict[str, list[int]] = {}
-    for place in range(len(documents)):
-        places.setdefault(queries[place if len(queries) > 1 else 0], []).append(place)
-    page_ids: dict[str, str] = {}
+    documents = await _resolve(service, sent)
+    indices: dict[str, list[int]] = defaultdict(list)  # query → its documents
+    for index in range(len(sent)):
+        indices[queries[index if len(queries) > 1 else 0]].append(index)
     works = [
-        Rank(_preparing(service, query, _part(offer, own), page_ids, scores=None, alone=True))
-        for query, own in places.items()
+        _rank_work(service, query, documents.select(selected), retriever_scores=None, readout_alone=True)
+        for query, selected in indices.items()
     ]
-    served = await service.run(request, works, deadline_ms=wanted.deadline_ms)
-    scores = [0.0] * len(documents)
-    for own, one in zip(places.values(), served, strict=True):
-        by_page = {page.page_id: page.readout_score for page in one.ranking.pages} if one.ranking else {}
-        for place in own:
-            name = offer.names[place]
-            scores[place] = by_page[page_ids.get(name, name)]
-    return ScoreAnswer(
+    results = await service.rank(request, works, deadline_ms=body.deadline_ms)
+    scores = [0.0] * len(sent)
+    for selected, result in zip(indices.values(), results, strict=True):
+        readout_scores = {page.page_id: page.readout_score for page in result.ranking.pages}
+        for index, page_id in zip(selected, result.document_page_ids, strict=True):
+            scores[index] = readout_scores[page_id]
+    return ScoreResponse(
         id=uuid.uuid4().hex,
         created=int(time.time()),
         model=service.model,
-        data=[Scored(index=place, score=score) for place, score in enumerate(scores)],
-        usage=usage(service, *(_prepared(one) for one in served)),
+        data=[PairScore(index=index, score=score) for index, score in enumerate(scores)],
+        usage=token_usage(service, *(result.candidates for result in results)),
     )
 
 
-def _preparing(
+async def _resolve(service: Service, documents: Sequence[Document]) -> RequestDocuments:
+    """Match documents with stored pages, in a thread: the event loop does not wait for the store."""
+    _require_few_candidates(service, len(documents))
+    return await asyncio.to_thread(resolve_documents, documents, service.reranker.store, service.settings)
+
+
+def _rank_work(
     service: Service,
     query: str,
-    offer: Offer,
-    page_ids: dict[str, str],
+    documents: RequestDocuments,
     *,
-    scores: list[float] | None,
-    alone: bool,
-) -> Callable[[Callable[[], None]], CandidateList]:
-    def prepare(go_on: Callable[[], None]) -> CandidateList:
-        pages = Pages(
-            offer.attached,
-            go_on,
+    retriever_scores: list[float] | None,
+    readout_alone: bool,
+) -> RankWork:
+    def prepare(check_caller: Callable[[], None]) -> PreparedDocuments:
+        pages = AttachmentPages(
+            documents.attachments,
+            check_caller,
             max_pixels=service.reranker.backbone.max_pixels,
             image_pixels=service.settings.limits.image_pixels,
-            page_ids=page_ids,
         )
-        return service.reranker.prepare(
+        candidates = service.reranker.prepare(
             query,
-            offer.candidates(scores),
-            encode_missing=pages if offer.attached else None,
-            weight=1.0 if alone else None,
+            documents.candidates(retriever_scores),
+            encode_missing=pages if documents.attachments else None,
+            weight=1.0 if readout_alone else None,
+        )
+        return PreparedDocuments(
+            candidates, tuple(pages.page_ids.get(name, name) for name in documents.names)
         )
 
-    return prepare
+    return RankWork(prepare)
 
 
-def _part(offer: Offer, places: list[int]) -> Offer:
-    """The documents at some places."""
-    names = tuple(offer.names[place] for place in places)
-    attached = {name: offer.attached[name] for name in names if name in offer.attached}
-    return Offer(names, attached, tuple(offer.sent[place] for place in places))
-
-
-def _prepared(served: Served) -> CandidateList:
-    if served.prepared is None:
-        raise TypeError("a piece of work that ranks nothing was answered as a ranking")
-    return served.prepared
-
-
-def _require_few(service: Service, count: int) -> None:
+def _require_few_candidates(service: Service, count: int) -> None:
     limit = service.settings.limits.candidates
     if count > limit:
-        raise Refusal(
+        raise ApiError(
             422, "too_many_candidates", f"{count} candidates, more than the {limit} this server ranks at once"
         )

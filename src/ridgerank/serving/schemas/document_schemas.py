@@ -7,61 +7,61 @@ from pydantic import Field, StringConstraints
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DATA_URI,
     MAX_DOCUMENTS,
-    Answer,
     DataUri,
     Name,
-    Request,
+    RequestModel,
+    ResponseModel,
     Score,
     Text,
 )
 
 
-class PageDocument(Request):
+class PageDocument(RequestModel):
     """A stored page, by id or reference."""
 
     page: Name = Field(examples=["report.pdf#3"])
 
 
-class IdDocument(Request):
+class IdDocument(RequestModel):
     """A stored page, by id or reference, under the name other clients use."""
 
     id: Name
 
 
-class TextDocument(Request):
+class TextDocument(RequestModel):
     """A text; like a bare string it may name a stored page."""
 
     text: Text
 
 
-class ImageDocument(Request):
+class ImageDocument(RequestModel):
     """A page as an image: a data URI. Remote addresses are never fetched."""
 
     image: DataUri = Field(examples=["data:image/png;base64,iVBORw0KGgo…"])
 
 
-class ImageUrl(Request):
+class ImageUrl(RequestModel):
     """The address of an image, in the words of vLLM and OpenAI; only data URIs are taken."""
 
     url: DataUri
     detail: Literal["auto", "low", "high"] | None = None
 
 
-class TextPart(Request):
+class TextPart(RequestModel):
     """A text among the parts of a document."""
 
     type: Literal["text"]
     text: Text
 
 
-class ImagePart(Request):
+class ImagePart(RequestModel):
     """An image among the parts of a document."""
 
     type: Literal["image_url"]
     image_url: ImageUrl
 
 
-class PartsDocument(Request):
+class PartsDocument(RequestModel):
     """A document in parts, as vLLM has it: one image, or one text."""
 
     content: list[Annotated[TextPart | ImagePart, Field(discriminator="type")]] = Field(
@@ -88,7 +88,7 @@ Scores: TypeAlias = Annotated[
 ]
 
 
-class ReturnedDocument(Answer):
+class ReturnedDocument(ResponseModel):
     """A document as it was sent; of an image only that it was one."""
 
     text: str | None = None

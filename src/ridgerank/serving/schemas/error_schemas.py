@@ -2,17 +2,17 @@
 
 from pydantic import Field
 
-from ridgerank.serving.schemas.shared_schemas import Answer
+from ridgerank.serving.schemas.shared_schemas import ResponseModel
 
 
-class FieldError(Answer):
+class FieldError(ResponseModel):
     """What is wrong with one field of a request."""
 
     field: str
     message: str
 
 
-class ErrorAnswer(Answer):
+class ErrorResponse(ResponseModel):
     """Every error looks like this."""
 
     message: str = Field(description="What was found, what was wanted, what to do.")

@@ -5,10 +5,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ridgerank.records import State, Target
-from ridgerank.serving.schemas.shared_schemas import Answer
+from ridgerank.serving.schemas.shared_schemas import ResponseModel
 
 
-class StoreAnswer(Answer):
+class StoreResponse(ResponseModel):
     """The page store at a glance."""
 
     name: str
@@ -20,7 +20,7 @@ class StoreAnswer(Answer):
     encodes_missing: bool = Field(description="Whether texts and images that are not stored may be sent.")
 
 
-class WeightFacts(Answer):
+class WeightReport(ResponseModel):
     """A fusion weight and its reasons; null is what could not be estimated."""
 
     weight: float
@@ -38,7 +38,7 @@ class WeightFacts(Answer):
     cause: str = Field(default="", description="Why the weight is not an estimate, or not deployed.")
 
 
-class ReadingFacts(Answer):
+class ReadingReport(ResponseModel):
     """One target read at one place, and what speaks for it; null is what could not be measured."""
 
     target: Target
@@ -55,7 +55,7 @@ class ReadingFacts(Answer):
     note: str
 
 
-class CalibrationAnswer(Answer):
+class CalibrationResponse(ResponseModel):
     """How readout and weight came about; null is what could not be estimated."""
 
     name: str
@@ -63,11 +63,11 @@ class CalibrationAnswer(Answer):
     target: Target = Field(description="What the readout was taught.")
     state: State = Field(description="Where its states are read.")
     reason: str = Field(description="Why these two.")
-    readings: list[ReadingFacts] = Field(description="All targets and states that were looked at.")
+    readings: list[ReadingReport] = Field(description="All targets and states that were looked at.")
     penalty: float = Field(description="λ.")
-    weight: WeightFacts = Field(description="What is deployed.")
-    label_free: WeightFacts
-    closed_form: WeightFacts | None
+    weight: WeightReport = Field(description="What is deployed.")
+    label_free: WeightReport
+    closed_form: WeightReport | None
     queries_from: str
     queries: int
     lists: int
@@ -88,7 +88,7 @@ class CalibrationAnswer(Answer):
     warnings: list[str]
 
 
-class Model(Answer):
+class Model(ResponseModel):
     """A model this server ranks with."""
 
     id: str
@@ -98,14 +98,14 @@ class Model(Answer):
     endpoints: list[str]
 
 
-class ModelsAnswer(Answer):
+class ModelsResponse(ResponseModel):
     """All of them: one."""
 
     object: Literal["list"] = "list"
     data: list[Model]
 
 
-class Health(Answer):
+class Health(ResponseModel):
     """Whether the server lives, or takes requests."""
 
     status: Literal["ok", "ready"]

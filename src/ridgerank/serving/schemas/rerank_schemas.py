@@ -8,19 +8,19 @@ from ridgerank.serving.schemas.document_schemas import Document, ReturnedDocumen
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
     PAGE_ID,
-    Answer,
     DeadlineMs,
     LatencyMs,
     Name,
     QueryText,
-    Request,
+    RequestModel,
+    ResponseModel,
     Text,
     Usage,
     WeightSource,
 )
 
 
-class RerankRequest(Request):
+class RerankRequest(RequestModel):
     """Documents to put in order: either `documents`, or `texts` as TEI has it."""
 
     model_config = ConfigDict(
@@ -76,7 +76,7 @@ class RerankRequest(Request):
         return self
 
 
-class RerankResult(Answer):
+class RerankResult(ResponseModel):
     """One document in its place."""
 
     index: int = Field(ge=0, description="Its place in the request, from 0.")
@@ -89,19 +89,19 @@ class RerankResult(Answer):
     readout_score: float = Field(description="s.")
 
 
-class ApiVersion(Answer):
+class ApiVersion(ResponseModel):
     """The version of the API that was called."""
 
     version: str
 
 
-class BilledUnits(Answer):
+class BilledUnits(ResponseModel):
     """Nothing is billed; clients expect the field."""
 
     search_units: float = 0
 
 
-class Meta(Answer):
+class Meta(ResponseModel):
     """What Cohere's clients read beside the results."""
 
     api_version: ApiVersion
@@ -109,7 +109,7 @@ class Meta(Answer):
     warnings: list[str] = Field(description="What a careful caller should know; empty if nothing.")
 
 
-class RerankAnswer(Answer):
+class RerankResponse(ResponseModel):
     """Results, best first."""
 
     id: str
@@ -123,7 +123,7 @@ class RerankAnswer(Answer):
     latency_ms: LatencyMs
 
 
-class TeiResult(Answer):
+class TeiResult(ResponseModel):
     """One result in TEI's shape."""
 
     index: int = Field(ge=0)

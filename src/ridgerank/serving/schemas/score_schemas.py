@@ -7,16 +7,16 @@ from pydantic import ConfigDict, Field
 from ridgerank.serving.schemas.document_schemas import Document
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
-    Answer,
     DeadlineMs,
     Name,
     QueryText,
-    Request,
+    RequestModel,
+    ResponseModel,
     Usage,
 )
 
 
-class ScoreRequest(Request):
+class ScoreRequest(RequestModel):
     """Queries and documents to score, as vLLM has it: one query for all documents, or one each."""
 
     model_config = ConfigDict(
@@ -33,7 +33,7 @@ class ScoreRequest(Request):
     deadline_ms: DeadlineMs = None
 
 
-class Scored(Answer):
+class PairScore(ResponseModel):
     """One pair's score."""
 
     index: int = Field(ge=0)
@@ -41,12 +41,12 @@ class Scored(Answer):
     score: float = Field(description="The readout score s of this pair alone: it depends on no other page.")
 
 
-class ScoreAnswer(Answer):
+class ScoreResponse(ResponseModel):
     """Scores in the order of the request."""
 
     id: str
     object: Literal["list"] = "list"
     created: int
     model: str
-    data: list[Scored]
+    data: list[PairScore]
     usage: Usage

@@ -7,17 +7,17 @@ from pydantic import ConfigDict, Field
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
     PAGE_ID,
-    Answer,
     DeadlineMs,
     LatencyMs,
     Name,
     QueryText,
-    Request,
+    RequestModel,
+    ResponseModel,
     WeightSource,
 )
 
 
-class SearchRequest(Request):
+class SearchRequest(RequestModel):
     """A query to retrieve and rerank for."""
 
     model_config = ConfigDict(
@@ -32,7 +32,7 @@ class SearchRequest(Request):
     deadline_ms: DeadlineMs = None
 
 
-class SearchResult(Answer):
+class SearchResult(ResponseModel):
     """A page in its final place, with both scores it was placed by."""
 
     rank: int = Field(ge=1)
@@ -50,7 +50,7 @@ class SearchResult(Answer):
     reason: str
 
 
-class SearchAnswer(Answer):
+class SearchResponse(ResponseModel):
     """Pages, best first."""
 
     id: str
@@ -63,7 +63,7 @@ class SearchAnswer(Answer):
     latency_ms: LatencyMs
 
 
-class ExplainRequest(Request):
+class ExplainRequest(RequestModel):
     """A query and the stored page to explain."""
 
     model_config = ConfigDict(
@@ -83,7 +83,7 @@ class ExplainRequest(Request):
 Region: TypeAlias = tuple[float, float, float, float]
 
 
-class ExplainAnswer(Answer):
+class ExplainResponse(ResponseModel):
     """Where the query's last state looked on the page."""
 
     query: str

@@ -28,13 +28,13 @@ DeadlineMs = Annotated[
 ]
 
 
-class Request(BaseModel):
+class RequestModel(BaseModel):
     """Whatever a caller sends."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """Whatever the server sends."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,7 +44,7 @@ WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
 """Where w came from: calibrated, or 1 because no retriever scores were to be had."""
 
 
-class LatencyMs(Answer):
+class LatencyMs(ResponseModel):
     """Where the time of a request went, in milliseconds."""
 
     queue: float = Field(description="Waiting for its turn.")
@@ -54,7 +54,7 @@ class LatencyMs(Answer):
     ranking: float
 
 
-class Usage(Answer):
+class Usage(ResponseModel):
     """What it took."""
 
     total_tokens: int = Field(ge=0, description="Tokens the model ran: those of the query, for each page.")

@@ -1,0 +1,103 @@
+"""Documents sent with a request that are no stored pages: texts and images, made pages one at a time.
+
+A text is drawn on a page for a model that looks at pages, and passed on as it is for one that reads text.
+"""
+
+import base64
+import binascii
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw, ImageFont
+
+from ridgerank.documents.images import decode_image
+from ridgerank.documents.pages import page_from_image
+from ridgerank.errors import DocumentError
+from ridgerank.records import Page
+
+_PAPER = (850, 1100)
+_MARGIN = 50
+_FONT_PIXELS = 18
+_COLUMNS = 84
+_LINES = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A document that is no stored page."""
+
+    kind: str
+    """`text`, or the media type of the image."""
+    data: str
+    """The text, or the image in base64."""
+
+
+class AttachmentPages(Mapping[str, Page]):
+    """The attachments of a request as pages, by name; one page is in memory at a time.
+
+    An attachment is decoded when it is read, and its page id is known from then on (`page_ids`).
+    """
+
+    def __init__(
+        self,
+        attachments: Mapping[str, Attachment],
+        check_caller: Callable[[], None],
+        *,
+        max_pixels: int,
+        image_pixels: int,
+    ) -> None:
+        """`check_caller` runs before each page is made: it raises where the caller has left.
+
+        Pages have `max_pixels` at most; an image of more than `image_pixels` is refused.
+        """
+        self.page_ids: dict[str, str] = {}
+        """Name → page id, of the attachments read so far."""
+        self._attachments = attachments
+        self._check_caller = check_caller
+        self._max_pixels = max_pixels
+        self._image_pixels = image_pixels
+
+    def __getitem__(self, name: str) -> Page:
+        attachment = self._attachments[name]
+        self._check_caller()
+        try:
+            page = self._make_page(attachment, name)
+        except DocumentError as error:
+            raise DocumentError(f"{name}: {error}") from error
+        self.page_ids[name] = page.page_id
+        return page
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._attachments
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attachments)
+
+    def __len__(self) -> int:
+        return len(self._attachments)
+
+    def _make_page(self, attachment: Attachment, name: str) -> Page:
+        data = attachment.data
+        if attachment.kind == "text":
+            return page_from_image(draw_text(data), name, max_pixels=self._max_pixels, text=data)
+        try:
+            content = base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise DocumentError(f"not base64 ({error}); encode the image's bytes again") from error
+        image = decode_image(content, max_pixels=self._image_pixels)
+        return page_from_image(image, name, max_pixels=self._max_pixels)
+
+
+def draw_text(text: str) -> Image.Image:
+    """Draw a text on a page, black on white, lines wrapped; a text that does not fit is refused."""
+    lines = [line for paragraph in text.splitlines() for line in textwrap.wrap(paragraph, _COLUMNS) or [""]]
+    if len(lines) > _LINES:
+        raise DocumentError(
+            f"a text of {len(lines)} lines of {_COLUMNS} characters, more than the {_LINES} of a page; "
+            "send less of it"
+        )
+    image = Image.new("RGB", _PAPER, "white")
+    font = ImageFont.load_default(_FONT_PIXELS)
+    ImageDraw.Draw(image).multiline_text((_MARGIN, _MARGIN), "\n".join(lines), fill="black", font=font)
+    return image

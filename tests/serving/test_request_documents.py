@@ -1,0 +1,65 @@
+"""Documents of a request: the store is asked once for all of them, and never from the event loop."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.serving.http_errors import ApiError
+from ridgerank.serving.request_documents import resolve_documents
+from ridgerank.serving.schemas.document_schemas import Document, PageDocument
+from ridgerank.serving.serve_settings import Limits, ServeSettings
+from tests.serving.conftest import Corpus
+from tests.store_calls import StoreCalls, count_store_calls
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> StoreCalls:
+    return count_store_calls(monkeypatch)
+
+
+def test_all_documents_are_looked_up_at_once(reranker: Reranker, calls: StoreCalls) -> None:
+    page_ids = reranker.store.page_ids()[:9]
+    documents: list[Document] = [*page_ids[:6], *(PageDocument(page=page_id) for page_id in page_ids[6:])]
+    resolved = resolve_documents(documents, reranker.store, ServeSettings())
+    assert resolved.names == tuple(page_ids)
+    assert calls.lookups == [9]
+    assert calls.references == [9]
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank", "/v1/score"])
+def test_the_number_of_lookups_does_not_grow_with_the_documents(
+    client: TestClient, reranker: Reranker, corpus: Corpus, calls: StoreCalls, path: str
+) -> None:
+    queries = {"queries" if path == "/v1/score" else "query": corpus.queries[0]}
+    counts = []
+    for documents in (reranker.store.page_ids()[:2], reranker.store.page_ids()[:12]):
+        calls.lookups.clear()
+        assert client.post(path, json={**queries, "documents": documents}).status_code == 200
+        counts.append(len(calls.lookups))
+    assert counts[0] == counts[1] <= 2  # the request's, and the reranker's own
+
+
+def test_the_event_loop_never_waits_for_the_store(
+    client: TestClient, reranker: Reranker, corpus: Corpus, calls: StoreCalls
+) -> None:
+    query, page_id = corpus.queries[0], reranker.store.page_ids()[0]
+    requests = {
+        "/v1/rerank": {"query": query, "documents": [page_id, "a text"]},
+        "/v1/score": {"queries": query, "documents": [page_id]},
+        "/v1/explain": {"query": query, "page": page_id},
+        "/v1/search": {"query": query, "k": 3},
+    }
+    for path, body in requests.items():
+        assert client.post(path, json=body).status_code == 200
+    for kind in ("image", "thumbnail"):
+        assert client.get(f"/v1/pages/{page_id}/{kind}").status_code == 200
+    assert calls.lookups
+    assert calls.in_event_loop == 0
+
+
+def test_the_first_document_that_cannot_be_ranked_is_named(reranker: Reranker) -> None:
+    settings = ServeSettings(limits=Limits(images=1), encode_missing=True)
+    with pytest.raises(ApiError, match=r"^documents\[1\] is an address"):
+        resolve_documents(["a text", "http://example.org/", "no-such.pdf#1"], reranker.store, settings)
+    with pytest.raises(ApiError, match="2 documents are not stored, more than the 1"):
+        resolve_documents(["a text", "another"], reranker.store, settings)
