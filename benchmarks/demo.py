@@ -134,7 +134,7 @@ def read_fully(
     store, backbone = reranker.store, reranker.backbone
     margins = TargetCache(calibrations_folder(store.uri), store.lineage)
     teacher = Teacher(backbone, margins)
-    teacher.want(
+    teacher.request(
         {
             query.text: [Candidate(page.page_id, page.retriever_score) for page in ranking.pages]
             for query, ranking in rankings.items()
@@ -144,7 +144,7 @@ def read_fully(
     batches = see_pages(store, unread, max_pixels=backbone.max_pixels)
     total = -(-len(unread) // BATCH_PAGES)
     for batch in track(batches, "full model", total=total, console=Console(stderr=True)):
-        teacher.read(batch)
+        teacher.encode(batch)
     timed = list(rankings.items())[:TIMED_QUERIES]
     timed_pages = sorted({page.page_id for _, ranking in timed for page in ranking.pages})
     shown = chain.from_iterable(see_pages(store, timed_pages, max_pixels=backbone.max_pixels))

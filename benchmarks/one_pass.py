@@ -16,9 +16,8 @@ from pathlib import Path
 from benchmarks.report import publish
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
-from ridgerank.calibration.calibrate import CalibrationPlan, CalibrationRequest, calibrate
-from ridgerank.calibration.embed_ahead import EmbedFirst
-from ridgerank.calibration.index_hook import OnePass
+from ridgerank.calibration.calibrated_index import index_and_calibrate
+from ridgerank.calibration.hooks import CalibrationPlan
 from ridgerank.documents.failures import Failure
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexPlan
@@ -27,18 +26,18 @@ from ridgerank.miniature.draw import draw_document
 from ridgerank.records import Query
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.encoders.load import load_encoder
-from ridgerank.retrievers.late_interaction import LateInteraction
-from ridgerank.store.page_store import PageStore
 
 BAR = 1.3
 CORPUS = "fir"
 
 
 class Silent:
-    """Looks on and says nothing."""
+    """Says nothing while pages are indexed and the store is calibrated."""
 
-    def planned(self, plan: IndexPlan) -> None:
-        """Say nothing."""
+    def planned(self, plan: IndexPlan | CalibrationPlan) -> None:
+        """Make sure that no page is encoded twice."""
+        if isinstance(plan, CalibrationPlan) and plan.pages_to_encode:
+            raise SystemExit(f"{plan.pages_to_encode} pages were not foreseen")
 
     def committed(self, pages: int, nbytes: int) -> None:
         """Say nothing."""
@@ -46,15 +45,10 @@ class Silent:
     def failed(self, failure: Failure) -> None:
         """Say nothing."""
 
-    def calibrating(self, plan: CalibrationPlan) -> None:
-        """Make sure that it is one pass."""
-        if plan.unseen:
-            raise SystemExit(f"{plan.unseen} pages were not foreseen")
-
-    def taught(self, pages: int) -> None:
+    def targets_stored(self, pages: int) -> None:
         """Say nothing."""
 
-    def asked(self, queries: int) -> None:
+    def queries_run(self, queries: int) -> None:
         """Say nothing."""
 
 
@@ -69,19 +63,28 @@ def draw(corpus: Corpus, folder: Path, pages: int) -> None:
 
 
 def seconds(
-    folder: Path, backbone: Backbone, encoder: MultiVectorEncoder, request: CalibrationRequest | None
+    folder: Path,
+    backbone: Backbone,
+    encoder: MultiVectorEncoder,
+    queries: list[Query] | None,
+    candidates: int,
 ) -> float:
-    """Index into a new store, calibrating on the way where asked to."""
+    """Index into a new store, and calibrate it where there are queries."""
     with tempfile.TemporaryDirectory() as store:
         start = time.perf_counter()
-        if request is None:
+        if queries is None:
             index_documents([folder], store, backbone, hook=Silent(), embedder=encoder)
             return time.perf_counter() - start
-        first = EmbedFirst(encoder, max_pixels=backbone.max_pixels)
-        onlooker = OnePass(store, backbone, request, first.foresee)
-        index_documents([folder], store, backbone, hook=Silent(), embedder=first, encode_hook=onlooker)
-        with PageStore.open(store) as opened:
-            calibrate(opened, backbone, LateInteraction(encoder, opened), request, watcher=Silent())
+        index_and_calibrate(
+            [folder],
+            store,
+            backbone,
+            encoder=encoder,
+            queries=queries,
+            candidates=candidates,
+            index_hook=Silent(),
+            calibration_hook=Silent(),
+        )
         return time.perf_counter() - start
 
 
@@ -102,14 +105,14 @@ def main() -> None:
     encoder = load_encoder(options.retriever, device="cpu")
     corpus = make_corpus(find_plan(CORPUS))
     asked = corpus.questions[:: len(corpus.questions) // options.queries][: options.queries]
-    queries = tuple(Query(str(number), question.text) for number, question in enumerate(asked))
-    request = CalibrationRequest(queries=queries, candidates=options.candidates)
+    queries = [Query(str(number), question.text) for number, question in enumerate(asked)]
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         draw(corpus, Path(folder), options.pages)
         for _ in range(options.rounds):
-            alone = seconds(Path(folder), backbone, encoder, None)
-            ratios.append(seconds(Path(folder), backbone, encoder, request) / alone)
+            alone = seconds(Path(folder), backbone, encoder, None, options.candidates)
+            calibrated = seconds(Path(folder), backbone, encoder, queries, options.candidates)
+            ratios.append(calibrated / alone)
     ratio = statistics.median(ratios)
     print(f"index with calibration takes {ratio:.2f} times as long as index alone (at most {BAR} wanted)")
     publish(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.real_documents_questions import Question
-from ridgerank.calibration.selection import Observed
+from ridgerank.calibration.selection import CalibrationData
 from ridgerank.errors import DatasetError
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.records import STATES, TARGETS, State, Target
@@ -41,11 +41,11 @@ class QuestionTable:
         """The states over pages pruned by `keep`, by where they were read."""
         return {state: self.columns[f"{keep}, {state}"] for state in STATES}
 
-    def observed(self, kind: str, keep: str, *, judged: bool) -> Observed:
+    def observed(self, kind: str, keep: str, *, judged: bool) -> CalibrationData:
         """The questions of all kinds but one, as calibration sees them."""
         lists, members = self.lists.select(self.kinds != kind)
         targets: dict[Target, Floats] = {target: self.columns[target][members] for target in TARGETS}
-        return Observed(
+        return CalibrationData(
             lists=lists,
             corpora=tuple(self.kinds[self.kinds != kind].tolist()),
             retriever=self.columns["bm25"][members],

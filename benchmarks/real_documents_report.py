@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.real_documents_checkpoints import QuestionTable, load_questions
-from ridgerank.calibration.fusion_weight import SHRINK_BELOW, weigh
-from ridgerank.calibration.selection import choose
+from ridgerank.calibration.fusion_weight import SHRINK_BELOW, decide_weight
+from ridgerank.calibration.selection import select_readout
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.estimate import closed_form_estimate
@@ -112,19 +112,22 @@ def transfer_readouts(questions: QuestionTable, keep: str) -> TransferredReadout
     for kind in questions.kinds_in_order():
         lists, members = questions.lists.select(questions.kinds == kind)
         b = questions.columns["bm25"][members]
-        judged = choose(questions.observed(kind, keep, judged=True))
-        choice = choose(questions.observed(kind, keep, judged=False))
-        transferred.selected[kind], transferred.reasons[kind] = choice.taken.reading.name, choice.reason
-        for attempt, with_judgements in zip(choice.attempts, judged.attempts, strict=True):
+        judged = select_readout(questions.observed(kind, keep, judged=True))
+        selection = select_readout(questions.observed(kind, keep, judged=False))
+        transferred.selected[kind], transferred.reasons[kind] = (
+            selection.selected.option.name,
+            selection.reason,
+        )
+        for fitted, with_judgements in zip(selection.fitted, judged.fitted, strict=True):
             weights = {
-                JUDGED: with_judgements.weighing.deployed.weight,
-                LABEL_FREE: attempt.weighing.deployed.weight,
-                PAPER_LABEL_FREE: weigh(attempt.lessons, attempt.fitted, None).deployed.weight,
+                JUDGED: with_judgements.decision.deployed.weight,
+                LABEL_FREE: fitted.decision.deployed.weight,
+                PAPER_LABEL_FREE: decide_weight(fitted.problem, fitted.fit, None).deployed.weight,
             }
-            scores = questions.states(keep)[attempt.reading.state][members] @ attempt.fitted.vector
-            for name in (attempt.reading.name, *(["taken by measure"] if attempt is choice.taken else [])):
+            scores = questions.states(keep)[fitted.option.state][members] @ fitted.fit.vector
+            for name in (fitted.option.name, *(["taken by measure"] if fitted is selection.selected else [])):
                 transferred.scores.setdefault(name, np.zeros(count))[members] = scores
-                transferred.penalties.setdefault(name, {})[kind] = attempt.fitted.choice.deployed
+                transferred.penalties.setdefault(name, {})[kind] = fitted.fit.penalty.deployed
                 for way, weight in weights.items():
                     fused = transferred.fused.setdefault(f"{name}, {way}", np.zeros(count))
                     fused[members] = fuse(b, scores, weight, lists)

@@ -41,11 +41,11 @@ class FullDepth(Arm):
     def score_many(self, asked: Mapping[str, Sequence[Candidate]]) -> dict[str, Floats]:
         """Margins of many queries; those that were taken before are not taken again."""
         teacher = Teacher(self._backbone, self._margins)
-        teacher.want(asked)
+        teacher.request(asked)
         pixels = self._backbone.max_pixels
         missing = teacher.missing
         for batch in see_pages(self._store, missing, max_pixels=pixels, documents=self._documents):
-            teacher.read(batch)
+            teacher.encode(batch)
         return {
             query: np.array(
                 [self._margins.margin(query, one.page_id) for one in candidates], dtype=np.float64

@@ -87,12 +87,12 @@ class Lab:
         loaded: list[Retriever] = []
 
         def load() -> "Retriever":
-            from ridgerank.calibration.embed_ahead import Foreseen
+            from ridgerank.calibration.embed_ahead import InMemoryLateInteraction
 
             if not loaded:
                 made, encoder = self.vectors(site, retriever), self._encoder(retriever, folder)
                 ends = np.cumsum(made.lengths)[:-1]
-                loaded.append(Foreseen(encoder, made.page_ids, np.split(made.vectors, ends)))
+                loaded.append(InMemoryLateInteraction(encoder, made.page_ids, np.split(made.vectors, ends)))
                 self.watcher.start(f"{corpus.name}: candidates by {slug(retriever)}", len(corpus.queries))
             return loaded[0]
 

@@ -4,33 +4,33 @@ from pathlib import Path
 import pytest
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.calibrate import CalibrationPlan
+from ridgerank.calibration.hooks import CalibrationPlan
 from ridgerank.indexing.index import index_documents
 from tests.calibrated_store import write_reports
 from tests.indexing.test_index import Seen
 
 
 @dataclass
-class Looking:
-    """A watcher that remembers, and interrupts if told to."""
+class RecordingHook:
+    """A calibration hook that records its calls, and interrupts if told to."""
 
     plans: list[CalibrationPlan] = field(default_factory=list)
-    taught_pages: int = 0
-    asked_queries: int = 0
+    pages_with_targets: int = 0
+    queries_done: int = 0
     interrupt_after_pages: int | None = None
     interrupt_after_queries: int | None = None
 
-    def calibrating(self, plan: CalibrationPlan) -> None:
+    def planned(self, plan: CalibrationPlan) -> None:
         self.plans.append(plan)
 
-    def taught(self, pages: int) -> None:
-        self.taught_pages += pages
-        if self.interrupt_after_pages is not None and self.taught_pages >= self.interrupt_after_pages:
+    def targets_stored(self, pages: int) -> None:
+        self.pages_with_targets += pages
+        if self.interrupt_after_pages is not None and self.pages_with_targets >= self.interrupt_after_pages:
             raise KeyboardInterrupt
 
-    def asked(self, queries: int) -> None:
-        self.asked_queries += queries
-        if self.interrupt_after_queries is not None and self.asked_queries >= self.interrupt_after_queries:
+    def queries_run(self, queries: int) -> None:
+        self.queries_done += queries
+        if self.interrupt_after_queries is not None and self.queries_done >= self.interrupt_after_queries:
             raise KeyboardInterrupt
 
 

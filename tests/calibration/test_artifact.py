@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from ridgerank.calibration.artifact import Calibration, names_in
+from ridgerank.calibration.artifact import Calibration, list_calibrations
 from ridgerank.errors import ArtifactError, LineageMismatch
 from tests.calibrated_store import random_calibration
 from tests.store.pages import LINEAGE
@@ -42,7 +42,7 @@ def test_the_report_beside_it_is_json_without_nan(tmp_path: Path, made: Calibrat
 def test_several_names_live_side_by_side(tmp_path: Path, made: Calibration) -> None:
     for name in ("default", "bm25", "v1.2"):
         made.save(tmp_path, name)
-    assert names_in(tmp_path) == ["bm25", "default", "v1.2"]
+    assert list_calibrations(tmp_path) == ["bm25", "default", "v1.2"]
     with pytest.raises(
         ArtifactError, match=r"no calibration called 'x'.*there: bm25, default, v1\.2; make one"
     ):

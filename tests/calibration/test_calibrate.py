@@ -4,7 +4,6 @@ import logging
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ import pytest
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
-from ridgerank.calibration.index_hook import OnePass
+from ridgerank.calibration.calibrate import calibrate
+from ridgerank.calibration.calibrated_index import index_and_calibrate
+from ridgerank.calibration.index_hook import TargetHook
 from ridgerank.calibration.target_cache import TargetCache
-from ridgerank.calibration.transfer import borrow
+from ridgerank.calibration.transfer import transfer_weight
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.estimate import FALLBACK_WEIGHT
@@ -29,30 +29,27 @@ from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
 from ridgerank.records import Candidate, Page, Query
 from ridgerank.retrievers.base import TextCollection
-from ridgerank.retrievers.bm25 import BM25
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import WordOverlap
-from tests.calibration.conftest import Looking
+from tests.calibration.conftest import RecordingHook
 from tests.indexing.test_index import Seen, contents
 
-REQUEST = CalibrationRequest(count=20, candidates=8)
+SIZES: Any = {"query_count": 20, "candidates": 8}
 
 
 def overlap(texts: TextCollection) -> WordOverlap:
     return WordOverlap(texts.texts())
 
 
-def run(
-    uri: str, backbone: Backbone, request: CalibrationRequest = REQUEST, watcher: Looking | None = None
-) -> Calibration:
+def run(uri: str, backbone: Backbone, **options: Any) -> Calibration:  # noqa: ANN401
     with PageStore.open(uri) as store:
-        return calibrate(store, backbone, overlap(store), request, watcher=watcher or Looking())
+        return calibrate(store, backbone=backbone, retriever=overlap(store), **SIZES, **options)
 
 
 def one_pass(reports: Path, uri: str, backbone: Backbone) -> None:
-    onlooker = OnePass(uri, backbone, REQUEST, overlap)
-    index_documents([reports], uri, backbone, hook=Seen(), processes=1, encode_hook=onlooker)
+    target_hook = TargetHook(uri, backbone, overlap, **SIZES)
+    index_documents([reports], uri, backbone, hook=Seen(), processes=1, encode_hook=target_hook)
 
 
 def same(one: Calibration, other: Calibration) -> bool:
@@ -88,7 +85,9 @@ def test_a_calibration_is_what_its_stages_give_by_hand(
             kept = [cache.margin(query.text, page_id) for page_id in ids]
             full = full_margins(small_backbone, query.text, [pages[page_id] for page_id in ids])
             np.testing.assert_allclose(np.array(kept, dtype=float), full.numpy(), rtol=1e-4, atol=1e-4)
-            states = shallow.run(query.text, ids).states.numpy().astype(np.float64)
+            states = shallow.run_both(query.text, ids)["last"].numpy().astype(np.float64)
+            requested = shallow.run(query.text, ids).states.numpy()
+            np.testing.assert_allclose(states, requested, rtol=1e-4, atol=1e-4)
             moments.add(states, np.array(kept, dtype=np.float64))
     [vector] = ridge_path(moments, np.array([made.readout.penalty]))
     np.testing.assert_allclose(made.readout.vector, vector, rtol=1e-6, atol=1e-9)
@@ -103,22 +102,29 @@ def test_one_pass_gives_the_store_and_the_calibration_of_two(
     one_pass(reports, uri, small_backbone)
     assert contents(Path(uri)) == contents(Path(store))
     request.getfixturevalue("no_encoding")
-    watcher = Looking()
-    together = run(uri, small_backbone, watcher=watcher)
-    assert watcher.plans[0].unseen == 0
-    assert watcher.plans[0].queries == watcher.asked_queries == 20
+    hook = RecordingHook()
+    together = run(uri, small_backbone, hook=hook)
+    assert hook.plans[0].pages_to_encode == 0
+    assert hook.plans[0].queries == hook.queries_done == 20
     np.testing.assert_allclose(together.readout.vector, apart.readout.vector, rtol=1e-3, atol=1e-6)
     assert same(run(uri, small_backbone), together)
 
 
 def test_one_pass_works_with_bm25(reports: Path, small_backbone: Backbone, tmp_path: Path) -> None:
     uri = str(tmp_path / "store")
-    onlooker = OnePass(uri, small_backbone, REQUEST, BM25)
-    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1, encode_hook=onlooker)
-    watcher = Looking()
-    with PageStore.open(uri) as store:
-        calibrate(store, small_backbone, BM25(store), REQUEST, watcher=watcher)
-    assert watcher.plans[0].unseen == 0
+    hook = RecordingHook()
+    report, calibration = index_and_calibrate(
+        [reports],
+        uri,
+        small_backbone,
+        index_hook=Seen(),
+        calibration_hook=hook,
+        processes=1,
+        **SIZES,
+    )
+    assert hook.plans[0].pages_to_encode == 0
+    assert report.added == 40
+    assert (calibration.retriever, calibration.retriever_source) == ("bm25", "bm25")
 
 
 @pytest.mark.parametrize("interruption", ["interrupt_after_pages", "interrupt_after_queries"])
@@ -128,13 +134,13 @@ def test_an_interrupted_calibration_goes_on_and_ends_the_same(
     copy = str(tmp_path / "copy")
     shutil.copytree(store, copy)
     whole = run(store, small_backbone)
-    stopped = Looking()
+    stopped = RecordingHook()
     setattr(stopped, interruption, 8)
     with pytest.raises(KeyboardInterrupt):
-        run(copy, small_backbone, watcher=stopped)
-    resumed = Looking()
-    again = run(copy, small_backbone, watcher=resumed)
-    assert resumed.plans[0].unseen == stopped.plans[0].unseen - stopped.taught_pages
+        run(copy, small_backbone, hook=stopped)
+    resumed = RecordingHook()
+    again = run(copy, small_backbone, hook=resumed)
+    assert resumed.plans[0].pages_to_encode == stopped.plans[0].pages_to_encode - stopped.pages_with_targets
     np.testing.assert_allclose(again.readout.vector, whole.readout.vector, rtol=1e-3, atol=1e-6)
 
 
@@ -143,23 +149,23 @@ def test_an_interrupted_one_pass_goes_on(
 ) -> None:
     uri = str(tmp_path / "store")
     looks = 0
-    look = OnePass.encoded
+    look = TargetHook.encoded
 
-    def interrupted(self: OnePass, page_ids: Sequence[str], prefixes: Any) -> None:  # noqa: ANN401
+    def interrupted(self: TargetHook, page_ids: Sequence[str], prefixes: Any) -> None:  # noqa: ANN401
         nonlocal looks
         looks += 1
         if looks == 5:
             raise KeyboardInterrupt
         look(self, page_ids, prefixes)
 
-    monkeypatch.setattr(OnePass, "encoded", interrupted)
+    monkeypatch.setattr(TargetHook, "encoded", interrupted)
     monkeypatch.setattr("ridgerank.indexing.encode._COMMIT_PAGES", 4)
     with pytest.raises(KeyboardInterrupt):
         one_pass(reports, uri, small_backbone)
     one_pass(reports, uri, small_backbone)
-    watcher = Looking()
-    run(uri, small_backbone, watcher=watcher)
-    assert watcher.plans[0].unseen == 0
+    hook = RecordingHook()
+    run(uri, small_backbone, hook=hook)
+    assert hook.plans[0].pages_to_encode == 0
 
 
 def test_a_saved_calibration_ranks(store: str, small_backbone: Backbone) -> None:
@@ -189,16 +195,14 @@ def test_given_queries_and_judgements_are_used_and_both_weights_reported(
     with PageStore.open(store) as opened:
         names = [opened.reference(page_id) for page_id in opened.page_ids()]
     qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
-    request = replace(
-        REQUEST, queries=(*queries, Query("again", queries[0].text)), queries_from="by hand", qrels=qrels
-    )
-    made = run(store, small_backbone, request)
+    given: Any = {"queries": [*queries, Query("again", queries[0].text)], "queries_from": "by hand"}
+    made = run(store, small_backbone, **given, qrels=qrels)
     assert made.diagnostics.closed_form is not None
     assert made.diagnostics.queries == 20
     assert made.diagnostics.queries_from == "by hand"
     assert made.diagnostics.closed_form.method == "closed-form"
     with pytest.raises(CalibrationError, match="the judgements name none of the queries"):
-        run(store, small_backbone, replace(request, qrels={"other": {names[0]: 1}}))
+        run(store, small_backbone, **given, qrels={"other": {names[0]: 1}})
 
 
 def test_a_weight_can_come_from_the_judgements_of_another_corpus(
@@ -210,19 +214,17 @@ def test_a_weight_can_come_from_the_judgements_of_another_corpus(
     with PageStore.open(store) as opened:
         names = [opened.reference(page_id) for page_id in opened.page_ids()]
     qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
-    judged = run(
-        other, small_backbone, replace(REQUEST, queries=queries, qrels=qrels)
-    ).diagnostics.closed_form
+    judged = run(other, small_backbone, queries=queries, qrels=qrels).diagnostics.closed_form
     assert judged is not None
-    made = run(store, small_backbone, replace(REQUEST, weight_from=other)).diagnostics.closed_form
+    made = run(store, small_backbone, weight_from=other).diagnostics.closed_form
     assert made is not None
     assert (made.weight, made.weight_interval) == (judged.weight, judged.weight_interval)
     assert made.note.startswith(f"read on the {judged.queries_used} judged queries of other")
     with pytest.raises(CalibrationError, match=r"weighs the scores of 'word-overlap', wanted 'bm25'"):
-        borrow(other, lineage=PageStore.open(store).lineage, retriever="bm25")
-    run(other, small_backbone, replace(REQUEST, name="unjudged"))
+        transfer_weight(other, lineage=PageStore.open(store).lineage, retriever="bm25")
+    run(other, small_backbone, name="unjudged")
     with pytest.raises(CalibrationError, match="was calibrated without judgements"):
-        run(store, small_backbone, replace(REQUEST, weight_from=f"{other}#unjudged"))
+        run(store, small_backbone, weight_from=f"{other}#unjudged")
 
 
 def test_too_few_queries_are_refused_before_a_page_is_read(
@@ -230,7 +232,7 @@ def test_too_few_queries_are_refused_before_a_page_is_read(
 ) -> None:
     few = tuple(Query(str(number), f"query number {number}") for number in range(15))
     with pytest.raises(CalibrationError, match=r"15 different queries .*, wanted at least 16; give them"):
-        run(store, small_backbone, replace(REQUEST, queries=few))
+        run(store, small_backbone, queries=few)
 
 
 def test_a_retriever_that_tells_nothing_apart_is_refused(store: str, small_backbone: Backbone) -> None:
@@ -242,7 +244,7 @@ def test_a_retriever_that_tells_nothing_apart_is_refused(store: str, small_backb
             return [[Candidate(page_id, 1.0) for page_id in list(self._words)[:k]] for _ in queries]
 
     with PageStore.open(store) as opened, pytest.raises(CalibrationError, match="one and the same score"):
-        calibrate(opened, small_backbone, Flat(opened.texts()), REQUEST, watcher=Looking())
+        calibrate(opened, backbone=small_backbone, retriever=Flat(opened.texts()), **SIZES)
 
 
 def test_a_teacher_that_tells_nothing_apart_is_refused(
@@ -254,30 +256,30 @@ def test_a_teacher_that_tells_nothing_apart_is_refused(
         Backbone, "targets", lambda _, queries, prefixes, targets: {"margin": torch.zeros(len(queries))}
     )
     with pytest.raises(CalibrationError, match="one and the same margin: there is no order to learn"):
-        run(store, small_backbone, replace(REQUEST, target="margin"))
+        run(store, small_backbone, target="margin")
 
 
 def test_all_readings_are_compared_and_the_one_taken_is_what_it_would_be_alone(
     store: str, small_backbone: Backbone
 ) -> None:
     whole = run(store, small_backbone)
-    assert [reading.name for reading in whole.diagnostics.readings] == [
+    assert [option.name for option in whole.diagnostics.options] == [
         "margin, last",
         "margin, mean",
         "likelihood, last",
         "likelihood, mean",
     ]
     assert whole.diagnostics.reason.startswith(f"{whole.target}, {whole.state}: ")
-    alone = run(store, small_backbone, replace(REQUEST, target=whole.target, state=whole.state))
+    alone = run(store, small_backbone, target=whole.target, state=whole.state)
     np.testing.assert_array_equal(alone.readout.vector, whole.readout.vector)
     assert alone.facts()["weight"] == whole.facts()["weight"]
-    assert len(alone.diagnostics.readings) == 1
+    assert len(alone.diagnostics.options) == 1
 
 
 def test_a_target_and_a_state_asked_for_are_learned_recorded_and_ranked_with(
     store: str, small_backbone: Backbone
 ) -> None:
-    made = run(store, small_backbone, replace(REQUEST, target="likelihood", state="mean", name="asked"))
+    made = run(store, small_backbone, target="likelihood", state="mean", name="asked")
     assert (made.target, made.state) == ("likelihood", "mean")
     with PageStore.open(store) as opened:
         retriever = overlap(opened)
@@ -299,7 +301,7 @@ def test_documents_that_are_gone_are_named_and_may_be_said_where_they_are(
     (tmp_path / "docs").rename(tmp_path / "moved")
     with pytest.raises(CalibrationError, match=r"report-\d\.pdf#\d+.*say where they are \(--documents\)"):
         run(uri, small_backbone)
-    run(uri, small_backbone, replace(REQUEST, documents=(tmp_path / "moved",)))
+    run(uri, small_backbone, documents=[tmp_path / "moved"])
 
 
 def test_pages_without_text_are_asked_of_the_model(
@@ -313,11 +315,11 @@ def test_pages_without_text_are_asked_of_the_model(
         return [f"what did the model write {next(written)}" for _ in pages]
 
     monkeypatch.setattr(Backbone, "write_queries", write)
-    request = replace(REQUEST, making="model", name="asked")
-    made = run(store, small_backbone, request)
+    options: Any = {"query_source": "model", "name": "asked"}
+    made = run(store, small_backbone, **options)
     assert made.diagnostics.queries_from == "asked of the model: 20, a page each"
     assert sum(asked) == 20
-    assert same(run(store, small_backbone, request), made)
+    assert same(run(store, small_backbone, **options), made)
     assert sum(asked) == 20
 
 
@@ -326,7 +328,7 @@ def test_without_matplotlib_there_is_no_picture_and_a_line_says_so(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with caplog.at_level(logging.WARNING):
-        run(store, small_backbone, replace(REQUEST, name="plain"))
+        run(store, small_backbone, name="plain")
     assert "no picture of the calibration: matplotlib is missing" in caplog.text
     assert sorted(path.name for path in calibrations_folder(store).glob("plain.*")) == [
         "plain.json",
@@ -338,7 +340,7 @@ def test_lists_of_one_corpus_fold_by_turns_and_of_three_by_corpus(
     store: str, small_backbone: Backbone
 ) -> None:
     queries = tuple(Query(str(n), f"growth of market {n} in Chile", "abc"[n % 3]) for n in range(18))
-    made = run(store, small_backbone, replace(REQUEST, queries=queries))
+    made = run(store, small_backbone, queries=queries)
     assert set(made.diagnostics.chosen) == {"a", "b", "c"}
     lists = Ragged.of_lengths([8] * 18)
     assert made.diagnostics.pairs == lists.members

@@ -2,26 +2,28 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
-from ridgerank.calibration.embed_ahead import EmbedFirst
-from ridgerank.calibration.index_hook import OnePass
+from ridgerank.calibration.artifact import Calibration
+from ridgerank.calibration.calibrate import calibrate
+from ridgerank.calibration.embed_ahead import AheadEmbedder
+from ridgerank.calibration.index_hook import TargetHook
 from ridgerank.indexing.index import index_documents
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.encoders.load import load_encoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.store.page_store import PageStore
 from tests.calibrated_store import write_report
-from tests.calibration.conftest import Looking
+from tests.calibration.conftest import RecordingHook
 from tests.indexing.test_index import Seen, contents
 from tests.retrievers.small_encoders import build
 
-REQUEST = CalibrationRequest(count=16, candidates=6)
+SIZES: Any = {"query_count": 16, "candidates": 6}
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +31,19 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> MultiVectorEncoder:
     return load_encoder(build("colqwen2 on 2.5", tmp_path_factory.mktemp("encoder")).folder, device="cpu")
 
 
-def index(folder: Path, uri: str, backbone: Backbone, embedder: EmbedFirst | MultiVectorEncoder) -> None:
-    onlooker = None
-    if isinstance(embedder, EmbedFirst):
-        onlooker = OnePass(uri, backbone, REQUEST, embedder.foresee)
+def index(folder: Path, uri: str, backbone: Backbone, embedder: AheadEmbedder | MultiVectorEncoder) -> None:
+    target_hook = None
+    if isinstance(embedder, AheadEmbedder):
+        target_hook = TargetHook(uri, backbone, embedder.make_retriever, **SIZES)
     index_documents(
-        [folder], uri, backbone, hook=Seen(), processes=1, embedder=embedder, encode_hook=onlooker
+        [folder], uri, backbone, hook=Seen(), processes=1, embedder=embedder, encode_hook=target_hook
     )
+
+
+def run(uri: str, backbone: Backbone, encoder: MultiVectorEncoder, hook: RecordingHook) -> Calibration:
+    with PageStore.open(uri) as store:
+        retriever = LateInteraction(encoder, store)
+        return calibrate(store, backbone=backbone, retriever=retriever, hook=hook, **SIZES)
 
 
 def vectors(uri: str) -> list[bytes]:
@@ -62,18 +70,17 @@ def test_pages_are_embedded_once_and_no_page_is_read_again(
 
     monkeypatch.setattr(MultiVectorEncoder, "embed_pages", counted)
     uri = str(tmp_path / "onepass")
-    index(docs, uri, small_backbone, EmbedFirst(encoder, max_pixels=small_backbone.max_pixels))
+    index(docs, uri, small_backbone, AheadEmbedder(encoder, max_pixels=small_backbone.max_pixels))
     assert sum(embedded) == 12
     assert contents(Path(uri)) == contents(tmp_path / "plain")
     assert vectors(uri) == vectors(str(tmp_path / "plain"))
     write_report(docs / "b.pdf", pages=6, seed=2)  # later pages meet those that are stored
-    index(docs, uri, small_backbone, EmbedFirst(encoder, max_pixels=small_backbone.max_pixels))
+    index(docs, uri, small_backbone, AheadEmbedder(encoder, max_pixels=small_backbone.max_pixels))
     assert sum(embedded) == 18
-    watcher = Looking()
-    with PageStore.open(uri) as store:
-        made = calibrate(store, small_backbone, LateInteraction(encoder, store), REQUEST, watcher=watcher)
+    hook = RecordingHook()
+    made = run(uri, small_backbone, encoder, hook)
     assert made.retriever == encoder.name
-    assert watcher.plans[0].pages > 0
+    assert hook.plans[0].pages > 0
 
 
 def test_a_first_index_foresees_every_candidate(
@@ -82,11 +89,12 @@ def test_a_first_index_foresees_every_candidate(
     (tmp_path / "docs").mkdir()
     write_report(tmp_path / "docs/a.pdf", pages=18, seed=1)
     uri = str(tmp_path / "store")
-    index(tmp_path / "docs", uri, small_backbone, EmbedFirst(encoder, max_pixels=small_backbone.max_pixels))
-    watcher = Looking()
-    with PageStore.open(uri) as store:
-        calibrate(store, small_backbone, LateInteraction(encoder, store), REQUEST, watcher=watcher)
-    assert watcher.plans[0].unseen == 0
+    index(
+        tmp_path / "docs", uri, small_backbone, AheadEmbedder(encoder, max_pixels=small_backbone.max_pixels)
+    )
+    hook = RecordingHook()
+    run(uri, small_backbone, encoder, hook)
+    assert hook.plans[0].pages_to_encode == 0
 
 
 def test_too_many_pages_to_hold_are_indexed_all_the_same(
@@ -95,10 +103,9 @@ def test_too_many_pages_to_hold_are_indexed_all_the_same(
     (tmp_path / "docs").mkdir()
     write_report(tmp_path / "docs/a.pdf", pages=18, seed=1)
     uri = str(tmp_path / "store")
-    small = EmbedFirst(encoder, max_pixels=small_backbone.max_pixels, held_bytes=1)
+    small = AheadEmbedder(encoder, max_pixels=small_backbone.max_pixels, capacity_bytes=1)
     index(tmp_path / "docs", uri, small_backbone, small)
     assert "read again afterwards" in caplog.text
-    watcher = Looking()
-    with PageStore.open(uri) as store:
-        calibrate(store, small_backbone, LateInteraction(encoder, store), REQUEST, watcher=watcher)
-    assert watcher.plans[0].unseen == watcher.taught_pages > 0
+    hook = RecordingHook()
+    run(uri, small_backbone, encoder, hook)
+    assert hook.plans[0].pages_to_encode == hook.pages_with_targets > 0

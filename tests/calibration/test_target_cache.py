@@ -10,12 +10,12 @@ from tests.store.pages import LINEAGE
 def test_what_was_kept_is_read_back_to_the_last_digit(tmp_path: Path) -> None:
     cache = TargetCache(tmp_path, LINEAGE)
     cache.add({"page": {"first?": 0.1 + 0.2, "second?": -1e-17}, "other": {"first?": 3.0}})
-    cache.add_written("page", "what it says")
+    cache.add_written_query("page", "what it says")
     again = TargetCache(tmp_path, LINEAGE)
     assert again.margin("first?", "page") == 0.1 + 0.2
     assert again.margin("second?", "page") == -1e-17
     assert again.margin("second?", "other") is None
-    assert (again.written("page"), again.written("other")) == ("what it says", None)
+    assert (again.written_query("page"), again.written_query("other")) == ("what it says", None)
     assert len(again) == 3
 
 

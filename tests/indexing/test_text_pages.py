@@ -1,6 +1,7 @@
 """Pages as text, from documents through the store to states."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
-from ridgerank.calibration.index_hook import OnePass
+from ridgerank.calibration.calibrate import calibrate
+from ridgerank.calibration.index_hook import TargetHook
 from ridgerank.calibration.rerender import see_pages
 from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
@@ -30,7 +31,7 @@ from ridgerank.store.pruning import Keep
 from ridgerank.store.sidecar import calibrations_folder
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import WordOverlap, write_reports
-from tests.calibration.conftest import Looking
+from tests.calibration.conftest import RecordingHook
 from tests.conftest import write_pdf
 from tests.indexing.test_index import Seen
 
@@ -125,16 +126,18 @@ def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) 
 
 def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_path: Path) -> None:
     reports, uri = write_reports(tmp_path / "reports", pages=20), str(tmp_path / "store")
-    request = CalibrationRequest(candidates=4, count=16, making="text")
-    onlooker = OnePass(uri, backbone, request, lambda planned: WordOverlap(planned.texts()))
-    index_documents([reports], uri, backbone, hook=Seen(), processes=1, encode_hook=onlooker)
-    watcher = Looking()
+    sizes: Any = {"candidates": 4, "query_count": 16}
+    target_hook = TargetHook(uri, backbone, lambda corpus: WordOverlap(corpus.texts()), **sizes)
+    index_documents([reports], uri, backbone, hook=Seen(), processes=1, encode_hook=target_hook)
+    hook = RecordingHook()
     with PageStore.open(uri) as opened:
         texts = opened.texts()
         retriever = WordOverlap(texts)
-        made = calibrate(opened, backbone, retriever, request, watcher=watcher)
+        made = calibrate(
+            opened, backbone=backbone, retriever=retriever, query_source="text", hook=hook, **sizes
+        )
         cache = TargetCache(calibrations_folder(uri), opened.lineage)
-    assert watcher.plans[0].unseen == 0
+    assert hook.plans[0].pages_to_encode == 0
     assert made.readout.lists == 16
     query = queries_from_texts(texts, 16).queries[0].text
     ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]

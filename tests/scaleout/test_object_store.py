@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from benchmarks.loopback_s3 import BUCKET, LoopbackS3
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
+from ridgerank.calibration.calibrate import calibrate
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.cli.main import app
 from ridgerank.errors import ArtifactError, StoreError
@@ -34,11 +34,10 @@ from ridgerank.store.sidecar import (
 )
 from ridgerank.store.store_writer import StoreWriter
 from tests.calibrated_store import WordOverlap
-from tests.calibration.conftest import Looking
+from tests.calibration.conftest import RecordingHook
 from tests.indexing.test_index import Seen, contents
 from tests.store.pages import LINEAGE, page_id, row
 
-REQUEST = CalibrationRequest(count=20, candidates=8)
 QUERY = "profit of Norway rose"
 
 _KILLED = """
@@ -85,10 +84,12 @@ def bucket(reports: Path, small_backbone: Backbone, model_folder: Path, s3: Loop
     return uri
 
 
-def _calibrate(uri: str, backbone: Backbone, watcher: Looking | None = None) -> Calibration:
+def _calibrate(uri: str, backbone: Backbone, hook: RecordingHook | None = None) -> Calibration:
     with PageStore.open(uri) as store:
         retriever = WordOverlap(store.texts())
-        return calibrate(store, backbone, retriever, REQUEST, watcher=watcher or Looking())
+        return calibrate(
+            store, backbone=backbone, retriever=retriever, query_count=20, candidates=8, hook=hook
+        )
 
 
 def test_killed_and_run_again_a_bucket_holds_the_bytes_of_a_folder(bucket: str, local: str) -> None:
@@ -153,13 +154,13 @@ def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backb
     with keeping_calibrations(bucket) as folder:
         (folder / "margins.jsonl").write_text("")
     with pytest.raises(KeyboardInterrupt):
-        _calibrate(bucket, small_backbone, Looking(interrupt_after_pages=8))
+        _calibrate(bucket, small_backbone, RecordingHook(interrupt_after_pages=8))
     with PageStore.open(bucket) as store, keeping_calibrations(bucket) as folder:
         taught = len(TargetCache(folder, store.lineage))
     assert taught > 0
-    watcher = Looking()
-    _calibrate(bucket, small_backbone, watcher)
-    assert watcher.plans[0].unseen == watcher.plans[0].pages - 8
+    hook = RecordingHook()
+    _calibrate(bucket, small_backbone, hook)
+    assert hook.plans[0].pages_to_encode == hook.plans[0].pages - 8
 
 
 def test_margins_reach_the_bucket_while_a_calibration_runs(

@@ -13,12 +13,11 @@ import torch
 from starlette.testclient import TestClient
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.calibrate import CalibrationRequest, calibrate, calibrate_with
+from ridgerank.calibration.calibrate import calibrate
 from ridgerank.errors import CalibrationError, LineageMismatch
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexReport
 from ridgerank.ranking.reranker_options import RerankerOptions
-from ridgerank.retrievers.bm25 import BM25
 from ridgerank.scaleout import ray_indexing as scaleout_index
 from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe_encoding
 from ridgerank.scaleout.ray_calibration import RayExecutor
@@ -29,13 +28,19 @@ from ridgerank.serving.app import create_app
 from ridgerank.serving.build import open_service
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.store.page_store import PageStore
-from tests.calibration.conftest import Looking
+from tests.calibration.conftest import RecordingHook
 from tests.indexing.test_index import Seen, contents
 from tests.scaleout.local_ray import TWO_WORKERS, free_ports, kill_worker, workers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
-REQUEST = CalibrationRequest(count=20, candidates=8, retriever_source="bm25", target="margin", state="last")
+OPTIONS: Any = {
+    "query_count": 20,
+    "candidates": 8,
+    "retriever": "bm25",
+    "target": "margin",
+    "state": "last",
+}
 MAX_PIXELS = 30 * 28 * 28
 QUERY = "profit of Norway rose"
 
@@ -55,7 +60,7 @@ def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.Temp
     uri = str(tmp_path_factory.mktemp("local") / "store")
     index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
     with PageStore.open(uri) as store:
-        calibrate(store, small_backbone, BM25(store), REQUEST, watcher=Looking())
+        calibrate(store, backbone=small_backbone, **OPTIONS)
     return uri
 
 
@@ -118,10 +123,10 @@ def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
     assert list(contents(uri).items()) == list(contents(local).items())
 
 
-class KillingTeacher(Looking):
-    def taught(self, pages: int) -> None:
-        super().taught(pages)
-        if self.taught_pages == pages:
+class KillingHook(RecordingHook):
+    def targets_stored(self, pages: int) -> None:
+        super().targets_stored(pages)
+        if self.pages_with_targets == pages:
             kill_worker("TargetWorker")
 
 
@@ -135,13 +140,15 @@ def test_a_calibration_on_ray_is_the_local_one_though_a_worker_is_killed(
 ) -> None:
     uri = str(tmp_path / "store")
     index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
-    hands = RayExecutor(uri, ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), TWO_WORKERS)
-    watcher = KillingTeacher()
+    executor = RayExecutor(
+        uri, ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), TWO_WORKERS
+    )
+    hook = KillingHook()
     with PageStore.open(uri) as store, PageStore.open(local) as other:
-        calibration = calibrate_with(hands, store, BM25(store), REQUEST, watcher=watcher)
-        expected = calibrate(other, small_backbone, BM25(other), REQUEST, watcher=Looking())
-    assert watcher.taught_pages == watcher.plans[0].unseen > 0
-    assert watcher.asked_queries == 20
+        calibration = calibrate(store, executor=executor, hook=hook, **OPTIONS)
+        expected = calibrate(other, backbone=small_backbone, **OPTIONS)
+    assert hook.pages_with_targets == hook.plans[0].pages_to_encode > 0
+    assert hook.queries_done == 20
     np.testing.assert_allclose(calibration.readout.vector, expected.readout.vector, rtol=1e-10)
     assert calibration.readout.penalty == expected.readout.penalty
     assert calibration.weight.weight == pytest.approx(expected.weight.weight, rel=1e-10)
@@ -156,9 +163,9 @@ def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Pa
 
 
 def test_queries_are_not_asked_of_a_model_on_ray(local: str, model_folder: Path) -> None:
-    hands = RayExecutor(local, ModelPlan(str(model_folder)), TWO_WORKERS)
+    executor = RayExecutor(local, ModelPlan(str(model_folder)), TWO_WORKERS)
     with pytest.raises(CalibrationError, match="--queries"):
-        hands.queries(None, REQUEST, None)  # type: ignore[arg-type]
+        executor.write_queries(None, count=20, documents=())  # type: ignore[arg-type]
 
 
 def test_a_cluster_without_gpus_has_a_worker_for_every_cpu(ray_module: Any) -> None:  # noqa: ANN401

@@ -41,7 +41,7 @@ def build_store(
 ) -> None:
     """Index a corpus and take the margin of every candidate; either goes on where it was interrupted."""
     teacher = Teacher(backbone, margins)
-    teacher.want(wanted(corpus, pools, candidates))
+    teacher.request(wanted(corpus, pools, candidates))
     indexed = Path(uri).with_name("indexed")
     if not indexed.exists():
         index_documents(
@@ -61,7 +61,7 @@ def build_store(
         with PageStore.open(uri) as store:
             watcher.start(f"{corpus.name}: margins left out", len(teacher.missing))
             for batch in see_pages(store, teacher.missing, max_pixels=backbone.max_pixels):
-                teacher.read(batch)
+                teacher.encode(batch)
                 watcher.advance(len(batch))
 
 
@@ -99,7 +99,7 @@ class _Looking:
 
     def encoded(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
         """Take its margins."""
-        self._teacher.look(page_ids, prefixes)
+        self._teacher.compute(page_ids, prefixes)
 
 
 class _Counting:
