@@ -21,7 +21,7 @@ from ridgerank.lineage import Lineage
 from ridgerank.readout.readout import Readout
 from ridgerank.store import layout, rows
 from ridgerank.store.compress import compress
-from ridgerank.store.model_lineage import default_exit_layer, lineage_of
+from ridgerank.store.model_lineage import default_exit_layer, make_lineage
 from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
 from ridgerank.store.store_writer import StoreWriter
@@ -54,7 +54,7 @@ def originals(backbone: Backbone, count: int = PAGES_A_FRAGMENT) -> tuple[Lineag
             number = len(made)
             page = StoredPage(page_id(number), (reference(number),), "report.pdf", "some words " * 20, b"")
             made.append(PageRow(page, compress(prefix, image, keep)))
-    return lineage_of(backbone, exit_layer=exit_layer, join_layer=0, keep=keep), made
+    return make_lineage(backbone, exit_layer=exit_layer, join_layer=0, keep=keep), made
 
 
 def write_store(

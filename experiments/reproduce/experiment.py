@@ -277,11 +277,13 @@ class Lab:
 
     def _margin_cache(self, site: Site, backbone: str) -> "TargetCache":
         from ridgerank.calibration.target_cache import TargetCache
-        from ridgerank.store.model_lineage import lineage_of
+        from ridgerank.store.model_lineage import make_lineage
 
         folder = self.place(site).backbone(backbone)
         model = self._backbone(backbone, folder)
-        lineage = lineage_of(model, exit_layer=self._exit_layer(model), join_layer=0, keep=self.settings.keep)
+        lineage = make_lineage(
+            model, exit_layer=self._exit_layer(model), join_layer=0, keep=self.settings.keep
+        )
         return TargetCache(folder, lineage)
 
     @contextmanager
@@ -302,12 +304,13 @@ class Lab:
         return ShallowPass(model, PageStore.open(self.place(site).store(backbone)), cache_bytes=0)
 
     def _backbone(self, name: str, folder: Path) -> "Backbone":
-        from ridgerank.store.model_lineage import lineage_of
+        from ridgerank.lineage import Lineage
+        from ridgerank.store.model_lineage import make_lineage
 
         model = self.models.backbone(name)
         layer = self._exit_layer(model)
-        made = lineage_of(model, exit_layer=layer, join_layer=0, keep=self.settings.keep)
-        require_same(folder, made.to_json())
+        made = make_lineage(model, exit_layer=layer, join_layer=0, keep=self.settings.keep)
+        require_same(folder, made.to_json(), normalize=lambda noted: Lineage.from_json(noted).to_json())
         return model
 
     def _encoder(self, name: str, folder: Path) -> "MultiVectorEncoder":

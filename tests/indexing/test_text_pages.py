@@ -11,6 +11,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.index_hook import OnePass
 from ridgerank.calibration.rerender import see_pages
@@ -24,7 +25,6 @@ from ridgerank.ranking.explain import explain
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.ranking.unstored import UnstoredPages
 from ridgerank.records import Page
-from ridgerank.store.model_lineage import reading_of
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
 from ridgerank.store.sidecar import calibrations_folder
@@ -100,7 +100,7 @@ def test_states_over_stored_text_are_close_to_those_over_the_text(
 
 def test_a_store_of_another_budget_is_refused(folder: Path, store: str) -> None:
     other = load_backbone(folder, device="cpu", page_text="head 16")
-    with pytest.raises(LineageMismatch, match=r"head 512 tokens a page.*head 16 tokens a page"):
+    with pytest.raises(LineageMismatch, match="page_text: 'head 512' there, 'head 16' here"):
         ShallowPass(other, PageStore.open(store))
 
 
@@ -116,9 +116,9 @@ def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) 
     model = load_backbone(folder, device="cpu", page_text="ends 40", prompt="plain")
     index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, hook=Seen(), processes=1)
     with PageStore.open(str(tmp_path / "store")) as opened:
-        reading = reading_of(opened.lineage)
-        assert reading == {"max_pixels": None, "page_text": "ends 40", "prompt": "plain"}
-        ShallowPass(load_backbone(folder, device="cpu", **reading), opened)
+        settings = ModelSettings.from_lineage(opened.lineage, device="cpu")
+        assert settings == ModelSettings(str(folder), "cpu", page_text="ends 40", prompt="plain")
+        ShallowPass(settings.load(), opened)
         with pytest.raises(LineageMismatch, match="plain' there"):
             ShallowPass(load_backbone(folder, device="cpu", page_text="ends 40"), opened)
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.errors import LineageMismatch, ScoreError
 from ridgerank.ragged import Floats
@@ -44,7 +44,6 @@ from ridgerank.runs.queries import validate_query
 from ridgerank.store.cache import CacheCounts
 from ridgerank.store.disk_cache import DiskCache
 from ridgerank.store.lance_dataset import named
-from ridgerank.store.model_lineage import reading_of
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import reading_calibrations
 
@@ -105,8 +104,10 @@ class Reranker:
             with reading_calibrations(uri) as folder:
                 calibration = Calibration.load(folder, readout, lineage=opened.lineage)
             if not isinstance(backbone, Backbone):
-                name = backbone or opened.lineage.backbone
-                backbone = load_backbone(name, device=device, dtype=dtype, **reading_of(opened.lineage))
+                settings = ModelSettings.from_lineage(
+                    opened.lineage, name=backbone, device=device, dtype=dtype
+                )
+                backbone = settings.load()
             if isinstance(retriever, str):
                 retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
             shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)

@@ -18,7 +18,7 @@ from ridgerank.store.cache import CacheCounts, PrefixCache
 from ridgerank.store.cuda_staging import Staging
 from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.model_lineage import require_same_origin
+from ridgerank.store.model_lineage import require_same_model
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
@@ -45,7 +45,7 @@ class ShallowPass:
     """
 
     def __init__(self, backbone: Backbone, store: PageStore, *, cache_bytes: int = 1 << 30) -> None:
-        require_same_origin(store.lineage, backbone, artifact=f"the page store at {store.uri}")
+        require_same_model(store.lineage, backbone, artifact=f"the page store at {store.uri}")
         self.backbone = backbone
         self.store = store
         self._join_layer = store.lineage.join_layer

@@ -55,7 +55,7 @@ def find(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
         raise StoreError(f"the page store at {uri} cannot be opened: {error}") from error
 
 
-def lineage_of(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
+def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
     """Read what the store was made with; a dataset of another kind or format is refused."""
     metadata = {key.decode(): value.decode() for key, value in (dataset.schema.metadata or {}).items()}
     found = metadata.get(layout.FORMAT_KEY)

@@ -83,7 +83,7 @@ class PageStore:
         opened = lance_dataset.find(uri)
         if opened is None:
             raise StoreError(f"no page store at {uri}; make one with `ridgerank index`")
-        found = lance_dataset.lineage_of(opened, uri)
+        found = lance_dataset.read_lineage(opened, uri)
         if lineage is not None:
             found.require(lineage, artifact=f"the page store at {uri}")
         return cls(opened, uri, found, mapped=mapped, disk=disk)

@@ -67,7 +67,9 @@ class StoreWriter:
         try:
             found = lance_dataset.find(uri)
             self._dataset: Any = self._create(lineage) if found is None else found
-            lance_dataset.lineage_of(self._dataset, uri).require(lineage, artifact=f"the page store at {uri}")
+            lance_dataset.read_lineage(self._dataset, uri).require(
+                lineage, artifact=f"the page store at {uri}"
+            )
             self._sweep()
             self._stored: set[str] = set(self._columns(layout.PAGE_ID)[0])
         except BaseException:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import ArtifactError, LineageMismatch
-from ridgerank.lineage import differences, one_line
+from ridgerank.lineage import describe_differences, to_json_line
 from ridgerank.store import lance_dataset, layout
 from ridgerank.store.catalog import Catalog
 from ridgerank.store.rows import vector_dim
@@ -44,7 +44,7 @@ class VectorOrigin:
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted."""
-        return one_line(self)
+        return to_json_line(self)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -60,7 +60,7 @@ class VectorOrigin:
 
     def require(self, wanted: "VectorOrigin", *, artifact: str) -> None:
         """Refuse vectors of another retriever, showing both values of what differs."""
-        if shown := differences(self, wanted, apart_from="source"):
+        if shown := describe_differences(self, wanted, ignored="source"):
             raise LineageMismatch(
                 f"{artifact} holds vectors of the retriever {self.source!r}, not of {wanted.source!r} "
                 f"({shown}); use that retriever, or index into another store"
