@@ -14,7 +14,6 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import CalibrationRequest, calibrate
 from ridgerank.calibration.index_hook import OnePass
-from ridgerank.calibration.rerender import see_pages
 from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.cli.main import app
@@ -27,6 +26,7 @@ from ridgerank.ranking.unstored import UnstoredPages
 from ridgerank.records import Page
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
+from ridgerank.store.rerender import rerender_pages
 from ridgerank.store.sidecar import calibrations_folder
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import WordOverlap, write_reports
@@ -107,7 +107,7 @@ def test_a_store_of_another_budget_is_refused(folder: Path, store: str) -> None:
 def test_a_page_seen_again_has_the_text_it_is_stored_with(store: str) -> None:
     with PageStore.open(store) as opened:
         ids = opened.page_ids()
-        seen = [page for batch in see_pages(opened, ids, max_pixels=10_000) for page in batch]
+        seen = [page for batch in rerender_pages(opened, ids, max_pixels=10_000) for page in batch]
         assert {page.page_id: page.text for page in seen} == opened.texts()
 
 

@@ -43,7 +43,7 @@ from ridgerank.retrievers.load import load_retriever
 from ridgerank.runs.queries import validate_query
 from ridgerank.store.cache import CacheCounts
 from ridgerank.store.disk_cache import DiskCache
-from ridgerank.store.lance_dataset import named
+from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import reading_calibrations
 
@@ -311,7 +311,7 @@ class Reranker:
         if not page_ids:
             return np.zeros(0)
         if unstored:
-            names = named([page.reference for page in unstored.values()])
+            names = shorten([page.reference for page in unstored.values()])
             raise ScoreError(f"the retriever does not know {names}, which are in no store; give their scores")
         return self.retriever.score(query, page_ids)
 

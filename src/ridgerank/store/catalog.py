@@ -242,7 +242,7 @@ def _require_all(page_ids: Iterable[str], found: Any, uri: str) -> None:  # noqa
     missing = [page_id for page_id in page_ids if page_id not in found]
     if missing:
         raise StoreError(
-            f"pages not in the page store at {uri}: {lance_dataset.named(missing)}; index them first"
+            f"pages not in the page store at {uri}: {lance_dataset.shorten(missing)}; index them first"
         )
 
 

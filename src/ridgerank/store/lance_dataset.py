@@ -69,7 +69,7 @@ def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
     return Lineage.from_json(metadata[layout.LINEAGE_KEY])
 
 
-def named(names: Sequence[str], *, shown: int = 5) -> str:
+def shorten(names: Sequence[str], *, shown: int = 5) -> str:
     """List the first few of `names` and count the rest."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more

@@ -59,7 +59,7 @@ class StoreWriter:
                 ours = _OURS | {scratch.name for scratch in abandoned}
                 foreign = sorted({entry.name for entry in root.iterdir()} - ours)
                 if foreign:
-                    names = lance_dataset.named(foreign)
+                    names = lance_dataset.shorten(foreign)
                     raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
                 self._lock = WriterLock(root)
                 for scratch in abandoned:
@@ -262,10 +262,10 @@ class StoreWriter:
         repeated = sorted(one for one, count in counts.items() if count > 1 or one in self._stored)
         if repeated:
             raise StoreError(
-                f"pages stored already or given twice: {lance_dataset.named(repeated)}; leave them out"
+                f"pages stored already or given twice: {lance_dataset.shorten(repeated)}; leave them out"
             )
 
     def _require(self, page_ids: Iterable[str]) -> None:
         missing = [page_id for page_id in page_ids if page_id not in self._stored]
         if missing:
-            raise StoreError(f"pages not in the page store at {self.uri}: {lance_dataset.named(missing)}")
+            raise StoreError(f"pages not in the page store at {self.uri}: {lance_dataset.shorten(missing)}")
