@@ -66,7 +66,7 @@ def write_store(
     opened = lance.dataset(uri)
     schema = opened.schema
     blank = [PageRow(row.page, row.prefix) for row in copied]
-    table = rows.to_table(blank, schema)
+    table = rows.build_table(blank, schema)
     generator = np.random.default_rng(1)
     fragments = []
     for first in range(0, pages, PAGES_A_FRAGMENT):
@@ -77,7 +77,7 @@ def write_store(
         columns = {
             layout.PAGE_ID: [page_id(number) for number in numbers],
             layout.REFERENCES: [[reference(number)] for number in numbers],
-            **rows.vector_columns(list(drawn.astype(np.float16)), origin.dim),
+            **rows.build_vector_columns(list(drawn.astype(np.float16)), origin.dim),
         }
         part = table.slice(0, count)
         for name, column in columns.items():

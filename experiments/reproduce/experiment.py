@@ -25,7 +25,7 @@ from experiments.reproduce.stages.paths import Place, made_with, require_same, s
 from experiments.reproduce.stages.query_states import States, run_deeper, run_states
 from experiments.reproduce.stages.stage_progress import Watcher
 from experiments.reproduce.stages.store_build import build_store, gather
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 from ridgerank.ragged import Floats
 from ridgerank.store.vector_columns import VectorOrigin
 
@@ -263,7 +263,7 @@ class Lab:
             recognizer=recognizer,
             watcher=self.watcher,
         )
-        with replacing_text(marker):
+        with replace_text_file(marker):
             pass
 
     @cached_property
@@ -329,7 +329,7 @@ class Lab:
         """How large pages are seen by retrievers: as the first backbone sees them."""
         path = self.work / f"pixels-{slug(self.settings.backbones[0])}"
         if not path.exists():
-            with replacing_text(path) as file:
+            with replace_text_file(path) as file:
                 file.write(str(self.models.backbone(self.settings.backbones[0]).max_pixels))
         return int(path.read_text())
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 from ridgerank.errors import LineageMismatch
 
 _LINEAGE = "lineage.json"
@@ -56,7 +56,7 @@ def require_same(
     """
     path = folder / _LINEAGE
     if not path.exists():
-        with replacing_text(path) as file:
+        with replace_text_file(path) as file:
             file.write(at_hand)
     elif (found := normalize(path.read_text())) != at_hand:
         raise LineageMismatch(

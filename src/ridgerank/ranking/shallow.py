@@ -15,7 +15,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.errors import StoreError
 from ridgerank.records import State
 from ridgerank.store.cache import CacheCounts, PrefixCache
-from ridgerank.store.cuda_staging import Staging
+from ridgerank.store.cuda_staging import CudaStaging
 from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.model_lineage import require_same_model
@@ -51,7 +51,7 @@ class ShallowPass:
         self._join_layer = store.lineage.join_layer
         self._cache = PrefixCache(store, capacity_bytes=cache_bytes) if cache_bytes else None
         self._buffer = np.empty(0, dtype=np.uint8)
-        self._staging: Staging | None = None
+        self._staging: CudaStaging | None = None
         self._staged_bytes = 0
         self._buffer_lock = Lock()
         """The reading buffer and the staging area serve one request at a time."""
@@ -155,7 +155,7 @@ class ShallowPass:
         """Read pages into pinned memory and copy them to the device."""
         nbytes = self.store.prefix_nbytes(page_ids)
         if self._staging is None or nbytes > self._staged_bytes:
-            self._staging, self._staged_bytes = Staging(nbytes, self.backbone.device), nbytes
+            self._staging, self._staged_bytes = CudaStaging(nbytes, self.backbone.device), nbytes
         return StoredPrefixes(self._staging.load(self.store, page_ids), join_layer=self._join_layer)
 
     def __enter__(self) -> Self:

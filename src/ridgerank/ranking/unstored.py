@@ -15,7 +15,7 @@ from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
-from ridgerank.store.layout import PackedPrefix, block_of
+from ridgerank.store.layout import PackedPrefix, block_shape
 from ridgerank.store.pruning import Keep
 
 PageSource: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
@@ -38,7 +38,7 @@ class UnstoredPages:
         self._backbone = backbone
         self._lineage = lineage
         self._encoded_pages: ByteLRU[str, UnstoredPage] = ByteLRU(
-            capacity_bytes, count_bytes=lambda page: block_of(page.prefix).nbytes
+            capacity_bytes, count_bytes=lambda page: block_shape(page.prefix).nbytes
         )
         self._listed: dict[tuple[str, ...], dict[str, PageRef]] = {}
         self._lock = Lock()

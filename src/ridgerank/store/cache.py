@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ridgerank.byte_lru import ByteLRU
 from ridgerank.errors import StoreError
-from ridgerank.store.layout import PackedPrefix, block_of
+from ridgerank.store.layout import PackedPrefix, block_shape
 
 
 class PrefixReader(Protocol):
@@ -42,7 +42,7 @@ class PrefixCache:
         self._store = store
         self._lock = Lock()
         self._prefixes: ByteLRU[str, PackedPrefix] = ByteLRU(
-            capacity_bytes, count_bytes=lambda prefix: block_of(prefix).nbytes
+            capacity_bytes, count_bytes=lambda prefix: block_shape(prefix).nbytes
         )
         self._pending: dict[str, Future[PackedPrefix]] = {}
         self._hits = self._misses = 0
