@@ -26,7 +26,7 @@ def test_documents_come_back_in_the_rerankers_order(reranker: Reranker, named_by
     names = [f"report.pdf#{number}" for number in range(1, 8)]
     made = {
         "metadata": [Document(page_content="some words", metadata={"page_id": name}) for name in names],
-        "id": [Document(page_content="some words", id=reranker.store.find_page_id(name)) for name in names],
+        "id": [Document(page_content="some words", id=reranker.store.find(name)) for name in names],
         "content": [Document(page_content=name) for name in names],
     }[named_by]
     found = PageCompressor(reranker=reranker, top_n=4).compress_documents(made, QUERY)

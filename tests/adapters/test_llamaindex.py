@@ -41,9 +41,7 @@ def test_nodes_come_back_in_the_rerankers_order(reranker: Reranker) -> None:
 
 
 def test_nodes_without_scores_get_the_calibrations_retriever(reranker: Reranker) -> None:
-    by_id = [
-        NodeWithScore(node=TextNode(id_=reranker.store.find_page_id(name), text="words")) for name in NAMES
-    ]
+    by_id = [NodeWithScore(node=TextNode(id_=reranker.store.find(name), text="words")) for name in NAMES]
     by_content = [NodeWithScore(node=TextNode(text=name)) for name in NAMES]
     expected = [page.fused_score for page in reranker.rank(QUERY, NAMES).pages]
     for nodes in (by_id, by_content):

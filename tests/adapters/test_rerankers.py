@@ -37,7 +37,7 @@ def test_results_are_the_rerankers_ranking(reranker: Reranker) -> None:
 def test_documents_name_pages_by_metadata_id_or_text(reranker: Reranker) -> None:
     expected = [page.fused_score for page in reranker.rank(QUERY, NAMES).pages]
     by_metadata = [Document("words", metadata={"page_id": name}) for name in NAMES]
-    by_id = [Document("words", doc_id=reranker.store.find_page_id(name)) for name in NAMES]
+    by_id = [Document("words", doc_id=reranker.store.find(name)) for name in NAMES]
     ranker = PageRanker(reranker)
     for docs in (by_metadata, by_id):
         assert [one.score for one in ranker.rank(QUERY, docs)] == expected

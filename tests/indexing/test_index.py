@@ -100,7 +100,7 @@ def test_a_copy_of_a_file_is_stored_once_and_found_by_both_names(
     report = index([tmp_path / "in"], tmp_path / "store", small_backbone)
     assert (report.added, report.copies) == (2, 2)
     with PageStore.open(str(tmp_path / "store")) as store:
-        assert store.find_page_id("a.pdf#2") == store.find_page_id("copy.pdf#2")
+        assert store.find("a.pdf#2") == store.find("copy.pdf#2")
 
 
 def test_a_changed_file_takes_its_names_along_and_pruning_removes_the_old_pages(

@@ -93,7 +93,7 @@ def test_the_positions_are_those_the_store_kept(reranker: Reranker) -> None:
     explanation = reranker.explain(f" {QUERY} ", "a.pdf#2")
     assert_whole(explanation)
     assert (explanation.query, explanation.reference) == (QUERY, "a.pdf#2")
-    assert explanation.page_id == reranker.store.find_page_id("a.pdf#2")
+    assert explanation.page_id == reranker.store.find("a.pdf#2")
     rows, columns = explanation.grid
     [page] = reranker.store.read_prefixes([explanation.page_id])
     assert len(explanation.kept) == round(rows * columns / 3)
@@ -141,7 +141,7 @@ def test_without_a_layer_it_is_the_mean_of_all_stored_ones(whole: Reranker) -> N
 
 def test_the_states_of_an_explained_page_are_those_of_the_request(reranker: Reranker) -> None:
     shallow = ShallowPass(reranker.backbone, reranker.store)
-    page_id = reranker.store.find_page_id("a.pdf#1")
+    page_id = reranker.store.find("a.pdf#1")
     attention, _ = shallow.attend(QUERY, page_id)
     assert torch.equal(attention.states, shallow.run(QUERY, [page_id]).states)
 

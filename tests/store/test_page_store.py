@@ -17,7 +17,7 @@ IDS = [page_id(number) for number in ORDER]
 
 
 def test_pages_are_found_by_id_and_by_reference(store: PageStore) -> None:
-    assert store.find_page_id("report.pdf#3") == store.find_page_id(page_id(3)) == page_id(3)
+    assert store.find("report.pdf#3") == store.find(page_id(3)) == page_id(3)
     found = store.pages([page_id(9), page_id(2)])
     assert [page.text for page in found] == ["text of page 9", "text of page 2"]
     assert [page.references for page in found] == [("report.pdf#9",), ("report.pdf#2",)]

@@ -106,10 +106,10 @@ def test_references_are_replaced_without_rewriting_prefixes(uri: str) -> None:
         writer.set_references({page_id(3): ["moved.pdf#1", "copy.pdf#1"], page_id(9): ["moved.pdf#2"]})
         assert writer.references()[page_id(3)] == ("moved.pdf#1", "copy.pdf#1")
     with PageStore.open(uri) as store:
-        assert store.find_page_id("copy.pdf#1") == store.find_page_id("moved.pdf#1") == page_id(3)
-        assert store.find_page_id("report.pdf#4") == page_id(4)
+        assert store.find("copy.pdf#1") == store.find("moved.pdf#1") == page_id(3)
+        assert store.find("report.pdf#4") == page_id(4)
         with pytest.raises(StoreError, match=r"no page 'report.pdf#3' among the 12"):
-            store.find_page_id("report.pdf#3")
+            store.find("report.pdf#3")
     assert all(file.stat().st_mtime_ns == written for file, written in files.items())
     read_back(uri, list(range(12)))
 

@@ -45,7 +45,7 @@ from ridgerank.store.cache import CacheCounts
 from ridgerank.store.disk_cache import DiskCache
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import reading_calibrations
+from ridgerank.store.sidecar import open_calibrations
 
 CANDIDATES = 20
 """K, as in the paper."""
@@ -101,7 +101,7 @@ class Reranker:
         uri = str(store)
         opened = PageStore.open(uri, disk=disk)
         try:
-            with reading_calibrations(uri) as folder:
+            with open_calibrations(uri) as folder:
                 calibration = Calibration.load(folder, readout, lineage=opened.lineage)
             if not isinstance(backbone, Backbone):
                 settings = ModelSettings.from_lineage(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.executor import PageTargets
 from ridgerank.calibration.rerender import BATCH_PAGES, FoundAgain
 from ridgerank.calibration.ridge_fit import RemoteStates
@@ -25,7 +26,7 @@ from ridgerank.scaleout.calibration_workers import (
     project_states,
     sum_moments,
 )
-from ridgerank.scaleout.ray_cluster import ClusterWorkers, ModelPlan, translate_ray_errors
+from ridgerank.scaleout.ray_cluster import ClusterWorkers, translate_ray_errors
 from ridgerank.scaleout.ray_datasets import Rows, iter_results, map_on_workers
 
 _SAFE = "targets taken so far are kept"
@@ -38,7 +39,7 @@ class RayExecutor:
     """Runs the model of a store on the workers of the connected cluster."""
 
     uri: str
-    model: ModelPlan
+    model: ModelSettings
     workers: ClusterWorkers
 
     def write_queries(self, cache: TargetCache, *, count: int, documents: Sequence[Path]) -> QuerySet:

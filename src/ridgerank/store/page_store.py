@@ -123,7 +123,7 @@ class PageStore:
         """`lookup` for many names at once: name → page id, names of no page left out."""
         return self.catalog.resolve(names)
 
-    def find_page_id(self, name: str) -> str:
+    def find(self, name: str) -> str:
         """Look up the page id behind a page id or an exact reference such as `report.pdf#3`."""
         page_id = self.lookup(name)
         if page_id is None:
