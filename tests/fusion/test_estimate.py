@@ -6,8 +6,8 @@ from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.estimate import (
     FALLBACK_WEIGHT,
     closed_form_estimate,
-    user_estimate,
     label_free_estimate,
+    user_estimate,
 )
 from ridgerank.fusion.prior import Prior
 from ridgerank.fusion.weight import on_the_edge, optimal_weight
