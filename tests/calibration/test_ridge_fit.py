@@ -41,7 +41,7 @@ def test_a_lists_own_margins_never_reach_its_held_out_scores() -> None:
     given = lessons()
     before = fit(given)
     teacher = given.teacher.copy()
-    mine = given.lists.spread(np.arange(24) % 4 == 0)  # one whole part
+    mine = given.lists.repeat(np.arange(24) % 4 == 0)  # one whole part
     teacher[mine] = np.random.default_rng(9).normal(size=int(mine.sum())) * 100
     after = fit(replace(given, teacher=teacher))
     np.testing.assert_array_equal(after.held_out[mine], before.held_out[mine])

@@ -141,7 +141,7 @@ class PageStore:
     def pages(self, page_ids: Sequence[str], *, vectors: bool = False) -> list[StoredPage]:
         """Read pages without their prefixes, in the order of `page_ids`."""
         has_vectors = vectors and layout.VECTORS in self._dataset.schema.names
-        return rows.read_pages(
+        return rows.parse_pages(
             self.catalog.table(page_ids, [*rows.PAGE_COLUMNS, *([layout.VECTORS] if has_vectors else [])])
         )
 

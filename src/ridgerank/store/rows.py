@@ -62,7 +62,7 @@ def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def read_pages(table: pa.Table) -> list[StoredPage]:
+def parse_pages(table: pa.Table) -> list[StoredPage]:
     """Read the pages of a table that holds at least the columns of a `StoredPage`, vectors optional."""
     vectors: list[NDArray[np.float16] | None] = [None] * table.num_rows
     if layout.VECTORS in table.column_names:
