@@ -24,7 +24,6 @@ from rich.table import Table
 from experiments.protocols.leave_one_out import recovery
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.calibration.rerender import BATCH_PAGES, see_pages
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import Teacher
 from ridgerank.evaluation.metrics import evaluate
@@ -33,6 +32,7 @@ from ridgerank.records import Candidate, Query, Ranking
 from ridgerank.runs.queries import read_queries
 from ridgerank.runs.run import Qrels, Run
 from ridgerank.runs.trec import read_qrels
+from ridgerank.store.rerender import BATCH_PAGES, rerender_pages
 from ridgerank.store.sidecar import calibrations_folder
 
 CANDIDATES = 20
@@ -141,13 +141,13 @@ def read_fully(
         }
     )
     unread = teacher.missing
-    batches = see_pages(store, unread, max_pixels=backbone.max_pixels)
+    batches = rerender_pages(store, unread, max_pixels=backbone.max_pixels)
     total = -(-len(unread) // BATCH_PAGES)
     for batch in track(batches, "full model", total=total, console=Console(stderr=True)):
         teacher.encode(batch)
     timed = list(rankings.items())[:TIMED_QUERIES]
     timed_pages = sorted({page.page_id for _, ranking in timed for page in ranking.pages})
-    shown = chain.from_iterable(see_pages(store, timed_pages, max_pixels=backbone.max_pixels))
+    shown = chain.from_iterable(rerender_pages(store, timed_pages, max_pixels=backbone.max_pixels))
     contents = {page.page_id: backbone.content(page) for page in shown}
     seconds = []
     for query, ranking in timed:

@@ -26,7 +26,7 @@ from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.store import prefix_readers
 from ridgerank.store.disk_cache import DiskCache
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import keeping_calibrations
+from ridgerank.store.sidecar import edit_calibrations
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import VectorOrigin
 
@@ -53,7 +53,7 @@ def main() -> None:
             if kind == "indexed":
                 with StoreWriter(uri, lineage) as writer:
                     writer.index_pages()
-            with keeping_calibrations(uri) as folder:
+            with edit_calibrations(uri) as folder:
                 calibration.save(folder)
             result[kind] = measure(uri, s3, backbone, calibration)
     for kind in ("listed", "indexed"):
@@ -77,7 +77,7 @@ def measure(uri: str, s3: LoopbackS3, backbone: Backbone, calibration: Calibrati
             reranker.store.prefix_nbytes([page_id(number) for number in lists[0]]) / 1e6, 3
         )
         ids = [page_id(number) for number in lists[0]]
-        reranker.store.blocks = prefix_readers.LanceBlocks(reranker.store._dataset)
+        reranker.store.blocks = prefix_readers.LanceBlockReader(reranker.store._dataset)
         with s3.counted() as traffic:
             reranker.store.read_prefixes(ids)
             found["later query, Lance's blobs"] = _row([traffic()])

@@ -23,7 +23,7 @@ from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.readout.readout import Readout
 from ridgerank.store.compress import compress
-from ridgerank.store.model_lineage import lineage_of
+from ridgerank.store.model_lineage import make_lineage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=15)
     options = parser.parse_args()
     backbone, _ = small_qwen(layers=28, width=WIDTH, head_dim=128, max_pixels=896 * 672)
-    lineage = lineage_of(backbone, exit_layer=EXIT_LAYER, join_layer=0, keep=Keep())
+    lineage = make_lineage(backbone, exit_layer=EXIT_LAYER, join_layer=0, keep=Keep())
     generator = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         with StoreWriter(folder, lineage) as writer:

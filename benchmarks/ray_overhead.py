@@ -18,11 +18,12 @@ import torch
 
 from benchmarks.report import publish
 from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.documents.failures import Failure
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexPlan
 from ridgerank.scaleout.encoding_worker import EncodingPlan
-from ridgerank.scaleout.ray_cluster import ModelPlan, connect_ray, plan_workers
+from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
 from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.store.layout import pack
 from ridgerank.store.page_store import PageStore
@@ -94,7 +95,7 @@ def compare(pages: int, workers: int, address: str) -> Compared:
             processes=1,
         )
         here_s = time.perf_counter() - began
-        plan = EncodingPlan(ModelPlan("mini-qwen", device="cpu"), "stride 1/3", None, 0)
+        plan = EncodingPlan(ModelSettings("mini-qwen", device="cpu"), "stride 1/3", None, 0)
         with connect_ray(address) as ray:
             cluster = plan_workers(ray, workers, "cpu")
             began = time.perf_counter()

@@ -40,7 +40,7 @@ from benchmarks.real_documents_questions import (
 from benchmarks.real_documents_report import report
 from benchmarks.real_documents_speed import measure_speed, print_speed
 from benchmarks.report import publish
-from ridgerank.atomic import replacing, replacing_text
+from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
@@ -50,7 +50,7 @@ from ridgerank.errors import RidgeRankError
 from ridgerank.records import Page
 from ridgerank.runs.trec import read_qrels
 from ridgerank.store.compress import compress
-from ridgerank.store.layout import PackedPrefix, block_of, pack, unpack
+from ridgerank.store.layout import PackedPrefix, block_shape, pack, unpack
 from ridgerank.store.model_lineage import default_exit_layer
 from ridgerank.store.pruning import Keep
 from ridgerank.store.stored_prefixes import StoredPrefixes
@@ -116,7 +116,7 @@ def run_stored(
     stored = reader.stored(candidates, keep)
     states = reader.backbone.both_states(question.text, StoredPrefixes.of(stored, join_layer=0))
     arrays = {f"{keep}, {state}": values.cpu().numpy() for state, values in states.items()}
-    return arrays | {f"{keep}, bytes": np.array(np.mean([block_of(page).nbytes for page in stored]))}
+    return arrays | {f"{keep}, bytes": np.array(np.mean([block_shape(page).nbytes for page in stored]))}
 
 
 def run_questions(
@@ -141,7 +141,7 @@ def run_questions(
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    with replacing(path) as scratch, scratch.open("wb") as file:
+    with replace_file(path) as scratch, scratch.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
@@ -182,7 +182,7 @@ def _measure_speed(
         keeps=options.keeps,
         cross_encoder=OnnxCrossEncoder(options.cross_encoder) if options.cross_encoder else None,
     )
-    with replacing_text(folder / _LATENCY) as file:
+    with replace_text_file(folder / _LATENCY) as file:
         file.write(json.dumps(speed))
 
 

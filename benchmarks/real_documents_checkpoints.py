@@ -112,7 +112,7 @@ def load_questions(
     references = whole.pop("references").tolist()
     columns = {name: np.asarray(values, dtype=np.float64) for name, values in whole.items()}
     lists = Ragged.of_lengths(lengths)
-    owner = [queries[number] for number in lists.index()]
+    owner = [queries[number] for number in lists.list_numbers()]
     relevance = np.array(
         [float(qrels.get(query, {}).get(page, 0) > 0) for query, page in zip(owner, references, strict=True)]
     )

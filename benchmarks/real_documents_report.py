@@ -136,7 +136,7 @@ def transfer_readouts(questions: QuestionTable, keep: str) -> TransferredReadout
 
 
 def _ndcg(questions: QuestionTable, scores: Floats, qrels: Qrels) -> Floats:
-    owner = [questions.queries[number] for number in questions.lists.index()]
+    owner = [questions.queries[number] for number in questions.lists.list_numbers()]
     # Equal scores keep the retriever's order: what no score tells apart is not shuffled.
     run = Run.of_columns(owner, questions.references, list(-questions.lists.ranks(scores).astype(float)))
     return evaluate(run, qrels, (MEASURE,)).of(MEASURE)

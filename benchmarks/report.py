@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 
 
 def interleaved_times(arms: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, list[float]]:
@@ -31,5 +31,5 @@ def publish(result: Mapping[str, Any], out: Path | None) -> None:
     """Print the result as one line of JSON; keep it where `out` says."""
     print(json.dumps(result))
     if out is not None:
-        with replacing_text(out) as file:
+        with replace_text_file(out) as file:
             file.write(json.dumps(result, indent=2) + "\n")

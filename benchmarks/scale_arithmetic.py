@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 
 from benchmarks.read_path import hit_rate, simulated_hit_rate
 from benchmarks.report import publish
-from ridgerank.store.layout import Block
+from ridgerank.store.layout import BlockShape
 
 SIZES = {"1 M": 10**6, "100 M": 10**8, "1 B": 10**9}
 MODELS = {"Qwen2.5-VL-7B": (4, 128, 0.056), "GLM-4.1V-9B": (2, 128, 0.050)}
@@ -42,7 +42,7 @@ def page_bytes(model: str, *, keep: float = 1 / 3, join_layer: int = 0, bits: in
     """Bytes of a page's prefix; scales are as they are stored, codes of `bits`."""
     heads, dim, _ = MODELS[model]
     positions = round(keep * VISUAL) + OTHERS
-    block = Block(EXIT_LAYER - join_layer, heads, positions, dim, 0, (1, VISUAL))
+    block = BlockShape(EXIT_LAYER - join_layer, heads, positions, dim, 0, (1, VISUAL))
     codes = 2 * block.layers * heads * positions * dim
     return block.nbytes - codes + codes * bits // 8
 

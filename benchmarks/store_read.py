@@ -17,13 +17,13 @@ from pathlib import Path
 import lance
 import numpy as np
 
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
 from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.prefix_readers import DirectBlocks
+from ridgerank.store.prefix_readers import LocalBlockReader
 from ridgerank.store.rows import PageRow, StoredPage
 from ridgerank.store.store_writer import StoreWriter
 
@@ -67,8 +67,8 @@ def measure_reads(uri: str) -> dict[str, float]:
         ids = store.page_ids()
         out = np.zeros(store.prefix_nbytes(ids[:CANDIDATES]), dtype=np.uint8)
         dataset = lance.dataset(uri)
-        assert isinstance(store.blocks, DirectBlocks)
-        place_of = {entry.page_id: entry.place for entry in store.catalog.entries(ids)}
+        assert isinstance(store.blocks, LocalBlockReader)
+        place_of = {entry.page_id: entry.prefix_range for entry in store.catalog.entries(ids)}
         row_of = {page_id: row for row, page_id in enumerate(ids)}
         paths = {place.address >> 32: store.blocks.file(place) for place in place_of.values()}
         maps = {
@@ -159,7 +159,7 @@ def main() -> None:
     line = json.dumps(result)
     print(line)
     if arguments.out is not None:
-        with replacing_text(arguments.out) as file:
+        with replace_text_file(arguments.out) as file:
             file.write(line + "\n")
 
 

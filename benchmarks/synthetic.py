@@ -21,7 +21,7 @@ from ridgerank.lineage import Lineage
 from ridgerank.readout.readout import Readout
 from ridgerank.store import layout, rows
 from ridgerank.store.compress import compress
-from ridgerank.store.model_lineage import default_exit_layer, lineage_of
+from ridgerank.store.model_lineage import default_exit_layer, make_lineage
 from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
 from ridgerank.store.store_writer import StoreWriter
@@ -54,7 +54,7 @@ def originals(backbone: Backbone, count: int = PAGES_A_FRAGMENT) -> tuple[Lineag
             number = len(made)
             page = StoredPage(page_id(number), (reference(number),), "report.pdf", "some words " * 20, b"")
             made.append(PageRow(page, compress(prefix, image, keep)))
-    return lineage_of(backbone, exit_layer=exit_layer, join_layer=0, keep=keep), made
+    return make_lineage(backbone, exit_layer=exit_layer, join_layer=0, keep=keep), made
 
 
 def write_store(
@@ -66,7 +66,7 @@ def write_store(
     opened = lance.dataset(uri)
     schema = opened.schema
     blank = [PageRow(row.page, row.prefix) for row in copied]
-    table = rows.to_table(blank, schema)
+    table = rows.build_table(blank, schema)
     generator = np.random.default_rng(1)
     fragments = []
     for first in range(0, pages, PAGES_A_FRAGMENT):
@@ -77,7 +77,7 @@ def write_store(
         columns = {
             layout.PAGE_ID: [page_id(number) for number in numbers],
             layout.REFERENCES: [[reference(number)] for number in numbers],
-            **rows.vector_columns(list(drawn.astype(np.float16)), origin.dim),
+            **rows.build_vector_columns(list(drawn.astype(np.float16)), origin.dim),
         }
         part = table.slice(0, count)
         for name, column in columns.items():

@@ -9,9 +9,9 @@ def test_sums_and_spreads_stay_within_a_list() -> None:
     lists = Ragged.of_lengths([2, 3])
     values = np.array([1.0, 2.0, 10.0, 20.0, 30.0])
     assert lists.sum(values).tolist() == [3.0, 60.0]
-    assert lists.spread(np.array([7.0, 8.0])).tolist() == [7.0, 7.0, 8.0, 8.0, 8.0]
-    assert lists.index().tolist() == [0, 0, 1, 1, 1]
-    assert lists.place().tolist() == [0, 1, 0, 1, 2]
+    assert lists.repeat(np.array([7.0, 8.0])).tolist() == [7.0, 7.0, 8.0, 8.0, 8.0]
+    assert lists.list_numbers().tolist() == [0, 0, 1, 1, 1]
+    assert lists.positions().tolist() == [0, 1, 0, 1, 2]
 
 
 def test_ranks_count_from_one_and_break_ties_by_place() -> None:

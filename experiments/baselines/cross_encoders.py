@@ -8,11 +8,11 @@ import numpy as np
 from PIL.Image import Image
 
 from experiments.baselines.base import Arm
-from ridgerank.calibration.rerender import see_pages
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.rerender import rerender_pages
 
 
 class ReadsText(Protocol):
@@ -66,7 +66,7 @@ class ImageReranker(Arm):
         wanted = [candidate.page_id for candidate in candidates]
         found: dict[str, float] = {}
         pixels = self._model.max_pixels
-        for batch in see_pages(self._store, wanted, max_pixels=pixels, documents=self._documents):
+        for batch in rerender_pages(self._store, wanted, max_pixels=pixels, documents=self._documents):
             odds = self._model.judge(query, [page.image for page in batch])
             found |= {page.page_id: value for page, value in zip(batch, odds.tolist(), strict=True)}
         return np.array([found[page_id] for page_id in wanted], dtype=np.float64)

@@ -7,12 +7,12 @@ import numpy as np
 
 from experiments.baselines.base import Arm
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.rerender import see_pages
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import Teacher
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.rerender import rerender_pages
 
 
 class FullDepth(Arm):
@@ -44,7 +44,7 @@ class FullDepth(Arm):
         teacher.request(asked)
         pixels = self._backbone.max_pixels
         missing = teacher.missing
-        for batch in see_pages(self._store, missing, max_pixels=pixels, documents=self._documents):
+        for batch in rerender_pages(self._store, missing, max_pixels=pixels, documents=self._documents):
             teacher.encode(batch)
         return {
             query: np.array(

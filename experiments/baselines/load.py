@@ -97,11 +97,11 @@ class Models:
     @cached_property
     def stand_in_lineage(self) -> "Lineage":
         """What its margins are made with."""
-        from ridgerank.store.model_lineage import lineage_of
+        from ridgerank.store.model_lineage import make_lineage
         from ridgerank.store.pruning import Keep
 
         layers = self.stand_in.geometry.layers
-        return lineage_of(self.stand_in, exit_layer=layers, join_layer=0, keep=Keep())
+        return make_lineage(self.stand_in, exit_layer=layers, join_layer=0, keep=Keep())
 
 
 def load_arms(

@@ -13,7 +13,7 @@ from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
-from ridgerank.atomic import replacing, replacing_text
+from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import DatasetError
 from ridgerank.runs.run import Qrels
 
@@ -47,7 +47,7 @@ class PageFiles:
             name = self._first[digest] = f"{_safe(page)}{self._suffix(page, content)}"
             path = self.folder / name
             if not path.exists() or path.stat().st_size != len(content):
-                with replacing(path) as scratch:
+                with replace_file(path) as scratch:
                     scratch.write_bytes(content)
         self._file_of[page] = name
 
@@ -55,7 +55,7 @@ class PageFiles:
         """Say that every page is there."""
         if not self._file_of:
             raise DatasetError(f"{self._source}: its corpus has no pages")
-        with replacing_text(self._list) as file:
+        with replace_text_file(self._list) as file:
             json.dump({"source": self._source, "pages": self._file_of}, file)
         self.complete = True
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from transformers import PreTrainedModel
 
-from ridgerank.atomic import replacing
+from ridgerank.atomic import replace_file
 from ridgerank.errors import MiniatureError
 
 WARM_UP_STEPS = 100
@@ -127,5 +127,5 @@ def _save(lesson: Lesson, optimizer: torch.optim.Optimizer, number: int, path: P
         "steps": lesson.steps,
         "seed": lesson.seed,
     }
-    with replacing(path) as scratch:
+    with replace_file(path) as scratch:
         torch.save(state, scratch)

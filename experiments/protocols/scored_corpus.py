@@ -35,13 +35,13 @@ class Scored:
     @property
     def relevance(self) -> Floats:
         """The grade of every candidate."""
-        query_of = self.lists.index().tolist()
+        query_of = self.lists.list_numbers().tolist()
         graded = zip(query_of, self.pages, strict=True)
         return np.array([self.qrels[self.queries[number]].get(page, 0) for number, page in graded], float)
 
     def evaluate(self, scores: Floats, measures: tuple[str, ...] = MEASURES) -> Evaluation:
         """Every measure of every query when candidates are ordered by `scores`."""
-        asked = [self.queries[number] for number in self.lists.index().tolist()]
+        asked = [self.queries[number] for number in self.lists.list_numbers().tolist()]
         return evaluate(Run.of_columns(asked, self.pages, scores.tolist()), self.qrels, measures)
 
     def ndcg(self, scores: Floats) -> Floats:

@@ -25,7 +25,7 @@ from experiments.reproduce.stages.paths import Place, made_with, require_same, s
 from experiments.reproduce.stages.query_states import States, run_deeper, run_states
 from experiments.reproduce.stages.stage_progress import Watcher
 from experiments.reproduce.stages.store_build import build_store, gather
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 from ridgerank.ragged import Floats
 from ridgerank.store.vector_columns import VectorOrigin
 
@@ -263,7 +263,7 @@ class Lab:
             recognizer=recognizer,
             watcher=self.watcher,
         )
-        with replacing_text(marker):
+        with replace_text_file(marker):
             pass
 
     @cached_property
@@ -277,11 +277,13 @@ class Lab:
 
     def _margin_cache(self, site: Site, backbone: str) -> "TargetCache":
         from ridgerank.calibration.target_cache import TargetCache
-        from ridgerank.store.model_lineage import lineage_of
+        from ridgerank.store.model_lineage import make_lineage
 
         folder = self.place(site).backbone(backbone)
         model = self._backbone(backbone, folder)
-        lineage = lineage_of(model, exit_layer=self._exit_layer(model), join_layer=0, keep=self.settings.keep)
+        lineage = make_lineage(
+            model, exit_layer=self._exit_layer(model), join_layer=0, keep=self.settings.keep
+        )
         return TargetCache(folder, lineage)
 
     @contextmanager
@@ -302,12 +304,13 @@ class Lab:
         return ShallowPass(model, PageStore.open(self.place(site).store(backbone)), cache_bytes=0)
 
     def _backbone(self, name: str, folder: Path) -> "Backbone":
-        from ridgerank.store.model_lineage import lineage_of
+        from ridgerank.lineage import Lineage
+        from ridgerank.store.model_lineage import make_lineage
 
         model = self.models.backbone(name)
         layer = self._exit_layer(model)
-        made = lineage_of(model, exit_layer=layer, join_layer=0, keep=self.settings.keep)
-        require_same(folder, made.to_json())
+        made = make_lineage(model, exit_layer=layer, join_layer=0, keep=self.settings.keep)
+        require_same(folder, made.to_json(), normalize=lambda noted: Lineage.from_json(noted).to_json())
         return model
 
     def _encoder(self, name: str, folder: Path) -> "MultiVectorEncoder":
@@ -326,7 +329,7 @@ class Lab:
         """How large pages are seen by retrievers: as the first backbone sees them."""
         path = self.work / f"pixels-{slug(self.settings.backbones[0])}"
         if not path.exists():
-            with replacing_text(path) as file:
+            with replace_text_file(path) as file:
                 file.write(str(self.models.backbone(self.settings.backbones[0]).max_pixels))
         return int(path.read_text())
 

@@ -16,7 +16,7 @@ from experiments.reproduce.experiment import Lab
 from experiments.reproduce.settings import Settings
 from experiments.reproduce.stages.checkpoint import digest
 from experiments.reproduce.stages.stage_progress import Nobody
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 from ridgerank.worker_process import usable_cores
 
 
@@ -58,7 +58,7 @@ class Ahead:
             self._pool = None
             self._watcher.say("a process died, for lack of memory perhaps: going on without it, one by one")
         else:
-            with replacing_text(marker):
+            with replace_text_file(marker):
                 pass
 
     def __enter__(self) -> Self:

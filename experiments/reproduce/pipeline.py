@@ -18,7 +18,7 @@ from experiments.reproduce.report import write_report
 from experiments.reproduce.settings import Settings
 from experiments.reproduce.stages.stage_progress import Watcher
 from experiments.reproduce.tables.table import Table
-from ridgerank.atomic import replacing, replacing_text
+from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import DatasetError
 from ridgerank.version import __version__
 
@@ -76,11 +76,11 @@ def write(result: Table | Drawing, out: Path) -> None:
         ("md", result.to_markdown()),
         ("tex", result.to_latex()),
     ):
-        with replacing_text(out / f"{result.name}.{suffix}") as file:
+        with replace_text_file(out / f"{result.name}.{suffix}") as file:
             file.write(text)
     if isinstance(result, Drawing):
         for kind in ("png", "svg"):
-            with replacing(out / f"{result.name}.{kind}") as scratch:
+            with replace_file(out / f"{result.name}.{kind}") as scratch:
                 scratch.write_bytes(result.render(kind))
 
 
@@ -123,5 +123,5 @@ def describe(
 
 
 def _write_json(path: Path, facts: object) -> None:
-    with replacing_text(path) as file:
+    with replace_text_file(path) as file:
         file.write(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")

@@ -8,7 +8,7 @@ from experiments.reproduce.claims import Direction
 from experiments.reproduce.figures.figure import Drawing
 from experiments.reproduce.paper import SOURCE
 from experiments.reproduce.tables.table import Table
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --mark: #1f5fa8; }
@@ -46,7 +46,7 @@ def write_report(
         "all others were measured in this run.</p>"
         f"<nav><ul>{links}</ul></nav>{''.join(sections)}{_facts(facts)}</body></html>\n"
     )
-    with replacing_text(path) as file:
+    with replace_text_file(path) as file:
         file.write(page)
 
 

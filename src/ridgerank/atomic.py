@@ -10,11 +10,11 @@ from typing import TextIO
 
 
 @contextmanager
-def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Yield a scratch path beside `path`; on success it takes the place of `path` in one step.
+def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yield a scratch path beside `path`; on success the scratch file replaces `path` in one step.
 
     The scratch file is removed when the block fails, and an existing `path` is then left untouched. Unless
-    `durable`, a machine that loses power may be left with a file cut short: for what can be made again.
+    `durable`, a loss of power may leave a file cut short: for files that can be computed again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -23,8 +23,8 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
     try:
         yield scratch
         if durable:
-            with scratch.open("rb") as written:
-                os.fsync(written.fileno())
+            with scratch.open("rb") as file:
+                os.fsync(file.fileno())
         scratch.chmod(0o666 & ~_umask())
         scratch.replace(path)
     finally:
@@ -32,14 +32,14 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing_text(path: Path) -> Iterator[TextIO]:
-    """Like `replacing`, as an open UTF-8 text file."""
-    with replacing(path) as scratch, scratch.open("w", encoding="utf-8", newline="\n") as file:
+def replace_text_file(path: Path) -> Iterator[TextIO]:
+    """Like `replace_file`, as an open UTF-8 text file."""
+    with replace_file(path) as scratch, scratch.open("w", encoding="utf-8", newline="\n") as file:
         yield file
 
 
-def leftovers(path: Path) -> list[Path]:
-    """Scratch files beside `path` that a killed process left (or a living one still writes)."""
+def list_scratch_files(path: Path) -> list[Path]:
+    """Scratch files beside `path`, left by a killed process or still being written."""
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.*"))
 
 

@@ -1,4 +1,4 @@
-"""Every error a user of the library may meet, in one tree.
+"""The errors of the library, in one tree.
 
 RidgeRankError
 ├── RunFileError        a run or qrels file that cannot be read as one
@@ -13,8 +13,9 @@ RidgeRankError
 ├── RetrieverError      a retriever that is unknown, or has nothing to search in
 ├── ClusterError        a Ray cluster that cannot be reached, or work that was lost on it
 ├── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
-├── DatasetError        a benchmark that is unknown, incomplete or not as published
-└── ExtraMissing        a package an adapter needs that is not installed (an ImportError too)
+├── DatasetError        a benchmark that is unknown, incomplete or not as published (experiments only)
+├── ServingError        a server that cannot be started as configured
+└── ExtraMissing        an optional package that is not installed (an ImportError too)
 
 A message says what was found, what was wanted and what to do about it.
 """
@@ -73,8 +74,12 @@ class MiniatureError(RidgeRankError):
 
 
 class DatasetError(RidgeRankError):
-    """A benchmark that is unknown, incomplete or not as it was published."""
+    """A benchmark that is unknown, incomplete or not as it was published; raised by the experiments only."""
+
+
+class ServingError(RidgeRankError):
+    """A server that cannot be started as configured."""
 
 
 class ExtraMissing(RidgeRankError, ImportError):  # noqa: N818 (reads as the fact it states)
-    """A package that an adapter needs and that is not installed."""
+    """An optional package that is needed and not installed: for an adapter, a cluster or a download."""

@@ -1,15 +1,17 @@
 """What an artifact was made with, so that it is never read under anything else.
 
 A prefix stored by one model means nothing to another, nor to the same model under another prompt,
-exit layer or release of transformers. The store and the readout both carry a `Lineage`; whoever reads
-one compares it with the lineage at hand and refuses a difference. This module knows no model.
+exit layer or release of transformers. The store and the readout both carry a `Lineage`. Code that reads one
+of them compares its lineage with that of the loaded model and refuses a difference. This module knows no
+model.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ridgerank.errors import ArtifactError, LineageMismatch
 
@@ -30,9 +32,9 @@ class Lineage:
     transformers: str
     """Release of transformers; position ids of still images have changed between releases."""
     processor: str
-    """Fingerprint of the image processor's and tokenizer's settings, and how much of a page is read."""
+    """Fingerprint of the image processor's and tokenizer's settings."""
     prompt: str
-    """Fingerprint of the prompt, page part and query part, and its name where it was one of several."""
+    """Fingerprint of the prompt, page part and query part."""
     exit_layer: int
     """ℓ: layers [join_layer, exit_layer) are stored, and the state is read after layer ℓ − 1."""
     join_layer: int
@@ -41,45 +43,99 @@ class Lineage:
     """How visual positions were chosen, and which fraction γ of them."""
     quantization: str
     """How keys and values became bytes."""
+    max_pixels: int | None = None
+    """The pixel budget of a page image, None where the model reads text."""
+    page_text: str | None = None
+    """How much of a page's text is read (`head 512`, in tokens), None where the model reads images."""
+    prompt_name: str | None = None
+    """The name of the prompt, where the family has several."""
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted, so that equal lineages give equal text."""
-        return one_line(self)
+        return to_json_line(self)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote; unknown or missing fields are an error that names them."""
-        found = json.loads(text)
-        wanted = {field.name for field in fields(cls)}
-        if not isinstance(found, dict) or set(found) != wanted:
-            names = sorted(found) if isinstance(found, dict) else type(found).__name__
+        """Read what `to_json` wrote, now or before settings were fields; other fields are an error."""
+        stored = json.loads(text)
+        names = {field.name for field in fields(cls)}
+        if isinstance(stored, dict) and set(stored) == names - _SETTINGS:
+            stored = _split_prose(stored)
+        if not isinstance(stored, dict) or set(stored) != names:
+            stored_names = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
             raise ArtifactError(
-                f"lineage with fields {names}, wanted {sorted(wanted)}: "
+                f"lineage with fields {stored_names}, wanted {sorted(names)}: "
                 "written by another version of ridgerank; make the artifact again"
             )
-        return cls(**found)
+        return cls(**stored)
 
-    def require(self, wanted: "Lineage", *, artifact: str) -> None:
-        """Raise `LineageMismatch`, showing both values of every field that differs from `wanted`.
+    def require(self, expected: "Lineage", *, artifact: str) -> None:
+        """Raise `LineageMismatch`, showing both values of every field that differs from `expected`.
 
         The name a model was loaded by does not count: a folder may move, and its weights are compared.
         """
-        if shown := differences(self, wanted, apart_from="backbone"):
+        if shown := describe_differences(self, expected, ignored="backbone"):
             raise LineageMismatch(
                 f"{artifact} was made with another lineage ({shown}); "
                 "use the settings it was made with, or make it again with these"
             )
 
+    def teacher_fingerprint(self) -> str:
+        """Digest of what full-depth targets depend on: the model and what it reads, not how pages are stored.
 
-def one_line(record: "DataclassInstance") -> str:
+        The digest is of the words that lineages held before settings were fields, so that targets kept on
+        disk since then stay valid.
+        """
+        processor, prompt = _join_prose(self)
+        return fingerprint(
+            {
+                "family": self.family,
+                "weights": self.weights,
+                "transformers": self.transformers,
+                "processor": processor,
+                "prompt": prompt,
+            }
+        )
+
+
+_SETTINGS = {"max_pixels", "page_text", "prompt_name"}
+"""The fields that older lineages lack. Their values are in the words behind the two fingerprints there."""
+
+
+def _split_prose(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the fields of an older lineage (`f00, 150528 pixels a page`, `ba2, chatml`) into today's."""
+    matched = re.fullmatch(r"(.*?)(?:, (\d+) pixels a page|, (\w+ \d+) tokens a page)?", stored["processor"])
+    processor, pixels, page_text = matched.groups() if matched else (stored["processor"], None, None)
+    prompt, _, prompt_name = stored["prompt"].partition(", ")
+    return {
+        **stored,
+        "processor": processor,
+        "prompt": prompt,
+        "max_pixels": int(pixels) if pixels else None,
+        "page_text": page_text,
+        "prompt_name": prompt_name or None,
+    }
+
+
+def _join_prose(lineage: Lineage) -> tuple[str, str]:
+    """The processor and the prompt as an older lineage has them: the inverse of `_split_prose`."""
+    processor = lineage.processor
+    if lineage.max_pixels is not None:
+        processor += f", {lineage.max_pixels} pixels a page"
+    elif lineage.page_text is not None:
+        processor += f", {lineage.page_text} tokens a page"
+    return processor, ", ".join(part for part in (lineage.prompt, lineage.prompt_name) if part)
+
+
+def to_json_line(record: "DataclassInstance") -> str:
     """A record as one line of JSON, keys sorted."""
     return json.dumps(asdict(record), sort_keys=True, ensure_ascii=False)
 
 
-def differences(held: "DataclassInstance", wanted: "DataclassInstance", *, apart_from: str) -> str:
-    """Both values of every field in which two records differ, but for one; empty where none does."""
-    there, here = asdict(held), asdict(wanted)
-    differing = (name for name in there if name != apart_from and there[name] != here[name])
+def describe_differences(stored: "DataclassInstance", expected: "DataclassInstance", *, ignored: str) -> str:
+    """Both values of every field in which two records differ, except `ignored`; empty where none does."""
+    there, here = asdict(stored), asdict(expected)
+    differing = (name for name in there if name != ignored and there[name] != here[name])
     return "; ".join(f"{name}: {there[name]!r} there, {here[name]!r} here" for name in differing)
 
 

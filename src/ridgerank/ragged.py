@@ -1,7 +1,7 @@
 """Candidate lists laid end to end, so that one array operation serves all queries at once.
 
 A corpus of candidate lists of differing length is one flat array of values and one array of offsets.
-`Ragged` holds the offsets and knows how to sum within a list and how to spread a value over one; the
+`Ragged` holds the offsets and sums within a list and repeats a list's value for its members; the
 formulas of fusion and readout are written on top of it and never loop over queries.
 """
 
@@ -61,16 +61,16 @@ class Ragged:
         """(members,) → (lists,): the greatest member of each list."""
         return np.asarray(np.maximum.reduceat(values, self.offsets[:-1])) if len(self) else values[:0]
 
-    def spread(self, per_list: NDArray[Scalar]) -> NDArray[Scalar]:
+    def repeat(self, per_list: NDArray[Scalar]) -> NDArray[Scalar]:
         """(lists, …) → (members, …): each list's value, repeated for its members."""
         return np.repeat(per_list, self.lengths, axis=0)
 
-    def index(self) -> Ints:
+    def list_numbers(self) -> Ints:
         """(members,): the number of the list a member belongs to."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
 
-    def place(self) -> Ints:
-        """(members,): a member's place in its list, from 0."""
+    def positions(self) -> Ints:
+        """(members,): a member's position in its list, from 0."""
         return np.arange(self.members, dtype=np.int64) - np.repeat(self.offsets[:-1], self.lengths)
 
     def center(self, values: Floats) -> Floats:
@@ -80,10 +80,10 @@ class Ragged:
         return values - np.repeat(means, self.lengths, axis=0)
 
     def ranks(self, scores: Floats) -> Ints:
-        """(members,): rank from 1 within the list, highest score first, equal scores in order of place."""
-        order = np.lexsort((-scores, self.index()))
+        """(members,): rank from 1 within the list, highest score first, equal scores in order of position."""
+        order = np.lexsort((-scores, self.list_numbers()))
         ranks = np.empty(self.members, dtype=np.int64)
-        ranks[order] = self.place() + 1
+        ranks[order] = self.positions() + 1
         return ranks
 
     def select(self, chosen: Bools) -> tuple[Self, Bools]:
@@ -100,10 +100,10 @@ def finite_scores(values: ArrayLike, lists: Ragged, *, what: str) -> Floats:
         )
     bad = ~np.isfinite(scores)
     if bad.any():
-        where = int(np.argmax(bad))
-        found = int(np.searchsorted(lists.offsets, where, side="right")) - 1
+        member = int(np.argmax(bad))
+        number = int(np.searchsorted(lists.offsets, member, side="right")) - 1
         raise ScoreError(
-            f"{what}: {scores[where]} in list {found}, candidate {where - int(lists.offsets[found])}; "
+            f"{what}: {scores[member]} in list {number}, candidate {member - int(lists.offsets[number])}; "
             "scores must be finite numbers, leave out candidates that have none"
         )
     return scores

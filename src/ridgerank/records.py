@@ -1,4 +1,4 @@
-"""The words that cross modules: a page, a query, a candidate, a ranking. They know no model and no file."""
+"""The records that cross modules: a page, a query, a candidate, a ranking. They know no model and no file."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -18,10 +18,10 @@ STATES: tuple[State, ...] = ("last", "mean")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """One page of a document, as people see it and as it is named."""
+    """One page of a document: its image, its text and its names."""
 
     page_id: str
-    """256-bit digest, in hex, of what the page was made from: the same content has the same id."""
+    """256-bit digest, in hex, of the page's content: the same content has the same id."""
     reference: str
     """The name people use: `report.pdf#3`, pages counted from 1."""
     image: "Image"
@@ -32,12 +32,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What someone asks."""
+    """A query, with an id."""
 
     query_id: str
     text: str
     corpus: str = ""
-    """What it was asked of, where queries of several corpora lie together; empty where that is not said."""
+    """The corpus it belongs to, where queries of several corpora are together; empty where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RankedPage:
-    """A page in its final place, with both scores it was placed by."""
+    """A page at its final rank, with the scores that put it there."""
 
     page_id: str
     reference: str
@@ -76,7 +76,7 @@ class RankedPage:
 
     @property
     def reason(self) -> str:
-        """One line: where the page stood before, and which score put it where it is."""
+        """One line: the rank before and now, and what each score contributed."""
         if self.rank == self.retriever_rank:
             moved = f"stays at {self.rank}"
         else:
@@ -87,7 +87,7 @@ class RankedPage:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Where the time of one request went."""
+    """The milliseconds of one request, by part."""
 
     retrieval_ms: float
     """The retriever, and looking up its pages."""
@@ -109,7 +109,7 @@ class Ranking:
     """w: the readout's share in the fused score; 0 leaves the retriever's order."""
     latency: Latency
     note: str
-    """What a careful reader should know of this ranking, empty if nothing."""
+    """A caution about this ranking, empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

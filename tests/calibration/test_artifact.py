@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from ridgerank.calibration.artifact import Calibration, list_calibrations
 from ridgerank.errors import ArtifactError, LineageMismatch
+from ridgerank.lineage import Lineage
 from tests.calibrated_store import random_calibration
 from tests.store.pages import LINEAGE
+from tests.test_lineage import OF_TEXT
 
 
 @pytest.fixture
@@ -30,6 +33,20 @@ def test_a_calibration_is_read_back_as_it_was(tmp_path: Path, made: Calibration)
     assert repr(found.weight) == repr(made.weight)
     assert repr(found.diagnostics) == repr(made.diagnostics)
     assert math.isnan(found.diagnostics.agreement)
+
+
+def test_a_calibration_written_before_settings_were_fields_is_read(tmp_path: Path) -> None:
+    lineage = Lineage.from_json(OF_TEXT)
+    made = random_calibration(lineage, 8)
+    made.save(tmp_path)
+    path = tmp_path / "default.safetensors"
+    with safe_open(path, framework="numpy") as file:
+        metadata, vector = file.metadata(), file.get_tensor("readout")
+    save_file({"readout": vector}, path, metadata={**metadata, "lineage": OF_TEXT})
+    found = Calibration.load(tmp_path, lineage=lineage)
+    np.testing.assert_array_equal(found.readout.vector, made.readout.vector)
+    assert found.readout.lineage == lineage
+    assert found.facts() == made.facts()
 
 
 def test_the_report_beside_it_is_json_without_nan(tmp_path: Path, made: Calibration) -> None:

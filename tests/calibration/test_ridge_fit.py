@@ -41,7 +41,7 @@ def test_a_lists_own_margins_never_reach_its_held_out_scores() -> None:
     problem = ridge_problem()
     before = fit_readout(problem)
     targets = problem.targets.copy()
-    members = problem.lists.spread(np.arange(24) % 4 == 0)  # one whole part
+    members = problem.lists.repeat(np.arange(24) % 4 == 0)  # one whole part
     targets[members] = np.random.default_rng(9).normal(size=int(members.sum())) * 100
     after = fit_readout(replace(problem, targets=targets))
     np.testing.assert_array_equal(after.held_out_scores[members], before.held_out_scores[members])

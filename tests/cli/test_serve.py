@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.cli.main import app
-from ridgerank.serving.serve_settings import ServingError, read_keys
+from ridgerank.errors import ServingError
+from ridgerank.serving.serve_settings import read_keys
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import index_pages, random_calibration

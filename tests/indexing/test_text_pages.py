@@ -12,9 +12,9 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.calibration.index_hook import TargetHook
-from ridgerank.calibration.rerender import see_pages
 from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.cli.main import app
@@ -25,9 +25,9 @@ from ridgerank.ranking.explain import explain
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.ranking.unstored import UnstoredPages
 from ridgerank.records import Page
-from ridgerank.store.model_lineage import reading_of
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
+from ridgerank.store.rerender import rerender_pages
 from ridgerank.store.sidecar import calibrations_folder
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import WordOverlap, write_reports
@@ -101,14 +101,14 @@ def test_states_over_stored_text_are_close_to_those_over_the_text(
 
 def test_a_store_of_another_budget_is_refused(folder: Path, store: str) -> None:
     other = load_backbone(folder, device="cpu", page_text="head 16")
-    with pytest.raises(LineageMismatch, match=r"head 512 tokens a page.*head 16 tokens a page"):
+    with pytest.raises(LineageMismatch, match="page_text: 'head 512' there, 'head 16' here"):
         ShallowPass(other, PageStore.open(store))
 
 
 def test_a_page_seen_again_has_the_text_it_is_stored_with(store: str) -> None:
     with PageStore.open(store) as opened:
         ids = opened.page_ids()
-        seen = [page for batch in see_pages(opened, ids, max_pixels=10_000) for page in batch]
+        seen = [page for batch in rerender_pages(opened, ids, max_pixels=10_000) for page in batch]
         assert {page.page_id: page.text for page in seen} == opened.texts()
 
 
@@ -117,9 +117,9 @@ def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) 
     model = load_backbone(folder, device="cpu", page_text="ends 40", prompt="plain")
     index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, hook=Seen(), processes=1)
     with PageStore.open(str(tmp_path / "store")) as opened:
-        reading = reading_of(opened.lineage)
-        assert reading == {"max_pixels": None, "page_text": "ends 40", "prompt": "plain"}
-        ShallowPass(load_backbone(folder, device="cpu", **reading), opened)
+        settings = ModelSettings.from_lineage(opened.lineage, device="cpu")
+        assert settings == ModelSettings(str(folder), "cpu", page_text="ends 40", prompt="plain")
+        ShallowPass(settings.load(), opened)
         with pytest.raises(LineageMismatch, match="plain' there"):
             ShallowPass(load_backbone(folder, device="cpu", page_text="ends 40"), opened)
 

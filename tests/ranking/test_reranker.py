@@ -248,7 +248,7 @@ def test_scores_for_some_candidates_only_are_refused(reranker: Reranker) -> None
 
 def test_another_lineage_is_refused(uri: str, model_folder: Path, small_backbone: Backbone) -> None:
     other = load_backbone(model_folder, device="cpu", max_pixels=99 * 28 * 28)
-    with pytest.raises(LineageMismatch, match="pixels a page"):
+    with pytest.raises(LineageMismatch, match="max_pixels: 23520 there, 77616 here"):
         Reranker.open(uri, backbone=other)
     with PageStore.open(uri) as store:
         foreign = random_calibration(replace(store.lineage, keep="ink 1/4"), small_backbone.geometry.width)

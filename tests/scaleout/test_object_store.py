@@ -22,13 +22,13 @@ from ridgerank.indexing.index import index_documents
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.retrievers.embeddings import Embeddings
 from ridgerank.store import remote_folder
-from ridgerank.store.check import damages
+from ridgerank.store.check import find_damage
 from ridgerank.store.disk_cache import DiskCache
 from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import (
-    keeping_calibrations,
-    reading_calibrations,
+    edit_calibrations,
+    open_calibrations,
     recall_sources,
     remember_sources,
 )
@@ -94,7 +94,7 @@ def _calibrate(uri: str, backbone: Backbone, hook: RecordingHook | None = None) 
 
 def test_killed_and_run_again_a_bucket_holds_the_bytes_of_a_folder(bucket: str, local: str) -> None:
     assert list(contents(bucket).items()) == list(contents(local).items())
-    assert list(damages(bucket)) == []
+    assert list(find_damage(bucket)) == []
 
 
 def test_a_bucket_is_checked_by_the_command_of_a_folder(bucket: str) -> None:
@@ -103,9 +103,9 @@ def test_a_bucket_is_checked_by_the_command_of_a_folder(bucket: str) -> None:
 
 
 def test_a_calibration_in_a_bucket_is_the_one_of_a_folder(bucket: str, local: str) -> None:
-    with PageStore.open(local) as store, reading_calibrations(local) as folder:
+    with PageStore.open(local) as store, open_calibrations(local) as folder:
         here = Calibration.load(folder, lineage=store.lineage)
-    with PageStore.open(bucket) as store, reading_calibrations(bucket) as folder:
+    with PageStore.open(bucket) as store, open_calibrations(bucket) as folder:
         there = Calibration.load(folder, lineage=store.lineage)
         assert [path.name for path in folder.iterdir()] == ["default.safetensors"]
         with pytest.raises(ArtifactError, match="there: default"):
@@ -151,11 +151,11 @@ def test_what_is_in_the_cache_is_not_asked_for_again(bucket: str, s3: LoopbackS3
 
 
 def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backbone: Backbone) -> None:
-    with keeping_calibrations(bucket) as folder:
+    with edit_calibrations(bucket) as folder:
         (folder / "margins.jsonl").write_text("")
     with pytest.raises(KeyboardInterrupt):
         _calibrate(bucket, small_backbone, RecordingHook(interrupt_after_pages=8))
-    with PageStore.open(bucket) as store, keeping_calibrations(bucket) as folder:
+    with PageStore.open(bucket) as store, edit_calibrations(bucket) as folder:
         taught = len(TargetCache(folder, store.lineage))
     assert taught > 0
     hook = RecordingHook()
@@ -168,7 +168,7 @@ def test_margins_reach_the_bucket_while_a_calibration_runs(
 ) -> None:
     monkeypatch.setattr(remote_folder, "_SECONDS_BETWEEN_SAVINGS", 0.05)
     uri = f"s3://{BUCKET}/saved"
-    with keeping_calibrations(uri) as folder:
+    with edit_calibrations(uri) as folder:
         (folder / "margins.jsonl").write_text("first\n")
         saved = remote_folder.RemoteFolder(uri, "calibrations")
         until = time.monotonic() + 30
@@ -197,12 +197,12 @@ def test_damage_in_a_bucket_is_found(s3: LoopbackS3, tmp_path: Path) -> None:
     [name] = data.names()
     data.get(name, tmp_path)
     with PageStore.open(uri) as store:
-        place = store.catalog.entries([page_id(2)])[0].place
+        place = store.catalog.entries([page_id(2)])[0].prefix_range
     content = bytearray((tmp_path / name).read_bytes())
     content[place.offset + 100] ^= 1
     (tmp_path / name).write_bytes(content)
     data.put(tmp_path / name)
-    assert [damage.page_id for damage in damages(uri)] == [page_id(2)]
+    assert [damage.page_id for damage in find_damage(uri)] == [page_id(2)]
 
 
 def test_no_credential_is_written_anywhere(bucket: str, s3: LoopbackS3, tmp_path: Path) -> None:

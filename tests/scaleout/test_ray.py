@@ -13,6 +13,7 @@ import torch
 from starlette.testclient import TestClient
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.errors import CalibrationError, LineageMismatch
 from ridgerank.indexing.index import index_documents
@@ -21,7 +22,7 @@ from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.scaleout import ray_indexing as scaleout_index
 from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe_encoding
 from ridgerank.scaleout.ray_calibration import RayExecutor
-from ridgerank.scaleout.ray_cluster import ModelPlan, plan_workers
+from ridgerank.scaleout.ray_cluster import plan_workers
 from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.scaleout.ray_serving import Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
@@ -66,7 +67,7 @@ def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def plan(model_folder: Path) -> EncodingPlan:
-    model = ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS)
+    model = ModelSettings(str(model_folder), device="cpu", max_pixels=MAX_PIXELS)
     return EncodingPlan(model, keep="stride 1/3", exit_layer=None, join_layer=0)
 
 
@@ -141,7 +142,7 @@ def test_a_calibration_on_ray_is_the_local_one_though_a_worker_is_killed(
     uri = str(tmp_path / "store")
     index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
     executor = RayExecutor(
-        uri, ModelPlan(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), TWO_WORKERS
+        uri, ModelSettings(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), TWO_WORKERS
     )
     hook = KillingHook()
     with PageStore.open(uri) as store, PageStore.open(local) as other:
@@ -163,7 +164,7 @@ def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Pa
 
 
 def test_queries_are_not_asked_of_a_model_on_ray(local: str, model_folder: Path) -> None:
-    executor = RayExecutor(local, ModelPlan(str(model_folder)), TWO_WORKERS)
+    executor = RayExecutor(local, ModelSettings(str(model_folder)), TWO_WORKERS)
     with pytest.raises(CalibrationError, match="--queries"):
         executor.write_queries(None, count=20, documents=())  # type: ignore[arg-type]
 

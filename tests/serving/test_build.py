@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from ridgerank.errors import ServingError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.serving import build
 from ridgerank.serving.build import open_service
-from ridgerank.serving.serve_settings import ServeSettings, ServingError
+from ridgerank.serving.serve_settings import ServeSettings
 from tests.serving.conftest import Corpus, client_of
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.errors import QueryError, RidgeRankError
+from ridgerank.errors import QueryError, RidgeRankError, ServingError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.serving.engine import Engine, RankingResult, SearchWork
 from ridgerank.serving.model_process import ModelProcess, WorkerDied
-from ridgerank.serving.serve_settings import Limits, ServingError, default_processes
+from ridgerank.serving.serve_settings import Limits, default_processes
 from tests.serving.conftest import Corpus
 
 SECONDS = 120

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from ridgerank.errors import StoreError
 from ridgerank.store.cache import PrefixCache
-from ridgerank.store.layout import PackedPrefix, block_of
+from ridgerank.store.layout import PackedPrefix, block_shape
 from ridgerank.store.page_store import PageStore
 from tests.store.pages import assert_same, page_id, prefix
 
-PAGE_NBYTES = block_of(prefix(0, positions=5)).nbytes
+PAGE_NBYTES = block_shape(prefix(0, positions=5)).nbytes
 
 
 class CountingStore:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.store.catalog import IndexedCatalog, ListedCatalog, catalog_of, pages_indexed
-from ridgerank.store.lance_dataset import find
+from ridgerank.store.catalog import IndexedCatalog, ListedCatalog, has_page_index, open_catalog
+from ridgerank.store.lance_dataset import open_dataset
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
@@ -24,14 +24,14 @@ def indexed(uri: str) -> Iterator[PageStore]:
 
 
 def test_a_store_is_listed_until_its_pages_are_indexed(uri: str) -> None:
-    assert isinstance(catalog_of(find(uri), uri), ListedCatalog)
+    assert isinstance(open_catalog(open_dataset(uri), uri), ListedCatalog)
     with StoreWriter(uri, LINEAGE) as writer:
         writer.index_pages()
-    assert isinstance(catalog_of(find(uri), uri), IndexedCatalog)
+    assert isinstance(open_catalog(open_dataset(uri), uri), IndexedCatalog)
 
 
 def test_an_index_finds_what_a_list_holds(indexed: PageStore) -> None:
-    opened, uri = find(indexed.uri), indexed.uri
+    opened, uri = open_dataset(indexed.uri), indexed.uri
     listed = ListedCatalog(opened, uri)
     looked_up = indexed.catalog
     assert isinstance(looked_up, IndexedCatalog)
@@ -64,21 +64,21 @@ def test_an_indexed_store_reads_as_any_other(indexed: PageStore) -> None:
 
 
 def test_no_more_pages_are_remembered_than_allowed(indexed: PageStore) -> None:
-    catalog = IndexedCatalog(find(indexed.uri), indexed.uri, remembered=4)
-    expected = ListedCatalog(find(indexed.uri), indexed.uri)
+    catalog = IndexedCatalog(open_dataset(indexed.uri), indexed.uri, cached_entries=4)
+    expected = ListedCatalog(open_dataset(indexed.uri), indexed.uri)
     for first in range(0, 12, 3):
         ids = [page_id(number) for number in range(first, first + 3)]
         assert catalog.entries(ids) == expected.entries(ids)
         assert catalog.resolve([f"report.pdf#{first + 1}"])
-    assert [*catalog._known][-1] == page_id(10)
-    assert len(catalog._known) == len(catalog._named) == 4
+    assert [*catalog._entry_cache][-1] == page_id(10)
+    assert len(catalog._entry_cache) == len(catalog._name_cache) == 4
 
 
 def test_indexing_again_takes_later_pages_in(indexed: PageStore) -> None:
     with StoreWriter(indexed.uri, LINEAGE) as writer:
         writer.index_pages()
-    opened = find(indexed.uri)
+    opened = open_dataset(indexed.uri)
     assert opened is not None
-    assert pages_indexed(opened)
+    assert has_page_index(opened)
     for name in ("page_id_idx", "references_idx"):
         assert opened.stats.index_stats(name)["num_unindexed_rows"] == 0

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ridgerank.store.check import damages
+from ridgerank.store.check import find_damage
 from ridgerank.store.layout import pack
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, page_id, prefix
@@ -18,7 +18,7 @@ def flip(uri: str, content: bytes, at: int) -> None:
 
 
 def test_a_sound_store_has_no_damage(uri: str) -> None:
-    assert list(damages(uri)) == []
+    assert list(find_damage(uri)) == []
 
 
 @pytest.mark.parametrize("number", [0, 5, 11])
@@ -26,14 +26,14 @@ def test_a_sound_store_has_no_damage(uri: str) -> None:
 def test_a_flipped_byte_is_found_and_its_page_named(uri: str, number: int, where: float) -> None:
     block = pack(prefix(number)).tobytes()
     flip(uri, block, int(where * len(block)))
-    [found] = damages(uri)
+    [found] = find_damage(uri)
     assert (found.what, found.page_id) == (f"report.pdf#{number}", page_id(number))
     assert "checksum" in found.reason
 
 
 def test_a_changed_text_is_found(uri: str) -> None:
     flip(uri, b"text of page 4text", 0)
-    assert [found.what for found in damages(uri)] == ["report.pdf#4"]
+    assert [found.what for found in find_damage(uri)] == ["report.pdf#4"]
 
 
 def test_a_changed_vector_is_found(uri: str) -> None:
@@ -41,16 +41,16 @@ def test_a_changed_vector_is_found(uri: str) -> None:
     with StoreWriter(uri, LINEAGE) as writer:
         writer.open_vectors(ORIGIN)
         writer.set_vectors(vectors)
-    assert list(damages(uri)) == []
+    assert list(find_damage(uri)) == []
     flip(uri, vectors[page_id(6)].tobytes(), 5)
-    [found] = damages(uri)
+    [found] = find_damage(uri)
     assert (found.what, found.reason) == ("report.pdf#6", "its retriever vectors differ from their checksum")
 
 
 def test_all_damage_is_found_not_only_the_first(uri: str) -> None:
     for number in (2, 3, 9):
         flip(uri, pack(prefix(number)).tobytes(), 200)
-    assert [found.what for found in damages(uri)] == ["report.pdf#2", "report.pdf#3", "report.pdf#9"]
+    assert [found.what for found in find_damage(uri)] == ["report.pdf#2", "report.pdf#3", "report.pdf#9"]
 
 
 def test_a_file_too_damaged_for_lance_is_named_and_the_others_are_still_checked(uri: str) -> None:
@@ -59,7 +59,7 @@ def test_a_file_too_damaged_for_lance_is_named_and_the_others_are_still_checked(
         file for file in (Path(uri) / "data").iterdir() if pack(prefix(1)).tobytes() in file.read_bytes()
     ]
     cut.write_bytes(cut.read_bytes()[:-40] + bytes(40))
-    file, page = damages(uri)
+    file, page = find_damage(uri)
     assert (file.page_id, page.what) == (None, "report.pdf#9")
     assert cut.name in file.what
 
@@ -71,4 +71,4 @@ def test_a_byte_flipped_anywhere_in_a_data_file_never_crashes_the_check(uri: str
         held = bytearray(sound)
         held[at] ^= 0x41
         file.write_bytes(held)
-        assert all(found.reason for found in damages(uri))
+        assert all(found.reason for found in find_damage(uri))

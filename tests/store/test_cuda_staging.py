@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from ridgerank.store import layout
-from ridgerank.store.cuda_staging import DevicePrefix, Staging, device_prefix
+from ridgerank.store.cuda_staging import CudaStaging, DevicePrefix, view_device_prefix
 from ridgerank.store.page_store import PageStore
 from tests.store.pages import page_id, prefix
 
@@ -21,8 +21,8 @@ def test_a_block_in_a_tensor_is_seen_as_the_arrays_it_holds() -> None:
         starts.append(buffer.numel())
         buffer = torch.cat([buffer, torch.from_numpy(layout.pack(prefix(number)))])
     for number, start in zip((3, 4), starts, strict=True):
-        block = layout.block_of(prefix(number))
-        found = device_prefix(block, buffer[start : start + block.nbytes])
+        block = layout.block_shape(prefix(number))
+        found = view_device_prefix(block, buffer[start : start + block.nbytes])
         assert_on_device(found, prefix(number))
         assert found.keys.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
 
@@ -30,7 +30,7 @@ def test_a_block_in_a_tensor_is_seen_as_the_arrays_it_holds() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: staging is not run here")
 def test_requests_in_turn_arrive_on_the_device_whole(store: PageStore) -> None:
-    staging = Staging(1 << 20, torch.device("cuda"))
+    staging = CudaStaging(1 << 20, torch.device("cuda"))
     for first in range(8):
         numbers = [first, first + 3, first + 1]
         loaded = staging.load(store, [page_id(number) for number in numbers])

@@ -10,7 +10,7 @@ import transformers
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import LineageMismatch
 from ridgerank.ranking.reranker import Reranker
-from ridgerank.store.check import damages
+from ridgerank.store.check import find_damage
 from ridgerank.store.page_store import PageStore
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/first_release"
@@ -41,11 +41,11 @@ def test_it_opens_by_the_model_it_names_and_ranks_to_the_same_digits(release: Pa
 
 
 def test_every_byte_of_it_passes_the_check(release: Path) -> None:
-    assert list(damages(str(release / "store"))) == []
+    assert list(find_damage(str(release / "store"))) == []
 
 
 def test_its_model_read_otherwise_is_refused(release: Path) -> None:
     options = {"page_text": "head 64"} if release.name == "text" else {"max_pixels": 28 * 28 * 40}
-    other = load_backbone(release / "model", device="cpu", **options)  # type: ignore[arg-type]
+    other = load_backbone(release / "model", device="cpu", **options)
     with pytest.raises(LineageMismatch, match="another lineage"):
         Reranker.open(release / "store", backbone=other)

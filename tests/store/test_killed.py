@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgerank.store.check import damages
+from ridgerank.store.check import find_damage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, page_id
@@ -90,7 +90,7 @@ def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Pa
         with PageStore.open(str(tmp_path / "killed")) as store:
             stored = {number for number in range(PAGES) if page_id(number) in store}
             seen.add((len(stored), PAGES if store.vectors is None else len(store.vectors.missing())))
-            assert not list(damages(store.uri))
+            assert not list(find_damage(store.uri))
             for first in range(0, PAGES, BATCH):  # whole batches, but for the pages taken out again
                 held = {number in stored for number in range(first, first + BATCH - 1)}
                 assert len(held) == 1

@@ -70,7 +70,7 @@ def test_unpacking_copies_nothing() -> None:
 
 
 def test_every_array_starts_on_a_multiple_of_64() -> None:
-    spans = layout.spans_of(layout.block_of(prefix(2))).values()
+    spans = layout.array_spans(layout.block_shape(prefix(2))).values()
     assert all(span.offset % layout.ALIGNMENT == 0 for span in spans)
     assert all(span.strides[0] % layout.ALIGNMENT == 0 for span in spans if len(span.shape) > 1)
 
@@ -79,7 +79,7 @@ def test_every_array_starts_on_a_multiple_of_64() -> None:
 def test_a_page_of_the_paper_takes_the_bytes_of_its_arithmetic(kv_heads: int, a_position: int) -> None:
     """Qwen2.5-VL-7B and GLM-4.1V-9B at layer 21, a third of 1280 visual positions."""
     kept = 1280 // 3
-    block = layout.Block(
+    block = layout.BlockShape(
         layers=21, kv_heads=kv_heads, positions=kept, head_dim=128, next_position=0, grid=(32, 40)
     )
     assert 1.0 < block.nbytes / (kept * a_position) < 1.03

@@ -1,20 +1,27 @@
 """What a lineage says of a model, and how a model is loaded again as it says."""
 
 from dataclasses import asdict, replace
+from pathlib import Path
 
+import lance
 import pytest
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.errors import LineageMismatch
 from ridgerank.lineage import Lineage, fingerprint
-from ridgerank.store.model_lineage import lineage_of, reading_of, require_same_origin
+from ridgerank.store import layout
+from ridgerank.store.model_lineage import make_lineage, require_same_model
+from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
-from tests.store.pages import LINEAGE
+from ridgerank.store.store_writer import StoreWriter
+from tests.store.pages import LINEAGE, row
+from tests.test_lineage import OF_IMAGES
 
 
 @pytest.fixture
 def lineage(small_backbone: Backbone) -> Lineage:
-    return lineage_of(small_backbone, exit_layer=4, join_layer=0, keep=Keep())
+    return make_lineage(small_backbone, exit_layer=4, join_layer=0, keep=Keep())
 
 
 def test_a_store_whose_pages_hold_the_whole_instruction_is_refused(
@@ -25,9 +32,9 @@ def test_a_store_whose_pages_hold_the_whole_instruction_is_refused(
     del prompt["name"]
     prompt["before_image"], prompt["after_image"] = prompt.pop("before_page"), prompt.pop("after_page")
     before = fingerprint({**prompt, "answer_ids": small_backbone.tokens.answers})
-    require_same_origin(lineage, small_backbone, artifact="the store")
+    require_same_model(lineage, small_backbone, artifact="the store")
     with pytest.raises(LineageMismatch, match=rf"the store .*prompt: '{before}' there"):
-        require_same_origin(replace(lineage, prompt=before), small_backbone, artifact="the store")
+        require_same_model(replace(lineage, prompt=before), small_backbone, artifact="the store")
 
 
 def test_the_place_of_the_cut_is_in_the_prompts_fingerprint(small_backbone: Backbone) -> None:
@@ -36,9 +43,35 @@ def test_the_place_of_the_cut_is_in_the_prompts_fingerprint(small_backbone: Back
     assert small_backbone.fingerprints().prompt == fingerprint(described) != fingerprint(moved)
 
 
-def test_a_lineage_says_how_pages_were_read(lineage: Lineage) -> None:
-    pixels = reading_of(lineage)
-    assert pixels == {"max_pixels": 30 * 28 * 28, "page_text": None, "prompt": None}
-    of_text = replace(LINEAGE, processor="f00, ends 320 tokens a page", prompt="ba2, qwen3-reranker")
-    assert reading_of(of_text) == {"max_pixels": None, "page_text": "ends 320", "prompt": "qwen3-reranker"}
-    assert set(reading_of(LINEAGE).values()) == {None}
+def test_a_lineage_says_how_pages_were_read(small_backbone: Backbone, lineage: Lineage) -> None:
+    settings = ModelSettings.from_lineage(lineage)
+    assert settings == ModelSettings(small_backbone.name, max_pixels=30 * 28 * 28)
+    of_text = replace(LINEAGE, page_text="ends 320", prompt_name="qwen3-reranker")
+    settings = ModelSettings.from_lineage(of_text, name="another", device="cpu", dtype="float32")
+    assert settings == ModelSettings(
+        "another", "cpu", "float32", page_text="ends 320", prompt="qwen3-reranker"
+    )
+    assert ModelSettings.from_lineage(LINEAGE) == ModelSettings("tiny")
+
+
+def test_a_lineage_written_before_settings_were_fields_is_that_of_the_same_model() -> None:
+    before = Lineage.from_json(OF_IMAGES)
+    settings = ModelSettings.from_lineage(before, device="cpu")
+    assert settings == ModelSettings("mini-qwen", "cpu", max_pixels=150528)
+    backbone = settings.load()
+    today = make_lineage(backbone, exit_layer=4, join_layer=0, keep=Keep())
+    require_same_model(replace(before, transformers=today.transformers), backbone, artifact="the store")
+    assert replace(before, transformers=today.transformers) == today == Lineage.from_json(today.to_json())
+
+
+def test_a_store_written_before_settings_were_fields_opens(tmp_path: Path) -> None:
+    lineage, uri = Lineage.from_json(OF_IMAGES), str(tmp_path / "store")
+    with StoreWriter(uri, lineage):
+        pass
+    dataset = lance.dataset(uri)
+    dataset.update_schema_metadata({layout.LINEAGE_KEY: OF_IMAGES})
+    with PageStore.open(uri, lineage=lineage) as store:
+        assert store.lineage == lineage
+    with StoreWriter(uri, lineage) as writer:
+        writer.append([row(1)])
+    assert lance.dataset(uri).schema.metadata[layout.LINEAGE_KEY.encode()] == OF_IMAGES.encode()

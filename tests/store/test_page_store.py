@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.store.catalog import Place
-from ridgerank.store.layer_stream import LayerStream, prefetched
+from ridgerank.store.catalog import PrefixRange
+from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.prefix_readers import BlockReader, DirectBlocks, RemoteBlocks
+from ridgerank.store.prefix_readers import BlockReader, LocalBlockReader, RemoteBlockReader
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
 
@@ -67,7 +67,7 @@ def test_every_way_of_reading_gives_the_same_bytes(uri: str, scheme: str) -> Non
         writer.reclaim()
         writer.append([row(30, positions=3000)])
     with PageStore.open(scheme + uri) as store, PageStore.open(uri) as local:
-        wanted = RemoteBlocks if scheme == "file-object-store://" else DirectBlocks
+        wanted = RemoteBlockReader if scheme == "file-object-store://" else LocalBlockReader
         assert isinstance(store.blocks, wanted)
         out, direct = (np.zeros(store.prefix_nbytes(store.page_ids()), dtype=np.uint8) for _ in range(2))
         store.read_prefixes(store.page_ids(), out=out)
@@ -89,11 +89,11 @@ def test_blobs_that_do_not_lie_in_the_data_file_are_read_by_lance(tmp_path: Path
     from ridgerank.store import lance_dataset, rows
 
     uri = str(tmp_path / "newer")
-    table = rows.to_table([row(0), row(1, positions=9000)], lance_dataset.schema(LINEAGE))
+    table = rows.build_table([row(0), row(1, positions=9000)], lance_dataset.schema(LINEAGE))
     lance.write_dataset(table, uri, data_storage_version="2.2")
     with PageStore.open(uri) as store:
-        assert isinstance(store.blocks, DirectBlocks)
-        assert store.blocks.file(store.catalog.entries([page_id(1)])[0].place) is None
+        assert isinstance(store.blocks, LocalBlockReader)
+        assert store.blocks.file(store.catalog.entries([page_id(1)])[0].prefix_range) is None
         assert_same(store.read_prefixes([page_id(1)])[0], prefix(1, positions=9000))
 
 
@@ -115,24 +115,6 @@ def test_a_data_file_that_is_gone_is_told(uri: str) -> None:
             store.read_prefixes(IDS)
 
 
-def test_a_read_in_the_background_ends_in_the_same(store: PageStore) -> None:
-    reading = [store.submit([page_id(number)]) for number in range(12)]
-    for number, future in enumerate(reading):
-        assert_same(future.result()[0], prefix(number))
-
-
-def test_requests_are_read_ahead_in_order(store: PageStore) -> None:
-    requests = [[page_id(number), page_id(11 - number)] for number in range(12)]
-    answers = prefetched(store, requests, buffer_nbytes=1 << 16)
-    for number, found in enumerate(answers):
-        assert_same(found[0], prefix(number))
-        assert_same(found[1], prefix(11 - number))
-
-
-def test_nothing_is_read_ahead_of_no_request(store: PageStore) -> None:
-    assert list(prefetched(store, [], buffer_nbytes=8)) == []
-
-
 @pytest.mark.parametrize("step_bytes", [1, 1 << 20])
 def test_layers_stream_in_order(store: PageStore, monkeypatch: pytest.MonkeyPatch, step_bytes: int) -> None:
     monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", step_bytes)
@@ -151,13 +133,13 @@ class SlowStart:
     """Reads the first layers of a prefix last, and counts the reads that are done."""
 
     threads = 4
-    whole = False
+    reads_whole = False
 
     def __init__(self, inner: BlockReader) -> None:
         self.inner = inner
         self.done = 0
 
-    def read(self, place: Place, start: int, out: memoryview) -> None:
+    def read(self, place: PrefixRange, start: int, out: memoryview) -> None:
         time.sleep(0.03 if 0 < start < place.nbytes // 2 else 0)
         self.inner.read(place, start, out)
         self.done += 1

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgerank.errors import StoreError
-from ridgerank.store.pruning import RULES, Keep, PageLook, evenly, patch_deviation
+from ridgerank.store.pruning import RULES, Keep, PageFeatures, cell_deviation, even_indices
 
 rules = st.sampled_from(sorted(RULES))
 fractions = st.fractions(min_value=Fraction(1, 50), max_value=1, max_denominator=50)
 sides = st.integers(1, 12)
 
 
-def look(rows: int, columns: int, seed: int = 0, *, rule: str = "stride") -> PageLook:
+def look(rows: int, columns: int, seed: int = 0, *, rule: str = "stride") -> PageFeatures:
     """A page the rule can look at: text for those that read."""
     random = np.random.default_rng(seed)
     grey = np.full((rows * 4 + 3, columns * 4 + 1), 255, dtype=np.uint8)
@@ -21,7 +21,7 @@ def look(rows: int, columns: int, seed: int = 0, *, rule: str = "stride") -> Pag
     words = ["the ", "of ", "revenue ", "2019 ", "Norvale", "\n"]
     text = tuple(words[number] for number in random.integers(0, len(words), rows * columns))
     pieces = text if rule == "informative" else None
-    return PageLook((rows, columns), grey, random.normal(size=(rows * columns, 6)), pieces)
+    return PageFeatures((rows, columns), grey, random.normal(size=(rows * columns, 6)), pieces)
 
 
 def masked(rows: int, columns: int, before: int, after: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -61,7 +61,7 @@ def test_the_same_page_keeps_the_same_positions(
 @given(st.integers(1, 500), st.data())
 def test_even_gaps_differ_by_at_most_one(total: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, total))
-    chosen = evenly(total, count)
+    chosen = even_indices(total, count)
     assert len(set(chosen.tolist())) == count
     assert 0 <= chosen[0] <= chosen[-1] < total
     assert np.ptp(np.diff(chosen)) <= 1 if count > 2 else True
@@ -71,8 +71,10 @@ def test_even_gaps_differ_by_at_most_one(total: int, data: st.DataObject) -> Non
 def test_ink_goes_to_what_is_written() -> None:
     grey = np.full((80, 60), 255, dtype=np.uint8)
     grey[20:30, 10:50:2] = 0
-    kept = Keep("ink", Fraction(1, 6)).positions(np.ones(48, bool), PageLook((8, 6), grey, np.zeros((48, 1))))
-    inked = np.flatnonzero(patch_deviation(grey, (8, 6)).ravel() > 0)
+    kept = Keep("ink", Fraction(1, 6)).positions(
+        np.ones(48, bool), PageFeatures((8, 6), grey, np.zeros((48, 1)))
+    )
+    inked = np.flatnonzero(cell_deviation(grey, (8, 6)).ravel() > 0)
     assert set(inked) <= set(kept.tolist())
     assert inked.tolist() == [13, 14, 15, 16]
 
@@ -100,20 +102,20 @@ def test_informative_goes_to_numbers_names_and_headings_before_filler() -> None:
         " it",
         ".",
     )
-    shown = PageLook((1, len(pieces)), np.zeros((1, 1)), np.zeros((len(pieces), 1)), pieces)
+    shown = PageFeatures((1, len(pieces)), np.zeros((1, 1)), np.zeros((len(pieces), 1)), pieces)
     kept = RULES["informative"](shown, 6)
     assert [pieces[place] for place in kept] == ["Margins", " margin", " Nor", "vale", " 12", ".4"]
 
 
 def test_spread_takes_one_of_each_kind_before_any_twice() -> None:
     kinds = np.repeat(np.eye(4), 5, axis=0)
-    kept = RULES["spread"](PageLook((4, 5), np.zeros((4, 5)), kinds), 4)
+    kept = RULES["spread"](PageFeatures((4, 5), np.zeros((4, 5)), kinds), 4)
     assert sorted(kept // 5) == [0, 1, 2, 3]
 
 
 def test_patch_deviation_is_that_of_each_patch() -> None:
     grey = np.random.default_rng(0).integers(0, 256, (13, 17)).astype(np.uint8)
-    found = patch_deviation(grey, (3, 4))
+    found = cell_deviation(grey, (3, 4))
     rows, columns = (
         [cells * extent // count for cells in range(count + 1)] for count, extent in ((3, 13), (4, 17))
     )
@@ -124,7 +126,7 @@ def test_patch_deviation_is_that_of_each_patch() -> None:
 
 
 def test_an_image_smaller_than_its_grid_is_blank_or_not_without_failing() -> None:
-    assert patch_deviation(np.full((2, 3), 9.0), (5, 7)).shape == (5, 7)
+    assert cell_deviation(np.full((2, 3), 9.0), (5, 7)).shape == (5, 7)
 
 
 @given(rules, fractions)
@@ -146,7 +148,7 @@ def test_nonsense_is_refused(text: str) -> None:
 
 
 def test_a_page_without_visual_positions_keeps_all() -> None:
-    empty = PageLook((0, 0), np.zeros((1, 1)), np.zeros((0, 3)))
+    empty = PageFeatures((0, 0), np.zeros((1, 1)), np.zeros((0, 3)))
     assert Keep().positions(np.zeros(3, bool), empty).tolist() == [0, 1, 2]
 
 

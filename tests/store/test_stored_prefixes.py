@@ -100,10 +100,10 @@ def test_filling_writes_memory_of_any_dtype_and_stride_and_nothing_beyond_it(
     keys, values = torch.full(shape, 7.0, dtype=dtype), torch.full(shape, 7.0, dtype=dtype)
     batch.fill(2, keys[:, :, :longest], values[:, :, :longest])
     for row, page in enumerate(packed):
-        whole = decompressed(page)
+        expected = decompressed(page)
         length = len(page.positions)
-        torch.testing.assert_close(keys[row, :, :length].float(), whole.keys[2], rtol=2e-2, atol=1e-3)
-        torch.testing.assert_close(values[row, :, :length].float(), whole.values[2], rtol=2e-2, atol=1e-3)
+        torch.testing.assert_close(keys[row, :, :length].float(), expected.keys[2], rtol=2e-2, atol=1e-3)
+        torch.testing.assert_close(values[row, :, :length].float(), expected.values[2], rtol=2e-2, atol=1e-3)
         assert not keys[row, :, length:longest].any()
     assert (keys[:, :, longest:] == 7).all()
     assert (values[:, :, longest:] == 7).all()

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgerank.atomic import replacing
+from ridgerank.atomic import replace_file
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
@@ -31,7 +31,7 @@ def in_parts(
         path = folder / f"{start:06d}.npz"
         if not path.exists():
             made = make(items)
-            with replacing(path) as scratch, scratch.open("wb") as file:
+            with replace_file(path) as scratch, scratch.open("wb") as file:
                 np.savez(file, allow_pickle=False, **made)
         with np.load(path) as kept:
             parts.append(dict(kept))

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from experiments.reproduce.stages.checkpoint import Arrays, digest, in_parts
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.calibration.rerender import see_pages
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
+from ridgerank.store.rerender import rerender_pages
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _PAGES_A_PART = 32
@@ -41,7 +41,7 @@ def run_layers(
         states: list[NDArray[np.float32]] = []
         with PageStore.open(store) as opened:
             wanted = pages[items.start : items.stop].tolist()
-            for batch in see_pages(opened, wanted, max_pixels=model.max_pixels):
+            for batch in rerender_pages(opened, wanted, max_pixels=model.max_pixels):
                 contents = [model.content(page) for page in batch]
                 encoded = model.encode(contents, exit_layer=model.geometry.layers)
                 for page, prefix in zip(batch, encoded, strict=True):

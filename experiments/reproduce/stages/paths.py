@@ -1,10 +1,11 @@
 """Where everything lies in the work folder, and whose it is."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 from ridgerank.errors import LineageMismatch
 
 _LINEAGE = "lineage.json"
@@ -46,13 +47,18 @@ def made_with(folder: Path) -> str:
     return (folder / _LINEAGE).read_text()
 
 
-def require_same(folder: Path, at_hand: str) -> None:
-    """Note what a folder's contents are made with; refuse to go on in one that something else made."""
+def require_same(
+    folder: Path, at_hand: str, *, normalize: Callable[[str], str] = lambda noted: noted
+) -> None:
+    """Note what a folder's contents are made with; refuse to go on in one that something else made.
+
+    `normalize` brings a note of an earlier version into today's form.
+    """
     path = folder / _LINEAGE
     if not path.exists():
-        with replacing_text(path) as file:
+        with replace_text_file(path) as file:
             file.write(at_hand)
-    elif (found := path.read_text()) != at_hand:
+    elif (found := normalize(path.read_text())) != at_hand:
         raise LineageMismatch(
             f"{folder} was made with {found}, at hand is {at_hand}; use another --work folder, or remove it"
         )

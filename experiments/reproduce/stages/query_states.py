@@ -12,9 +12,9 @@ from experiments.datasets.base import Corpus
 from experiments.reproduce.stages.candidate_pools import QUERIES_A_PART, Pools, queries_digest
 from experiments.reproduce.stages.checkpoint import Arrays, in_parts
 from ridgerank.backbones.full_depth import full_margins
-from ridgerank.calibration.rerender import see_pages
 from ridgerank.ragged import Floats
 from ridgerank.ranking.shallow import ShallowPass
+from ridgerank.store.rerender import rerender_pages
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +102,7 @@ def _one(
 def _full_pass_ms(running: ShallowPass, text: str, page_ids: list[str]) -> float:
     """The model's time over all page images; rendering them does not count."""
     backbone = running.backbone
-    batches = see_pages(running.store, page_ids, max_pixels=backbone.max_pixels)
+    batches = rerender_pages(running.store, page_ids, max_pixels=backbone.max_pixels)
     contents = [backbone.content(page) for batch in batches for page in batch]
     start = time.perf_counter()
     full_margins(backbone, text, contents)

@@ -10,7 +10,6 @@ from experiments.reproduce.stages.candidate_pools import Pools
 from experiments.reproduce.stages.stage_progress import Watcher
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.calibration.rerender import see_pages
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import Teacher
 from ridgerank.documents.failures import Failure
@@ -22,6 +21,7 @@ from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
+from ridgerank.store.rerender import rerender_pages
 from ridgerank.store.vector_columns import PageEmbedder
 
 
@@ -60,7 +60,7 @@ def build_store(
     if teacher.missing:
         with PageStore.open(uri) as store:
             watcher.start(f"{corpus.name}: margins left out", len(teacher.missing))
-            for batch in see_pages(store, teacher.missing, max_pixels=backbone.max_pixels):
+            for batch in rerender_pages(store, teacher.missing, max_pixels=backbone.max_pixels):
                 teacher.encode(batch)
                 watcher.advance(len(batch))
 

@@ -59,11 +59,11 @@ def table7(analysis: Analysis) -> Table:
 
 def _labelled(sample: Scored) -> LabelledCorpus:
     """The sample as the labelled rule takes it: runs joined, states in their order."""
-    asked = [sample.queries[number] for number in sample.lists.index().tolist()]
+    asked = [sample.queries[number] for number in sample.lists.list_numbers().tolist()]
     joined = join(Run.of_columns(asked, sample.pages, sample.retriever.tolist()))
     place = {pair: number for number, pair in enumerate(zip(asked, sample.pages, strict=True))}
     order = [
         place[joined.queries[number], joined.vocabulary[code]]
-        for number, code in zip(joined.lists.index().tolist(), joined.codes.tolist(), strict=True)
+        for number, code in zip(joined.lists.list_numbers().tolist(), joined.codes.tolist(), strict=True)
     ]
     return LabelledCorpus(joined, sample.states[order], sample.qrels, moments_of(sample))

@@ -8,7 +8,7 @@ from PIL.Image import Image
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import ExtraMissing, StoreError
 from ridgerank.ranking.reranker import CANDIDATES, Reranker
-from ridgerank.store.lance_dataset import named
+from ridgerank.store.lance_dataset import shorten
 
 try:
     from vidore_benchmark.pipeline_evaluation.base_pipeline import BasePipeline
@@ -56,7 +56,7 @@ class PagePipeline(BasePipeline):  # type: ignore[misc]
         if missing:
             raise StoreError(
                 f"{len(missing)} of {len(corpus_ids)} pages of {dataset_name or 'the corpus'} are not in the "
-                f"page store at {self.reranker.store.uri}: {named(missing)}; index them, or give `names`"
+                f"page store at {self.reranker.store.uri}: {shorten(missing)}; index them, or give `names`"
             )
         self._corpus = dict(corpus)
 

@@ -45,8 +45,8 @@ class Backbone(ABC):
     """Whether a page is its text to this family, and a page without any is blank."""
     max_pixels: int
     """Pixel budget of a page image: a larger image is scaled down, so rendering more is waste."""
-    page_budget: str
-    """How much of a page is read, in the words a lineage records."""
+    page_text: str | None = None
+    """How much of a page's text is read (`head 512`), None where the model reads images."""
 
     def __init__(self, name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer."""

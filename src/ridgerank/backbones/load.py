@@ -97,11 +97,11 @@ def load_backbone(
     return family(str(name), model, tokenizer, image_processor)
 
 
-def parse_dtype(name: str | None) -> torch.dtype | None:
-    """A dtype by the name people write, None where none was given."""
+def parse_dtype(name: str | torch.dtype | None) -> torch.dtype | None:
+    """A dtype by the name people write; a dtype and None stay as they are."""
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name is None:
-        return None
+    if name is None or isinstance(name, torch.dtype):
+        return name
     if name not in known:
         raise BackboneError(f"no dtype called {name!r}; known: {', '.join(known)}")
     return known[name]

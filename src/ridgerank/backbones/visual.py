@@ -31,7 +31,6 @@ class VisualBackbone(Backbone):
         """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
         self._image_processor = image_processor
         self.max_pixels = self.pixel_budget(image_processor)
-        self.page_budget = f"{self.max_pixels} pixels"
         super().__init__(name, model, tokenizer)
 
     def content(self, page: Page) -> Image:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ridgerank.atomic import replacing, replacing_text
+from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import ArtifactError
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
@@ -125,7 +125,7 @@ class Calibration:
         """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
         path = calibration_path(folder, name)
         facts = self.facts()
-        with replacing_text(path.with_suffix(".json")) as file:
+        with replace_text_file(path.with_suffix(".json")) as file:
             file.write(json.dumps({"name": name, **facts}, indent=2, ensure_ascii=False) + "\n")
         from safetensors.numpy import save
 
@@ -136,7 +136,7 @@ class Calibration:
             "fit": json.dumps(fit),
             "facts": json.dumps(facts, ensure_ascii=False),
         }
-        with replacing(path) as scratch:
+        with replace_file(path) as scratch:
             scratch.write_bytes(save({"readout": self.readout.vector}, metadata))
         return path
 

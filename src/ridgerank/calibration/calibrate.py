@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.load import load_backbone, parse_dtype
+from ridgerank.backbones.load import parse_dtype
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, Diagnostics, calibration_path
 from ridgerank.calibration.candidate_lists import find_candidates
 from ridgerank.calibration.executor import Executor, LocalExecutor
 from ridgerank.calibration.hooks import CalibrationHook, CalibrationPlan, SilentCalibrationHook
 from ridgerank.calibration.plot import plot_calibration
-from ridgerank.calibration.rerender import find_again
 from ridgerank.calibration.ridge_fit import LEAST_LISTS
 from ridgerank.calibration.selection import CalibrationData, Selection, select_readout
 from ridgerank.calibration.synthetic_queries import QuerySet, queries_from_texts
@@ -35,9 +35,9 @@ from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.runs.run import Qrels
-from ridgerank.store.model_lineage import reading_of
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import keeping_calibrations
+from ridgerank.store.rerender import require_locations
+from ridgerank.store.sidecar import edit_calibrations
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +89,7 @@ def calibrate(
     hook = hook or SilentCalibrationHook()
     with ExitStack() as stack:
         pages = store if isinstance(store, PageStore) else stack.enter_context(PageStore.open(str(store)))
-        folder = stack.enter_context(keeping_calibrations(pages.uri))
+        folder = stack.enter_context(edit_calibrations(pages.uri))
         path = calibration_path(folder, name)
         retriever_source = retriever_source or _default_source(retriever, pages)
         if not isinstance(retriever, Retriever):
@@ -154,12 +154,8 @@ def _local_executor(
 ) -> LocalExecutor:
     """The model in this process; a model other than the store's is refused."""
     if not isinstance(backbone, Backbone):
-        backbone = load_backbone(
-            backbone or store.lineage.backbone,
-            device=device,
-            dtype=parse_dtype(dtype) if isinstance(dtype, str) else dtype,
-            **reading_of(store.lineage),
-        )
+        settings = ModelSettings.from_lineage(store.lineage, name=backbone, device=device, dtype=dtype)
+        backbone = settings.load()
     return LocalExecutor(ShallowPass(backbone, store))
 
 
@@ -212,7 +208,7 @@ def _complete_targets(
     hook.planned(
         CalibrationPlan(len(query_set.queries), query_set.origin, len(page_ids), len(queries_by_page))
     )
-    pages = find_again(store, sorted(queries_by_page), documents=documents)
+    pages = require_locations(store, sorted(queries_by_page), documents=documents)
     for page_targets in executor.compute_targets(pages, queries_by_page, targets):
         for target, values in page_targets.values.items():
             cache.add(values, target=target)

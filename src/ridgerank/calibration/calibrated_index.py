@@ -20,7 +20,7 @@ from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
-from ridgerank.store.sidecar import keeping_calibrations
+from ridgerank.store.sidecar import edit_calibrations
 
 
 class IndexOptions(TypedDict, total=False):
@@ -95,7 +95,7 @@ def index_with_targets(
 ) -> IndexReport:
     """Index documents and compute the targets of a later `calibrate` with the same arguments."""
     embedder = None if encoder is None else AheadEmbedder(encoder, max_pixels=backbone.max_pixels)
-    with keeping_calibrations(store) as folder:
+    with edit_calibrations(store) as folder:
         target_hook = TargetHook(
             store,
             backbone,

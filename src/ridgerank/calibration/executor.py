@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.rerender import BATCH_PAGES, FoundAgain, render_again, see_pages
 from ridgerank.calibration.ridge_fit import RemoteStates
 from ridgerank.calibration.synthetic_queries import QuerySet, is_query
 from ridgerank.calibration.target_cache import TargetCache
@@ -16,6 +15,7 @@ from ridgerank.calibration.teacher import MemoryTargets, Teacher
 from ridgerank.ragged import Floats
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.records import Candidate, Query, State, Target
+from ridgerank.store.rerender import BATCH_PAGES, PageLocation, require_rendered, rerender_pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Executor(Protocol):
 
     def compute_targets(
         self,
-        pages: Sequence[FoundAgain],
+        pages: Sequence[PageLocation],
         queries_by_page: Mapping[str, Sequence[str]],
         targets: Sequence[Target],
     ) -> Iterator[PageTargets]:
@@ -64,7 +64,9 @@ class LocalExecutor:
         for start in range(0, len(page_ids), count):
             some_ids = page_ids[start : start + count]
             unwritten = [page_id for page_id in some_ids if cache.written_query(page_id) is None]
-            for pages in see_pages(store, unwritten, max_pixels=backbone.max_pixels, documents=documents):
+            for pages in rerender_pages(
+                store, unwritten, max_pixels=backbone.max_pixels, documents=documents
+            ):
                 contents = [backbone.content(page) for page in pages]
                 prefixes = backbone.encode(contents, exit_layer=backbone.geometry.layers)
                 for page, text in zip(pages, backbone.write_queries(prefixes), strict=True):
@@ -79,7 +81,7 @@ class LocalExecutor:
 
     def compute_targets(
         self,
-        pages: Sequence[FoundAgain],
+        pages: Sequence[PageLocation],
         queries_by_page: Mapping[str, Sequence[str]],
         targets: Sequence[Target],
     ) -> Iterator[PageTargets]:
@@ -105,7 +107,7 @@ class LocalExecutor:
 
 def compute_page_targets(
     backbone: Backbone,
-    pages: Sequence[FoundAgain],
+    pages: Sequence[PageLocation],
     queries_by_page: Mapping[str, Sequence[str]],
     targets: Sequence[Target],
 ) -> PageTargets:
@@ -113,7 +115,7 @@ def compute_page_targets(
     storage = MemoryTargets()
     teacher = Teacher(backbone, storage, targets=targets)
     teacher.request_pairs({page.ref.page_id: queries_by_page[page.ref.page_id] for page in pages})
-    teacher.encode(render_again(pages, max_pixels=backbone.max_pixels))
+    teacher.encode(require_rendered(pages, max_pixels=backbone.max_pixels))
     return PageTargets(len(pages), storage.values)
 
 

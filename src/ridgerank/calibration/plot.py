@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgerank.atomic import replacing
+from ridgerank.atomic import replace_file
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.ridge_fit import RidgeFit
 from ridgerank.fusion.weight import objective
@@ -56,6 +56,6 @@ def plot_calibration(calibration: Calibration, fit: RidgeFit, path: Path) -> boo
     weight_axes.set_title(f"The weight ({weight.method})")
     weight_axes.legend()
 
-    with replacing(path) as scratch:
+    with replace_file(path) as scratch:
         figure.savefig(scratch, format="png", dpi=110)
     return True

@@ -110,7 +110,7 @@ def _score_by_fold(problem: RidgeProblem, folds: Sequence[str], vectors: Mapping
         return problem.states.scores([vectors[fold] for fold in folds])
     scores = np.empty(problem.lists.members)
     names = list(vectors)
-    fold_numbers = problem.lists.spread(np.array([names.index(fold) for fold in folds]))
+    fold_numbers = problem.lists.repeat(np.array([names.index(fold) for fold in folds]))
     for number, fold in enumerate(names):
         members = fold_numbers == number
         scores[members] = problem.states[members] @ vectors[fold]

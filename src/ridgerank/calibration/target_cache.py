@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ridgerank.lineage import Lineage, fingerprint
+from ridgerank.lineage import Lineage
 from ridgerank.records import Target
 
 FILE_NAME = "margins.jsonl"
@@ -25,7 +25,7 @@ class TargetCache:
 
     def __init__(self, folder: Path, lineage: Lineage) -> None:
         self._path = folder / FILE_NAME
-        self._header = {"teacher": _fingerprint_teacher(lineage)}
+        self._header = {"teacher": lineage.teacher_fingerprint()}
         self._targets: dict[tuple[Target, str, str], float] = {}
         self._written_queries: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,9 +93,3 @@ class TargetCache:
 
 def _digest(query: str) -> str:
     return hashlib.blake2b(query.encode(), digest_size=16).hexdigest()
-
-
-def _fingerprint_teacher(lineage: Lineage) -> str:
-    """What full-depth targets depend on: the model and its input, not how pages are stored."""
-    parts = ("family", "weights", "transformers", "processor", "prompt")
-    return fingerprint({part: getattr(lineage, part) for part in parts})

@@ -12,7 +12,7 @@ from ridgerank.errors import CalibrationError
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
 from ridgerank.records import State, Target
-from ridgerank.store.sidecar import reading_calibrations
+from ridgerank.store.sidecar import open_calibrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class TransferredWeight:
 def transfer_weight(source: str, *, lineage: Lineage, retriever: str) -> TransferredWeight:
     """The closed-form weight of another store's calibration, `STORE` or `STORE#NAME`."""
     uri, _, name = source.partition("#")
-    with reading_calibrations(uri) as folder:
+    with open_calibrations(uri) as folder:
         calibration = Calibration.load(folder, name or DEFAULT_NAME, lineage=lineage)
     if calibration.retriever != retriever:
         raise CalibrationError(

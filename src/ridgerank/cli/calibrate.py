@@ -168,11 +168,11 @@ def _ray_executor(
     if address is None:
         yield None
         return
+    from ridgerank.backbones.model_settings import ModelSettings
     from ridgerank.scaleout.ray_calibration import RayExecutor
-    from ridgerank.scaleout.ray_cluster import ModelPlan, connect_ray, plan_workers
-    from ridgerank.store.model_lineage import reading_of
+    from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
 
-    model = ModelPlan(backbone or store.lineage.backbone, device, dtype, **reading_of(store.lineage))
+    model = ModelSettings.from_lineage(store.lineage, name=backbone, device=device, dtype=dtype)
     with connect_ray(address) as cluster:
         cluster_workers = plan_workers(cluster, workers, device)
         typer.echo(f"Ray at {address}: {cluster_workers.count} workers", err=True)
@@ -197,7 +197,7 @@ def _parse_choice(value: str, choices: Sequence[str], option: str) -> Any:  # no
 
 def print_report(calibration: "Calibration", store: str, name: str, *, as_json: bool) -> None:
     """Print a calibration, warnings last and loud."""
-    from ridgerank.store.sidecar import calibrations_place
+    from ridgerank.store.sidecar import locate_calibrations
 
     if as_json:
         typer.echo(json.dumps({"name": name, **calibration.facts()}, ensure_ascii=False))
@@ -205,7 +205,7 @@ def print_report(calibration: "Calibration", store: str, name: str, *, as_json: 
         _print_tables(calibration)
     for warning in calibration.diagnostics.warnings:
         typer.secho(f"warning: {warning}", err=True, fg="yellow", bold=True)
-    typer.echo(f"{calibrations_place(store)}/{name}.json: the whole report", err=True)
+    typer.echo(f"{locate_calibrations(store)}/{name}.json: the whole report", err=True)
 
 
 def _print_tables(calibration: "Calibration") -> None:

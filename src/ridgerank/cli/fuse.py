@@ -51,7 +51,7 @@ def fuse(
 
     Example: `ridgerank fuse colpali.trec readout.trec --third teacher.trec --report r.json > fused.trec`
     """
-    from ridgerank.atomic import replacing_text
+    from ridgerank.atomic import replace_text_file
     from ridgerank.fusion.join import fuse_runs, join
     from ridgerank.runs.trec import read_run, write_run
 
@@ -65,10 +65,10 @@ def fuse(
     fused = fuse_runs(joined, estimate.weight)
     facts = _facts(estimate, joined)
     if report is not None:
-        with replacing_text(report) as file:
+        with replace_text_file(report) as file:
             file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
     if output is not None:
-        with replacing_text(output) as file:
+        with replace_text_file(output) as file:
             write_run(fused, file, tag=tag)
     else:
         write_run(fused, sys.stdout, tag=tag)

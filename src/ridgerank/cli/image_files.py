@@ -25,16 +25,12 @@ def page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
 
     from PIL import Image
 
-    from ridgerank.documents.pages import PageRef, list_pages, render_pages
     from ridgerank.records import Page
-    from ridgerank.store.sidecar import recall_sources
+    from ridgerank.store.rerender import locate_pages, render_locations
 
     stored = {page.page_id: page for page in store.pages([page.page_id for page in ranking.pages])}
-    paths = recall_sources(store.uri, sorted({page.source for page in stored.values()}))
-    refs = [ref for ref in list_pages(paths) if isinstance(ref, PageRef) and ref.page_id in stored]
-    rendered = {
-        page.page_id: page.image for page in render_pages(refs, max_pixels=PIXELS) if isinstance(page, Page)
-    }
+    pages = render_locations(locate_pages(store, list(stored)), max_pixels=PIXELS)
+    rendered = {page.page_id: page.image for page in pages if isinstance(page, Page)}
     thumbnails = {
         page_id: Image.open(io.BytesIO(page.thumbnail))
         for page_id, page in stored.items()

@@ -108,32 +108,26 @@ def index(
     from ridgerank.runs.queries import read_queries
 
     given_queries = None if queries is None else read_queries(queries)
+    from ridgerank.backbones.model_settings import ModelSettings
+
     name = backbone or default_backbone()
+    model_settings = ModelSettings(name, device, dtype, max_pixels, page_text, prompt)
     if ray is not None:
         if calibrate:
             raise typer.BadParameter(
                 "not with --ray; use `ridgerank calibrate --ray` after it", param_hint="--calibrate"
             )
         from ridgerank.scaleout.encoding_worker import EncodingPlan
-        from ridgerank.scaleout.ray_cluster import ModelPlan
 
-        models = ModelPlan(name, device, dtype, max_pixels, page_text, prompt)
         held = _held(retriever, pool, store)
-        plan = EncodingPlan(models, keep, exit_layer, join_layer, *held, ocr=ocr)
+        plan = EncodingPlan(model_settings, keep, exit_layer, join_layer, *held, ocr=ocr)
         _finish(_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
-    from ridgerank.backbones.load import load_backbone, parse_dtype
+    from ridgerank.backbones.load import parse_dtype
 
     recognizer = _recognizer() if ocr else None
     encoder = _embedder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))
-    model = load_backbone(
-        name,
-        device=device,
-        dtype=parse_dtype(dtype),
-        max_pixels=max_pixels,
-        page_text=page_text,
-        prompt=prompt,
-    )
+    model = model_settings.load()
     try:
         with Bar("listing") as bar:
             hook = IndexProgress(bar)
@@ -216,9 +210,9 @@ def _tell_failures(report: "IndexReport") -> None:
 
 def _held(name: str | None, pool: int | None, store: str) -> tuple[str | None, int]:
     """The retriever named, else the one whose vectors the store holds already, and how it pools."""
-    from ridgerank.store.vector_columns import origin_at
+    from ridgerank.store.vector_columns import find_vector_origin
 
-    held = origin_at(store)
+    held = find_vector_origin(store)
     if name is None and held is not None:
         typer.echo(f"{store} holds vectors of {held.source}: new pages get theirs, too", err=True)
         name = held.source

@@ -24,7 +24,7 @@ def simulate(
     Example: `ridgerank simulate --out try && ridgerank fuse try/retriever.trec try/reranker.trec --third
     try/teacher.trec | ridgerank evaluate /dev/stdin --qrels try/qrels.trec`
     """
-    from ridgerank.atomic import replacing_text
+    from ridgerank.atomic import replace_text_file
     from ridgerank.evaluation.simulation import World
     from ridgerank.evaluation.simulation import simulate as draw
     from ridgerank.runs.trec import write_qrels, write_run
@@ -32,8 +32,8 @@ def simulate(
     sample = draw(World(retriever, reranker, teacher, candidates=candidates), queries=queries, seed=seed)
     columns = {"retriever": sample.retriever, "reranker": sample.reranker, "teacher": sample.teacher}
     for name, scores in columns.items():
-        with replacing_text(out / f"{name}.trec") as file:
+        with replace_text_file(out / f"{name}.trec") as file:
             write_run(sample.run(scores), file, tag=name)
-    with replacing_text(out / "qrels.trec") as file:
+    with replace_text_file(out / "qrels.trec") as file:
         write_qrels(sample.qrels(), file)
     typer.echo(f"{out}: {queries} queries with {candidates} candidates each", err=True)

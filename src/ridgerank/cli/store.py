@@ -45,13 +45,13 @@ def check(uri: Uri) -> None:
 
     Prints a line for each damaged page; the exit status is 1 if there is any.
     """
-    from ridgerank.store.check import damages
+    from ridgerank.store.check import find_damage
     from ridgerank.store.page_store import PageStore
 
     with PageStore.open(uri) as opened:
         pages = len(opened)
     damaged = 0
-    for damage in damages(uri):
+    for damage in find_damage(uri):
         damaged += 1
         typer.echo(f"{damage.what}: {damage.reason}")
     if damaged:

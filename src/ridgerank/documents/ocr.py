@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgerank.atomic import replacing_text
+from ridgerank.atomic import replace_text_file
 from ridgerank.documents.pdf_text import clean_text
 from ridgerank.documents.reading_order import TextBox, write_in_reading_order
 from ridgerank.errors import DocumentError
@@ -54,7 +54,7 @@ class Recognizer:
         if cached_file.exists():
             return cached_file.read_text(encoding="utf-8")
         text = self._recognize(page.image)
-        with replacing_text(cached_file) as file:
+        with replace_text_file(cached_file) as file:
             file.write(text)
         return text
 

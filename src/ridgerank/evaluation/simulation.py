@@ -51,12 +51,12 @@ class Sample:
         return judged
 
     def _names(self) -> tuple[list[str], list[str]]:
-        queries = [f"q{number + 1}" for number in self.lists.index().tolist()]
+        queries = [f"q{number + 1}" for number in self.lists.list_numbers().tolist()]
         pages = [f"report-{number + 1}.pdf#{place + 1}" for number, place in self._cells()]
         return queries, pages
 
     def _cells(self) -> list[tuple[int, int]]:
-        return list(zip(self.lists.index().tolist(), self.lists.place().tolist(), strict=True))
+        return list(zip(self.lists.list_numbers().tolist(), self.lists.positions().tolist(), strict=True))
 
 
 def simulate(world: World, *, queries: int, seed: int) -> Sample:

@@ -40,5 +40,5 @@ def _min_max(scores: Floats, lists: Ragged, present: Bools) -> Floats:
     varied = high > low
     width = np.where(varied, high - low, 1.0)
     floor = np.where(np.isfinite(low), low, 0.0)
-    scaled = (np.where(present, scores, 0.0) - lists.spread(floor)) / lists.spread(width)
+    scaled = (np.where(present, scores, 0.0) - lists.repeat(floor)) / lists.repeat(width)
     return np.where(present, scaled, 0.0)

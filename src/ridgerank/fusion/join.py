@@ -61,7 +61,9 @@ class JoinedRuns:
 
     def run(self, scores: Floats) -> Run:
         """A run over these pages with the given scores: (members,)."""
-        order = np.lexsort((-scores, self.lists.index()))  # stable: equal scores stay by page id, last first
+        order = np.lexsort(
+            (-scores, self.lists.list_numbers())
+        )  # stable: equal scores stay by page id, last first
         return Run(self.queries, self.vocabulary, self.lists, self.codes[order], scores[order])
 
     def _gone(self, present: Bools) -> Bools:
@@ -109,12 +111,12 @@ def fuse_runs(joined: JoinedRuns, weight: float) -> Run:
 def _below(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:
     """Order by tier, then score; scores of lower tiers count down by one from the lowest fused score."""
     lists = joined.lists
-    order = np.lexsort((-scores, tier, lists.index()))
+    order = np.lexsort((-scores, tier, lists.list_numbers()))
     ordered, tiers = scores[order], tier[order]
     fused_pages = lists.sum((tiers == 0).astype(float))
     lowest = np.where(fused_pages > 0, lists.min(np.where(tiers == 0, ordered, np.inf)), 0.0)
-    steps = lists.place() - lists.spread(fused_pages) + 1.0
-    final = np.where(tiers == 0, ordered, lists.spread(lowest) - steps)
+    steps = lists.positions() - lists.repeat(fused_pages) + 1.0
+    final = np.where(tiers == 0, ordered, lists.repeat(lowest) - steps)
     return Run(joined.queries, joined.vocabulary, lists, joined.codes[order], final)
 
 

@@ -24,19 +24,19 @@ def standardize_weighted(values: Floats, weights: Floats, lists: Ragged) -> Floa
     if not np.isfinite(width).all():
         raise ScoreError("scores of one list span more than a float can hold; scale them down")
     varied = width > 0
-    unit = (values - lists.spread(low)) / lists.spread(np.where(varied, width, 1.0))
+    unit = (values - lists.repeat(low)) / lists.repeat(np.where(varied, width, 1.0))
     total = lists.sum(weights)
-    centered = unit - lists.spread(lists.sum(weights * unit) / total)
+    centered = unit - lists.repeat(lists.sum(weights * unit) / total)
     deviation = np.sqrt(lists.sum(weights * centered**2) / total)
-    scaled: Floats = centered / lists.spread(np.where(varied, deviation, 1.0))
-    scaled[~lists.spread(varied)] = 0.0
+    scaled: Floats = centered / lists.repeat(np.where(varied, deviation, 1.0))
+    scaled[~lists.repeat(varied)] = 0.0
     return scaled
 
 
 def standard_deviations(values: Floats, lists: Ragged) -> Floats:
     """σ of eq. 1: the standard deviation within each list, (members,) → (lists,)."""
     mean = lists.sum(values) / lists.lengths
-    return np.sqrt(lists.sum((values - lists.spread(mean)) ** 2) / lists.lengths)
+    return np.sqrt(lists.sum((values - lists.repeat(mean)) ** 2) / lists.lengths)
 
 
 def fuse(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> Floats:

@@ -15,7 +15,7 @@ from ridgerank.indexing.listing import Listing
 from ridgerank.indexing.progress import EncodeHook
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
-from ridgerank.store.layout import block_of
+from ridgerank.store.layout import block_shape
 from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
 from ridgerank.store.vector_columns import PageEmbedder
@@ -43,7 +43,7 @@ class EncodedPages:
     @property
     def prefix_bytes(self) -> int:
         """Bytes of the prefixes."""
-        return sum(block_of(row.prefix).nbytes for row in self.rows)
+        return sum(block_shape(row.prefix).nbytes for row in self.rows)
 
     @property
     def nbytes(self) -> int:

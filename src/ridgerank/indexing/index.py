@@ -26,7 +26,7 @@ from ridgerank.indexing.finalize import (
 from ridgerank.indexing.listing import IndexTask, list_documents, number_batches, render_batches
 from ridgerank.indexing.progress import EncodeHook, IndexHook, IndexPlan, IndexReport
 from ridgerank.lineage import Lineage
-from ridgerank.store.model_lineage import default_exit_layer, lineage_of
+from ridgerank.store.model_lineage import default_exit_layer, make_lineage
 from ridgerank.store.pruning import Keep
 from ridgerank.store.sidecar import remember_sources
 from ridgerank.store.store_writer import StoreWriter
@@ -68,7 +68,7 @@ def index_documents(
     return run_index(
         paths,
         uri,
-        lineage_of(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep),
+        make_lineage(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep),
         _LocalEncodingExecutor(
             PageEncoder(backbone, embedder, encode_hook, exit_layer, join_layer, keep),
             recognizer,

@@ -16,7 +16,7 @@ from random import Random
 from reportlab.lib.colors import Color
 from reportlab.pdfgen.canvas import Canvas
 
-from ridgerank.atomic import replacing, replacing_text
+from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import MiniatureError
 from ridgerank.miniature.corpora import Corpus
 from ridgerank.miniature.styles import Face, Palette, Role
@@ -34,17 +34,17 @@ def draw_corpus(corpus: Corpus, folder: Path) -> Generator[Path, None, None]:
     _require_own(documents, corpus)
     for name, pages in corpus.documents.items():
         path = documents / name
-        with replacing(path) as scratch:
+        with replace_file(path) as scratch:
             scratch.write_bytes(draw_document(pages))
         yield path
     queries = folder / "queries.jsonl"
-    with replacing_text(queries) as file:
+    with replace_text_file(queries) as file:
         for number, question in enumerate(corpus.questions):
             row = {"query_id": corpus.query_id(number), "text": question.text, "kind": question.kind}
             file.write(json.dumps(row) + "\n")
     yield queries
     qrels = folder / "qrels.trec"
-    with replacing_text(qrels) as file:
+    with replace_text_file(qrels) as file:
         write_qrels(corpus.qrels(), file)
     yield qrels
 

@@ -10,7 +10,7 @@ from ridgerank.errors import ScoreError, StoreError
 from ridgerank.ragged import Floats, Ragged, finite_scores
 from ridgerank.ranking.unstored import PageSource, UnstoredPage, UnstoredPages
 from ridgerank.records import Candidate
-from ridgerank.store.lance_dataset import named
+from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
 
 CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
@@ -50,7 +50,7 @@ def separate_scores(candidates: Sequence[CandidateLike]) -> tuple[list[str], lis
     bare = [candidate for candidate in candidates if isinstance(candidate, str)]
     if bare and len(bare) < len(candidates):
         raise ScoreError(
-            f"{len(bare)} of {len(candidates)} candidates have no score ({named(bare)}); give all, or none"
+            f"{len(bare)} of {len(candidates)} candidates have no score ({shorten(bare)}); give all, or none"
         )
     if bare or not candidates:
         return bare, None
@@ -80,7 +80,7 @@ def resolve_names(
     if unknown:
         tried = "" if source is None else ", nor where missing pages were to be found"
         raise StoreError(
-            f"pages not in the page store at {store.uri}{tried}: {named(unknown)}; index them, "
+            f"pages not in the page store at {store.uri}{tried}: {shorten(unknown)}; index them, "
             "leave them out, or have them encoded on the fly (encode_missing)"
         )
     return [page_id_of[name] for name in names], unstored

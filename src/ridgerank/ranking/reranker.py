@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.errors import LineageMismatch, ScoreError
 from ridgerank.ragged import Floats
@@ -43,10 +43,9 @@ from ridgerank.retrievers.load import load_retriever
 from ridgerank.runs.queries import validate_query
 from ridgerank.store.cache import CacheCounts
 from ridgerank.store.disk_cache import DiskCache
-from ridgerank.store.lance_dataset import named
-from ridgerank.store.model_lineage import reading_of
+from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import reading_calibrations
+from ridgerank.store.sidecar import open_calibrations
 
 CANDIDATES = 20
 """K, as in the paper."""
@@ -102,11 +101,13 @@ class Reranker:
         uri = str(store)
         opened = PageStore.open(uri, disk=disk)
         try:
-            with reading_calibrations(uri) as folder:
+            with open_calibrations(uri) as folder:
                 calibration = Calibration.load(folder, readout, lineage=opened.lineage)
             if not isinstance(backbone, Backbone):
-                name = backbone or opened.lineage.backbone
-                backbone = load_backbone(name, device=device, dtype=dtype, **reading_of(opened.lineage))
+                settings = ModelSettings.from_lineage(
+                    opened.lineage, name=backbone, device=device, dtype=dtype
+                )
+                backbone = settings.load()
             if isinstance(retriever, str):
                 retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
             shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)
@@ -310,7 +311,7 @@ class Reranker:
         if not page_ids:
             return np.zeros(0)
         if unstored:
-            names = named([page.reference for page in unstored.values()])
+            names = shorten([page.reference for page in unstored.values()])
             raise ScoreError(f"the retriever does not know {names}, which are in no store; give their scores")
         return self.retriever.score(query, page_ids)
 

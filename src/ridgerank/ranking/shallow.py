@@ -15,10 +15,10 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.errors import StoreError
 from ridgerank.records import State
 from ridgerank.store.cache import CacheCounts, PrefixCache
-from ridgerank.store.cuda_staging import Staging
+from ridgerank.store.cuda_staging import CudaStaging
 from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.model_lineage import require_same_origin
+from ridgerank.store.model_lineage import require_same_model
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
@@ -45,13 +45,13 @@ class ShallowPass:
     """
 
     def __init__(self, backbone: Backbone, store: PageStore, *, cache_bytes: int = 1 << 30) -> None:
-        require_same_origin(store.lineage, backbone, artifact=f"the page store at {store.uri}")
+        require_same_model(store.lineage, backbone, artifact=f"the page store at {store.uri}")
         self.backbone = backbone
         self.store = store
         self._join_layer = store.lineage.join_layer
         self._cache = PrefixCache(store, capacity_bytes=cache_bytes) if cache_bytes else None
         self._buffer = np.empty(0, dtype=np.uint8)
-        self._staging: Staging | None = None
+        self._staging: CudaStaging | None = None
         self._staged_bytes = 0
         self._buffer_lock = Lock()
         """The reading buffer and the staging area serve one request at a time."""
@@ -155,7 +155,7 @@ class ShallowPass:
         """Read pages into pinned memory and copy them to the device."""
         nbytes = self.store.prefix_nbytes(page_ids)
         if self._staging is None or nbytes > self._staged_bytes:
-            self._staging, self._staged_bytes = Staging(nbytes, self.backbone.device), nbytes
+            self._staging, self._staged_bytes = CudaStaging(nbytes, self.backbone.device), nbytes
         return StoredPrefixes(self._staging.load(self.store, page_ids), join_layer=self._join_layer)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,5 @@
 """Pages that are in no store: encoded on the fly, compressed as a store would, held in memory for a while."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import TypeAlias
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.byte_lru import ByteLRU
 from ridgerank.documents.pages import PageRef, list_pages, page_from_image, render_pages
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
-from ridgerank.store.layout import PackedPrefix, block_of
+from ridgerank.store.layout import PackedPrefix, block_shape
 from ridgerank.store.pruning import Keep
 
 PageSource: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
@@ -37,9 +37,9 @@ class UnstoredPages:
     def __init__(self, backbone: Backbone, lineage: Lineage, *, capacity_bytes: int) -> None:
         self._backbone = backbone
         self._lineage = lineage
-        self._capacity = capacity_bytes
-        self._held: OrderedDict[str, UnstoredPage] = OrderedDict()
-        self._nbytes = 0
+        self._encoded_pages: ByteLRU[str, UnstoredPage] = ByteLRU(
+            capacity_bytes, count_bytes=lambda page: block_shape(page.prefix).nbytes
+        )
         self._listed: dict[tuple[str, ...], dict[str, PageRef]] = {}
         self._lock = Lock()
 
@@ -62,11 +62,8 @@ class UnstoredPages:
                 self._listed[paths] = by_name | {ref.page_id: ref for ref in refs}
             listed = self._listed[paths]
             refs_by_name = {name: listed[name] for name in names if name in listed}
-            pages = {
-                name: self._held[ref.page_id]
-                for name, ref in refs_by_name.items()
-                if ref.page_id in self._held
-            }
+        held = {name: self._encoded_pages.get(ref.page_id) for name, ref in refs_by_name.items()}
+        pages = {name: page for name, page in held.items() if page is not None}
         missing = {name: ref for name, ref in refs_by_name.items() if name not in pages}
         rendered = render_pages(missing.values(), max_pixels=self._backbone.max_pixels)
         for name, page in zip(missing, rendered, strict=True):
@@ -76,10 +73,9 @@ class UnstoredPages:
         return pages
 
     def _encode(self, page: Page) -> UnstoredPage:
-        with self._lock:
-            if page.page_id in self._held:
-                self._held.move_to_end(page.page_id)
-                return self._held[page.page_id]
+        held = self._encoded_pages.get(page.page_id)
+        if held is not None:
+            return held
         content = self._backbone.content(page)
         if isinstance(content, str) and not content.strip():
             raise StoreError(
@@ -92,15 +88,5 @@ class UnstoredPages:
         unstored = UnstoredPage(
             page.page_id, page.reference, compress(prefix, page.image, Keep.parse(self._lineage.keep))
         )
-        with self._lock:
-            self._hold(unstored)
+        self._encoded_pages.put(unstored.page_id, unstored)
         return unstored
-
-    def _hold(self, unstored: UnstoredPage) -> None:
-        if unstored.page_id in self._held or block_of(unstored.prefix).nbytes > self._capacity:
-            return
-        self._held[unstored.page_id] = unstored
-        self._nbytes += block_of(unstored.prefix).nbytes
-        while self._nbytes > self._capacity:
-            _, evicted = self._held.popitem(last=False)
-            self._nbytes -= block_of(evicted.prefix).nbytes

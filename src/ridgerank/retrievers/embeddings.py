@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from ridgerank.atomic import replacing
+from ridgerank.atomic import replace_file
 from ridgerank.errors import ArtifactError
 from ridgerank.store import layout
 from ridgerank.store.lance_dataset import local_root
@@ -49,7 +49,7 @@ class Embeddings:
         self._row_of |= {page_id: len(self._row_of) + position for position, page_id in enumerate(page_ids)}
         self._vectors = np.concatenate([self._vectors, vectors]) if self._vectors.size else vectors
         with self._folder() as folder:
-            with replacing(folder / self._name) as scratch:
+            with replace_file(folder / self._name) as scratch:
                 ids = json.dumps(list(self._row_of))
                 save_file({"embeddings": self._vectors}, scratch, metadata={"page_ids": ids})
             if self._remote is not None:

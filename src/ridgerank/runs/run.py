@@ -74,15 +74,15 @@ class Run:
 
     def rows(self) -> Iterator[tuple[str, str, int, float]]:
         """(query id, page id, rank from 1, score), query by query, best first."""
-        ranks = (self.lists.place() + 1).tolist()
-        numbers = self.lists.index().tolist()
+        ranks = (self.lists.positions() + 1).tolist()
+        numbers = self.lists.list_numbers().tolist()
         codes, scores = self.codes.tolist(), self.scores.tolist()
         for number, code, rank, score in zip(numbers, codes, ranks, scores, strict=True):
             yield self.queries[number], self.vocabulary[code], rank, score
 
     def top(self, depth: int) -> Self:
         """Only the best `depth` pages of each query."""
-        kept = self.lists.place() < depth
+        kept = self.lists.positions() < depth
         lists = Ragged.of_lengths(np.minimum(self.lists.lengths, depth).tolist())
         return type(self)(self.queries, self.vocabulary, lists, self.codes[kept], self.scores[kept])
 

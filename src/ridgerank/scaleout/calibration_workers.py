@@ -7,23 +7,23 @@ come back. The stages are those of one machine (`calibration/executor.py`), in t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.executor import compute_list_states, compute_page_targets
-from ridgerank.calibration.rerender import FoundAgain
 from ridgerank.ragged import Floats
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.records import Candidate, State, Target
-from ridgerank.scaleout.ray_cluster import ModelPlan
 from ridgerank.scaleout.ray_datasets import Rows, map_records, read_records, write_records
-from ridgerank.store.model_lineage import require_same_origin
+from ridgerank.store.model_lineage import require_same_model
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.rerender import PageLocation
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTask:
     """A few pages, and the queries whose targets over them are to be computed."""
 
-    pages: tuple[FoundAgain, ...]
+    pages: tuple[PageLocation, ...]
     queries: Mapping[str, Sequence[str]]
     """Page id → texts of the queries."""
     targets: tuple[Target, ...]
@@ -51,10 +51,10 @@ class ListStates:
 class TargetWorker:
     """The full model of a store, for targets."""
 
-    def __init__(self, model: ModelPlan, uri: str) -> None:
+    def __init__(self, model: ModelSettings, uri: str) -> None:
         self._backbone = model.load()
         with PageStore.open(uri) as store:
-            require_same_origin(store.lineage, self._backbone, artifact=f"the page store at {uri}")
+            require_same_model(store.lineage, self._backbone, artifact=f"the page store at {uri}")
 
     def __call__(self, rows: Rows) -> Rows:
         """Batches of pages in, their targets out."""
@@ -67,7 +67,7 @@ class TargetWorker:
 class StatesWorker:
     """The model of a store, cut at its exit layer, over the stored pages."""
 
-    def __init__(self, model: ModelPlan, uri: str) -> None:
+    def __init__(self, model: ModelSettings, uri: str) -> None:
         self._shallow = ShallowPass(model.load(), PageStore.open(uri))
 
     def __call__(self, rows: Rows) -> Rows:

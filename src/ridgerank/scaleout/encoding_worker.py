@@ -16,15 +16,15 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 from numpy.typing import NDArray
 
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.documents.failures import Failure
 from ridgerank.documents.pages import PageRef
 from ridgerank.indexing.encode import EncodedPages, PageEncoder, default_batch_pages
 from ridgerank.indexing.listing import Listing, render_batches
 from ridgerank.lineage import Lineage
-from ridgerank.scaleout.ray_cluster import ModelPlan
 from ridgerank.scaleout.ray_datasets import Rows, map_records
 from ridgerank.store import layout, rows
-from ridgerank.store.model_lineage import default_exit_layer, lineage_of
+from ridgerank.store.model_lineage import default_exit_layer, make_lineage
 from ridgerank.store.pruning import Keep
 from ridgerank.store.vector_columns import VectorOrigin
 
@@ -37,7 +37,7 @@ would pass the file to the next worker, without end."""
 class EncodingPlan:
     """How pages are to be encoded."""
 
-    model: ModelPlan
+    model: ModelSettings
     keep: str
     exit_layer: int | None
     join_layer: int
@@ -99,7 +99,7 @@ def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescript
             dtype=parse_dtype(plan.model.dtype),
             pool_factor=plan.pool_factor,
         )
-    lineage = lineage_of(backbone, exit_layer=exit_layer, join_layer=plan.join_layer, keep=keep)
+    lineage = make_lineage(backbone, exit_layer=exit_layer, join_layer=plan.join_layer, keep=keep)
     origin = None if embedder is None else embedder.origin
     page_encoder = PageEncoder(backbone, embedder, None, exit_layer, plan.join_layer, keep)
     return page_encoder, EncodingDescription(
@@ -157,7 +157,7 @@ class EncodingWorker:
             result.prefix_bytes += encoded.prefix_bytes
             result.nbytes += encoded.nbytes
             if encoded.rows:
-                yield from rows.to_table(encoded.rows, schema).to_batches()
+                yield from rows.build_table(encoded.rows, schema).to_batches()
 
     def _encode_batches(self, task: FragmentTask, result: FragmentResult) -> Iterator[EncodedPages]:
         refs = {ref.page_id: ref for batch in task.batches for ref in batch}

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.executor import PageTargets
-from ridgerank.calibration.rerender import BATCH_PAGES, FoundAgain
 from ridgerank.calibration.ridge_fit import RemoteStates
 from ridgerank.calibration.synthetic_queries import QuerySet
 from ridgerank.calibration.target_cache import TargetCache
@@ -25,8 +25,9 @@ from ridgerank.scaleout.calibration_workers import (
     project_states,
     sum_moments,
 )
-from ridgerank.scaleout.ray_cluster import ClusterWorkers, ModelPlan, translate_ray_errors
+from ridgerank.scaleout.ray_cluster import ClusterWorkers, translate_ray_errors
 from ridgerank.scaleout.ray_datasets import Rows, iter_results, map_on_workers
+from ridgerank.store.rerender import BATCH_PAGES, PageLocation
 
 _SAFE = "targets taken so far are kept"
 _BLOCKS_PER_WORKER = 4
@@ -38,7 +39,7 @@ class RayExecutor:
     """Runs the model of a store on the workers of the connected cluster."""
 
     uri: str
-    model: ModelPlan
+    model: ModelSettings
     workers: ClusterWorkers
 
     def write_queries(self, cache: TargetCache, *, count: int, documents: Sequence[Path]) -> QuerySet:
@@ -50,7 +51,7 @@ class RayExecutor:
 
     def compute_targets(
         self,
-        pages: Sequence[FoundAgain],
+        pages: Sequence[PageLocation],
         queries_by_page: Mapping[str, Sequence[str]],
         targets: Sequence[Target],
     ) -> Iterator[PageTargets]:

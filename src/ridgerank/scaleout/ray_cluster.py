@@ -1,4 +1,4 @@
-"""The one door to Ray: connecting, and which models its workers load.
+"""The one door to Ray: connecting, and how many workers it has.
 
 Workers have the environment of their machine: credentials of an object store come from there, as here.
 """
@@ -8,40 +8,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ridgerank.errors import BackboneError, ClusterError, ExtraMissing
 
-if TYPE_CHECKING:
-    from ridgerank.backbones.base import Backbone
-
 LOCAL = "local"
 """The address that means: a cluster of this machine alone, for as long as the command runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPlan:
-    """A backbone as a worker loads it."""
-
-    name: str
-    device: str | None = None
-    dtype: str | None = None
-    max_pixels: int | None = None
-    page_text: str | None = None
-    prompt: str | None = None
-
-    def load(self) -> "Backbone":
-        """Load it here."""
-        from ridgerank.backbones.load import load_backbone, parse_dtype
-
-        return load_backbone(
-            self.name,
-            device=self.device,
-            dtype=parse_dtype(self.dtype),
-            max_pixels=self.max_pixels,
-            page_text=self.page_text,
-            prompt=self.prompt,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from ridgerank.backbones.base import Backbone
+    from ridgerank.backbones.model_settings import ModelSettings
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -85,7 +86,7 @@ class ReplicaCorpora:
 
     def __init__(self, plan: ServePlan) -> None:
         self._plan = plan
-        self._backbones: dict[tuple[object, ...], Backbone] = {}
+        self._backbones: dict[ModelSettings, Backbone] = {}
 
     def application(self) -> Application:
         """An ASGI application that passes each request to the application of its corpus."""
@@ -112,23 +113,20 @@ class ReplicaCorpora:
 
     def open(self, name: str) -> "_OpenCorpus":
         """Open a corpus; corpora with the same model share it."""
-        from ridgerank.backbones.load import load_backbone, parse_dtype
+        from ridgerank.backbones.model_settings import ModelSettings
         from ridgerank.serving.build import open_service
-        from ridgerank.store.model_lineage import reading_of
         from ridgerank.store.page_store import PageStore
 
         uri, options = self._plan.stores[name], self._plan.options
         with PageStore.open(uri) as store:
-            lineage = store.lineage
-        reading = reading_of(lineage)
-        key = (options.backbone or lineage.backbone, *reading.values())
-        if key not in self._backbones:
-            self._backbones[key] = load_backbone(
-                str(key[0]), device=options.device, dtype=parse_dtype(options.dtype), **reading
+            model = ModelSettings.from_lineage(
+                store.lineage, name=options.backbone, device=options.device, dtype=options.dtype
             )
+        if model not in self._backbones:
+            self._backbones[model] = model.load()
         # A replica is a process of its own already: its workers are threads, one unless told.
         settings = replace(self._plan.settings, workers=self._plan.settings.workers or 1, processes=False)
-        return _OpenCorpus(open_service(uri, options, settings, backbone=self._backbones[key]))
+        return _OpenCorpus(open_service(uri, options, settings, backbone=self._backbones[model]))
 
 
 class _OpenCorpus:

@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 
-from ridgerank.errors import RidgeRankError
+from ridgerank.errors import RidgeRankError, ServingError
 from ridgerank.ranking.candidates import CandidateList
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.records import Ranking
-from ridgerank.serving.serve_settings import ServingError
 from ridgerank.store.cache import CacheCounts
 from ridgerank.worker_process import WorkerProcess, answer_messages
 

@@ -4,19 +4,18 @@ A request names a page by its id and nothing else; which file that is, only the 
 """
 
 import io
-from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 
 from PIL import Image
 
-from ridgerank.documents.pages import PageRef, list_pages, render_pages
+from ridgerank.byte_lru import ByteLRU
 from ridgerank.records import Page
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.serve_settings import Limits
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import recall_sources
+from ridgerank.store.rerender import locate_pages, render_locations
 
 PIXELS = 2_000_000
 """Of a page image: enough to read small print by."""
@@ -49,8 +48,9 @@ class PageImages:
     def __init__(self, store: PageStore, limits: Limits) -> None:
         self._store = store
         self._limits = limits
-        self._held: OrderedDict[str, EncodedImage] = OrderedDict()
-        self._nbytes = 0
+        self._images: ByteLRU[str, EncodedImage] = ByteLRU(
+            limits.image_cache_bytes, count_bytes=lambda image: len(image.data)
+        )
         self._coming: dict[str, Future[EncodedImage]] = {}
         self._lock = Lock()
         # PDFium is for one thread at a time.
@@ -64,16 +64,15 @@ class PageImages:
     def render(self, page_id: str) -> Future[EncodedImage]:
         """Render a stored page, or take it from memory; requests for one page share its rendering."""
         with self._lock:
-            if page_id in self._held:
-                self._held.move_to_end(page_id)
+            if (image := self._images.get(page_id)) is not None:
                 ready: Future[EncodedImage] = Future()
-                ready.set_result(self._held[page_id])
+                ready.set_result(image)
                 return ready
             if page_id in self._coming:
                 return self._coming[page_id]
             if len(self._coming) >= self._limits.waiting_renders:
                 raise ApiError(429, "overloaded", "too many pages wait to be rendered", retry_after=1)
-            coming = self._coming[page_id] = self._renderer.submit(self._rendered, page_id)
+            coming = self._coming[page_id] = self._renderer.submit(self._render_and_cache, page_id)
         return coming
 
     def thumbnail(self, page_id: str) -> EncodedImage:
@@ -89,20 +88,19 @@ class PageImages:
         """Stop rendering."""
         self._renderer.shutdown(cancel_futures=True)
 
-    def _rendered(self, page_id: str) -> EncodedImage:
+    def _render_and_cache(self, page_id: str) -> EncodedImage:
         try:
-            picture = self._render(page_id)
-            self._hold(page_id, picture)
-            return picture
+            image = self._render(page_id)
+            self._images.put(page_id, image)
+            return image
         finally:
             with self._lock:
                 del self._coming[page_id]
 
     def _render(self, page_id: str) -> EncodedImage:
         [stored] = self._store.pages([page_id])
-        paths = recall_sources(self._store.uri, [stored.source])
-        refs = (ref for ref in list_pages(paths) if isinstance(ref, PageRef) and ref.page_id == page_id)
-        for page in render_pages(refs, max_pixels=PIXELS):
+        locations = locate_pages(self._store, [page_id])
+        for page in render_locations(locations, max_pixels=PIXELS):
             if isinstance(page, Page):
                 encoded = io.BytesIO()
                 page.image.save(encoded, "PNG", compress_level=1)
@@ -110,13 +108,3 @@ class PageImages:
         raise ApiError(
             404, "document_gone", f"the document of {stored.references[0]} is no longer where it was indexed"
         )
-
-    def _hold(self, page_id: str, picture: EncodedImage) -> None:
-        with self._lock:
-            if len(picture.data) > self._limits.image_cache_bytes:
-                return
-            self._held[page_id] = picture
-            self._nbytes += len(picture.data)
-            while self._nbytes > self._limits.image_cache_bytes:
-                _, gone = self._held.popitem(last=False)
-                self._nbytes -= len(gone.data)

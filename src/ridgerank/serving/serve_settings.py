@@ -4,15 +4,11 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ridgerank.errors import RidgeRankError
+from ridgerank.errors import ServingError
 from ridgerank.worker_process import usable_cores
 
 MIN_KEY_CHARACTERS = 16
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-
-
-class ServingError(RidgeRankError):
-    """A server that cannot be started as asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""Where everything is: page id or name to entry, entry to the bytes of its prefix.
+"""The catalog of a store: from a page id or name to its entry, which says where its prefix lies.
 
-A small store is listed whole, on first use. A large one has Lance's indices over page ids and names
-(`StoreWriter.index_pages`): there only what is asked for is looked up, and what was asked for lately is
-remembered, so that neither memory nor the time to open grows with the store.
+A small store is listed whole, on first use. A large store has Lance indices over page ids and names
+(`StoreWriter.index_pages`): there single pages are looked up and the last ones cached, so that neither memory
+nor the time to open grows with the store.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from ridgerank.errors import StoreError
 from ridgerank.store import lance_dataset, layout
 
-REMEMBERED = 65_536
-"""Entries of a large store kept in memory, those asked for last: some 40 MB."""
-_IDS_A_QUERY = 1000
-_INDEXED = (layout.PAGE_ID, layout.REFERENCES)
+CACHED_ENTRIES = 65_536
+"""Entries of a large store kept in memory, the most recently used: some 40 MB."""
+_IDS_PER_FILTER = 1000
+_INDEXED_COLUMNS = (layout.PAGE_ID, layout.REFERENCES)
 
 
-class Place(NamedTuple):
-    """Where one page's prefix lies."""
+class PrefixRange(NamedTuple):
+    """Where the bytes of one page's prefix lie."""
 
     address: int
     """Lance's address of the row, the fragment in its upper half."""
@@ -35,27 +35,27 @@ class Place(NamedTuple):
     nbytes: int
 
 
-class Entry(NamedTuple):
+class CatalogEntry(NamedTuple):
     """A page of a store, without its content."""
 
     page_id: str
     references: tuple[str, ...]
     positions: int
     """How many positions its prefix holds."""
-    place: Place
+    prefix_range: PrefixRange
 
 
 class Catalog(Protocol):
     """The pages of one version of a store; for any number of threads."""
 
-    def entries(self, page_ids: Sequence[str]) -> list[Entry]:
-        """Look pages up; those missing are named in the error."""
+    def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
+        """The entries of pages; pages that are missing are named in the error."""
 
     def resolve(self, names: Iterable[str]) -> dict[str, str]:
         """Page id behind each page id or exact reference; names of no page are left out."""
 
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401 (a table of Arrow)
-        """Columns of pages, in the order asked for."""
+        """Columns of pages, in the order of `page_ids`."""
 
     def page_ids(self) -> list[str]:
         """Every page, in the order stored."""
@@ -65,40 +65,40 @@ class Catalog(Protocol):
         """Bytes of all prefixes together."""
 
 
-def catalog_of(opened: Any, uri: str) -> Catalog:  # noqa: ANN401 (Lance is untyped)
-    """The catalog that suits a store: looked up where its pages are indexed, listed where not."""
-    return IndexedCatalog(opened, uri) if pages_indexed(opened) else ListedCatalog(opened, uri)
+def open_catalog(dataset: Any, uri: str) -> Catalog:  # noqa: ANN401 (Lance is untyped)
+    """An `IndexedCatalog` where the pages are indexed, else a `ListedCatalog`."""
+    return IndexedCatalog(dataset, uri) if has_page_index(dataset) else ListedCatalog(dataset, uri)
 
 
-def pages_indexed(opened: Any) -> bool:  # noqa: ANN401
-    """Whether page ids and names can be looked up without reading all of them."""
-    fields = {name for index in opened.describe_indices() for name in index.field_names}
-    return set(_INDEXED) <= fields
+def has_page_index(dataset: Any) -> bool:  # noqa: ANN401
+    """Whether page ids and names can be looked up without listing them all."""
+    fields = {name for index in dataset.describe_indices() for name in index.field_names}
+    return set(_INDEXED_COLUMNS) <= fields
 
 
 class ListedCatalog:
     """All pages of a small store, in memory from the first use on."""
 
-    def __init__(self, opened: Any, uri: str) -> None:  # noqa: ANN401
-        self._dataset = opened
+    def __init__(self, dataset: Any, uri: str) -> None:  # noqa: ANN401
+        self._dataset = dataset
         self._uri = uri
 
-    def entries(self, page_ids: Sequence[str]) -> list[Entry]:
-        """Look pages up; those missing are named in the error."""
+    def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
+        """The entries of pages; pages that are missing are named in the error."""
         return [self._entries[row] for row in self._rows(page_ids)]
 
     def resolve(self, names: Iterable[str]) -> dict[str, str]:
         """Page id behind each page id or exact reference; names of no page are left out."""
-        found = {
+        page_ids = {
             name: name if name in self._row_of else self._page_of_reference.get(name)
             for name in dict.fromkeys(names)
         }
-        return {name: page_id for name, page_id in found.items() if page_id is not None}
+        return {name: page_id for name, page_id in page_ids.items() if page_id is not None}
 
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401
-        """Columns of pages, in the order asked for."""
+        """Columns of pages, in the order of `page_ids`."""
         rows = self._rows(page_ids)
-        with lance_dataset.telling(f"reading the page store at {self._uri}"):
+        with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
             return self._dataset.take(rows, columns=list(columns))
 
     def page_ids(self) -> list[str]:
@@ -108,7 +108,7 @@ class ListedCatalog:
     @property
     def prefix_nbytes(self) -> int:
         """Bytes of all prefixes together."""
-        return sum(entry.place.nbytes for entry in self._entries)
+        return sum(entry.prefix_range.nbytes for entry in self._entries)
 
     def _rows(self, page_ids: Sequence[str]) -> list[int]:
         _require_all(page_ids, self._row_of, self._uri)
@@ -123,55 +123,57 @@ class ListedCatalog:
         return {name: entry.page_id for entry in self._entries for name in entry.references}
 
     @cached_property
-    def _entries(self) -> list[Entry]:
-        with lance_dataset.telling(f"reading the page store at {self._uri}"):
-            return _entries_in(self._dataset.to_table(columns=_ENTRY_COLUMNS, **DESCRIBED))
+    def _entries(self) -> list[CatalogEntry]:
+        with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
+            return _read_entries(self._dataset.to_table(columns=_ENTRY_COLUMNS, **DESCRIBE_BLOBS))
 
 
 class IndexedCatalog:
-    """Pages of a large store, looked up when they are asked for."""
+    """The pages of a large store, each looked up when it is needed; the last ones are cached."""
 
-    def __init__(self, opened: Any, uri: str, *, remembered: int = REMEMBERED) -> None:  # noqa: ANN401
-        self._dataset = opened
+    def __init__(self, dataset: Any, uri: str, *, cached_entries: int = CACHED_ENTRIES) -> None:  # noqa: ANN401
+        self._dataset = dataset
         self._uri = uri
-        self._known: OrderedDict[str, Entry] = OrderedDict()
-        self._named: OrderedDict[str, str] = OrderedDict()
-        self._remembered = remembered
+        self._entry_cache: OrderedDict[str, CatalogEntry] = OrderedDict()
+        self._name_cache: OrderedDict[str, str] = OrderedDict()
+        self._cached_entries = cached_entries
         self._lock = Lock()
 
-    def entries(self, page_ids: Sequence[str]) -> list[Entry]:
-        """Look pages up; those missing are named in the error."""
-        found = self._find(page_ids)
-        _require_all(page_ids, found, self._uri)
-        return [found[page_id] for page_id in page_ids]
+    def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
+        """The entries of pages; pages that are missing are named in the error."""
+        entries = self._look_up(page_ids)
+        _require_all(page_ids, entries, self._uri)
+        return [entries[page_id] for page_id in page_ids]
 
     def resolve(self, names: Iterable[str]) -> dict[str, str]:
         """Page id behind each page id or exact reference; names of no page are left out."""
-        wanted = list(dict.fromkeys(names))
+        distinct_names = list(dict.fromkeys(names))
         with self._lock:
-            found = {name: self._named[name] for name in wanted if name in self._named}
-        unknown = [name for name in wanted if name not in found]
-        found |= {page_id: page_id for page_id in self._find([name for name in unknown if _is_id(name)])}
-        for some in _portions([name for name in unknown if name not in found]):
-            entries = self._select(f"array_has_any({layout.REFERENCES}, make_array({_quoted(some)}))")
-            self._remember(entries)
-            owner = {name: entry.page_id for entry in entries for name in entry.references}
-            found |= {name: owner[name] for name in some if name in owner}
+            resolved = {name: self._name_cache[name] for name in distinct_names if name in self._name_cache}
+        uncached = [name for name in distinct_names if name not in resolved]
+        resolved |= {
+            page_id: page_id for page_id in self._look_up([name for name in uncached if _is_id(name)])
+        }
+        for batch in _batches([name for name in uncached if name not in resolved]):
+            entries = self._select(f"array_has_any({layout.REFERENCES}, make_array({_quoted(batch)}))")
+            self._cache(entries)
+            page_of = {name: entry.page_id for entry in entries for name in entry.references}
+            resolved |= {name: page_of[name] for name in batch if name in page_of}
         with self._lock:
-            for name in unknown:
-                if name in found and not _is_id(name):
-                    self._named[name] = found[name]
-            while len(self._named) > self._remembered:
-                self._named.popitem(last=False)
-        return found
+            for name in uncached:
+                if name in resolved and not _is_id(name):
+                    self._name_cache[name] = resolved[name]
+            while len(self._name_cache) > self._cached_entries:
+                self._name_cache.popitem(last=False)
+        return resolved
 
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401
-        """Columns of pages, in the order asked for."""
-        wanted = list(dict.fromkeys(page_ids))
-        with lance_dataset.telling(f"reading the page store at {self._uri}"):
+        """Columns of pages, in the order of `page_ids`."""
+        distinct_ids = list(dict.fromkeys(page_ids))
+        with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
             parts = [
-                self._dataset.to_table(columns=list(columns), filter=_having(some))
-                for some in _portions(wanted)
+                self._dataset.to_table(columns=list(columns), filter=_ids_filter(batch))
+                for batch in _batches(distinct_ids)
             ]
             table = pa.concat_tables(parts) if parts else self._dataset.schema.empty_table().select(columns)
         row_of = {page_id: row for row, page_id in enumerate(table.column(layout.PAGE_ID).to_pylist())}
@@ -180,7 +182,7 @@ class IndexedCatalog:
 
     def page_ids(self) -> list[str]:
         """Every page, in the order stored."""
-        with lance_dataset.telling(f"reading the page store at {self._uri}"):
+        with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
             table = self._dataset.to_table(columns=[layout.PAGE_ID])
         page_ids: list[str] = table.column(layout.PAGE_ID).to_pylist()
         return page_ids
@@ -188,70 +190,76 @@ class IndexedCatalog:
     @property
     def prefix_nbytes(self) -> int:
         """Bytes of all prefixes together."""
-        with lance_dataset.telling(f"reading the page store at {self._uri}"):
-            scanned = self._dataset.scanner(columns=[layout.PREFIX], **DESCRIBED).to_batches()
-            return sum(int(places_of(batch)[:, 2].sum()) for batch in scanned)
+        with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
+            batches = self._dataset.scanner(columns=[layout.PREFIX], **DESCRIBE_BLOBS).to_batches()
+            return sum(int(read_prefix_ranges(batch)[:, 2].sum()) for batch in batches)
 
-    def _find(self, page_ids: Sequence[str]) -> dict[str, Entry]:
+    def _look_up(self, page_ids: Sequence[str]) -> dict[str, CatalogEntry]:
         with self._lock:
-            found = {page_id: self._known[page_id] for page_id in page_ids if page_id in self._known}
-            for page_id in found:
-                self._known.move_to_end(page_id)
-        for some in _portions([page_id for page_id in dict.fromkeys(page_ids) if page_id not in found]):
-            entries = self._select(_having(some))
-            self._remember(entries)
-            found |= {entry.page_id: entry for entry in entries}
-        return found
+            entries = {
+                page_id: self._entry_cache[page_id] for page_id in page_ids if page_id in self._entry_cache
+            }
+            for page_id in entries:
+                self._entry_cache.move_to_end(page_id)
+        for batch in _batches([page_id for page_id in dict.fromkeys(page_ids) if page_id not in entries]):
+            selected = self._select(_ids_filter(batch))
+            self._cache(selected)
+            entries |= {entry.page_id: entry for entry in selected}
+        return entries
 
-    def _select(self, condition: str) -> list[Entry]:
-        with lance_dataset.telling(f"looking up pages of the page store at {self._uri}"):
-            return _entries_in(self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, **DESCRIBED))
+    def _select(self, condition: str) -> list[CatalogEntry]:
+        with lance_dataset.wrap_errors(f"looking up pages of the page store at {self._uri}"):
+            return _read_entries(
+                self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, **DESCRIBE_BLOBS)
+            )
 
-    def _remember(self, entries: Sequence[Entry]) -> None:
+    def _cache(self, entries: Sequence[CatalogEntry]) -> None:
         with self._lock:
             for entry in entries:
-                self._known[entry.page_id] = entry
-                self._known.move_to_end(entry.page_id)
-            while len(self._known) > self._remembered:
-                self._known.popitem(last=False)
+                self._entry_cache[entry.page_id] = entry
+                self._entry_cache.move_to_end(entry.page_id)
+            while len(self._entry_cache) > self._cached_entries:
+                self._entry_cache.popitem(last=False)
 
 
-DESCRIBED: dict[str, Any] = {"blob_handling": "blobs_descriptions", "with_row_address": True}
-"""How to scan so that prefixes come as positions and sizes, not as bytes."""
+DESCRIBE_BLOBS: dict[str, Any] = {"blob_handling": "blobs_descriptions", "with_row_address": True}
+"""Options of a scan that give prefixes as positions and sizes, not as bytes."""
 _ENTRY_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.POSITIONS, layout.PREFIX]
 
 
-def places_of(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
-    """(rows, 3): the `Place` of each row of a scan that was `DESCRIBED`."""
-    described = table.column(layout.PREFIX)
-    parts = [pc.struct_field(described, name) for name in ("position", "size")]
+def read_prefix_ranges(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
+    """(rows, 3): the `PrefixRange` of each row of a scan with `DESCRIBE_BLOBS`."""
+    descriptions = table.column(layout.PREFIX)
+    parts = [pc.struct_field(descriptions, name) for name in ("position", "size")]
     return np.stack(
         [np.asarray(part, dtype=np.uint64) for part in (table.column("_rowaddr"), *parts)], axis=1
     )
 
 
-def _entries_in(table: Any) -> list[Entry]:  # noqa: ANN401
+def _read_entries(table: Any) -> list[CatalogEntry]:  # noqa: ANN401
     columns = [table.column(name).to_pylist() for name in _ENTRY_COLUMNS[:3]]
     return [
-        Entry(page_id, tuple(references), positions, Place(*place))
-        for page_id, references, positions, place in zip(*columns, places_of(table).tolist(), strict=True)
+        CatalogEntry(page_id, tuple(references), positions, PrefixRange(*prefix_range))
+        for page_id, references, positions, prefix_range in zip(
+            *columns, read_prefix_ranges(table).tolist(), strict=True
+        )
     ]
 
 
-def _require_all(page_ids: Iterable[str], found: Any, uri: str) -> None:  # noqa: ANN401 (any container)
-    missing = [page_id for page_id in page_ids if page_id not in found]
+def _require_all(page_ids: Iterable[str], stored: Container[str], uri: str) -> None:
+    missing = [page_id for page_id in page_ids if page_id not in stored]
     if missing:
         raise StoreError(
-            f"pages not in the page store at {uri}: {lance_dataset.named(missing)}; index them first"
+            f"pages not in the page store at {uri}: {lance_dataset.shorten(missing)}; index them first"
         )
 
 
 def _is_id(name: str) -> bool:
     """Whether a name may be a page id: a 256-bit digest in hex."""
-    return len(name) == 64 and all(sign in "0123456789abcdef" for sign in name)
+    return len(name) == 64 and all(character in "0123456789abcdef" for character in name)
 
 
-def _having(page_ids: Sequence[str]) -> str:
+def _ids_filter(page_ids: Sequence[str]) -> str:
     return f"{layout.PAGE_ID} IN ({_quoted(page_ids)})"
 
 
@@ -259,6 +267,6 @@ def _quoted(names: Sequence[str]) -> str:
     return ", ".join("'" + name.replace("'", "''") + "'" for name in names)
 
 
-def _portions(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), _IDS_A_QUERY):
-        yield names[start : start + _IDS_A_QUERY]
+def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), _IDS_PER_FILTER):
+        yield names[start : start + _IDS_PER_FILTER]

@@ -1,4 +1,4 @@
-"""Reading every byte of a store back and comparing it with its checksum, a few pages in memory at a time."""
+"""Reading every byte of a store back and comparing it with its checksum, a few pages at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.catalog import DESCRIBED, Place, places_of
+from ridgerank.store.catalog import DESCRIBE_BLOBS, PrefixRange, read_prefix_ranges
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rows import vectors_in
+from ridgerank.store.rows import read_vectors
 
-_ROWS_AT_ONCE = 64
+_BATCH_ROWS = 64
 _COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM, layout.PREFIX]
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something in a store that is not as it was written."""
+    """A page or a file of a store that is not as it was written."""
 
     what: str
     """The page's first reference, or the data file where not even that can be read."""
@@ -28,43 +28,45 @@ class Damage:
     reason: str
 
 
-def damages(uri: str) -> Iterator[Damage]:
-    """Every damaged page of the store, file by file; nothing where all is as written."""
+def find_damage(uri: str) -> Iterator[Damage]:
+    """Every damaged page of the store, file by file; none where all is as written."""
     with PageStore.open(uri, mapped=False) as store:
         for fragment in store.fragments():
             try:
-                with lance_dataset.telling("reading the rows"):
-                    yield from _fragment_damages(store, fragment)
+                with lance_dataset.wrap_errors("reading the rows"):
+                    yield from _find_fragment_damage(store, fragment)
             except StoreError as error:
                 names = ", ".join(str(file.path) for file in fragment.metadata.files)
                 yield Damage(f"data file {names}", None, str(error))
 
 
-def _fragment_damages(store: PageStore, fragment: Any) -> Iterator[Damage]:  # noqa: ANN401 (Lance is untyped)
-    held = [name for name in (layout.VECTORS, layout.VECTORS_CHECKSUM) if name in fragment.schema.names]
-    scanner = fragment.scanner(columns=[*_COLUMNS, *held], batch_size=_ROWS_AT_ONCE, **DESCRIBED)
+def _find_fragment_damage(store: PageStore, fragment: Any) -> Iterator[Damage]:  # noqa: ANN401 (Lance is untyped)
+    vector_names = [
+        name for name in (layout.VECTORS, layout.VECTORS_CHECKSUM) if name in fragment.schema.names
+    ]
+    scanner = fragment.scanner(columns=[*_COLUMNS, *vector_names], batch_size=_BATCH_ROWS, **DESCRIBE_BLOBS)
     for batch in scanner.to_batches():
-        found = batch.drop_columns([layout.VECTORS]).to_pylist() if held else batch.to_pylist()
-        vectors = vectors_in(batch) if held else [None] * len(found)
-        places = [Place(*map(int, place)) for place in places_of(batch)]
-        faults = store.threads.map(partial(_fault, store), found, vectors, places)
-        for row, reason in zip(found, faults, strict=True):
+        rows = batch.drop_columns([layout.VECTORS]).to_pylist() if vector_names else batch.to_pylist()
+        vectors = read_vectors(batch) if vector_names else [None] * len(rows)
+        ranges = [PrefixRange(*map(int, numbers)) for numbers in read_prefix_ranges(batch)]
+        reasons = store.threads.map(partial(_find_fault, store), rows, vectors, ranges)
+        for row, reason in zip(rows, reasons, strict=True):
             if reason is not None:
                 references: list[str] = row[layout.REFERENCES] or [row[layout.PAGE_ID]]
                 yield Damage(references[0], row[layout.PAGE_ID], reason)
 
 
-def _fault(
-    store: PageStore, row: dict[str, Any], vectors: NDArray[np.float16] | None, place: Place
+def _find_fault(
+    store: PageStore, row: dict[str, Any], vectors: NDArray[np.float16] | None, prefix_range: PrefixRange
 ) -> str | None:
     try:
-        block = np.empty(place.nbytes, dtype=np.uint8)
-        store.blocks.read(place, 0, block.data)
+        block = np.empty(prefix_range.nbytes, dtype=np.uint8)
+        store.blocks.read(prefix_range, 0, block.data)
     except (StoreError, MemoryError, ValueError) as error:
         return f"its prefix cannot be read: {error}"
-    found = layout.checksum(row[layout.PAGE_ID], row[layout.TEXT], row[layout.THUMBNAIL], block)
-    if found != row[layout.CHECKSUM]:
-        return f"its bytes have checksum {found.hex()}, written was {row[layout.CHECKSUM].hex()}"
+    checksum = layout.checksum(row[layout.PAGE_ID], row[layout.TEXT], row[layout.THUMBNAIL], block)
+    if checksum != row[layout.CHECKSUM]:
+        return f"its bytes have checksum {checksum.hex()}, written was {row[layout.CHECKSUM].hex()}"
     if vectors is not None and layout.vectors_checksum(vectors) != row[layout.VECTORS_CHECKSUM]:
         return "its retriever vectors differ from their checksum"
     return None

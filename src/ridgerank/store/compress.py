@@ -1,4 +1,4 @@
-"""From a page as the model read it to a page as it is stored: positions dropped, numbers made small."""
+"""From the prefix the model computed to the one that is stored: fewer positions, int8 numbers."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ from PIL.Image import Image
 
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.pruning import Keep, PageLook
+from ridgerank.store.pruning import Keep, PageFeatures
 from ridgerank.store.quantize import quantize_keys, quantize_values
 
 
@@ -14,16 +14,16 @@ def compress(prefix: Prefix, image: Image, keep: Keep) -> PackedPrefix:
     """Keep a fraction of the visual positions, and all others, in int8."""
     visual = prefix.visual.cpu().numpy()
     last_values = prefix.values[-1].float().cpu()  # (kv_heads, positions, head_dim)
-    look = PageLook(
+    page = PageFeatures(
         grid=prefix.grid,
         grey=np.asarray(image.convert("L")),
         features=last_values.transpose(0, 1).flatten(1).numpy()[visual],
         pieces=prefix.pieces,
     )
-    positions = keep.positions(visual, look)
-    chosen = torch.from_numpy(positions).to(prefix.keys.device)
-    keys, key_scales = quantize_keys(prefix.keys.index_select(2, chosen))
-    values, value_scales = quantize_values(prefix.values.index_select(2, chosen))
+    positions = keep.positions(visual, page)
+    kept = torch.from_numpy(positions).to(prefix.keys.device)
+    keys, key_scales = quantize_keys(prefix.keys.index_select(2, kept))
+    values, value_scales = quantize_values(prefix.values.index_select(2, kept))
     return PackedPrefix(
         keys=keys.cpu().numpy(),
         values=values.cpu().numpy(),
@@ -37,5 +37,5 @@ def compress(prefix: Prefix, image: Image, keep: Keep) -> PackedPrefix:
 
 
 def _bits(scales: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint16]]:
-    """The bits of bfloat16 scales: numpy has no such type, and the store need not know one."""
+    """The bits of bfloat16 scales, as numpy has no such type."""
     return scales.contiguous().cpu().view(torch.uint16).numpy()

@@ -1,6 +1,6 @@
-"""Prefixes on their way to a CUDA device: read into pinned memory, copied on a stream of their own.
+"""Prefixes copied to a CUDA device: read into pinned memory, then copied on a separate stream.
 
-The only module of the store that imports torch.
+`ranking.shallow` uses it where the model is on a CUDA device and no pages are cached in memory.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ridgerank.store import layout
-from ridgerank.store.layout import Block
+from ridgerank.store.layout import BlockShape
 from ridgerank.store.page_store import PageStore
 
 _DTYPES = {
@@ -38,10 +38,10 @@ class DevicePrefix:
     grid: tuple[int, int]
 
 
-class Staging:
-    """Two pinned buffers, their twins on the device and the stream between; requests take them in turn.
+class CudaStaging:
+    """Two pinned buffers, two buffers on the device and a stream for copies; requests use them in turn.
 
-    While kernels work on one request's prefixes, the next one's are read and copied.
+    Reading and copying the prefixes of one request can overlap with kernels still queued for the one before.
     """
 
     def __init__(self, capacity_bytes: int, device: torch.device) -> None:
@@ -50,25 +50,25 @@ class Staging:
         self._device = device
 
     def load(self, store: PageStore, page_ids: Sequence[str]) -> list[DevicePrefix]:
-        """Bring prefixes to the device; kernels queued on the current stream afterwards find them whole.
+        """Read prefixes and copy them to the device, before kernels that are queued afterwards.
 
-        They are valid for kernels queued before the next call.
+        The result is valid for kernels queued before the next call.
         """
-        computing = torch.cuda.current_stream(self._device)
-        self._slots[0].worked_on.record(computing)
+        compute_stream = torch.cuda.current_stream(self._device)
+        self._slots[0].kernels_done.record(compute_stream)
         self._slots.rotate()
         slot = self._slots[0]
         slot.copied.synchronize()  # the copy before last still reads this pinned buffer
-        places, blocks = store.buffers(page_ids, slot.host.numpy())
+        ranges, blocks = store.buffers(page_ids, slot.host.numpy())
         store.read_prefixes(page_ids, out=slot.host.numpy())
-        ends = [0, *accumulate(place.nbytes for place in places)]
-        self._stream.wait_event(slot.worked_on)
+        ends = [0, *accumulate(prefix_range.nbytes for prefix_range in ranges)]
+        self._stream.wait_event(slot.kernels_done)
         with torch.cuda.stream(self._stream):
             slot.device[: ends[-1]].copy_(slot.host[: ends[-1]], non_blocking=True)
             slot.copied.record(self._stream)
-        computing.wait_event(slot.copied)
+        compute_stream.wait_event(slot.copied)
         return [
-            device_prefix(layout.read_header(block), slot.device[start:end])
+            view_device_prefix(layout.read_header(block), slot.device[start:end])
             for block, (start, end) in zip(blocks, pairwise(ends), strict=True)
         ]
 
@@ -78,9 +78,9 @@ class _Slot:
     host: Tensor
     device: Tensor
     copied: torch.cuda.Event
-    """The device has what the host had."""
-    worked_on: torch.cuda.Event
-    """Kernels are done with what the device had."""
+    """The copy from `host` to `device` is done."""
+    kernels_done: torch.cuda.Event
+    """Kernels no longer read `device`."""
 
     @classmethod
     def allocate(cls, capacity_bytes: int, device: torch.device) -> Self:
@@ -92,12 +92,12 @@ class _Slot:
         )
 
 
-def device_prefix(block: Block, buffer: Tensor) -> DevicePrefix:
-    """See the prefix in a block held by a (bytes,) uint8 tensor, as views on it, on whatever device it is."""
+def view_device_prefix(shape: BlockShape, buffer: Tensor) -> DevicePrefix:
+    """The prefix in a block held by a (bytes,) uint8 tensor on any device, as views on it."""
     arrays: dict[str, Tensor] = {}
-    for name, span in layout.spans_of(block).items():
+    for name, span in layout.array_spans(shape).items():
         dtype, size = _DTYPES[span.dtype.str], span.dtype.itemsize
         strides = [stride // size for stride in span.strides]
-        viewed = buffer.view(dtype)
-        arrays[name] = viewed.as_strided(span.shape, strides, viewed.storage_offset() + span.offset // size)
-    return DevicePrefix(**arrays, next_position=block.next_position, grid=block.grid)
+        typed = buffer.view(dtype)
+        arrays[name] = typed.as_strided(span.shape, strides, typed.storage_offset() + span.offset // size)
+    return DevicePrefix(**arrays, next_position=shape.next_position, grid=shape.grid)

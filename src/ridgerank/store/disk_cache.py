@@ -1,8 +1,8 @@
-"""Prefixes kept on a local disk up to a number of bytes: what was read from afar once is near from then on.
+"""Prefixes of a store on an object store, kept on a local disk up to a number of bytes.
 
-A file a prefix: its bytes, then their BLAKE2b-128. Files appear whole (`files.replacing`), are compared with
-their digest when opened, and one that was cut or altered is removed and read anew. Any number of
-processes may share a folder, and it may be removed at any time.
+One file per prefix: its bytes, then a BLAKE2b-128 of them. A file appears whole (`atomic.replace_file`) and
+is compared with its digest when it is read; a file that was cut or altered is removed and read from the
+store again. Any number of processes may share a folder, and it may be removed at any time.
 """
 
 import hashlib
@@ -14,25 +14,25 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgerank.atomic import replacing
+from ridgerank.atomic import replace_file
 from ridgerank.errors import StoreError
 from ridgerank.store.cache import CacheCounts
-from ridgerank.store.catalog import Place
+from ridgerank.store.catalog import PrefixRange
 from ridgerank.store.prefix_readers import BlockReader, DataFiles
 
 _SUFFIX = ".prefix"
 _DIGEST_BYTES = 16
-_LEFT_AFTER_SWEEP = 0.9
-"""A full folder is emptied to this share, so that it is not listed again for every page."""
-_SEEN_SHARE = 0.05
-"""Other processes write, too: a folder is listed again after so much of its capacity was added here."""
+_SHARE_AFTER_SWEEP = 0.9
+"""A full folder is emptied to this share of its capacity, so that it is not listed for every page."""
+_RELIST_SHARE = 0.05
+"""Other processes write, too: a folder is listed again after this share of its capacity was added."""
 
 
 class DiskCache:
     """A folder that holds at most `capacity_bytes`, the least recently used leaving first; for many threads.
 
-    Processes that share the folder notice each other's files when they list it, so together they may go over
-    by a twentieth of the capacity each.
+    A process notices the files of others when it lists the folder, so each process may exceed the capacity by
+    a twentieth of it.
     """
 
     def __init__(self, folder: Path, *, capacity_bytes: int) -> None:
@@ -41,7 +41,7 @@ class DiskCache:
         self.folder = folder
         self._capacity = capacity_bytes
         self._lock = Lock()
-        self._added = 0
+        self._bytes_since_listing = 0
         self._hits = self._misses = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -50,11 +50,11 @@ class DiskCache:
         self._nbytes = self._sweep()
 
     def get(self, key: str, nbytes: int) -> NDArray[np.uint8] | None:
-        """The bytes kept under a key, None where there are none or not those that were written."""
+        """The bytes kept under a key, None where there are none or they are damaged."""
         path = self._path(key)
         try:
             content = np.fromfile(path, dtype=np.uint8)
-            os.utime(path)  # what is used is not the first to leave
+            os.utime(path)  # the time of last use
         except FileNotFoundError:
             content = None
         except OSError as error:
@@ -68,27 +68,27 @@ class DiskCache:
         return None if content is None else content[:nbytes]
 
     def put(self, key: str, block: NDArray[np.uint8]) -> None:
-        """Keep bytes under a key; what is larger than the whole cache is not kept."""
+        """Keep bytes under a key, unless they are larger than the whole cache."""
         nbytes = block.nbytes + _DIGEST_BYTES
         if nbytes > self._capacity:
             return
         with self._lock:
             self._nbytes += nbytes
-            self._added += nbytes
-            if self._nbytes > self._capacity or self._added > _SEEN_SHARE * self._capacity:
-                self._added = 0
+            self._bytes_since_listing += nbytes
+            if self._nbytes > self._capacity or self._bytes_since_listing > _RELIST_SHARE * self._capacity:
+                self._bytes_since_listing = 0
                 self._nbytes = self._sweep(room=nbytes) + nbytes
         try:
-            with replacing(self._path(key), durable=False) as scratch, scratch.open("wb") as file:
+            with replace_file(self._path(key), durable=False) as scratch, scratch.open("wb") as file:
                 file.write(block.data)
                 file.write(_digest(key, block))
         except FileNotFoundError:
-            pass  # another process took this file for one that a killed writer left: it is read again
+            pass  # another process swept the scratch file: the prefix is read from the store again
         except OSError as error:
             raise StoreError(f"writing to the cache in {self.folder} failed: {error}") from error
 
     def counts(self) -> CacheCounts:
-        """How the cache has fared here, and what the folder holds now, other processes' files included."""
+        """Hits and misses of this process, and all that the folder holds now."""
         files = self._files()
         with self._lock:
             return CacheCounts(self._hits, self._misses, len(files), sum(size for _, size, _ in files))
@@ -97,22 +97,22 @@ class DiskCache:
         return self.folder / key[:2] / f"{key}{_SUFFIX}"
 
     def _files(self) -> list[tuple[float, int, Path]]:
-        """Last use, size and path of every file, killed writers' included, the longest unused first."""
-        found = []
+        """Last use, size and path of every file, scratch files included, the least recently used first."""
+        files = []
         for path in self.folder.glob("??/*"):
             with suppress(FileNotFoundError):
                 status = path.stat()
-                found.append((status.st_mtime, status.st_size, path))
-        return sorted(found)
+                files.append((status.st_mtime, status.st_size, path))
+        return sorted(files)
 
     def _sweep(self, *, room: int = 0) -> int:
-        """Remove what was not used for the longest time until `room` fits; the bytes left."""
+        """Remove the least recently used files until `room` bytes fit; return the bytes left."""
         files = self._files()
         nbytes = sum(size for _, size, _ in files)
         if nbytes + room <= self._capacity:
             return nbytes
         for _, size, path in files:
-            if nbytes + room <= _LEFT_AFTER_SWEEP * self._capacity:
+            if nbytes + room <= _SHARE_AFTER_SWEEP * self._capacity:
                 break
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -120,10 +120,10 @@ class DiskCache:
         return nbytes
 
 
-class CachedBlocks:
+class CachedBlockReader:
     """A `BlockReader` that reads whole prefixes through a `DiskCache`."""
 
-    whole = True
+    reads_whole = True
 
     def __init__(self, inner: BlockReader, disk: DiskCache, files: DataFiles, uri: str) -> None:
         self.threads = inner.threads
@@ -132,20 +132,21 @@ class CachedBlocks:
         self._files = files
         self._uri = uri.rstrip("/")
 
-    def read(self, place: Place, start: int, out: memoryview) -> None:
+    def read(self, prefix_range: PrefixRange, start: int, out: memoryview) -> None:
         """Fill `out` with the bytes of this prefix from `start` on."""
-        key = self._key(place)
-        block = self._disk.get(key, place.nbytes)
+        key = self._key(prefix_range)
+        block = self._disk.get(key, prefix_range.nbytes)
         if block is None:
-            block = np.empty(place.nbytes, dtype=np.uint8)
-            self._inner.read(place, 0, block.data)
+            block = np.empty(prefix_range.nbytes, dtype=np.uint8)
+            self._inner.read(prefix_range, 0, block.data)
             self._disk.put(key, block)
         np.copyto(np.frombuffer(out, dtype=np.uint8), block[start : start + len(out)])
 
-    def _key(self, place: Place) -> str:
-        # A data file is never written twice: its name and the place in it stand for these bytes for ever.
-        where = f"{self._uri}\n{self._files.path(place)}\n{place.address}\n{place.offset}\n{place.nbytes}"
-        return hashlib.blake2b(where.encode(), digest_size=32).hexdigest()
+    def _key(self, prefix_range: PrefixRange) -> str:
+        # A data file is never written twice: its name and a range of it always stand for the same bytes.
+        path = self._files.path(prefix_range)
+        lines = (self._uri, path, prefix_range.address, prefix_range.offset, prefix_range.nbytes)
+        return hashlib.blake2b("\n".join(map(str, lines)).encode(), digest_size=32).hexdigest()
 
 
 def _is_whole(key: str, content: NDArray[np.uint8], nbytes: int) -> bool:

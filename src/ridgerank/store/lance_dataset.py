@@ -1,4 +1,4 @@
-"""The one door to Lance: opening a page store's dataset, and telling its errors as ours."""
+"""The Lance dataset of a page store: its schema, opening it, and Lance's errors as `StoreError`."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +15,11 @@ from ridgerank.store import layout
 
 _INDEX_CACHE_BYTES = 512 << 20
 _METADATA_CACHE_BYTES = 128 << 20
-"""What Lance may keep of a store in memory; unsaid, it takes gigabytes."""
+"""What Lance may keep of a store in memory; its defaults are gigabytes."""
 
 
 def local_root(uri: str) -> Path | None:
-    """Name the directory behind `uri`, or None where it names another kind of storage."""
+    """The directory behind `uri`, None where it is another kind of storage."""
     if "://" not in uri:
         return Path(uri)
     parts = urlsplit(uri)
@@ -43,8 +43,8 @@ def schema(lineage: Lineage) -> pa.Schema:
     )
 
 
-def find(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
-    """Open the dataset at `uri`, or give None where there is none."""
+def open_dataset(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
+    """Open the dataset at `uri`; None where there is none."""
     try:
         return lance.dataset(
             uri, index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
@@ -55,30 +55,30 @@ def find(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
         raise StoreError(f"the page store at {uri} cannot be opened: {error}") from error
 
 
-def lineage_of(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
-    """Read what the store was made with; a dataset of another kind or format is refused."""
+def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
+    """Read the lineage of a store; a dataset of another kind or format is refused."""
     metadata = {key.decode(): value.decode() for key, value in (dataset.schema.metadata or {}).items()}
-    found = metadata.get(layout.FORMAT_KEY)
-    if found is None:
+    stored_format = metadata.get(layout.FORMAT_KEY)
+    if stored_format is None:
         raise StoreError(f"{uri} is a Lance dataset but no page store; name another place")
-    if found != str(layout.FORMAT):
+    if stored_format != str(layout.FORMAT):
         raise ArtifactError(
-            f"the page store at {uri} has format {found}, wanted {layout.FORMAT}: "
+            f"the page store at {uri} has format {stored_format}, wanted {layout.FORMAT}: "
             "read it with the ridgerank that wrote it, or index the pages again"
         )
     return Lineage.from_json(metadata[layout.LINEAGE_KEY])
 
 
-def named(names: Sequence[str], *, shown: int = 5) -> str:
-    """List the first few of `names` and count the rest."""
+def shorten(names: Sequence[str], *, shown: int = 5) -> str:
+    """The first few of `names`, and how many more there are."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
 
 @contextmanager
-def telling(doing: str) -> Iterator[None]:
-    """Turn what Lance and the file system raise into a `StoreError` that says what was being done."""
+def wrap_errors(action: str) -> Iterator[None]:
+    """Turn what Lance and the file system raise into a `StoreError` that names the action."""
     try:
         yield
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
-        raise StoreError(f"{doing} failed: {error}") from error
+        raise StoreError(f"{action} failed: {error}") from error

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ridgerank.errors import ArtifactError, StoreError
 
 FORMAT = 1
-"""Raised whenever a store written before can no longer be read as it was meant."""
+"""Raised with every change after which older stores can no longer be read."""
 
 FORMAT_KEY = "ridgerank:format"
 LINEAGE_KEY = "ridgerank:lineage"
@@ -53,16 +53,16 @@ SOURCES = "_sources.json"
 """What may lie beside the dataset in a local directory: fitted readouts, and where documents were found."""
 
 EMBEDDINGS = "embeddings"
-"""Beside the dataset, what text embedders made of the pages: a directory that may be removed at any time."""
+"""Beside the dataset, the pages' text embeddings: a directory that may be removed at any time."""
 
 LANCE_FILE_VERSION = "2.1"
-"""With it a blob's bytes lie in the fragment's data file, at the position its description gives."""
+"""In this version a blob's bytes lie in the fragment's data file, at the position its description gives."""
 
 ALIGNMENT = 64
 CHECKSUM_BYTES = 16
 
 Bytes: TypeAlias = bytes | memoryview | NDArray[np.uint8]
-"""What a block may be held in."""
+"""The types a block may have."""
 
 _MAGIC = b"RRPREFIX"
 _HEADER = struct.Struct("<8s9IxxxxQ8x")
@@ -96,10 +96,11 @@ class PackedPrefix:
     def cells(self) -> NDArray[np.int64]:
         """Which cells of the grid, in raster order, the kept visual positions are.
 
-        Every position that is not visual is kept, so those before a position tell its place on the page.
+        Every position that is not visual is kept, so a position less the number of those before it
+        is its cell.
         """
-        others = np.cumsum(~self.visual)
-        return (self.positions.astype(np.int64) - others)[self.visual]
+        not_visual = np.cumsum(~self.visual)
+        return (self.positions.astype(np.int64) - not_visual)[self.visual]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,8 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """The shape of one page's block, which decides where everything in it lies."""
+class BlockShape:
+    """The shape of one page's block, from which the offsets of all its arrays follow."""
 
     layers: int
     kv_heads: int
@@ -139,11 +140,11 @@ class Block:
         return self.layer_start(self.layers)
 
     def layer_start(self, layer: int) -> int:
-        """Tell where a layer starts, or the block ends where there is no such layer."""
+        """Where a layer starts; where the block ends for a layer past the last."""
         return self.layers_start + min(layer, self.layers) * self.layer_nbytes
 
     def layer_parts(self) -> dict[str, int]:
-        """Count the bytes of each array of a layer, in the order they lie."""
+        """The bytes of each array of a layer, in their order in the block."""
         codes = self.kv_heads * self.positions * self.head_dim
         return {
             "keys": codes,
@@ -154,82 +155,82 @@ class Block:
 
 
 @lru_cache(maxsize=1024)
-def spans_of(block: Block) -> Mapping[str, Span]:
-    """Tell where each array of a `PackedPrefix` lies in a block, by the name of its field."""
-    n, heads, dim = block.positions, block.kv_heads, block.head_dim
+def array_spans(shape: BlockShape) -> Mapping[str, Span]:
+    """Where each array of a `PackedPrefix` lies in a block, by the name of its field."""
+    n, heads, dim = shape.positions, shape.kv_heads, shape.head_dim
     after_positions = _HEADER.size + _aligned(4 * n)
     spans = {
         "positions": Span(np.dtype("<i4"), (n,), _HEADER.size, (4,)),
         "visual": Span(np.dtype(np.bool_), (n,), after_positions, (1,)),
     }
-    shapes: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+    layer_arrays: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
         "keys": (np.dtype(np.int8), (heads, n, dim)),
         "values": (np.dtype(np.int8), (heads, n, dim)),
         "key_scales": (_SCALE, (heads, dim)),
         "value_scales": (_SCALE, (heads, n)),
     }
-    offset = block.layers_start
-    for name, nbytes in block.layer_parts().items():
-        dtype, shape = shapes[name]
-        inner = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        spans[name] = Span(dtype, (block.layers, *shape), offset, (block.layer_nbytes, *inner))
+    offset = shape.layers_start
+    for name, nbytes in shape.layer_parts().items():
+        dtype, dims = layer_arrays[name]
+        inner = tuple(dtype.itemsize * math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
+        spans[name] = Span(dtype, (shape.layers, *dims), offset, (shape.layer_nbytes, *inner))
         offset += _aligned(nbytes)
     return MappingProxyType(spans)
 
 
-def block_of(prefix: PackedPrefix) -> Block:
-    """Shape the block that holds `prefix`, whose arrays must agree in shape and type."""
+def block_shape(prefix: PackedPrefix) -> BlockShape:
+    """The shape of the block that holds `prefix`; arrays of other shapes or types are refused."""
     if prefix.keys.ndim != 4:
         raise StoreError(
             f"keys have shape {prefix.keys.shape}, wanted (layers, kv_heads, positions, head_dim)"
         )
     layers, kv_heads, positions, head_dim = prefix.keys.shape
-    block = Block(layers, kv_heads, positions, head_dim, prefix.next_position, prefix.grid)
-    for name, span in spans_of(block).items():
-        found: NDArray[Any] = getattr(prefix, name)
-        if (found.shape, found.dtype) != (span.shape, span.dtype):
-            raise StoreError(f"{name} are {found.dtype} {found.shape}, wanted {span.dtype} {span.shape}")
-    return block
+    shape = BlockShape(layers, kv_heads, positions, head_dim, prefix.next_position, prefix.grid)
+    for name, span in array_spans(shape).items():
+        array: NDArray[Any] = getattr(prefix, name)
+        if (array.shape, array.dtype) != (span.shape, span.dtype):
+            raise StoreError(f"{name} are {array.dtype} {array.shape}, wanted {span.dtype} {span.shape}")
+    return shape
 
 
 def pack(prefix: PackedPrefix, *, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
     """Write the prefix as one block of bytes, into `out` where given; equal prefixes give equal bytes."""
-    block = block_of(prefix)
-    out = np.empty(block.nbytes, dtype=np.uint8) if out is None else out
+    shape = block_shape(prefix)
+    out = np.empty(shape.nbytes, dtype=np.uint8) if out is None else out
     out[:] = 0
     _HEADER.pack_into(
-        out.data, 0, _MAGIC, FORMAT, _SCALE.itemsize, block.layers, block.kv_heads, block.positions,
-        block.head_dim, block.next_position, *block.grid, block.nbytes,
+        out.data, 0, _MAGIC, FORMAT, _SCALE.itemsize, shape.layers, shape.kv_heads, shape.positions,
+        shape.head_dim, shape.next_position, *shape.grid, shape.nbytes,
     )  # fmt: skip
-    for name, view in _views(block, out):
+    for name, view in _views(shape, out):
         view[...] = getattr(prefix, name)
     return out
 
 
-def read_header(buffer: Bytes) -> Block:
+def read_header(buffer: Bytes) -> BlockShape:
     """Read the shape of the block that starts with these bytes; at least `ALIGNMENT` of them are needed."""
     if _view(buffer).nbytes < _HEADER.size:
         raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, wanted at least {_HEADER.size}")
-    magic, found_format, scale_bytes, *shape, rows, columns, nbytes = _HEADER.unpack_from(_view(buffer))
+    magic, stored_format, scale_bytes, *sizes, rows, columns, nbytes = _HEADER.unpack_from(_view(buffer))
     if magic != _MAGIC:
         raise StoreError(f"a prefix that starts with {magic!r}, wanted {_MAGIC!r}: the store is damaged")
-    if found_format != FORMAT:
-        raise ArtifactError(f"a prefix of format {found_format}, wanted {FORMAT}: index the pages again")
+    if stored_format != FORMAT:
+        raise ArtifactError(f"a prefix of format {stored_format}, wanted {FORMAT}: index the pages again")
     if scale_bytes != _SCALE.itemsize:
         raise StoreError(f"a prefix with scales of {scale_bytes} bytes, wanted 2: the store is damaged")
-    layers, kv_heads, positions, head_dim, next_position = shape
-    block = Block(layers, kv_heads, positions, head_dim, next_position, (rows, columns))
-    if block.nbytes != nbytes:
-        raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {block.nbytes}: the store is damaged")
-    return block
+    layers, kv_heads, positions, head_dim, next_position = sizes
+    shape = BlockShape(layers, kv_heads, positions, head_dim, next_position, (rows, columns))
+    if shape.nbytes != nbytes:
+        raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {shape.nbytes}: the store is damaged")
+    return shape
 
 
 def unpack(buffer: Bytes) -> PackedPrefix:
-    """See the prefix in a block, as views on `buffer`: nothing is copied."""
-    block = read_header(buffer)
-    if _view(buffer).nbytes < block.nbytes:
-        raise StoreError(f"a prefix of {block.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
-    return PackedPrefix(**dict(_views(block, buffer)), next_position=block.next_position, grid=block.grid)
+    """The prefix in a block, as views on `buffer`: nothing is copied."""
+    shape = read_header(buffer)
+    if _view(buffer).nbytes < shape.nbytes:
+        raise StoreError(f"a prefix of {shape.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
+    return PackedPrefix(**dict(_views(shape, buffer)), next_position=shape.next_position, grid=shape.grid)
 
 
 def vectors_checksum(vectors: NDArray[np.float16]) -> bytes:
@@ -238,7 +239,7 @@ def vectors_checksum(vectors: NDArray[np.float16]) -> bytes:
 
 
 def checksum(page_id: str, text: str, thumbnail: bytes, block: Bytes) -> bytes:
-    """BLAKE2b-128 of what a row says of a page, each part preceded by its length.
+    """BLAKE2b-128 of a page's id, text, thumbnail and block, each preceded by its length.
 
     References are left out: a page may be renamed without touching its bytes.
     """
@@ -249,8 +250,8 @@ def checksum(page_id: str, text: str, thumbnail: bytes, block: Bytes) -> bytes:
     return digest.digest()
 
 
-def _views(block: Block, buffer: Bytes) -> Iterator[tuple[str, NDArray[Any]]]:
-    for name, span in spans_of(block).items():
+def _views(shape: BlockShape, buffer: Bytes) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name, span in array_spans(shape).items():
         yield name, np.ndarray(span.shape, span.dtype, buffer, span.offset, span.strides)
 
 

@@ -1,4 +1,4 @@
-"""One writer at a time on a local disk. The system frees the lock when its holder dies, kill -9 included."""
+"""One writer at a time on a local disk. The system frees the lock when its process dies, kill -9 included."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ LOCK_NAME = "_writer.lock"
 
 
 class WriterLock:
-    """An exclusive hold on a store directory."""
+    """An exclusive lock on a store directory."""
 
     def __init__(self, root: Path) -> None:
         self._descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
@@ -24,23 +24,23 @@ class WriterLock:
                 f"another process (id {holder}) is writing to the page store at {root}; "
                 "wait until it is done, or stop it"
             ) from error
-        _HELD.add(self)
+        _LOCKS.add(self)
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let the next writer in. Releasing twice is harmless."""
+        """Free the store for the next writer. Releasing twice is harmless."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
-_HELD: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+_LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
 
 
 def _release_in_child() -> None:
     # A forked worker that outlives its killed parent must not keep the store locked.
-    for lock in tuple(_HELD):
+    for lock in tuple(_LOCKS):
         lock.release()
 
 

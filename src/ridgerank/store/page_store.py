@@ -1,7 +1,7 @@
-"""Reading a store: pages by id or name, prefixes by the dozen into memory the caller holds."""
+"""Reading a store: pages by id or name, and the prefixes of many pages at once."""
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout, prefix_readers, rows
-from ridgerank.store.catalog import Place, catalog_of
-from ridgerank.store.disk_cache import CachedBlocks, DiskCache
+from ridgerank.store.catalog import PrefixRange, open_catalog
+from ridgerank.store.disk_cache import CachedBlockReader, DiskCache
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.prefix_readers import BlockReader, DataFiles
 from ridgerank.store.rows import StoredPage
-from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, origin_in
+from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin
 
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """A store at a glance."""
+    """The size and the lineage of a store."""
 
     uri: str
     pages: int
@@ -43,12 +43,12 @@ class StoreInfo:
 class PageStore:
     """One version of a store, open for reading by any number of threads; a context manager.
 
-    Pages added after it was opened are seen by those who open it again.
+    Pages added after it was opened are seen after opening it again.
     """
 
     def __init__(
         self,
-        opened: Any,  # noqa: ANN401 (Lance is untyped)
+        dataset: Any,  # noqa: ANN401 (Lance is untyped)
         uri: str,
         lineage: Lineage,
         *,
@@ -57,14 +57,12 @@ class PageStore:
     ) -> None:
         self.uri = uri
         self.lineage = lineage
-        self._dataset = opened
-        self.catalog = catalog_of(opened, uri)
-        self.blocks: BlockReader = prefix_readers.reader_for(opened, uri, mapped=mapped)
+        self._dataset = dataset
+        self.catalog = open_catalog(dataset, uri)
+        self.blocks: BlockReader = prefix_readers.choose_reader(dataset, uri, mapped=mapped)
         if disk is not None:
-            self.blocks = CachedBlocks(self.blocks, disk, DataFiles(opened), uri)
+            self.blocks = CachedBlockReader(self.blocks, disk, DataFiles(dataset), uri)
         self.threads = ThreadPoolExecutor(self.blocks.threads, thread_name_prefix="ridgerank-read")
-        # Those that wait for reads have threads of their own: in one pool they could starve the reads.
-        self._waiting = ThreadPoolExecutor(2, thread_name_prefix="ridgerank-prefetch")
 
     @classmethod
     def open(
@@ -75,39 +73,39 @@ class PageStore:
         mapped: bool = True,
         disk: DiskCache | None = None,
     ) -> Self:
-        """Open the store at a path or URL, refusing one of another lineage than `lineage` where given.
+        """Open the store at a path or URL; with `lineage` given, a store of another lineage is refused.
 
         Unless `mapped`, files are read without mapping them: slower, but the system then does not count
-        what it caches of them as this process's memory. With `disk`, prefixes are kept there once read.
+        what it caches of them as this process's memory. With `disk`, prefixes are kept there after reading.
         """
-        opened = lance_dataset.find(uri)
-        if opened is None:
+        dataset = lance_dataset.open_dataset(uri)
+        if dataset is None:
             raise StoreError(f"no page store at {uri}; make one with `ridgerank index`")
-        found = lance_dataset.lineage_of(opened, uri)
+        stored_lineage = lance_dataset.read_lineage(dataset, uri)
         if lineage is not None:
-            found.require(lineage, artifact=f"the page store at {uri}")
-        return cls(opened, uri, found, mapped=mapped, disk=disk)
+            stored_lineage.require(lineage, artifact=f"the page store at {uri}")
+        return cls(dataset, uri, stored_lineage, mapped=mapped, disk=disk)
 
     def info(self) -> StoreInfo:
-        """Count pages and bytes, and tell the lineage."""
+        """Count pages and bytes; return them with the lineage."""
         return StoreInfo(
             uri=self.uri,
             pages=len(self),
             prefix_bytes=self.catalog.prefix_nbytes,
             fragments=len(self.fragments()),
-            retriever=origin_in(self._dataset),
+            retriever=read_vector_origin(self._dataset),
             lineage=self.lineage,
         )
 
     @cached_property
     def vectors(self) -> VectorColumn | None:
         """The retriever's vectors, None where no retriever has stored any."""
-        origin = origin_in(self._dataset)
+        origin = read_vector_origin(self._dataset)
         return None if origin is None else VectorColumn(self._dataset, self.uri, origin, self.catalog)
 
     def texts(self) -> dict[str, str]:
         """Read the text of every page, by page id, in the order stored."""
-        with lance_dataset.telling(f"reading the page store at {self.uri}"):
+        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
             table = self._dataset.to_table(columns=[layout.PAGE_ID, layout.TEXT])
         return dict(
             zip(*(table.column(name).to_pylist() for name in (layout.PAGE_ID, layout.TEXT)), strict=True)
@@ -127,10 +125,10 @@ class PageStore:
 
     def find(self, name: str) -> str:
         """Look up the page id behind a page id or an exact reference such as `report.pdf#3`."""
-        found = self.lookup(name)
-        if found is None:
+        page_id = self.lookup(name)
+        if page_id is None:
             raise StoreError(f"no page {name!r} among the {len(self)} of the page store at {self.uri}")
-        return found
+        return page_id
 
     def reference(self, page_id: str) -> str:
         """The first name of a stored page, or its id where it has none left."""
@@ -141,15 +139,15 @@ class PageStore:
         return [(*entry.references, entry.page_id)[0] for entry in self.catalog.entries(page_ids)]
 
     def pages(self, page_ids: Sequence[str], *, vectors: bool = False) -> list[StoredPage]:
-        """Read what is known of pages beside their prefixes, in the order asked for."""
-        held = vectors and layout.VECTORS in self._dataset.schema.names
-        return rows.from_table(
-            self.catalog.table(page_ids, [*rows.PAGE_COLUMNS, *([layout.VECTORS] if held else [])])
+        """Read pages without their prefixes, in the order of `page_ids`."""
+        has_vectors = vectors and layout.VECTORS in self._dataset.schema.names
+        return rows.parse_pages(
+            self.catalog.table(page_ids, [*rows.PAGE_COLUMNS, *([layout.VECTORS] if has_vectors else [])])
         )
 
     def prefix_nbytes(self, page_ids: Sequence[str]) -> int:
-        """Count the bytes that the prefixes of these pages take in memory."""
-        return sum(entry.place.nbytes for entry in self.catalog.entries(page_ids))
+        """The bytes that the prefixes of these pages take in memory."""
+        return sum(entry.prefix_range.nbytes for entry in self.catalog.entries(page_ids))
 
     def read_prefixes(
         self, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
@@ -158,31 +156,27 @@ class PageStore:
 
         `out` is one-dimensional, of at least `prefix_nbytes` bytes; it is used from its start.
         """
-        places, buffers = self.buffers(page_ids, out)
+        ranges, buffers = self.buffers(page_ids, out)
 
         def read(index: int) -> None:
-            self.blocks.read(places[index], 0, buffers[index].data)
+            self.blocks.read(ranges[index], 0, buffers[index].data)
 
-        prefix_readers.each(read, len(places), threads=self.threads, helpers=self.blocks.threads - 1)
+        prefix_readers.run_parallel(read, len(ranges), threads=self.threads, helpers=self.blocks.threads - 1)
         return [layout.unpack(buffer) for buffer in buffers]
-
-    def submit(
-        self, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
-    ) -> Future[list[PackedPrefix]]:
-        """`read_prefixes` in the background, so that reading overlaps with computing."""
-        return self._waiting.submit(self.read_prefixes, page_ids, out=out)
 
     def buffers(
         self, page_ids: Sequence[str], out: NDArray[np.uint8] | None
-    ) -> tuple[list[Place], list[NDArray[np.uint8]]]:
-        """Tell where the prefixes of pages lie, and give a piece of memory for each."""
-        places = [entry.place for entry in self.catalog.entries(page_ids)]
+    ) -> tuple[list[PrefixRange], list[NDArray[np.uint8]]]:
+        """Where the prefixes of pages lie, and a piece of memory for each: of `out`, or new."""
+        ranges = [entry.prefix_range for entry in self.catalog.entries(page_ids)]
         if out is None:
-            return places, [np.empty(place.nbytes, dtype=np.uint8) for place in places]
-        ends = list(accumulate(place.nbytes for place in places))
+            return ranges, [np.empty(prefix_range.nbytes, dtype=np.uint8) for prefix_range in ranges]
+        ends = list(accumulate(prefix_range.nbytes for prefix_range in ranges))
         if ends and out.size < ends[-1]:
             raise StoreError(f"prefixes of {ends[-1]} bytes for a buffer of {out.size}; allocate more")
-        return places, [out[end - place.nbytes : end] for place, end in zip(places, ends, strict=True)]
+        return ranges, [
+            out[end - prefix_range.nbytes : end] for prefix_range, end in zip(ranges, ends, strict=True)
+        ]
 
     def fragments(self) -> list[Any]:
         """List the pieces Lance keeps the rows in, each readable on its own."""
@@ -190,7 +184,6 @@ class PageStore:
 
     def close(self) -> None:
         """Stop the reading threads."""
-        self._waiting.shutdown()
         self.threads.shutdown()
 
     def __len__(self) -> int:

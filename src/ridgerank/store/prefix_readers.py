@@ -1,11 +1,11 @@
-"""Ways to the same bytes of a prefix: ranges of the data file, or Lance's blobs.
+"""Reading the bytes of a prefix: as a range of a data file, or as a Lance blob.
 
-On a local disk a prefix is one range of its fragment's data file and goes into the caller's memory in one
-copy. What the system already holds in memory is copied from a lasting map of the file: with the other core
-busy that measured 1.4 times as fast as `preadv`. What has to come from the disk is read with `preadv`, about
-twice as fast as faulting it in. On an object store it is one request for one range of the data file: Lance's
-blobs would ask for their description first, at every reading. Where a range cannot be told, Lance reads the
-blob.
+On a local disk a prefix is one range of its fragment's data file, copied once, into the caller's memory.
+Bytes that the system already has in memory are copied from a lasting map of the file: with the other core
+busy that measured 1.4 times as fast as `preadv`. Bytes that have to come from the disk are read with
+`preadv`, about twice as fast as faulting them in. On an object store a prefix is one request for one range of
+the data file; reading a blob would request its description first, every time. Where the range is not known,
+Lance reads the blob.
 """
 
 import mmap
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.catalog import Place
+from ridgerank.store.catalog import PrefixRange
 
 
 class BlockReader(Protocol):
@@ -29,42 +29,46 @@ class BlockReader(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many reads are worth doing at once."""
+        """How many reads should run at once."""
 
     @property
-    def whole(self) -> bool:
-        """Whether a prefix had better be read in one piece than layer by layer."""
+    def reads_whole(self) -> bool:
+        """Whether reading a prefix in one piece is faster than layer by layer."""
 
-    def read(self, place: Place, start: int, out: memoryview) -> None:
-        """Fill `out` with the bytes of this prefix from `start` on."""
+    def read(self, prefix_range: PrefixRange, start: int, out: memoryview) -> None:
+        """Fill `out` with bytes of this prefix, from its byte `start` on."""
 
 
 class DataFiles:
-    """The data file with the prefixes of each fragment, looked up when it is first needed."""
+    """The data file with the prefixes of each fragment, looked up on first use."""
 
-    def __init__(self, opened: Any) -> None:  # noqa: ANN401 (Lance is untyped)
-        self._dataset = opened
-        [self._prefix] = [
-            field.id() for field in opened.lance_schema.fields() if field.name() == layout.PREFIX
+    def __init__(self, dataset: Any) -> None:  # noqa: ANN401 (Lance is untyped)
+        self._dataset = dataset
+        [self._prefix_field] = [
+            field.id() for field in dataset.lance_schema.fields() if field.name() == layout.PREFIX
         ]
         self._paths: dict[int, str | None] = {}
 
-    def path(self, place: Place) -> str | None:
-        """The file's path within the store, None where a range of it cannot be told for certain."""
-        fragment = place.address >> 32
+    def path(self, prefix_range: PrefixRange) -> str | None:
+        """The file's path within the store, None where prefixes are not known to be ranges of one file."""
+        fragment = prefix_range.address >> 32
         if fragment not in self._paths:
             self._paths[fragment] = self._path(fragment)
         return self._paths[fragment]
 
     def _path(self, fragment: int) -> str | None:
         files = self._dataset.get_fragment(fragment).metadata.files
-        holding = [file for file in files if self._prefix in file.fields]
-        if len(holding) != 1 or holding[0].base_id is not None or _version(holding[0]) > _INLINE_BLOBS:
+        prefix_files = [file for file in files if self._prefix_field in file.fields]
+        if (
+            len(prefix_files) != 1
+            or prefix_files[0].base_id is not None
+            or _version(prefix_files[0]) > _INLINE_BLOBS_VERSION
+        ):
             return None
-        return f"data/{holding[0].path}"
+        return f"data/{prefix_files[0].path}"
 
 
-_INLINE_BLOBS = (2, 1)
+_INLINE_BLOBS_VERSION = (2, 1)
 """The last version of Lance's files in which a blob lies in the data file itself."""
 
 
@@ -72,31 +76,31 @@ def _version(file: Any) -> tuple[int, int]:  # noqa: ANN401
     return file.file_major_version, file.file_minor_version
 
 
-class DirectBlocks:
+class LocalBlockReader:
     """Reads ranges of local data files."""
 
     threads = 4
-    whole = False
+    reads_whole = False
 
-    def __init__(self, opened: Any, root: Path, *, mapped: bool) -> None:  # noqa: ANN401
+    def __init__(self, dataset: Any, root: Path, *, mapped: bool) -> None:  # noqa: ANN401
         self._root = root
-        self._files = DataFiles(opened)
-        self._otherwise = LanceBlocks(opened)
+        self._files = DataFiles(dataset)
+        self._fallback = LanceBlockReader(dataset)
         self._maps: dict[Path, NDArray[np.uint8]] = {}
         self._mapping = mapped and hasattr(os, "RWF_NOWAIT")
 
-    def file(self, place: Place) -> Path | None:
+    def file(self, prefix_range: PrefixRange) -> Path | None:
         """The data file a prefix lies in, None where it is not read directly."""
-        path = self._files.path(place)
+        path = self._files.path(prefix_range)
         return None if path is None else self._root / path
 
-    def read(self, place: Place, start: int, out: memoryview) -> None:
-        """Fill `out` with the bytes of this prefix from `start` on."""
-        path = self.file(place)
+    def read(self, prefix_range: PrefixRange, start: int, out: memoryview) -> None:
+        """Fill `out` with bytes of this prefix, from its byte `start` on."""
+        path = self.file(prefix_range)
         if path is None:
-            self._otherwise.read(place, start, out)
+            self._fallback.read(prefix_range, start, out)
             return
-        offset = place.offset + start
+        offset = prefix_range.offset + start
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError as error:
@@ -127,14 +131,14 @@ class DirectBlocks:
 
 
 _MAPPED_FILES = 256
-"""A map holds a descriptor. A store of more files is too large to lie in memory anyway."""
+"""A map holds a descriptor. A store of more files does not fit into memory anyway."""
 
 
 def _in_memory(descriptor: int, offset: int) -> bool:
-    """Tell whether a byte is in the system's memory: a guess for those before it, only speed rests on it."""
+    """Whether a byte is in the system's memory, and so probably those before it; only speed depends on it."""
     try:
         return os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
-    except OSError:  # not there, or a file system that cannot tell
+    except OSError:  # not in memory, or a file system that cannot say
         return False
 
 
@@ -147,53 +151,55 @@ def _read_fully(descriptor: int, offset: int, out: memoryview) -> None:
         filled += read
 
 
-class RemoteBlocks:
-    """Reads ranges of data files on an object store, through Lance's own client: one request a read."""
+class RemoteBlockReader:
+    """Reads ranges of data files on an object store, through Lance's own client: one request per read."""
 
     threads = 16
-    whole = True
+    reads_whole = True
 
-    def __init__(self, opened: Any, uri: str) -> None:  # noqa: ANN401
-        self._files = DataFiles(opened)
-        self._otherwise = LanceBlocks(opened)
+    def __init__(self, dataset: Any, uri: str) -> None:  # noqa: ANN401
+        self._files = DataFiles(dataset)
+        self._fallback = LanceBlockReader(dataset)
         self._session = LanceFileSession(uri)
 
-    def read(self, place: Place, start: int, out: memoryview) -> None:
-        """Fill `out` with the bytes of this prefix from `start` on."""
-        path = self._files.path(place)
+    def read(self, prefix_range: PrefixRange, start: int, out: memoryview) -> None:
+        """Fill `out` with bytes of this prefix, from its byte `start` on."""
+        path = self._files.path(prefix_range)
         if path is None:
-            self._otherwise.read(place, start, out)
+            self._fallback.read(prefix_range, start, out)
             return
-        with lance_dataset.telling(f"reading {path}"):
-            out[:] = self._session.read_range(path, place.offset + start, len(out))
+        with lance_dataset.wrap_errors(f"reading {path}"):
+            out[:] = self._session.read_range(path, prefix_range.offset + start, len(out))
 
 
-class LanceBlocks:
+class LanceBlockReader:
     """Reads blobs through Lance, on any storage it knows."""
 
     threads = 16
-    whole = True
+    reads_whole = True
 
-    def __init__(self, opened: Any) -> None:  # noqa: ANN401 (Lance is untyped)
-        self._dataset = opened
+    def __init__(self, dataset: Any) -> None:  # noqa: ANN401 (Lance is untyped)
+        self._dataset = dataset
 
-    def read(self, place: Place, start: int, out: memoryview) -> None:
-        """Fill `out` with the bytes of this prefix from `start` on."""
-        with lance_dataset.telling("reading a prefix"):
-            [blob] = self._dataset.take_blobs(layout.PREFIX, addresses=[place.address])
+    def read(self, prefix_range: PrefixRange, start: int, out: memoryview) -> None:
+        """Fill `out` with bytes of this prefix, from its byte `start` on."""
+        with lance_dataset.wrap_errors("reading a prefix"):
+            [blob] = self._dataset.take_blobs(layout.PREFIX, addresses=[prefix_range.address])
             out[:] = blob.read_range(start, len(out))
 
 
-def reader_for(opened: Any, uri: str, *, mapped: bool) -> BlockReader:  # noqa: ANN401
-    """Choose the faster reader that this store allows."""
+def choose_reader(dataset: Any, uri: str, *, mapped: bool) -> BlockReader:  # noqa: ANN401
+    """The fastest reader that the storage of this store allows."""
     root = lance_dataset.local_root(uri)
-    return RemoteBlocks(opened, uri) if root is None else DirectBlocks(opened, root, mapped=mapped)
+    return RemoteBlockReader(dataset, uri) if root is None else LocalBlockReader(dataset, root, mapped=mapped)
 
 
-def each(read: Callable[[int], None], count: int, *, threads: ThreadPoolExecutor, helpers: int) -> None:
+def run_parallel(
+    read: Callable[[int], None], count: int, *, threads: ThreadPoolExecutor, helpers: int
+) -> None:
     """Call `read` with 0 to `count` − 1, here and in `helpers` threads at once.
 
-    An error is raised when all have stopped: nobody then still writes to the caller's memory.
+    An error is raised after all threads have stopped: none of them then still writes to the caller's memory.
     """
     remaining = iter(range(count))
 
@@ -201,11 +207,11 @@ def each(read: Callable[[int], None], count: int, *, threads: ThreadPoolExecutor
         for index in remaining:
             read(index)
 
-    helping = [threads.submit(work) for _ in range(min(helpers, count - 1))]
+    futures = [threads.submit(work) for _ in range(min(helpers, count - 1))]
     try:
         work()
     finally:
-        started = [helper for helper in helping if not helper.cancel()]
+        started = [future for future in futures if not future.cancel()]
         wait(started)
-    for helper in started:
-        helper.result()
+    for future in started:
+        future.result()

@@ -1,8 +1,8 @@
-"""Which visual positions of a page stay: a fraction γ of them, chosen by a rule.
+"""Which visual positions of a page are stored: a fraction γ of them, chosen by a rule.
 
 A `Keep` prints and parses (`stride 1/3`), and that text is what a lineage records. System and
-instruction positions always stay. Every rule returns exactly `round(γ n)` positions, at least one,
-and the same ones for the same page. This module knows arrays, no model and no file.
+instruction positions are always stored. Every rule returns exactly `round(γ n)` positions, at least one,
+and the same positions for the same page. This module knows arrays, no model and no file.
 """
 
 import re
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
-from ridgerank.store.token_salience import token_worth
+from ridgerank.store.token_salience import score_tokens
 
 Indices = NDArray[np.int64]
 
@@ -25,72 +25,77 @@ INK_THRESHOLD = 4.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PageLook:
-    """What a rule may look at."""
+class PageFeatures:
+    """What a rule may choose by."""
 
     grid: tuple[int, int]
     """Rows and columns of the visual positions on the page."""
     grey: NDArray[Any]
     """(height, width): the page image in grey levels, 0 to 255."""
     features: NDArray[Any]
-    """(visual positions, dim): a vector for each, such as its values at the last stored layer."""
+    """(visual positions, dim): a vector per position, such as its values at the last stored layer."""
     pieces: tuple[str, ...] | None = None
     """(visual positions,): the characters each stands for; None where the page is an image."""
 
 
-Rule = Callable[[PageLook, int], Indices]
-"""Picks `count` of the visual positions, in raster order."""
+Rule = Callable[[PageFeatures, int], Indices]
+"""Chooses `count` of the visual positions, in raster order."""
 
 
-def stride(look: PageLook, count: int) -> Indices:
-    """Every (1/γ)-th position in raster order: what the paper does."""
-    return evenly(look.grid[0] * look.grid[1], count)
+def choose_stride(page: PageFeatures, count: int) -> Indices:
+    """Every (1/γ)-th position in raster order, as in the paper."""
+    return even_indices(page.grid[0] * page.grid[1], count)
 
 
-def ink(look: PageLook, count: int) -> Indices:
-    """Positions whose region of the page has something on it; blank ones only with what is left over.
+def choose_ink(page: PageFeatures, count: int) -> Indices:
+    """Positions whose region of the page is not blank, then blank ones until there are `count`.
 
-    Where the budget covers not even the regions with ink, an even stride over these is taken.
+    Where more than `count` regions have ink, an even stride over these is chosen.
     """
-    if look.pieces is not None:
+    if page.pieces is not None:
         raise StoreError("the rule 'ink' looks at an image, and this page is text; use stride or informative")
-    inked = patch_deviation(look.grey, look.grid).ravel() > INK_THRESHOLD
-    written, blank = np.flatnonzero(inked), np.flatnonzero(~inked)
-    if written.size >= count:
-        return written[evenly(written.size, count)]
-    filling = blank[evenly(blank.size, count - written.size)]
-    return np.sort(np.concatenate([written, filling]))
+    inked = cell_deviation(page.grey, page.grid).ravel() > INK_THRESHOLD
+    with_ink, blank = np.flatnonzero(inked), np.flatnonzero(~inked)
+    if with_ink.size >= count:
+        return with_ink[even_indices(with_ink.size, count)]
+    blank_fill = blank[even_indices(blank.size, count - with_ink.size)]
+    return np.sort(np.concatenate([with_ink, blank_fill]))
 
 
-def informative(look: PageLook, count: int) -> Indices:
+def choose_informative(page: PageFeatures, count: int) -> Indices:
     """Tokens of words that say what the page is about: numbers, names, long and rare words, headings."""
-    if look.pieces is None:
+    if page.pieces is None:
         raise StoreError("the rule 'informative' reads text, and this page is an image; use stride or ink")
-    worth = token_worth(look.pieces)
-    return np.sort(np.argsort(-worth, kind="stable")[:count])
+    scores = score_tokens(page.pieces)
+    return np.sort(np.argsort(-scores, kind="stable")[:count])
 
 
-def spread(look: PageLook, count: int) -> Indices:
-    """Positions that differ most: each next one is farthest from those already taken.
+def choose_spread(page: PageFeatures, count: int) -> Indices:
+    """Positions that differ most: each next position is the farthest from those already chosen.
 
-    Starts at the position farthest from the mean; a repeated background is taken once, then last.
+    It starts at the position farthest from the mean; of a repeated background all but one come last.
     """
-    features = np.asarray(look.features, dtype=np.float32)
+    features = np.asarray(page.features, dtype=np.float32)
     features = features - features.mean(axis=0)
     products = features @ features.T
     squares = products.diagonal()
     nearest = squares.copy()
-    taken = np.empty(count, dtype=np.int64)
+    chosen = np.empty(count, dtype=np.int64)
     for step in range(count):
-        taken[step] = chosen = int(nearest.argmax())
-        distance = squares - 2 * products[chosen] + squares[chosen]
+        chosen[step] = farthest = int(nearest.argmax())
+        distance = squares - 2 * products[farthest] + squares[farthest]
         nearest = distance if step == 0 else np.minimum(nearest, distance)
-        nearest[taken[: step + 1]] = -np.inf
-    return np.sort(taken)
+        nearest[chosen[: step + 1]] = -np.inf
+    return np.sort(chosen)
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(
-    {"stride": stride, "ink": ink, "spread": spread, "informative": informative}
+    {
+        "stride": choose_stride,
+        "ink": choose_ink,
+        "spread": choose_spread,
+        "informative": choose_informative,
+    }
 )
 """Every rule by the name a lineage records."""
 
@@ -121,30 +126,30 @@ class Keep:
         return f"{self.rule} {self.fraction}"
 
     def count(self, visual: int) -> int:
-        """How many of `visual` positions stay: round(γ n), at least one where there are any."""
+        """How many of `visual` positions are stored: round(γ n), at least one where there are any."""
         return min(visual, max(1, round(self.fraction * visual)))
 
-    def positions(self, visual: NDArray[np.bool_], look: PageLook) -> NDArray[np.int32]:
-        """List all positions that stay, in order: every one that is not visual, and the rule's choice.
+    def positions(self, visual: NDArray[np.bool_], page: PageFeatures) -> NDArray[np.int32]:
+        """All positions to store, in order: every position that is not visual, and the rule's choice.
 
         `visual` is (positions,): which positions of the prefix hold the page.
         """
         on_page = np.flatnonzero(visual)
-        if on_page.size != look.grid[0] * look.grid[1]:
-            raise StoreError(f"{on_page.size} visual positions on a grid of {look.grid}")
-        stays = ~visual
+        if on_page.size != page.grid[0] * page.grid[1]:
+            raise StoreError(f"{on_page.size} visual positions on a grid of {page.grid}")
+        stored = ~visual
         if on_page.size:
-            stays[on_page[RULES[self.rule](look, self.count(on_page.size))]] = True
-        return np.flatnonzero(stays).astype(np.int32)
+            stored[on_page[RULES[self.rule](page, self.count(on_page.size))]] = True
+        return np.flatnonzero(stored).astype(np.int32)
 
 
-def evenly(total: int, count: int) -> Indices:
+def even_indices(total: int, count: int) -> Indices:
     """`count` of `total` indices, spread evenly: ⌊(i + ½) total / count⌋. Gaps differ by at most one."""
     return (2 * np.arange(count, dtype=np.int64) + 1) * total // (2 * max(count, 1))
 
 
-def patch_deviation(grey: NDArray[Any], grid: tuple[int, int]) -> NDArray[np.float64]:
-    """Take the standard deviation of grey within each cell of the grid, (rows, columns)."""
+def cell_deviation(grey: NDArray[Any], grid: tuple[int, int]) -> NDArray[np.float64]:
+    """The standard deviation of grey within each cell of the grid, (rows, columns)."""
     rows, columns = (
         np.unique(np.arange(cells) * extent // cells, return_inverse=True)
         for cells, extent in zip(grid, grey.shape, strict=True)

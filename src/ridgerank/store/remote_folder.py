@@ -1,6 +1,6 @@
 """Small files beside a store on an object store, through the client that Lance itself uses.
 
-Its credentials come from where Lance takes them, the environment: none pass through here.
+Lance takes its credentials from the environment: this module never handles them.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from lance.file import LanceFileSession
 
 from ridgerank.store import lance_dataset
 
-_SECONDS_BETWEEN_SAVINGS = 10.0
-"""What was written to a copy since is what a kill can cost."""
+_UPLOAD_INTERVAL_S = 10.0
+"""A killed process loses at most what it wrote in this time."""
 
 
 class RemoteFolder:
@@ -21,25 +21,25 @@ class RemoteFolder:
 
     def __init__(self, uri: str, name: str = "") -> None:
         self.url = "/".join(part for part in (uri.rstrip("/"), name) if part)
-        with lance_dataset.telling(f"opening {self.url}"):
+        with lance_dataset.wrap_errors(f"opening {self.url}"):
             self._session = LanceFileSession(self.url)
 
     def names(self) -> list[str]:
-        """What is there, sorted; nothing where there is no such folder."""
-        with lance_dataset.telling(f"listing {self.url}"):
+        """Sorted; empty where there is no such folder."""
+        with lance_dataset.wrap_errors(f"listing {self.url}"):
             return sorted(name for name in self._session.list() if "/" not in name)
 
     def get(self, name: str, folder: Path) -> bool:
-        """Copy one object into a local folder; whether it was there."""
-        with lance_dataset.telling(f"reading {self.url}/{name}"):
+        """Copy one object into a local folder; False where there is no such object."""
+        with lance_dataset.wrap_errors(f"reading {self.url}/{name}"):
             if not self._session.contains(name):
                 return False
             self._session.download_file(name, str(folder / name))
             return True
 
     def put(self, path: Path) -> None:
-        """Copy a local file there, in place of the one of its name: whole, or not at all."""
-        with lance_dataset.telling(f"writing {self.url}/{path.name}"):
+        """Upload a local file, replacing the object of its name: whole, or not at all."""
+        with lance_dataset.wrap_errors(f"writing {self.url}/{path.name}"):
             self._session.upload_file(str(path), path.name)
 
     def fetch(self, folder: Path, *, suffix: str = "") -> None:
@@ -50,43 +50,43 @@ class RemoteFolder:
 
 
 @contextmanager
-def kept(remote: RemoteFolder, folder: Path) -> Iterator[None]:
-    """Bring what changes in a local copy back: every few seconds, and at the end, also after an error."""
-    known = _stamps(folder)
+def upload_changes(remote: RemoteFolder, folder: Path) -> Iterator[None]:
+    """Upload what changes in a local copy: every few seconds, and at the end, also after an error."""
+    uploaded = _stamps(folder)
     done = Event()
     failures: list[BaseException] = []
 
-    def bring_back() -> None:
-        now = _stamps(folder)
-        for path in sorted(path for path, stamp in now.items() if known.get(path) != stamp):
+    def upload() -> None:
+        current = _stamps(folder)
+        for path in sorted(path for path, stamp in current.items() if uploaded.get(path) != stamp):
             remote.put(path)
-            known[path] = now[path]
+            uploaded[path] = current[path]
 
-    def work() -> None:
-        while not done.wait(_SECONDS_BETWEEN_SAVINGS):
+    def upload_regularly() -> None:
+        while not done.wait(_UPLOAD_INTERVAL_S):
             try:
-                bring_back()
-            except BaseException as error:  # told below, in the thread of whoever waits
+                upload()
+            except BaseException as error:  # raised below, in the thread that runs the block
                 failures.append(error)
                 return
 
-    saving = Thread(target=work, name="ridgerank-save", daemon=True)
-    saving.start()
+    thread = Thread(target=upload_regularly, name="ridgerank-save", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         done.set()
-        saving.join()
-        bring_back()
+        thread.join()
+        upload()
     if failures:
         raise failures[0]
 
 
 def _stamps(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Size and time of each file; scratch files, which open with a dot, are not looked at."""
-    found = {}
+    """Size and time of each file; scratch files, whose names start with a dot, are left out."""
+    stamps = {}
     for path in folder.iterdir():
         if not path.name.startswith("."):
             status = path.stat()
-            found[path] = (status.st_size, status.st_mtime_ns)
-    return found
+            stamps[path] = (status.st_size, status.st_mtime_ns)
+    return stamps

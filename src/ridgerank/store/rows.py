@@ -1,4 +1,4 @@
-"""A page as a row of the store: the records that cross its edge, and their columns in Arrow."""
+"""A page as a row of the store: the records readers and writers exchange, and their Arrow columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ridgerank.store.layout import PackedPrefix
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredPage:
-    """What the store knows of a page beside its prefix."""
+    """A stored page without its prefix."""
 
     page_id: str
     references: tuple[str, ...]
@@ -27,7 +27,7 @@ class StoredPage:
     thumbnail: bytes
     """A small encoded image, empty where there is none."""
     vectors: NDArray[np.float16] | None = None
-    """(vectors, dim): the retriever's, None until it has filled them in."""
+    """(vectors, dim): the retriever's vectors, None until they are stored."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +38,8 @@ class PageRow:
     prefix: PackedPrefix
 
 
-def to_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
-    """Make a table of rows, prefixes packed and checksums taken."""
+def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
+    """A table of rows, with their prefixes packed and their checksums."""
     pages = [row.page for row in rows]
     blocks, blobs = pack_blobs([row.prefix for row in rows])
     columns: dict[str, Any] = {
@@ -56,17 +56,17 @@ def to_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
         layout.PREFIX: blobs,
     }
     if layout.VECTORS in schema.names:
-        columns |= vector_columns([page.vectors for page in pages], vector_dim(schema))
+        columns |= build_vector_columns([page.vectors for page in pages], vector_dim(schema))
     elif any(page.vectors is not None for page in pages):
         raise StoreError("pages with retriever vectors, but the store has no column for them; fill it first")
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def from_table(table: pa.Table) -> list[StoredPage]:
+def parse_pages(table: pa.Table) -> list[StoredPage]:
     """Read the pages of a table that holds at least the columns of a `StoredPage`, vectors optional."""
     vectors: list[NDArray[np.float16] | None] = [None] * table.num_rows
     if layout.VECTORS in table.column_names:
-        vectors = vectors_in(table)
+        vectors = read_vectors(table)
     return [
         StoredPage(
             page_id=row[layout.PAGE_ID],
@@ -85,8 +85,8 @@ PAGE_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.SOURCE, layout.TEXT, l
 
 
 def pack_blobs(prefixes: Sequence[PackedPrefix]) -> tuple[list[NDArray[np.uint8]], pa.Array]:
-    """Pack prefixes into one buffer: each block, and all as a binary array on the same bytes."""
-    ends = np.cumsum([0, *(layout.block_of(prefix).nbytes for prefix in prefixes)], dtype=np.int64)
+    """Pack prefixes into one buffer; return the blocks, and a binary array on the same bytes."""
+    ends = np.cumsum([0, *(layout.block_shape(prefix).nbytes for prefix in prefixes)], dtype=np.int64)
     data = np.empty(ends[-1], dtype=np.uint8)
     blocks = [
         layout.pack(prefix, out=data[start:end])
@@ -96,24 +96,30 @@ def pack_blobs(prefixes: Sequence[PackedPrefix]) -> tuple[list[NDArray[np.uint8]
     return blocks, pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(blocks), buffers)
 
 
-def vector_columns(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> dict[str, pa.Array]:
+def build_vector_columns(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> dict[str, pa.Array]:
     """Put multi-vectors and their checksums into columns, None as null."""
-    for found in vectors:
-        if found is not None and (found.ndim != 2 or found.shape[1] != dim or found.dtype != np.float16):
-            raise StoreError(f"vectors are {found.dtype} {found.shape}, wanted float16 (vectors, {dim})")
-    nothing = np.empty((0, dim), dtype=np.float16)
-    filled = [nothing if found is None else found for found in vectors]
-    cells = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([nothing, *filled]).ravel()), dim)
+    for page_vectors in vectors:
+        if page_vectors is not None and (
+            page_vectors.ndim != 2 or page_vectors.shape[1] != dim or page_vectors.dtype != np.float16
+        ):
+            raise StoreError(
+                f"vectors are {page_vectors.dtype} {page_vectors.shape}, wanted float16 (vectors, {dim})"
+            )
+    empty = np.empty((0, dim), dtype=np.float16)
+    filled = [empty if page_vectors is None else page_vectors for page_vectors in vectors]
+    cells = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([empty, *filled]).ravel()), dim)
     offsets = pa.array(np.cumsum([0, *map(len, filled)], dtype=np.int32))
-    absent = pa.array([found is None for found in vectors], pa.bool_())
-    sums = [None if found is None else layout.vectors_checksum(found) for found in vectors]
+    is_null = pa.array([page_vectors is None for page_vectors in vectors], pa.bool_())
+    checksums = [
+        None if page_vectors is None else layout.vectors_checksum(page_vectors) for page_vectors in vectors
+    ]
     return {
-        layout.VECTORS: pa.ListArray.from_arrays(offsets, cells, mask=absent),
-        layout.VECTORS_CHECKSUM: pa.array(sums, pa.binary(layout.CHECKSUM_BYTES)),
+        layout.VECTORS: pa.ListArray.from_arrays(offsets, cells, mask=is_null),
+        layout.VECTORS_CHECKSUM: pa.array(checksums, pa.binary(layout.CHECKSUM_BYTES)),
     }
 
 
-def vectors_in(table: Any) -> list[NDArray[np.float16] | None]:  # noqa: ANN401 (a table or a batch)
+def read_vectors(table: Any) -> list[NDArray[np.float16] | None]:  # noqa: ANN401 (a table or a batch)
     """Read the multi-vectors of each row, None where there are none."""
     dim = vector_dim(table.schema)
     return [
@@ -131,5 +137,5 @@ def vector_fields(dim: int) -> list[pa.Field]:
 
 
 def vector_dim(schema: pa.Schema) -> int:
-    """Tell the length of one retriever vector in a schema that has them."""
+    """The length of one retriever vector in a schema that has them."""
     return int(schema.field(layout.VECTORS).type.value_type.list_size)

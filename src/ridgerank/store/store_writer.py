@@ -1,7 +1,7 @@
-"""Writing a store: every call commits whole or not at all, and a killed writer is cleaned up after.
+"""Writing a store: every call commits whole or not at all; files of a killed writer are removed.
 
 Locally one writer holds the store (`lock.py`); a second is refused. On an object store there is no
-lock: Lance settles conflicting commits, and pages that two writers add at once may be stored twice.
+lock: Lance resolves conflicting commits, and pages that two writers add at once may be stored twice.
 """
 
 import math
@@ -17,32 +17,37 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 from numpy.typing import NDArray
 
-from ridgerank.atomic import leftovers
+from ridgerank.atomic import list_scratch_files
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout, rows
-from ridgerank.store.catalog import pages_indexed
+from ridgerank.store.catalog import has_page_index
 from ridgerank.store.lock import LOCK_NAME, WriterLock
 from ridgerank.store.rows import PageRow
-from ridgerank.store.vector_columns import VectorOrigin, has_index, origin_in, without_vectors
+from ridgerank.store.vector_columns import (
+    VectorOrigin,
+    has_vector_index,
+    pages_without_vectors,
+    read_vector_origin,
+)
 
 READER_GRACE = timedelta(hours=1)
-"""Versions younger than this are left for those who read them."""
+"""Versions younger than this are kept, for readers that opened them."""
 _COMMITS_BETWEEN_SWEEPS = 256
-"""Each version lists all fragments: unswept, a long run's versions would grow with its square."""
-_LANCES = {"_versions", "_transactions", "_deletions", "_indices", "_refs", "data", "tree"}
-_OURS = _LANCES | {LOCK_NAME, layout.EMBEDDINGS, layout.CALIBRATIONS, layout.SOURCES}
+"""Each version lists all fragments: without sweeps, versions would grow with the square of a run's length."""
+_LANCE_NAMES = {"_versions", "_transactions", "_deletions", "_indices", "_refs", "data", "tree"}
+_STORE_NAMES = _LANCE_NAMES | {LOCK_NAME, layout.EMBEDDINGS, layout.CALIBRATIONS, layout.SOURCES}
 """What may lie in the directory of a store."""
 _PAGES_PER_RECLAIMED_FILE = 64
 _RECLAIM_BATCH = 8
 """Prefixes held in memory while removed pages' space is reclaimed."""
 _PAGES_SAMPLED = 64
-"""Pages whose vectors are counted to guess how many there are in all."""
+"""Pages whose vectors are counted to estimate how many there are in all."""
 _TRAINING_VECTORS = 256
-"""An index with fewer vectors than this in a cell, or in all, cannot be trained."""
+"""An index cannot be trained on fewer vectors than this per cell, or in all."""
 
 _PAGES_INDEX, _NAMES_INDEX = "page_id_idx", "references_idx"
-"""Lance's own names for indices over these columns."""
+"""The names that Lance itself would give these indices."""
 
 
 class StoreWriter:
@@ -53,23 +58,25 @@ class StoreWriter:
         root = lance_dataset.local_root(uri)
         self._lock: WriterLock | None = None
         if root is not None:
-            with lance_dataset.telling(f"making the page store at {uri}"):
+            with lance_dataset.wrap_errors(f"making the page store at {uri}"):
                 root.mkdir(parents=True, exist_ok=True)
-                abandoned = leftovers(root / layout.SOURCES)
-                ours = _OURS | {scratch.name for scratch in abandoned}
-                foreign = sorted({entry.name for entry in root.iterdir()} - ours)
+                abandoned = list_scratch_files(root / layout.SOURCES)
+                known_names = _STORE_NAMES | {scratch.name for scratch in abandoned}
+                foreign = sorted({entry.name for entry in root.iterdir()} - known_names)
                 if foreign:
-                    names = lance_dataset.named(foreign)
+                    names = lance_dataset.shorten(foreign)
                     raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
                 self._lock = WriterLock(root)
                 for scratch in abandoned:
                     scratch.unlink(missing_ok=True)
         try:
-            found = lance_dataset.find(uri)
-            self._dataset: Any = self._create(lineage) if found is None else found
-            lance_dataset.lineage_of(self._dataset, uri).require(lineage, artifact=f"the page store at {uri}")
+            dataset = lance_dataset.open_dataset(uri)
+            self._dataset: Any = self._create(lineage) if dataset is None else dataset
+            lance_dataset.read_lineage(self._dataset, uri).require(
+                lineage, artifact=f"the page store at {uri}"
+            )
             self._sweep()
-            self._stored: set[str] = set(self._columns(layout.PAGE_ID)[0])
+            self._page_ids: set[str] = set(self._columns(layout.PAGE_ID)[0])
         except BaseException:
             self.close()
             raise
@@ -80,11 +87,11 @@ class StoreWriter:
         self._require_new(ids)
         if not batch:
             return
-        table = rows.to_table(batch, self._dataset.schema)
-        with lance_dataset.telling(f"adding {len(batch)} pages to the page store at {self.uri}"):
+        table = rows.build_table(batch, self._dataset.schema)
+        with lance_dataset.wrap_errors(f"adding {len(batch)} pages to the page store at {self.uri}"):
             self._dataset = lance.write_dataset(table, self._dataset, mode="append")
-        self._stored.update(ids)
-        self._sweep_at_times()
+        self._page_ids.update(ids)
+        self._sweep_if_due()
 
     @property
     def schema(self) -> pa.Schema:
@@ -92,92 +99,94 @@ class StoreWriter:
         return self._dataset.schema
 
     def append_fragments(self, fragments: Sequence[str], page_ids: Sequence[str]) -> None:
-        """Take in, in one commit, fragments that others wrote beside the store, as Lance's JSON.
+        """Add fragments that other processes wrote into the store's folder, as Lance's JSON, in one commit.
 
-        Their pages are given by id, and none may be stored already. While others write, `append_fragments` is
-        all that may be called: sweeping would remove what they have written and nobody has committed.
+        `page_ids` are their pages; none may be stored already. While other processes write, only this method
+        may be called: sweeping would remove files that are written and not yet committed.
         """
         self._require_new(page_ids)
         if not fragments:
             return
         operation = lance.LanceOperation.Append([FragmentMetadata.from_json(text) for text in fragments])
-        with lance_dataset.telling(f"adding {len(page_ids)} pages to the page store at {self.uri}"):
+        with lance_dataset.wrap_errors(f"adding {len(page_ids)} pages to the page store at {self.uri}"):
             self._dataset = lance.LanceDataset.commit(self.uri, operation, read_version=self._dataset.version)
-        self._stored.update(page_ids)
+        self._page_ids.update(page_ids)
 
     def page_ids(self) -> frozenset[str]:
-        """List what is stored."""
-        return frozenset(self._stored)
+        """The ids of all stored pages."""
+        return frozenset(self._page_ids)
 
     def references(self) -> dict[str, tuple[str, ...]]:
-        """List the names of every page stored, by page id."""
+        """The names of every stored page, by page id."""
         ids, names = self._columns(layout.PAGE_ID, layout.REFERENCES)
-        return {page_id: tuple(found) for page_id, found in zip(ids, names, strict=True)}
+        return {page_id: tuple(page_names) for page_id, page_names in zip(ids, names, strict=True)}
 
     def set_references(self, references: Mapping[str, Sequence[str]]) -> None:
         """Replace the names of pages, in one commit; their prefixes are not rewritten."""
         self._require(references)
         if references:
-            names = [list(found) for found in references.values()]
+            names = [list(page_names) for page_names in references.values()]
             self._rewrite({layout.PAGE_ID: list(references), layout.REFERENCES: names})
 
     def remove(self, page_ids: Sequence[str]) -> None:
-        """Take pages out, in one commit. Their bytes go with the next `reclaim`."""
+        """Remove pages, in one commit. Their bytes are freed by the next `reclaim`."""
         self._require(page_ids)
         if not page_ids:
             return
-        listed = ", ".join("'" + page_id.replace("'", "''") + "'" for page_id in page_ids)
-        with lance_dataset.telling(f"removing {len(page_ids)} pages from the page store at {self.uri}"):
-            self._dataset.delete(f"{layout.PAGE_ID} IN ({listed})")
-        self._stored.difference_update(page_ids)
+        quoted_ids = ", ".join("'" + page_id.replace("'", "''") + "'" for page_id in page_ids)
+        with lance_dataset.wrap_errors(f"removing {len(page_ids)} pages from the page store at {self.uri}"):
+            self._dataset.delete(f"{layout.PAGE_ID} IN ({quoted_ids})")
+        self._page_ids.difference_update(page_ids)
 
     def reclaim(self) -> None:
         """Rewrite the files from which pages were removed, and no others.
 
-        Readers keep what they opened for `READER_GRACE`; the old files go with a later sweep.
+        Readers keep what they opened for `READER_GRACE`; a later sweep removes the old files.
         """
-        whole = [
+        undeleted_ids = [
             fragment.fragment_id for fragment in self._dataset.get_fragments() if not fragment.num_deletions
         ]
-        with lance_dataset.telling(f"reclaiming space in the page store at {self.uri}"):
+        with lance_dataset.wrap_errors(f"reclaiming space in the page store at {self.uri}"):
             self._dataset.optimize.compact_files(
                 target_rows_per_fragment=_PAGES_PER_RECLAIMED_FILE,
                 materialize_deletions_threshold=0.0,
                 batch_size=_RECLAIM_BATCH,
-                excluded_fragment_ids=whole,
+                excluded_fragment_ids=undeleted_ids,
             )
 
     def open_vectors(self, origin: VectorOrigin) -> frozenset[str]:
-        """Make room for a retriever's vectors, tell which pages lack them; another retriever is refused."""
-        held = origin_in(self._dataset)
-        if held is not None:
-            held.require(origin, artifact=f"the page store at {self.uri}")
-        with lance_dataset.telling(f"adding vectors to the page store at {self.uri}"):
-            if held is None:
+        """Add a retriever's columns, return the pages without vectors; another retriever is refused."""
+        stored_origin = read_vector_origin(self._dataset)
+        if stored_origin is not None:
+            stored_origin.require(origin, artifact=f"the page store at {self.uri}")
+        with lance_dataset.wrap_errors(f"adding vectors to the page store at {self.uri}"):
+            if stored_origin is None:
                 self._dataset.update_schema_metadata({layout.RETRIEVER_KEY: origin.to_json()})
             if layout.VECTORS not in self._dataset.schema.names:
                 self._dataset.add_columns(rows.vector_fields(origin.dim))
-            return frozenset(without_vectors(self._dataset))
+            return frozenset(pages_without_vectors(self._dataset))
 
     def set_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
-        """Give pages their vectors, each (vectors, dim), in one commit; their prefixes are not rewritten."""
+        """Store vectors of pages, (vectors, dim) each, in one commit; their prefixes are not rewritten."""
         self._require(vectors)
         if vectors:
             dim = rows.vector_dim(self._dataset.schema)
-            columns = rows.vector_columns(list(vectors.values()), dim)
+            columns = rows.build_vector_columns(list(vectors.values()), dim)
             self._rewrite({layout.PAGE_ID: list(vectors), **columns})
 
     def index_vectors(self) -> None:
-        """Make an index over all vectors, or take those that came later into the one there is.
+        """Build an index over all vectors, or add the vectors that came later to the existing one.
 
         With it a search need not read every vector of a large store; see `VectorColumn.nearest`.
         """
-        with lance_dataset.telling(f"indexing the vectors of the page store at {self.uri}"):
-            if has_index(self._dataset):
+        with lance_dataset.wrap_errors(f"indexing the vectors of the page store at {self.uri}"):
+            if has_vector_index(self._dataset):
                 self._dataset.optimize.optimize_indices()
                 return
-            some = self._dataset.head(_PAGES_SAMPLED, columns=[layout.VECTORS]).column(layout.VECTORS)
-            vectors = len(some.combine_chunks().flatten()) * self._dataset.count_rows() / max(1, len(some))
+            sample = self._dataset.head(_PAGES_SAMPLED, columns=[layout.VECTORS]).column(layout.VECTORS)
+            vectors = (
+                len(sample.combine_chunks().flatten()) * self._dataset.count_rows() / max(1, len(sample))
+            )
             if vectors < _TRAINING_VECTORS:
                 raise StoreError(
                     f"about {vectors:.0f} vectors in the page store at {self.uri}; an index takes at least "
@@ -195,19 +204,19 @@ class StoreWriter:
             )
 
     def index_pages(self) -> None:
-        """Make indices over page ids and names, or take the pages that came later into those there are.
+        """Build indices over page ids and names, or add the pages that came later to the existing ones.
 
         With them a reader looks pages up instead of listing a large store; see `IndexedCatalog`.
         """
-        with lance_dataset.telling(f"indexing the pages of the page store at {self.uri}"):
-            if pages_indexed(self._dataset):
+        with lance_dataset.wrap_errors(f"indexing the pages of the page store at {self.uri}"):
+            if has_page_index(self._dataset):
                 self._dataset.optimize.optimize_indices(index_names=[_PAGES_INDEX, _NAMES_INDEX])
                 return
             self._dataset.create_scalar_index(layout.PAGE_ID, "BTREE", name=_PAGES_INDEX)
             self._dataset.create_scalar_index(layout.REFERENCES, "LABEL_LIST", name=_NAMES_INDEX)
 
     def close(self) -> None:
-        """Let the next writer in."""
+        """Free the store for the next writer."""
         if self._lock is not None:
             self._lock.release()
 
@@ -226,44 +235,46 @@ class StoreWriter:
                 f"{self.uri} holds a page store's data but no version of it: it is damaged; "
                 "restore its _versions directory, or name another place"
             )
-        with lance_dataset.telling(f"making the page store at {self.uri}"):
+        with lance_dataset.wrap_errors(f"making the page store at {self.uri}"):
             empty = lance_dataset.schema(lineage).empty_table()
             return lance.write_dataset(empty, self.uri, data_storage_version=layout.LANCE_FILE_VERSION)
 
     def _sweep(self) -> None:
-        # Only a lock proves that a file of no version is a dead writer's and not a live one's.
-        with lance_dataset.telling(f"cleaning up the page store at {self.uri}"):
+        # Only a lock proves that a file of no version was left by a dead writer.
+        with lance_dataset.wrap_errors(f"cleaning up the page store at {self.uri}"):
             self._dataset.cleanup_old_versions(READER_GRACE, delete_unverified=self._lock is not None)
 
-    def _sweep_at_times(self) -> None:
+    def _sweep_if_due(self) -> None:
         if self._dataset.version % _COMMITS_BETWEEN_SWEEPS == 0:
             self._sweep()
 
     def _columns(self, *names: str) -> list[list[Any]]:
-        with lance_dataset.telling(f"reading the page store at {self.uri}"):
+        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
             table = self._dataset.to_table(columns=list(names))
             return [table.column(name).to_pylist() for name in names]
 
     def _rewrite(self, columns: Mapping[str, Any]) -> None:
-        """Replace some columns of the pages named, in one commit, leaving their prefixes where they lie."""
+        """Replace columns of the given pages, in one commit; their prefixes are not rewritten."""
         types = self._dataset.schema
-        with lance_dataset.telling(f"changing pages of the page store at {self.uri}"):
+        with lance_dataset.wrap_errors(f"changing pages of the page store at {self.uri}"):
             table = pa.table(
-                {name: pa.array(found, types.field(name).type) for name, found in columns.items()}
+                {name: pa.array(values, types.field(name).type) for name, values in columns.items()}
             )
             merge = self._dataset.merge_insert(layout.PAGE_ID).when_matched_update_all()
             merge.write_mode("rewrite_columns").execute(table)
-        self._sweep_at_times()
+        self._sweep_if_due()
 
     def _require_new(self, page_ids: Sequence[str]) -> None:
         counts = Counter(page_ids)
-        repeated = sorted(one for one, count in counts.items() if count > 1 or one in self._stored)
+        repeated = sorted(
+            page_id for page_id, count in counts.items() if count > 1 or page_id in self._page_ids
+        )
         if repeated:
             raise StoreError(
-                f"pages stored already or given twice: {lance_dataset.named(repeated)}; leave them out"
+                f"pages stored already or given twice: {lance_dataset.shorten(repeated)}; leave them out"
             )
 
     def _require(self, page_ids: Iterable[str]) -> None:
-        missing = [page_id for page_id in page_ids if page_id not in self._stored]
+        missing = [page_id for page_id in page_ids if page_id not in self._page_ids]
         if missing:
-            raise StoreError(f"pages not in the page store at {self.uri}: {lance_dataset.named(missing)}")
+            raise StoreError(f"pages not in the page store at {self.uri}: {lance_dataset.shorten(missing)}")

@@ -1,8 +1,8 @@
-"""What a token of a page's text is worth keeping: words that tell this page from others, over filler.
+"""Scores of the tokens of a page's text: words that distinguish the page above filler words.
 
-Nothing is known of other pages while one is stored, and nothing of its language; so a word's rarity is read
-off the word itself and off the page. Longer words are rarer in every language that has words; a word met
-before on the page adds little; digits, capitals inside a line and headings name what is asked for.
+Other pages and the language are not known while a page is stored, so a word's rarity is estimated from the
+word and the page alone. Longer words are rarer; a repeated word adds little; digits, capitals inside a line
+and headings name what queries ask for.
 """
 
 import re
@@ -14,43 +14,43 @@ from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w+(?:[.,'’%-]\w+)*%?")
 _HEADING_WORDS = 8
-_LONG = 10
-"""Letters beyond which a word is no rarer for being longer."""
+_LONG_WORD = 10
+"""A longer word than this scores no higher."""
 
 
-def token_worth(pieces: Sequence[str]) -> NDArray[np.float64]:
-    """(tokens,): each token's worth is its word's; between words it is negative.
+def score_tokens(pieces: Sequence[str]) -> NDArray[np.float64]:
+    """(tokens,): the score of each token's word; negative between words.
 
-    Of a word of several tokens the last is worth most: a causal model has read the whole word there.
+    Of a word of several tokens the last scores highest: a causal model has read the whole word there.
     """
     text = "".join(pieces)
     starts = np.cumsum([0, *(len(piece) for piece in pieces)])
-    by_character = np.full(len(text) + 1, -1.0)
-    met: Counter[str] = Counter()
+    character_scores = np.full(len(text) + 1, -1.0)
+    counts: Counter[str] = Counter()
     offset = 0
     for line in text.split("\n"):
         words = list(_WORD.finditer(line))
         heading = (
             0.5 if 0 < len(words) <= _HEADING_WORDS and not line.rstrip().endswith((".", ",", ";")) else 0.0
         )
-        for place, word in enumerate(words):
-            own = _word_worth(word[0], opens_line=place == 0) + heading
-            by_character[offset + word.start() : offset + word.end()] = own - 0.7 * np.log1p(
-                met[word[0].lower()]
+        for index, word in enumerate(words):
+            score = _score_word(word[0], opens_line=index == 0) + heading
+            character_scores[offset + word.start() : offset + word.end()] = score - 0.7 * np.log1p(
+                counts[word[0].lower()]
             )
-            by_character[offset + word.end() - 1] += 0.25
-            met[word[0].lower()] += 1
+            character_scores[offset + word.end() - 1] += 0.25
+            counts[word[0].lower()] += 1
         offset += len(line) + 1
-    # A token may open with the blank before its word; its last character is the word's.
+    # A token may start with the blank before its word; its last character belongs to the word.
     ends = np.maximum(starts[1:] - 1, starts[:-1])
-    worth: NDArray[np.float64] = by_character[ends]
-    return worth
+    scores: NDArray[np.float64] = character_scores[ends]
+    return scores
 
 
-def _word_worth(word: str, *, opens_line: bool) -> float:
-    worth = min(len(word), _LONG) / _LONG
-    if any(sign.isdigit() for sign in word):
-        return worth + 0.8
+def _score_word(word: str, *, opens_line: bool) -> float:
+    score = min(len(word), _LONG_WORD) / _LONG_WORD
+    if any(character.isdigit() for character in word):
+        return score + 0.8
     if word[0].isupper() and not opens_line:
-        worth += 0.4
-    return worth
+        score += 0.4
+    return score

@@ -119,11 +119,11 @@ def test_margins_are_those_of_full_passes(analysis: Analysis) -> None:
     site, backbone, retriever = lab.sites(1)[1], settings.backbones[0], settings.retrievers[0]
     corpus, pools = lab.corpus(site), lab.pools(site, retriever)
     with lab._shallow(site, backbone) as opener:
-        from ridgerank.calibration.rerender import see_pages
+        from ridgerank.store.rerender import rerender_pages
 
         model = lab.models.backbone(backbone)
         page_ids = pools.page_ids[2, : settings.candidates].tolist()
-        seen = see_pages(opener.open().store, page_ids, max_pixels=model.max_pixels)
+        seen = rerender_pages(opener.open().store, page_ids, max_pixels=model.max_pixels)
         pages = {page.page_id: page for batch in seen for page in batch}
         contents = [model.content(pages[page_id]) for page_id in page_ids]
         wanted = full_margins(model, corpus.queries[2].text, contents).numpy()

@@ -67,9 +67,9 @@ def load_adapted_model(
     model, loading = ProjectedQwen25.from_pretrained(
         base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True
     )
-    replacing = apply_adapter(model, source, revision, renamed=_RENAMED)
+    replace_file = apply_adapter(model, source, revision, renamed=_RENAMED)
     uninitialized = sorted(
-        name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replacing
+        name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replace_file
     )
     if uninitialized:
         raise RetrieverError(
