@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from experiments.protocols.leave_one_out import recovery
+from experiments.protocols.recovery import recovery
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.rerender import BATCH_PAGES, see_pages

@@ -8,7 +8,7 @@ from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 
 
-class Arm(ABC):
+class Baseline(ABC):
     """Scores candidates of one corpus; higher is more relevant, scores compare within a query only."""
 
     name: str

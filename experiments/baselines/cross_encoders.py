@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from PIL.Image import Image
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.calibration.rerender import see_pages
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
@@ -32,7 +32,7 @@ class ReadsImages(Protocol):
         """Log odds (images,) that each is relevant."""
 
 
-class TextReranker(Arm):
+class TextReranker(Baseline):
     """A cross encoder over the text stored with each page."""
 
     def __init__(self, model: ReadsText, store: PageStore, *, name: str) -> None:
@@ -50,7 +50,7 @@ class TextReranker(Arm):
         return self._model.judge(query, [self._texts[candidate.page_id] for candidate in candidates])
 
 
-class ImageReranker(Arm):
+class ImageReranker(Baseline):
     """A cross encoder over page images, rendered again from the documents."""
 
     def __init__(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.rerender import see_pages
 from ridgerank.calibration.target_cache import TargetCache
@@ -15,7 +15,7 @@ from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
 
 
-class FullDepth(Arm):
+class FullDepth(Baseline):
     """Yes − no of the whole model over the uncompressed page (eq. 6), without any readout."""
 
     def __init__(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
@@ -94,7 +94,7 @@ def refine(
     return Refined(moving.detach(), tuple(losses))
 
 
-class GuidedQueryRefinement(Arm):
+class GuidedQueryRefinement(Baseline):
     """A late interaction retriever whose queries are refined by a text retriever's scores."""
 
     def __init__(

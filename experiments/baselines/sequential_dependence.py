@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
@@ -29,7 +29,7 @@ WINDOW = 8
 _WORD = re.compile(r"\w+")
 
 
-class SequentialDependence(Arm):
+class SequentialDependence(Baseline):
     """Joint evidence of a query's words and of their neighbourhood on the page."""
 
     def __init__(self, store: TextCollection, *, name: str) -> None:

@@ -18,7 +18,7 @@ _ROWS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class HubDataset:
     """Where a data set is, and which state of it."""
 
     repository: str
@@ -31,10 +31,10 @@ class Published:
         return self.repository.rpartition("/")[2]
 
 
-class Tables:
+class DatasetTables:
     """The tables of one data set."""
 
-    def __init__(self, published: Published, local: Path | None) -> None:
+    def __init__(self, published: HubDataset, local: Path | None) -> None:
         """Take the hub, or the folder of this data set's name under `local`."""
         self.published = published
         self._folder = None if local is None else local / published.name
@@ -49,7 +49,7 @@ class Tables:
         if self._folder is not None:
             return sorted({path.parent.name for path in self._folder.glob("*/*.parquet")})
         datasets = _datasets()
-        with _telling(self.published):
+        with _explain_errors(self.published):
             found: list[str] = datasets.get_dataset_config_names(
                 self.published.repository, revision=self.published.revision
             )
@@ -57,7 +57,7 @@ class Tables:
 
     def rows(self, table: str) -> Iterator[Mapping[str, Any]]:
         """Read a table row by row; an image comes as the bytes of its file."""
-        with _telling(self.published):
+        with _explain_errors(self.published):
             yield from self._local(self._folder / table) if self._folder is not None else self._online(table)
 
     def _local(self, folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -83,7 +83,7 @@ class Tables:
 
 
 @contextmanager
-def _telling(published: Published) -> Iterator[None]:
+def _explain_errors(published: HubDataset) -> Iterator[None]:
     """Turn what the library raises into an error that says which data set, and what to do."""
     try:
         yield

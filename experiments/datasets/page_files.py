@@ -32,8 +32,8 @@ class PageFiles:
         self._file_of: dict[str, str] = {}
         self._first: dict[str, str] = {}
         """Digest of a page's bytes → the file that has them."""
-        self.complete = self._list.exists()
-        if self.complete:
+        self.is_complete = self._list.exists()
+        if self.is_complete:
             self._read()
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -57,7 +57,7 @@ class PageFiles:
             raise DatasetError(f"{self._source}: its corpus has no pages")
         with replacing_text(self._list) as file:
             json.dump({"source": self._source, "pages": self._file_of}, file)
-        self.complete = True
+        self.is_complete = True
 
     def named(self, qrels: Qrels) -> dict[str, dict[str, int]]:
         """The judgements with pages by reference; of pages that are one, the best grade counts."""
@@ -91,7 +91,7 @@ class PageFiles:
         gone = sorted(name for name in set(self._file_of.values()) if not (self.folder / name).exists())
         if gone:
             # Files were removed: the corpus is written again, which costs only what is missing.
-            self.complete, self._file_of = False, {}
+            self.is_complete, self._file_of = False, {}
 
     def _suffix(self, page: str, content: bytes) -> str:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.datasets.base import Benchmark, Corpus
-from experiments.datasets.hub import Published, Tables
+from experiments.datasets.hub import DatasetTables, HubDataset
 from experiments.datasets.judged import judged
 from experiments.datasets.page_files import PageFiles
 from ridgerank.errors import DatasetError
@@ -31,7 +31,7 @@ class Source:
 
     label: str
     """As the paper's tables call it."""
-    published: Published
+    published: HubDataset
     paper_queries: int | None = None
     """How many queries the paper counts, where it or its sum says so."""
 
@@ -46,7 +46,7 @@ class Family:
 
 
 def _source(label: str, name: str, revision: str, paper_queries: int | None = None) -> Source:
-    return Source(label, Published(f"vidore/{name}", revision), paper_queries)
+    return Source(label, HubDataset(f"vidore/{name}", revision), paper_queries)
 
 
 VIDORE2 = Family(
@@ -111,7 +111,7 @@ def load_vidore(
     for source in family.sources:
         if corpora is not None and source.label not in corpora:
             continue
-        tables = Tables(source.published, local)
+        tables = DatasetTables(source.published, local)
         asked = read_asked(tables, languages)
         files = write_pages(tables, work / source.published.name)
         corpus = Corpus(source.label, (files.folder,), asked.queries, files.named(asked.qrels))
@@ -122,7 +122,7 @@ def load_vidore(
     return Benchmark(name, tuple(read), "; ".join(notes))
 
 
-def read_asked(tables: Tables, languages: Sequence[str] | None = None) -> Asked:
+def read_asked(tables: DatasetTables, languages: Sequence[str] | None = None) -> Asked:
     """Queries of the languages wanted, and the judgements on them."""
     there = tables.names()
     if "queries" in there:
@@ -155,7 +155,7 @@ def read_asked(tables: Tables, languages: Sequence[str] | None = None) -> Asked:
     return Asked(kept, judgements, Counter(spoken[query.query_id] for query in kept), left_out)
 
 
-def write_pages(tables: Tables, folder: Path) -> PageFiles:
+def write_pages(tables: DatasetTables, folder: Path) -> PageFiles:
     """Write the page images of a corpus, those that are missing."""
     there = tables.names()
     # Where every language has a table of pages, they are the same pages.
@@ -163,7 +163,7 @@ def write_pages(tables: Tables, folder: Path) -> PageFiles:
     if table is None:
         raise DatasetError(f"{tables.published.repository} has the tables {', '.join(there)}, and no corpus")
     files = PageFiles(folder, source=f"{tables.published.repository}@{tables.published.revision}")
-    if not files.complete:
+    if not files.is_complete:
         for row in tables.rows(table):
             image: Any = _column(row, ("image",), table)
             files.add(str(_column(row, _PAGE_ID, table)), image["bytes"])
@@ -195,7 +195,7 @@ def count_note(source: Source, asked: Asked) -> str:
     return said
 
 
-def _queries(tables: Tables, table: str, *, prefix: str) -> tuple[list[Query], dict[str, str]]:
+def _queries(tables: DatasetTables, table: str, *, prefix: str) -> tuple[list[Query], dict[str, str]]:
     queries: list[Query] = []
     spoken: dict[str, str] = {}
     for row in tables.rows(table):
@@ -209,7 +209,7 @@ def _queries(tables: Tables, table: str, *, prefix: str) -> tuple[list[Query], d
     return queries, spoken
 
 
-def _qrels(tables: Tables, table: str, *, prefix: str) -> dict[str, dict[str, int]]:
+def _qrels(tables: DatasetTables, table: str, *, prefix: str) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     for row in tables.rows(table):
         query, page = _column(row, _QUERY_ID[:2], table), _column(row, _PAGE_ID[:2], table)

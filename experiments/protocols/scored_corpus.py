@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from ridgerank.evaluation.metrics import MEASURES, Evaluation, evaluate
+from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.runs.run import Qrels, Run
 
@@ -14,7 +15,7 @@ OfCorpus = TypeVar("OfCorpus")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class ScoredCorpus:
     """The candidate lists of a corpus' queries, laid end to end; arrays are (candidates, …)."""
 
     corpus: str
@@ -48,12 +49,16 @@ class Scored:
         """(queries,) nDCG@5 in percent when candidates are ordered by `scores`."""
         return self.evaluate(scores, ("nDCG@5",)).of("nDCG@5")
 
-    def take(self, numbers: Sequence[int]) -> "Scored":
+    def fused_ndcg(self, scores: Floats, weight: float) -> Floats:
+        """(queries,) nDCG@5 in percent when `scores` are fused with the retriever's (eq. 2)."""
+        return self.ndcg(fuse(self.retriever, scores, weight, self.lists))
+
+    def take(self, numbers: Sequence[int]) -> "ScoredCorpus":
         """Some of the queries, in the order of their numbers given."""
         offsets = self.lists.offsets
         members = np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in numbers])
         names = tuple(self.queries[n] for n in numbers)
-        return Scored(
+        return ScoredCorpus(
             corpus=self.corpus,
             queries=names,
             pages=tuple(self.pages[member] for member in members.tolist()),

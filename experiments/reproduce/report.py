@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from experiments.reproduce.claims import Direction
-from experiments.reproduce.figures.figure import Drawing
+from experiments.reproduce.claims import Claim
+from experiments.reproduce.figures.figure import PaperFigure
 from experiments.reproduce.paper import SOURCE
 from experiments.reproduce.tables.table import Table
 from ridgerank.atomic import replacing_text
@@ -28,7 +28,7 @@ caption, .note { text-align: left; color: GrayText; font-size: 13px; }
 
 
 def write_report(
-    path: Path, made: Sequence[Table | Drawing], claims: Sequence[Direction], facts: Mapping[str, object]
+    path: Path, made: Sequence[Table | PaperFigure], claims: Sequence[Claim], facts: Mapping[str, object]
 ) -> None:
     """Write the page."""
     contents = [("directions", "The paper's directions")] if claims else []
@@ -50,7 +50,7 @@ def write_report(
         file.write(page)
 
 
-def _directions(claims: Sequence[Direction]) -> str:
+def _directions(claims: Sequence[Claim]) -> str:
     rows = "".join(
         f'<tr><td class="words">{escape(claim.claim)}</td>'
         f'<td class="words {"holds" if claim.holds else "fails"}">'
@@ -84,7 +84,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _drawing(drawing: Drawing) -> str:
+def _drawing(drawing: PaperFigure) -> str:
     svg = drawing.render("svg").decode()
     # Identifiers are unique within a picture only, and all pictures share one page.
     svg = (

@@ -9,7 +9,7 @@ QUERIES = 5
 """Of a corpus: the first of the queries that the document kept answers."""
 
 
-def cut_down(benchmark: Benchmark, corpora: int) -> Benchmark:
+def cut_benchmark(benchmark: Benchmark, corpora: int) -> Benchmark:
     """The first corpora, of one document each, with queries that it answers."""
     return replace(benchmark, corpora=tuple(_cut(corpus) for corpus in benchmark.corpora[:corpora]))
 

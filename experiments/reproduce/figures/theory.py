@@ -6,16 +6,16 @@ import numpy as np
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.figures.figure import COLOURS, GREY, Drawing
-from experiments.reproduce.protocol.layer_study import study_layers
-from experiments.reproduce.validation import validate
+from experiments.reproduce.figures.figure import COLOURS, GREY, PaperFigure
+from experiments.reproduce.studies.layer_study import study_layers
+from experiments.reproduce.studies.weight_validation import validate
 from ridgerank.readout.ridge import PENALTIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def figure4(analysis: Analysis) -> Drawing:
+def figure4(analysis: Analysis) -> PaperFigure:
     """Predicted against measured weights, with intervals."""
     settings, found = analysis.settings, validate(analysis)
     points: list[dict[str, Any]] = [
@@ -23,7 +23,7 @@ def figure4(analysis: Analysis) -> Drawing:
             "family": settings.families[subset.family].name,
             "corpus": subset.corpus,
             "retriever": subset.retriever,
-            "arm": subset.arm,
+            "arm": subset.method,
             "predicted": subset.predicted,
             "measured": subset.measured,
             "interval": subset.interval(settings.seed),
@@ -51,8 +51,8 @@ def figure4(analysis: Analysis) -> Drawing:
         )
         axes.legend(fontsize=7, title=f"correlation {found.correlation:.3f}", title_fontsize=7)
 
-    theirs = paper.find("text", "sec4.3")
-    return Drawing(
+    theirs = paper.look_up("text", "sec4.3")
+    return PaperFigure(
         "figure4",
         "Figure 4. Predicted and measured weights",
         f"{len(points)} subsets; bars are 95 % intervals of the measured weight. Correlation "
@@ -63,7 +63,7 @@ def figure4(analysis: Analysis) -> Drawing:
     )
 
 
-def figure5(analysis: Analysis) -> Drawing:
+def figure5(analysis: Analysis) -> PaperFigure:
     """Agreement with the teacher against agreement with relevance."""
     settings = analysis.settings
     studies = {backbone: study_layers(analysis, backbone) for backbone in settings.backbones}
@@ -83,9 +83,9 @@ def figure5(analysis: Analysis) -> Drawing:
             axes.set(title=backbone, xlabel="r, with the full model", ylabel="$c_s$, with relevance")
             axes.legend(fontsize=7)
 
-    theirs = paper.find("text", "sec4.3", "alignment")
+    theirs = paper.look_up("text", "sec4.3", "alignment")
     values = list(aligned.values())
-    return Drawing(
+    return PaperFigure(
         "figure5",
         "Figure 5. Objective and relevance",
         "Every point is a readout of one layer and one λ on a corpus it was not fitted on: its mean "

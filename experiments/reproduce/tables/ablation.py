@@ -5,11 +5,10 @@ from statistics import fmean
 
 import numpy as np
 
-from experiments.protocols.scored_corpus import Scored
+from experiments.protocols.scored_corpus import ScoredCorpus
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.tables.table import Cell, Column, Row, Table, words
-from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats
 from ridgerank.readout.ablations import pointwise_path
 
@@ -40,12 +39,14 @@ def table3(analysis: Analysis) -> Table:
     made = []
     for key, (name, _) in rows.items():
         made.append(_row(name, quality[key], quality["full"], last=key == "full"))
-        theirs = paper.find("table3", key) if paper.model(backbone) == "Qwen2.5-VL-7B" else None
+        theirs = paper.look_up("table3", key) if paper.model_name(backbone) == "Qwen2.5-VL-7B" else None
         if theirs is not None:
             names = [None if each is None else theirs.get(each) for each in _names(samples)]
-            best = [None if each is None else paper.find("table3", "full", each) for each in _names(samples)]
+            best = [
+                None if each is None else paper.look_up("table3", "full", each) for each in _names(samples)
+            ]
             every = [
-                (theirs["Avg"], paper.find("table3", "full", "Avg")),
+                (theirs["Avg"], paper.look_up("table3", "full", "Avg")),
                 *zip(names, best, strict=True),
             ]
             cells: list[Cell] = [name]
@@ -69,7 +70,7 @@ def table3(analysis: Analysis) -> Table:
     )
 
 
-def _pointwise(samples: list[Scored], penalty: float) -> Floats:
+def _pointwise(samples: list[ScoredCorpus], penalty: float) -> Floats:
     """(corpora, dim): ridge over all pairs with one intercept, each corpus left out in turn."""
     fitted = []
     for left_out in range(len(samples)):
@@ -80,12 +81,12 @@ def _pointwise(samples: list[Scored], penalty: float) -> Floats:
     return np.stack(fitted)
 
 
-def _by_corpus(samples: list[Scored], score: Score) -> list[float]:
-    found = []
+def _by_corpus(samples: list[ScoredCorpus], score: Score) -> list[float]:
+    quality = []
     for number, sample in enumerate(samples):
         scores, weight = score(number)
-        found.append(float(sample.ndcg(fuse(sample.retriever, scores, weight, sample.lists)).mean()))
-    return found
+        quality.append(float(sample.fused_ndcg(scores, weight).mean()))
+    return quality
 
 
 def _row(name: str, quality: list[float], full: list[float], *, last: bool) -> Row:
@@ -95,5 +96,5 @@ def _row(name: str, quality: list[float], full: list[float], *, last: bool) -> R
     return Row(tuple(cells))
 
 
-def _names(samples: list[Scored]) -> list[str | None]:
-    return [paper.corpus(sample.corpus) for sample in samples]
+def _names(samples: list[ScoredCorpus]) -> list[str | None]:
+    return [paper.corpus_name(sample.corpus) for sample in samples]

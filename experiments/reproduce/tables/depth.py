@@ -3,7 +3,7 @@
 from experiments.baselines.load import NAMES
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.protocol.depth_study import study_depths
+from experiments.reproduce.studies.depth_study import study_depths
 from experiments.reproduce.tables.table import Row, Table, numbers, words
 
 
@@ -15,12 +15,12 @@ def table8(analysis: Analysis) -> Table:
     for place, depth in enumerate(study.depths):
         figures = [study.quality[arm][place] if arm in study.quality else None for arm in arms]
         rows.append(Row((str(depth), *figures)))
-        theirs = [paper.find("table8", str(depth), paper.key(arm)) for arm in arms]
+        theirs = [paper.look_up("table8", str(depth), paper.row_key(arm)) for arm in arms]
         if any(figure is not None for figure in theirs):
             rows.append(Row((str(depth), *theirs), source=paper.SOURCE))
     retriever = study.quality["retriever"][-1]
     skipped = [depth for depth in settings.depths if depth not in study.depths]
-    named = NAMES[settings.arms]["text reranker"]
+    named = NAMES[settings.baselines]["text reranker"]
     shown = [named if arm == "text reranker" else arm.replace("ours ", "RidgeRank ") for arm in arms]
     return Table(
         "table8",

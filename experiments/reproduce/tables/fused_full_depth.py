@@ -4,11 +4,11 @@ from statistics import median
 
 import numpy as np
 
-from experiments.protocols.weight_sweep import Sweep
+from experiments.protocols.weight_sweep import WeightSweep
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.studies.weight_validation import sweep_corpus
 from experiments.reproduce.tables.table import Column, Row, Table, words
-from experiments.reproduce.validation import swept
 
 
 def table6(analysis: Analysis) -> Table:
@@ -17,22 +17,25 @@ def table6(analysis: Analysis) -> Table:
     rows: list[Row] = []
     for family, benchmark in enumerate(settings.families):
         for retriever in settings.retrievers:
-            sweeps = [swept(analysis, site, retriever, None, 0) for site in analysis.lab.sites(family)]
+            sweeps = [
+                sweep_corpus(analysis, corpus_key, retriever, None, 0)
+                for corpus_key in analysis.experiment.corpus_keys(family)
+            ]
             rows.append(
                 Row(
                     (
                         benchmark.name,
                         retriever,
                         len(sweeps),
-                        sum(at_one(sweep) for sweep in sweeps),
+                        sum(is_best_at_one(sweep) for sweep in sweeps),
                         median(sweep.best for sweep in sweeps),
                         float(np.mean([sweep.means[-1] for sweep in sweeps])),
                         float(np.mean([sweep.means.max() for sweep in sweeps])),
                     )
                 )
             )
-            names = (paper.FAMILIES[family] if family < 2 else None, paper.model(retriever))
-            theirs = paper.find("table6", *names)
+            names = (paper.FAMILIES[family] if family < 2 else None, paper.model_name(retriever))
+            theirs = paper.look_up("table6", *names)
             if theirs is not None:
                 whole = (int(theirs["subsets"]), int(theirs["at_one"]))
                 figures = (theirs["median"], theirs["ndcg_at_one"], theirs["ndcg_at_optimum"])
@@ -41,8 +44,8 @@ def table6(analysis: Analysis) -> Table:
         float(sweep.means.max() - sweep.means[-1])
         for family in range(len(settings.families))
         for retriever in settings.retrievers
-        for site in analysis.lab.sites(family)
-        for sweep in [swept(analysis, site, retriever, None, 0)]
+        for corpus_key in analysis.experiment.corpus_keys(family)
+        for sweep in [sweep_corpus(analysis, corpus_key, retriever, None, 0)]
     ]
     return Table(
         "table6",
@@ -65,6 +68,6 @@ def table6(analysis: Analysis) -> Table:
     )
 
 
-def at_one(sweep: Sweep) -> bool:
+def is_best_at_one(sweep: WeightSweep) -> bool:
     """Whether no smaller weight is as good as w = 1."""
     return bool(sweep.means[-1] > sweep.means[:-1].max())

@@ -14,20 +14,20 @@ def table5(analysis: Analysis) -> Table:
     rows: list[Row] = []
     for family, benchmark in enumerate(settings.families):
         for retriever in settings.retrievers:
-            for line in analysis.lines(family, retriever):
-                names = (benchmark.name, retriever, line.name)
-                if not line.outcomes:
-                    rows.append(Row((*names, *[None] * len(MEASURES)), note=line.why))
+            for method in analysis.results(family, retriever):
+                names = (benchmark.name, retriever, method.name)
+                if not method.by_corpus:
+                    rows.append(Row((*names, *[None] * len(MEASURES)), note=method.why))
                     continue
-                rows.append(Row((*names, *(line.macro(measure) for measure in MEASURES))))
+                rows.append(Row((*names, *(method.macro(measure) for measure in MEASURES))))
                 place = (
                     paper.FAMILIES[family] if family < 2 else None,
-                    paper.model(retriever),
+                    paper.model_name(retriever),
                 )
-                theirs = paper.find("table5", *place, paper.key(line.key))
+                theirs = paper.look_up("table5", *place, paper.row_key(method.key))
                 if theirs is not None:
                     figures = (theirs[measure] for measure in MEASURES)
-                    rows.append(Row((*place, paper.shown(line.key), *figures), source=paper.SOURCE))
+                    rows.append(Row((*place, paper.row_label(method.key), *figures), source=paper.SOURCE))
     return Table(
         "table5",
         "Table 5. Further measures",

@@ -2,9 +2,9 @@
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.significance import PERMUTATIONS, RESAMPLES, compare_all
+from experiments.reproduce.studies.significance import PERMUTATIONS, RESAMPLES, compare_all
+from experiments.reproduce.studies.weight_validation import validate
 from experiments.reproduce.tables.table import Column, Row, Table, words
-from experiments.reproduce.validation import validate
 
 
 def significance(analysis: Analysis) -> Table:
@@ -13,15 +13,15 @@ def significance(analysis: Analysis) -> Table:
     rows = []
     for (family, retriever, backbone, key), found in compare_all(analysis).items():
         names = (settings.families[family].name, retriever, f"RidgeRank ({backbone})")
-        other = analysis.line(family, retriever, key).name
+        other = analysis.result(family, retriever, key).name
         figures = (found.difference, found.low, found.high, found.p_value, found.queries)
         rows.append(Row((*names, other, *figures)))
     for family in range(len(settings.families)):
         for retriever in settings.retrievers:
-            for line in analysis.lines(family, retriever):
-                if not line.outcomes:
+            for method in analysis.results(family, retriever):
+                if not method.by_corpus:
                     where = (settings.families[family].name, retriever)
-                    rows.append(Row((*where, "RidgeRank", line.name, *[None] * 5), note=line.why))
+                    rows.append(Row((*where, "RidgeRank", method.name, *[None] * 5), note=method.why))
     return Table(
         "significance",
         "RidgeRank against every arm, query by query",
@@ -52,7 +52,7 @@ def weights(analysis: Analysis) -> Table:
                 settings.families[subset.family].name,
                 subset.corpus,
                 subset.retriever,
-                subset.arm,
+                subset.method,
                 subset.predicted,
                 subset.measured,
                 *subset.interval(settings.seed),
@@ -61,7 +61,7 @@ def weights(analysis: Analysis) -> Table:
         )
         for subset in found.subsets
     ]
-    theirs = paper.find("text", "sec4.3")
+    theirs = paper.look_up("text", "sec4.3")
     return Table(
         "weights",
         "§4.3. Predicted and measured weights",

@@ -1,7 +1,8 @@
 """Tables 1 and 2: nDCG@5 by corpus, each family a table."""
 
 from experiments.reproduce import paper
-from experiments.reproduce.analysis import Analysis, Line
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.method_results import MethodResult
 from experiments.reproduce.tables.table import Cell, Column, Row, Table, words
 
 
@@ -25,13 +26,13 @@ def _quality(analysis: Analysis, family: int) -> Table:
     corpora = analysis.corpora(family)
     rows: list[Row] = []
     for retriever in settings.retrievers:
-        lines = analysis.lines(family, retriever)
-        base = next(line for line in lines if line.key == "retriever")
-        for line in lines:
-            rows.append(_row(retriever, line, base))
-            theirs = paper.find(name, paper.model(retriever), paper.key(line.key))
+        methods = analysis.results(family, retriever)
+        base = next(method for method in methods if method.key == "retriever")
+        for method in methods:
+            rows.append(_row(retriever, method, base))
+            theirs = paper.look_up(name, paper.model_name(retriever), paper.row_key(method.key))
             if theirs is not None:
-                rows.append(_paper_row(analysis, name, retriever, line, corpora))
+                rows.append(_paper_row(analysis, name, retriever, method, corpora))
     columns: list[Column] = [*words("retriever", "reranker"), Column("avg"), Column("Δ", "+.1f")]
     for corpus in corpora:
         columns += [Column(corpus), Column(f"Δ {corpus}", "+.1f")]
@@ -59,25 +60,27 @@ def _quality(analysis: Analysis, family: int) -> Table:
     )
 
 
-def _row(retriever: str, line: Line, base: Line) -> Row:
-    corpora = len(base.outcomes)
-    if not line.outcomes:
-        return Row((retriever, line.name, *[None] * (2 + 2 * corpora)), note=line.why)
-    own, theirs = line.macro(), base.macro()
-    alone = line.key == "retriever"
-    cells: list[Cell] = [retriever, line.name, own, None if alone else own - theirs]
-    for outcome, before in zip(line.outcomes, base.outcomes, strict=True):
-        cells += [outcome.mean(), None if alone else outcome.mean() - before.mean()]
+def _row(retriever: str, method: MethodResult, base: MethodResult) -> Row:
+    corpora = len(base.by_corpus)
+    if not method.by_corpus:
+        return Row((retriever, method.name, *[None] * (2 + 2 * corpora)), note=method.why)
+    own, theirs = method.macro(), base.macro()
+    alone = method.key == "retriever"
+    cells: list[Cell] = [retriever, method.name, own, None if alone else own - theirs]
+    for result, before in zip(method.by_corpus, base.by_corpus, strict=True):
+        cells += [result.mean(), None if alone else result.mean() - before.mean()]
     return Row(tuple(cells))
 
 
-def _paper_row(analysis: Analysis, name: str, retriever: str, line: Line, corpora: list[str]) -> Row:
+def _paper_row(
+    analysis: Analysis, name: str, retriever: str, method: MethodResult, corpora: list[str]
+) -> Row:
     def gain(column: str | None) -> tuple[Cell, Cell]:
-        own = paper.find(name, paper.model(retriever), paper.key(line.key), column)
-        before = paper.find(name, paper.model(retriever), "retriever", column)
-        return own, None if own is None or line.key == "retriever" else own - before
+        own = paper.look_up(name, paper.model_name(retriever), paper.row_key(method.key), column)
+        before = paper.look_up(name, paper.model_name(retriever), "retriever", column)
+        return own, None if own is None or method.key == "retriever" else own - before
 
-    cells: list[Cell] = [paper.model(retriever), paper.shown(line.key), *gain("Avg")]
+    cells: list[Cell] = [paper.model_name(retriever), paper.row_label(method.key), *gain("Avg")]
     for corpus in corpora:
-        cells += gain(paper.corpus(corpus))
+        cells += gain(paper.corpus_name(corpus))
     return Row(tuple(cells), source=paper.SOURCE)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from experiments.datasets import hub
-from experiments.datasets.hub import Published, Tables
+from experiments.datasets.hub import DatasetTables, HubDataset
 from experiments.datasets.judged import judged
 from experiments.datasets.vidore_corpora import (
     VIDORE2,
@@ -32,24 +32,24 @@ from tests.experiments.datasets.hub_copy import (
     write_table,
 )
 
-PUBLISHED = Published("vidore/small", "0" * 40)
+PUBLISHED = HubDataset("vidore/small", "0" * 40)
 REAL = Path(__file__).parents[4] / "shared/data/vidore2"
 """The real queries and judgements, where a copy lies beside the project."""
 
 
 @pytest.fixture
-def like_vidore2(tmp_path: Path) -> Tables:
+def like_vidore2(tmp_path: Path) -> DatasetTables:
     write_like_vidore2(tmp_path / "hub/small")
-    return Tables(PUBLISHED, tmp_path / "hub")
+    return DatasetTables(PUBLISHED, tmp_path / "hub")
 
 
 @pytest.fixture
-def like_vidore3(tmp_path: Path) -> Tables:
+def like_vidore3(tmp_path: Path) -> DatasetTables:
     write_like_vidore3(tmp_path / "hub/small")
-    return Tables(PUBLISHED, tmp_path / "hub")
+    return DatasetTables(PUBLISHED, tmp_path / "hub")
 
 
-def test_queries_come_with_their_language_and_graded_judgements(like_vidore2: Tables) -> None:
+def test_queries_come_with_their_language_and_graded_judgements(like_vidore2: DatasetTables) -> None:
     asked = read_asked(like_vidore2)
     assert [query.text for query in asked.queries] == [
         "revenue english",
@@ -62,7 +62,7 @@ def test_queries_come_with_their_language_and_graded_judgements(like_vidore2: Ta
     assert asked.left_out == 2
 
 
-def test_languages_are_selected(like_vidore2: Tables) -> None:
+def test_languages_are_selected(like_vidore2: DatasetTables) -> None:
     assert [query.query_id for query in read_asked(like_vidore2, ["french"]).queries] == ["3", "4"]
     with pytest.raises(DatasetError, match="no query in klingon; its languages are: english, french"):
         read_asked(like_vidore2, ["klingon"])
@@ -70,7 +70,7 @@ def test_languages_are_selected(like_vidore2: Tables) -> None:
 
 def test_a_table_for_each_language_keeps_equal_ids_apart(tmp_path: Path) -> None:
     write_like_vidore3(tmp_path / "small")
-    tables = Tables(PUBLISHED, tmp_path)
+    tables = DatasetTables(PUBLISHED, tmp_path)
     both, french = read_asked(tables), read_asked(tables, ["french"])
     assert [query.query_id for query in french.queries] == ["french-q0", "french-q1", "french-q2"]
     assert french.qrels["french-q1"] == {"p/1": 2}
@@ -80,7 +80,7 @@ def test_a_table_for_each_language_keeps_equal_ids_apart(tmp_path: Path) -> None
         read_asked(tables, ["klingon"])
 
 
-def test_pages_become_files_that_judgements_name(like_vidore2: Tables, tmp_path: Path) -> None:
+def test_pages_become_files_that_judgements_name(like_vidore2: DatasetTables, tmp_path: Path) -> None:
     files = write_pages(like_vidore2, tmp_path / "work")
     references = {ref.reference for ref in list_pages([files.folder]) if isinstance(ref, PageRef)}
     assert references == {"0.png#1", "1.jpg#1", "2.png#1", "3.png#1"}
@@ -90,31 +90,31 @@ def test_pages_become_files_that_judgements_name(like_vidore2: Tables, tmp_path:
 
 
 def test_pages_of_the_same_bytes_are_one_page_with_the_best_grade(
-    like_vidore2: Tables, tmp_path: Path
+    like_vidore2: DatasetTables, tmp_path: Path
 ) -> None:
     files = write_pages(like_vidore2, tmp_path / "work")
     assert files.named({"q": {"3": 1, "4": 2, "0": 1}}) == {"q": {"3.png#1": 2, "0.png#1": 1}}
     assert files.note("small") == "small: 1 of 5 pages are copies and count as one"
 
 
-def test_ids_that_are_no_file_names_are_spelled_out(like_vidore3: Tables, tmp_path: Path) -> None:
+def test_ids_that_are_no_file_names_are_spelled_out(like_vidore3: DatasetTables, tmp_path: Path) -> None:
     files = write_pages(like_vidore3, tmp_path / "work")
     assert {path.name for path in files.folder.iterdir()} == {"p%2f0.png", "p%2f1.jpg"}
     assert files.named({"q": {"p/1": 2}}) == {"q": {"p%2f1.jpg#1": 2}}
 
 
 def test_an_interrupted_writing_goes_on(
-    like_vidore2: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    like_vidore2: DatasetTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = Tables.rows
+    rows = DatasetTables.rows
 
-    def cut(tables: Tables, table: str) -> Iterator[Mapping[str, Any]]:
+    def cut(tables: DatasetTables, table: str) -> Iterator[Mapping[str, Any]]:
         for number, row in enumerate(rows(tables, table)):
             if number == 2:
                 raise KeyboardInterrupt
             yield row
 
-    monkeypatch.setattr(Tables, "rows", cut)
+    monkeypatch.setattr(DatasetTables, "rows", cut)
     with pytest.raises(KeyboardInterrupt):
         write_pages(like_vidore2, tmp_path / "work")
     monkeypatch.undo()
@@ -126,29 +126,31 @@ def test_an_interrupted_writing_goes_on(
 
 
 def test_what_is_there_whole_is_not_read_again(
-    like_vidore2: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    like_vidore2: DatasetTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = write_pages(like_vidore2, tmp_path / "work")
-    monkeypatch.setattr(Tables, "rows", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(DatasetTables, "rows", lambda *_: pytest.fail("read again"))
     again = write_pages(like_vidore2, tmp_path / "work")
     assert again.named({"q": {"3": 1}}) == first.named({"q": {"3": 1}})
 
 
-def test_a_file_that_is_gone_is_written_again(like_vidore2: Tables, tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_written_again(like_vidore2: DatasetTables, tmp_path: Path) -> None:
     files = write_pages(like_vidore2, tmp_path / "work")
     (files.folder / "0.png").unlink()
     write_pages(like_vidore2, tmp_path / "work")
     assert (files.folder / "0.png").read_bytes() == picture(10)
 
 
-def test_pages_of_another_revision_are_refused(like_vidore2: Tables, tmp_path: Path) -> None:
+def test_pages_of_another_revision_are_refused(like_vidore2: DatasetTables, tmp_path: Path) -> None:
     write_pages(like_vidore2, tmp_path / "work")
-    other = Tables(Published("vidore/small", "1" * 40), tmp_path / "hub")
+    other = DatasetTables(HubDataset("vidore/small", "1" * 40), tmp_path / "hub")
     with pytest.raises(DatasetError, match="holds pages of vidore/small@0000"):
         write_pages(other, tmp_path / "work")
 
 
-def test_a_judgement_on_a_page_the_corpus_lacks_is_refused(like_vidore2: Tables, tmp_path: Path) -> None:
+def test_a_judgement_on_a_page_the_corpus_lacks_is_refused(
+    like_vidore2: DatasetTables, tmp_path: Path
+) -> None:
     files = write_pages(like_vidore2, tmp_path / "work")
     with pytest.raises(DatasetError, match="'q' is judged on page '77', which the corpus lacks"):
         files.named({"q": {"77": 1}})
@@ -157,22 +159,22 @@ def test_a_judgement_on_a_page_the_corpus_lacks_is_refused(like_vidore2: Tables,
 def test_a_page_that_is_no_image_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path / "small", "corpus", [{"corpus-id": 0, "image": {"bytes": b"text", "path": None}}])
     with pytest.raises(DatasetError, match="page '0' is no image"):
-        write_pages(Tables(PUBLISHED, tmp_path), tmp_path / "work")
+        write_pages(DatasetTables(PUBLISHED, tmp_path), tmp_path / "work")
 
 
 def test_a_copy_that_is_incomplete_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no such folder; wanted a copy of vidore/small"):
-        Tables(PUBLISHED, tmp_path)
+        DatasetTables(PUBLISHED, tmp_path)
     write_table(tmp_path / "small", "corpus", corpus_rows({0: 1}))
     with pytest.raises(DatasetError, match="has the tables corpus, and no queries"):
-        read_asked(Tables(PUBLISHED, tmp_path))
+        read_asked(DatasetTables(PUBLISHED, tmp_path))
     write_table(tmp_path / "small", "queries", [{"query-id": 0, "title": "no text"}])
     with pytest.raises(DatasetError, match="columns query-id, title; wanted one of query, text"):
-        read_asked(Tables(PUBLISHED, tmp_path))
+        read_asked(DatasetTables(PUBLISHED, tmp_path))
 
 
 def test_the_hub_is_asked_for_the_pinned_revision(
-    like_vidore2: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    like_vidore2: DatasetTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library itself reads a folder whose card names the tables, in place of a repository."""
     folder = tmp_path / "hub/small"
@@ -197,7 +199,7 @@ def test_the_hub_is_asked_for_the_pinned_revision(
 
     expected = read_asked(like_vidore2).qrels
     monkeypatch.setattr(hub, "_datasets", Recording)
-    online = Tables(Published(str(folder), "abc"), None)
+    online = DatasetTables(HubDataset(str(folder), "abc"), None)
     assert read_asked(online).qrels == expected
     files = write_pages(online, tmp_path / "work")
     assert (files.folder / "1.jpg").read_bytes() == picture(11, kind="JPEG")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.reproduce.analysis import Analysis, Line
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.method_results import MethodResult
 from ridgerank.evaluation.metrics import MEASURES
 from ridgerank.ragged import Floats
 
@@ -29,12 +30,12 @@ class Comparison:
     queries: int
 
 
-def compare(ours: Line, other: Line, *, seed: int) -> Comparison:
+def compare(ours: MethodResult, other: MethodResult, *, seed: int) -> Comparison:
     """Two arms over the same queries."""
     row = MEASURES.index("nDCG@5")
     parts = [
         mine.values[row] - theirs.values[row]
-        for mine, theirs in zip(ours.outcomes, other.outcomes, strict=True)
+        for mine, theirs in zip(ours.by_corpus, other.by_corpus, strict=True)
     ]
     return compare_differences(parts, seed=seed)
 
@@ -77,13 +78,13 @@ def compare_all(analysis: Analysis) -> dict[tuple[int, str, str, str], Compariso
         found = {}
         for family in range(len(settings.families)):
             for retriever in settings.retrievers:
-                lines = analysis.lines(family, retriever)
+                methods = analysis.results(family, retriever)
                 for backbone in settings.backbones:
-                    ours = analysis.line(family, retriever, f"ours {backbone}")
-                    for line in lines:
-                        if line.outcomes and line.key != ours.key:
-                            key = (family, retriever, backbone, line.key)
-                            found[key] = compare(ours, line, seed=settings.seed)
+                    ours = analysis.result(family, retriever, f"ours {backbone}")
+                    for method in methods:
+                        if method.by_corpus and method.key != ours.key:
+                            key = (family, retriever, backbone, method.key)
+                            found[key] = compare(ours, method, seed=settings.seed)
         return found
 
-    return analysis.once("significance", make)
+    return analysis.cached("significance", make)
