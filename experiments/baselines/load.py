@@ -1,7 +1,7 @@
-"""Which arms a benchmark has, each bound to one corpus; what cannot run is a row that says why.
+"""The baselines of a benchmark, each over one corpus; one that cannot run is a row that says why.
 
-On the miniature every arm is of the same kind as the paper's, and named for what it is: nothing there is one
-of the published checkpoints.
+On the miniature every baseline is of the same kind as the paper's, and has its true name: none is one of the
+published checkpoints.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BaselineKind: TypeAlias = Literal["miniature", "published"]
 BaselineRole: TypeAlias = Literal["text retriever", "GQR", "text reranker", "image reranker"]
-"""What an arm is in the paper: Linq-Embed, GQR, Qwen3-Reranker-0.6B, MonoQwen2-VL."""
+"""What a baseline is in the paper: Linq-Embed, GQR, Qwen3-Reranker-0.6B, MonoQwen2-VL."""
 
 NAMES: Mapping[BaselineKind, Mapping[BaselineRole, str]] = {
     "published": {
@@ -46,7 +46,7 @@ STAND_IN_BACKBONE = "mini-glm"
 
 
 class BaselineModels:
-    """The models of the arms, each loaded once, when it is first needed, and shared by all corpora."""
+    """The models of the baselines, each loaded once, when it is first needed, and shared by all corpora."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class BaselineModels:
         text_reranker: str | None = None,
         image_reranker: str | None = None,
     ) -> None:
-        """Choose stand-ins or published checkpoints; these may lie in folders of their own."""
+        """Choose stand-ins or published checkpoints; the latter may be folders."""
         self.kind = kind
         self.device = device
         self.dtype = dtype
@@ -96,7 +96,7 @@ class BaselineModels:
 
     @cached_property
     def stand_in_lineage(self) -> "Lineage":
-        """What its margins are made with."""
+        """The lineage of its margins."""
         from ridgerank.store.model_lineage import lineage_of
         from ridgerank.store.pruning import Keep
 
@@ -113,29 +113,29 @@ def load_baselines(
     documents: Sequence[Path] = (),
     roles: Sequence[BaselineRole] = ("text retriever", "GQR", "text reranker", "image reranker"),
 ) -> dict[BaselineRole, Baseline | Unavailable]:
-    """The arms over one corpus' store; margins of the stand-in are kept in `work`.
+    """The baselines over one corpus' store; margins of the stand-in are saved in `work`.
 
     `text` names the text retriever as `load_retriever` does; the default is Linq-Embed, on the miniature
     BM25. `documents` is where page images are found, if not where the store was indexed from.
     """
-    bound = _Bound(models, store, work, text, documents)
-    makers: Mapping[BaselineRole, Callable[[], Baseline]] = {
-        "text retriever": bound.text_retriever,
-        "GQR": bound.gqr,
-        "text reranker": bound.text_reranker,
-        "image reranker": bound.image_reranker,
+    corpus_baselines = _CorpusBaselines(models, store, work, text, documents)
+    loaders: Mapping[BaselineRole, Callable[[], Baseline]] = {
+        "text retriever": corpus_baselines.text_retriever,
+        "GQR": corpus_baselines.gqr,
+        "text reranker": corpus_baselines.text_reranker,
+        "image reranker": corpus_baselines.image_reranker,
     }
-    arms: dict[BaselineRole, Baseline | Unavailable] = {}
+    baselines: dict[BaselineRole, Baseline | Unavailable] = {}
     for role in roles:
         try:
-            arms[role] = makers[role]()
+            baselines[role] = loaders[role]()
         except RidgeRankError as error:
-            arms[role] = Unavailable(bound.name(role), str(error))
-    return arms
+            baselines[role] = Unavailable(corpus_baselines.name(role), str(error))
+    return baselines
 
 
-class _Bound:
-    """One corpus, and how each of its arms is made."""
+class _CorpusBaselines:
+    """One corpus, and how each of its baselines is loaded."""
 
     def __init__(
         self,
@@ -152,9 +152,12 @@ class _Bound:
         self._documents = documents
 
     def name(self, role: BaselineRole) -> str:
-        named = NAMES[self._models.kind][role]
-        # Someone else's choice of text retriever is named as it is.
-        return self._text_name if role == "text retriever" and self._text_name else named
+        # A text retriever that the caller chose is called by its name.
+        return (
+            self._text_name
+            if role == "text retriever" and self._text_name
+            else NAMES[self._models.kind][role]
+        )
 
     @cached_property
     def _text(self) -> "Retriever":
@@ -194,11 +197,11 @@ class _Bound:
     def image_reranker(self) -> Baseline:
         name = self.name("image reranker")
         if self._models.kind == "miniature":
-            from experiments.baselines.full_depth import FullDepth
+            from experiments.baselines.full_depth_baseline import FullDepthBaseline
             from ridgerank.calibration.target_cache import TargetCache
 
             margins = TargetCache(self._work, self._models.stand_in_lineage)
-            return FullDepth(
+            return FullDepthBaseline(
                 self._models.stand_in, self._store, margins, name=name, documents=self._documents
             )
         from experiments.baselines.cross_encoders import ImageReranker

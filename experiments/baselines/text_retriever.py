@@ -1,4 +1,4 @@
-"""A retriever over page text as an arm: BM25, or a dense embedder such as Linq-Embed."""
+"""A retriever over page text as a baseline: BM25, or a dense embedder such as Linq-Embed."""
 
 from collections.abc import Sequence
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.protocols.cyclic_weights import cyclic_weights
-from experiments.protocols.leave_one_out import fit_without_each, sum_moments
+from experiments.protocols.leave_one_out import corpus_moments, fit_without_each
 from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.estimate import WeightEstimate, label_free_estimate
@@ -49,7 +49,7 @@ def hold_out_each(corpora: Sequence[ScoredCorpus]) -> tuple[list[HeldOutCorpus],
 
     The modal λ of all folds, which a user deploys, has seen every corpus.
     """
-    moments = {scored.corpus: sum_moments(scored) for scored in corpora}
+    moments = {scored.corpus: corpus_moments(scored) for scored in corpora}
     choice = choose_penalty(moments)
     vectors = fit_without_each(moments, choice.chosen)
     scores = [scored.states @ vector for scored, vector in zip(corpora, vectors, strict=True)]

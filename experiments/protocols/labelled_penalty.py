@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.protocols.leave_one_out import sum_moments
+from experiments.protocols.leave_one_out import corpus_moments
 from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.ragged import Floats
 from ridgerank.readout.penalty import PenaltyChoice, deploy_modal, merge_moments, nested_folds
@@ -17,7 +17,7 @@ def choose_penalty_by_relevance(
     """In each fold the λ whose fused ranking has the highest NDCG@5 on the validation corpus."""
     lambdas = np.sort(np.asarray(penalties, dtype=np.float64))
     corpora = {sample.corpus: sample for sample in samples}
-    moments = {sample.corpus: sum_moments(sample) for sample in samples}
+    moments = {sample.corpus: corpus_moments(sample) for sample in samples}
     losses = {}
     for fold in nested_folds(list(corpora)):
         path = ridge_path(merge_moments(moments, fold.fitted), lambdas)

@@ -23,7 +23,7 @@ class FoldReadouts:
     """(corpora, dim)."""
 
 
-def sum_moments(sample: ScoredCorpus) -> CenteredMoments:
+def corpus_moments(sample: ScoredCorpus) -> CenteredMoments:
     """The sums that the fit needs of one corpus."""
     moments = CenteredMoments(sample.states.shape[1])
     for start, end in pairwise(sample.lists.offsets.tolist()):
@@ -33,7 +33,7 @@ def sum_moments(sample: ScoredCorpus) -> CenteredMoments:
 
 def fit_fold_readouts(samples: Sequence[ScoredCorpus]) -> FoldReadouts:
     """Leave each corpus out in turn, all at the λ that most folds choose."""
-    moments = {sample.corpus: sum_moments(sample) for sample in samples}
+    moments = {sample.corpus: corpus_moments(sample) for sample in samples}
     choice = choose_penalty(moments)
     return FoldReadouts(choice, fit_without_each(moments, dict.fromkeys(moments, choice.deployed)))
 

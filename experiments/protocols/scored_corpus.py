@@ -11,7 +11,7 @@ from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.runs.run import Qrels, Run
 
-OfCorpus = TypeVar("OfCorpus")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +20,7 @@ class ScoredCorpus:
 
     corpus: str
     queries: tuple[str, ...]
-    """Query ids, one a list."""
+    """Query ids, one per list."""
     pages: tuple[str, ...]
     """Page of every candidate."""
     lists: Ragged
@@ -42,8 +42,8 @@ class ScoredCorpus:
 
     def evaluate(self, scores: Floats, measures: tuple[str, ...] = MEASURES) -> Evaluation:
         """Every measure of every query when candidates are ordered by `scores`."""
-        asked = [self.queries[number] for number in self.lists.index().tolist()]
-        return evaluate(Run.of_columns(asked, self.pages, scores.tolist()), self.qrels, measures)
+        query_ids = [self.queries[number] for number in self.lists.index().tolist()]
+        return evaluate(Run.of_columns(query_ids, self.pages, scores.tolist()), self.qrels, measures)
 
     def ndcg(self, scores: Floats) -> Floats:
         """(queries,) nDCG@5 in percent when candidates are ordered by `scores`."""
@@ -71,6 +71,6 @@ class ScoredCorpus:
         )
 
 
-def next_in_cycle(corpora: Sequence[OfCorpus], number: int) -> OfCorpus:
+def next_in_cycle(corpora: Sequence[Item], number: int) -> Item:
     """What belongs to the corpus that a corpus' weight is read on."""
     return corpora[(number + 1) % len(corpora)]

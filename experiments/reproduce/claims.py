@@ -35,9 +35,9 @@ def check_claims(analysis: Analysis) -> list[Claim]:
 
 
 def _above_external(analysis: Analysis) -> list[Claim]:
-    """RidgeRank above every arm that is not ours; which arms are not, is said."""
+    """RidgeRank above every baseline; those that are not below it are named."""
     settings = analysis.settings
-    made = []
+    claims = []
     for backbone in settings.backbones:
         below, whole, compared, missing = [], 0, 0, set()
         for family, benchmark in enumerate(settings.families):
@@ -54,15 +54,15 @@ def _above_external(analysis: Analysis) -> list[Claim]:
                         whole += method.key == "image reranker" and settings.baselines == "miniature"
                         where = f"{benchmark.name} behind {retriever}"
                         below.append(f"{method.name} {method.macro():.1f} against {ours:.1f} ({where})")
-        found = f"above in {compared - len(below)} of {compared} comparisons"
-        found += f"; not above {'; '.join(below)}" if below else ""
+        evidence = f"above in {compared - len(below)} of {compared} comparisons"
+        evidence += f"; not above {'; '.join(below)}" if below else ""
         if whole:  # what stands in for the image reranker on the miniature is no small model
             stand_in = "the image reranker's stand-in, itself a full cross encoder"
-            found += f" ({whole} of these {len(below)} are {stand_in})"
-        found += f"; not run: {', '.join(sorted(missing))}" if missing else ""
+            evidence += f" ({whole} of these {len(below)} are {stand_in})"
+        evidence += f"; not run: {', '.join(sorted(missing))}" if missing else ""
         claim = f"RidgeRank ({backbone}) is above every external baseline"
-        made.append(Claim(claim, not below and compared > 0, found))
-    return made
+        claims.append(Claim(claim, not below and compared > 0, evidence))
+    return claims
 
 
 def _fused_full(analysis: Analysis) -> Claim:
@@ -76,21 +76,22 @@ def _fused_full(analysis: Analysis) -> Claim:
         for retriever in analysis.settings.retrievers
     ]
     best = [f"{corpus} behind {retriever}" for corpus, retriever, sweep in subsets if is_best_at_one(sweep)]
-    found = f"{len(best)} of {len(subsets)} subsets are best at w = 1"
+    evidence = f"{len(best)} of {len(subsets)} subsets are best at w = 1"
     return Claim(
         "the full cross encoder, fused, is best at w = 1 on no subset",
         not best,
-        found + (f": {', '.join(best)}" if best else ""),
+        evidence + (f": {', '.join(best)}" if best else ""),
     )
 
 
 def _weights(analysis: Analysis) -> Claim:
-    found = validate(analysis)
+    validation = validate(analysis)
     return Claim(
         "predicted and measured weights correlate at 0.85 or more",
-        found.correlation >= 0.85,
-        f"{found.correlation:.3f} over {len(found.subsets)} subsets; reliabilities "
-        f"{found.reliability_predicted:.3f} (predicted) and {found.reliability_measured:.3f} (measured)",
+        validation.correlation >= 0.85,
+        f"{validation.correlation:.3f} over {len(validation.subsets)} subsets; reliabilities "
+        f"{validation.reliability_predicted:.3f} (predicted) and "
+        f"{validation.reliability_measured:.3f} (measured)",
     )
 
 
@@ -110,13 +111,13 @@ def _alignment(analysis: Analysis) -> Claim:
 
 
 def _few(analysis: Analysis) -> list[Claim]:
-    made = []
+    claims = []
     for backbone in analysis.settings.backbones:
         study = study_few_queries(analysis, backbone)
         claim = f"sixteen calibration queries reach 97 % of what all do ({backbone})"
         if 16 not in study.sizes:
-            made.append(Claim(claim, False, "fewer than sixteen queries to draw from: not measured"))
+            claims.append(Claim(claim, False, "fewer than sixteen queries to draw from: not measured"))
             continue
         share = study.share(16)
-        made.append(Claim(claim, share >= 97.0, f"{share:.1f} %"))
-    return made
+        claims.append(Claim(claim, share >= 97.0, f"{share:.1f} %"))
+    return claims

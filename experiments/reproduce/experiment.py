@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.datasets.base import Corpus
+from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.corpus_key import CorpusKey
 from experiments.reproduce.settings import ExperimentSettings
 from experiments.reproduce.stages.candidate_pools import CandidatePools, find_pools, queries_digest
@@ -62,7 +62,7 @@ class Experiment:
             for position in range(len(benchmark.corpora))
         ]
 
-    def corpus(self, corpus_key: CorpusKey) -> Corpus:
+    def corpus(self, corpus_key: CorpusKey) -> BenchmarkCorpus:
         """The corpus itself."""
         return self.settings.families[corpus_key.family].corpora[corpus_key.number]
 
@@ -258,7 +258,7 @@ class Experiment:
             self.vectors(corpus_key, retriever),
         )
 
-    def _pool_name(self, corpus: Corpus) -> str:
+    def _pool_name(self, corpus: BenchmarkCorpus) -> str:
         return f"{queries_digest(corpus)}-{self.settings.candidates}"
 
     def open_shallow(self, corpus_key: CorpusKey, backbone: str) -> LazyShallowPass:

@@ -71,7 +71,7 @@ class ParallelStages:
             self._pool.shutdown(wait=error is None, cancel_futures=True)
 
 
-def default_processes(settings: ExperimentSettings) -> int:
+def choose_processes(settings: ExperimentSettings) -> int:
     """One process per core for the embedded models on a CPU, else one."""
     import torch
 

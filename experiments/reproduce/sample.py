@@ -1,4 +1,4 @@
-"""The calibration sample: so many queries of the first family, spread evenly over its corpora (§4)."""
+"""The calibration sample: queries of the first family, spread evenly over its corpora (§4)."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from experiments.reproduce.experiment import Experiment
 
 def even_shares(total: int, available: list[int]) -> list[int]:
     """How many queries of each corpus: even shares, what one corpus lacks goes to those that have more."""
-    given = [0] * len(available)
+    shares = [0] * len(available)
     left = min(total, sum(available))
     while left:
-        open_ = [place for place, most in enumerate(available) if given[place] < most]
-        for place in open_[:left]:
-            given[place] += 1
-        left = min(total, sum(available)) - sum(given)
-    return given
+        not_full = [number for number, most in enumerate(available) if shares[number] < most]
+        for number in not_full[:left]:
+            shares[number] += 1
+        left = min(total, sum(available)) - sum(shares)
+    return shares
 
 
 def calibration_sample(experiment: Experiment) -> list[list[int]]:

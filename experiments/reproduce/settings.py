@@ -1,4 +1,4 @@
-"""What is run, and how: the dials of §4. Everything that is not said here is derived."""
+"""What is run, and how: the settings of §4. Everything else is derived."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ PUBLISHED_BACKBONES = ("qwen2.5-vl-7b", "glm-4.1v-9b")
 PUBLISHED_RETRIEVERS = ("colnomic-7b", "colpali-v1.3")
 """The paper's models, which ViDoRe is run with."""
 QUICK_CORPORA = ("alder", "birch", "cedar", "elder", "fir")
-"""What a cut-down run of the miniature draws: three corpora of the first family, two of the second."""
+"""What a small run of the miniature draws: three corpora of the first family, two of the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class ExperimentSettings:
     retrievers: tuple[str, ...]
     """Late interaction models; readouts are fitted on the candidates of the first."""
     baselines: "BaselineKind" = "published"
-    """Published checkpoints as the other arms, or the miniature's stand-ins."""
+    """Published checkpoints as baselines, or the miniature's stand-ins."""
     ocr: bool = False
-    """Read pages without a text layer off their image, for the arms that read text."""
+    """Recognize the text of pages without a text layer, for the baselines that read text."""
     device: str | None = None
     candidates: int = 20
     keep: Keep = field(default_factory=Keep)
@@ -51,7 +51,7 @@ class ExperimentSettings:
     draws: int = 5
     splits: int = 200
     full_pass_every: int = 25
-    """Every so many-th query is also timed by full passes; 1 times all of them, as the paper does."""
+    """Every N-th query is also timed by full passes; 1 times all of them, as the paper does."""
     seed: int = 0
 
     @property
@@ -61,7 +61,7 @@ class ExperimentSettings:
 
 
 def shrink_settings(settings: ExperimentSettings) -> ExperimentSettings:
-    """A run that shows that everything runs, and nothing about quality: minutes become seconds."""
+    """The settings of a run that takes seconds: it shows that everything runs, and nothing about quality."""
     return replace(
         settings,
         families=tuple(

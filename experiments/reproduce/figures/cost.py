@@ -22,13 +22,13 @@ def figure2(analysis: Analysis) -> PaperFigure:
         for method in analysis.results(0, retriever)
         if method.latency is not None and method.by_corpus
     }
-    theirs = {
+    published = {
         paper.row_label(key): {"latency_ms": each["latency_ms"], "nDCG@5": each["NDCG@5"], "key": key}
         for key, each in (paper.look_up("table4", paper.model_name(retriever)) or {}).items()
     }
 
     def draw(figure: "Figure") -> None:
-        panels = [("this run", ours), *([(paper.SOURCE, theirs)] if theirs else [])]
+        panels = [("this run", ours), *([(paper.SOURCE, published)] if published else [])]
         drawn = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, points) in zip(drawn, panels, strict=True):
             ranked = sorted(points.items(), key=lambda each: -float(each[1]["nDCG@5"]))
@@ -48,7 +48,7 @@ def figure2(analysis: Analysis) -> PaperFigure:
         f"nDCG@5 against mean latency on {settings.families[0].name} with candidates of {retriever}. Times "
         "of the "
         "two panels do not compare.",
-        {"this run": ours, paper.SOURCE: theirs},
+        {"this run": ours, paper.SOURCE: published},
         (9.6, 4.4),
         draw,
     )

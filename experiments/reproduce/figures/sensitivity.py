@@ -54,7 +54,7 @@ def figure7(analysis: Analysis) -> PaperFigure:
     shown = {
         key: values for key, values in study.quality.items() if key == "retriever" or key.startswith("ours ")
     }
-    theirs = {
+    published = {
         backbone: [
             paper.look_up("table8", str(depth), paper.row_key(f"ours {backbone}")) for depth in study.depths
         ]
@@ -63,14 +63,14 @@ def figure7(analysis: Analysis) -> PaperFigure:
     }
 
     def draw(figure: "Figure") -> None:
-        panels = figure.subplots(1, 2 if theirs else 1, squeeze=False)[0]
+        panels = figure.subplots(1, 2 if published else 1, squeeze=False)[0]
         for number, (key, values) in enumerate(shown.items()):
             colour = GREY if key == "retriever" else COLOURS[number - 1]
             label = key.removeprefix("ours ")
             panels[0].plot(study.depths, values, "o-", markersize=3, color=colour, label=label)
-        for number, (backbone, figures) in enumerate(theirs.items()):
-            named = paper.model_name(backbone)
-            panels[1].plot(study.depths, figures, "o-", markersize=3, color=COLOURS[number], label=named)
+        for number, (backbone, figures) in enumerate(published.items()):
+            name = paper.model_name(backbone)
+            panels[1].plot(study.depths, figures, "o-", markersize=3, color=COLOURS[number], label=name)
         for axes, title in zip(panels, ("this run", paper.SOURCE), strict=False):
             axes.axvline(settings.candidates, color=GREY, linewidth=0.7, linestyle=":")
             axes.set(xlabel="candidates", ylabel="nDCG@5", title=title)
@@ -83,7 +83,7 @@ def figure7(analysis: Analysis) -> PaperFigure:
         "number of "
         f"candidates; {settings.candidates} are deployed.",
         {"depths": list(study.depths), **{key: list(values) for key, values in shown.items()}},
-        (8.4, 3.2) if theirs else (4.8, 3.2),
+        (8.4, 3.2) if published else (4.8, 3.2),
         draw,
     )
 
@@ -138,8 +138,8 @@ def _refined_on_sample(analysis: Analysis) -> float | None:
     """GQR on the same queries, None where it did not run."""
     method = analysis.result(0, analysis.settings.retrievers[0], "GQR")
     row = MEASURES.index("nDCG@5")
-    found = [
+    means = [
         float(result.values[row][chosen].mean())
         for result, chosen in zip(method.by_corpus, analysis.sample, strict=False)
     ]
-    return float(np.mean(found)) if found else None
+    return float(np.mean(means)) if means else None

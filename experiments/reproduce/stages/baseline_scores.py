@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.baselines.base import Baseline, Unavailable
-from experiments.baselines.full_depth import FullDepth
+from experiments.baselines.full_depth_baseline import FullDepthBaseline
 from experiments.baselines.gqr import GuidedQueryRefinement
-from experiments.datasets.base import Corpus
+from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import QUERIES_PER_PART, CandidatePools, queries_digest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete
 from ridgerank.ragged import Floats
@@ -37,7 +37,7 @@ class BaselineScores:
 
 def run_baseline(
     folder: Path,
-    corpus: Corpus,
+    corpus: BenchmarkCorpus,
     pools: CandidatePools,
     load: LoadBaseline,
     shared: Path,
@@ -67,7 +67,7 @@ def run_baseline(
         if isinstance(baseline, GuidedQueryRefinement):
             return _search(baseline, [corpus.queries[item].text for item in items])
         candidates_of = {corpus.queries[item].text: pools.of(item, candidates) for item in items}
-        if isinstance(baseline, FullDepth):
+        if isinstance(baseline, FullDepthBaseline):
             scores: Mapping[str, Floats] = baseline.score_many(candidates_of)
             timed = [
                 corpus.queries[item].text

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.datasets.base import Corpus
+from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, short_digest
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
@@ -36,7 +36,7 @@ class CandidatePools:
 
 def find_pools(
     folder: Path,
-    corpus: Corpus,
+    corpus: BenchmarkCorpus,
     retriever: Callable[[], Retriever],
     *,
     depth: int,
@@ -71,6 +71,6 @@ def find_pools(
     return CandidatePools(arrays["page_ids"], arrays["scores"], arrays["retrieval_ms"])
 
 
-def queries_digest(corpus: Corpus) -> str:
+def queries_digest(corpus: BenchmarkCorpus) -> str:
     """A name for the queries of a corpus, in this order."""
     return short_digest(text for query in corpus.queries for text in (query.query_id, query.text))

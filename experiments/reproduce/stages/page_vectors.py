@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from experiments.datasets.base import Corpus
+from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, short_digest
 from ridgerank.documents.failures import Failure
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
@@ -34,7 +34,7 @@ class PageVectors:
     """(pages,): digest of the image of each page."""
 
 
-def list_corpus_pages(corpus: Corpus) -> list[PageRef]:
+def list_corpus_pages(corpus: BenchmarkCorpus) -> list[PageRef]:
     """The different pages of a corpus, in the order of its files; one that cannot be listed is an error."""
     refs: dict[str, PageRef] = {}
     for listed in list_pages(corpus.documents):

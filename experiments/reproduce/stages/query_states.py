@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.datasets.base import Corpus
+from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import QUERIES_PER_PART, CandidatePools, queries_digest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts
 from ridgerank.backbones.full_depth import full_margins
@@ -35,7 +35,7 @@ class CandidateStates:
 
 def run_states(
     folder: Path,
-    corpus: Corpus,
+    corpus: BenchmarkCorpus,
     pools: CandidatePools,
     open_pass: Callable[[], ShallowPass],
     *,
@@ -60,7 +60,7 @@ def run_states(
 
 def run_deeper(
     folder: Path,
-    corpus: Corpus,
+    corpus: BenchmarkCorpus,
     pools: CandidatePools,
     open_pass: Callable[[], ShallowPass],
     *,
@@ -90,7 +90,7 @@ def run_deeper(
 
 def _run_query(
     shallow_pass: ShallowPass,
-    corpus: Corpus,
+    corpus: BenchmarkCorpus,
     pools: CandidatePools,
     item: int,
     candidates: int,

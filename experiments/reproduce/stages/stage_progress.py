@@ -17,7 +17,7 @@ class StageProgress(Protocol):
 
 
 class SilentProgress:
-    """Progress that nobody sees."""
+    """Progress that is not shown."""
 
     def start(self, what: str, total: int) -> None:
         """Do nothing."""

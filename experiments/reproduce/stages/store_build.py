@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.datasets.base import Corpus
+from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import CandidatePools
 from experiments.reproduce.stages.stage_progress import StageProgress
 from ridgerank.backbones.base import Backbone
@@ -27,7 +27,7 @@ from ridgerank.store.vector_columns import PageEmbedder
 
 def build_store(
     uri: str,
-    corpus: Corpus,
+    corpus: BenchmarkCorpus,
     backbone: Backbone,
     margins: TargetCache,
     pools: Sequence[CandidatePools],
@@ -66,7 +66,7 @@ def build_store(
 
 
 def candidates_by_query(
-    corpus: Corpus, pools: Sequence[CandidatePools], candidates: int
+    corpus: BenchmarkCorpus, pools: Sequence[CandidatePools], candidates: int
 ) -> dict[str, list[Candidate]]:
     """Query text → all pages some retriever returned for it."""
     by_text: dict[str, dict[str, Candidate]] = {}
@@ -77,7 +77,9 @@ def candidates_by_query(
     return {text: list(pages.values()) for text, pages in by_text.items()}
 
 
-def gather_margins(corpus: Corpus, pools: CandidatePools, margins: TargetCache, *, candidates: int) -> Floats:
+def gather_margins(
+    corpus: BenchmarkCorpus, pools: CandidatePools, margins: TargetCache, *, candidates: int
+) -> Floats:
     """(queries, candidates): the margins of one retriever's candidates."""
     rows = [
         [margins.margin(query.text, page_id) for page_id in pools.page_ids[number, :candidates].tolist()]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments.protocols.agreement import agree
-from experiments.protocols.leave_one_out import sum_moments
+from experiments.protocols.leave_one_out import corpus_moments
 from experiments.reproduce.analysis import Analysis
 from ridgerank.ragged import Floats
 from ridgerank.readout.penalty import choose_penalty, merge_moments
@@ -52,7 +52,7 @@ def _study(analysis: Analysis, backbone: str) -> LayerStudy:
             replace(sample, states=values[:, :, layer].reshape(len(sample.pages), -1).astype(np.float64))
             for sample, values in zip(samples, states, strict=True)
         ]
-        moments = {sample.corpus: sum_moments(sample) for sample in at_layer}
+        moments = {sample.corpus: corpus_moments(sample) for sample in at_layer}
         deployed = choose_penalty(moments).deployed
         deployed_row = int(np.flatnonzero(deployed == PENALTIES)[0])
         ndcg, r, c_s = [], [], []

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.protocols.scored_corpus import ScoredCorpus
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.tables.table import Cell, Column, Row, Table, words
+from experiments.reproduce.tables.table import Cell, Column, Row, Table, text_columns
 from ridgerank.ragged import Floats
 from ridgerank.readout.ablations import pointwise_path
 
@@ -36,24 +36,24 @@ def table3(analysis: Analysis) -> Table:
         "full": ("RidgeRank", lambda n: (samples[n].states @ readouts.vectors[n], weight)),
     }
     quality = {key: _by_corpus(samples, score) for key, (_, score) in rows.items()}
-    made = []
+    table_rows = []
     for key, (name, _) in rows.items():
-        made.append(_row(name, quality[key], quality["full"], last=key == "full"))
-        theirs = paper.look_up("table3", key) if paper.model_name(backbone) == "Qwen2.5-VL-7B" else None
-        if theirs is not None:
-            names = [None if each is None else theirs.get(each) for each in _names(samples)]
+        table_rows.append(_row(name, quality[key], quality["full"], last=key == "full"))
+        published = paper.look_up("table3", key) if paper.model_name(backbone) == "Qwen2.5-VL-7B" else None
+        if published is not None:
+            names = [None if each is None else published.get(each) for each in _names(samples)]
             best = [
                 None if each is None else paper.look_up("table3", "full", each) for each in _names(samples)
             ]
             every = [
-                (theirs["Avg"], paper.look_up("table3", "full", "Avg")),
+                (published["Avg"], paper.look_up("table3", "full", "Avg")),
                 *zip(names, best, strict=True),
             ]
             cells: list[Cell] = [name]
             for value, whole in every:
                 cells += [value, None if value is None or key == "full" else value - whole]
-            made.append(Row(tuple(cells), source=paper.SOURCE))
-    columns = [*words("component"), Column("avg"), Column("Δ", "+.1f")]
+            table_rows.append(Row(tuple(cells), source=paper.SOURCE))
+    columns = [*text_columns("component"), Column("avg"), Column("Δ", "+.1f")]
     for sample in samples:
         columns += [Column(sample.corpus), Column(f"Δ {sample.corpus}", "+.1f")]
     counts = ", ".join(f"{sample.corpus} {len(sample.queries)}" for sample in samples)
@@ -65,7 +65,7 @@ def table3(analysis: Analysis) -> Table:
         f"corpus by the readout that left it out, w = {weight} unless fusion is removed; Δ is what removing "
         "a component costs.",
         tuple(columns),
-        tuple(made),
+        tuple(table_rows),
         (f"queries of the sample: {counts}", f"λ = {penalty:g} throughout"),
     )
 
@@ -91,8 +91,8 @@ def _by_corpus(samples: list[ScoredCorpus], score: Score) -> list[float]:
 
 def _row(name: str, quality: list[float], full: list[float], *, last: bool) -> Row:
     cells: list[Cell] = [name]
-    for own, whole in zip([fmean(quality), *quality], [fmean(full), *full], strict=True):
-        cells += [own, None if last else own - whole]
+    for value, whole in zip([fmean(quality), *quality], [fmean(full), *full], strict=True):
+        cells += [value, None if last else value - whole]
     return Row(tuple(cells))
 
 

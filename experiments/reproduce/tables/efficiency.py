@@ -3,7 +3,7 @@
 from experiments.protocols.recovery import recovery
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.tables.table import Column, Row, Table, words
+from experiments.reproduce.tables.table import Column, Row, Table, text_columns
 
 
 def table4(analysis: Analysis) -> Table:
@@ -24,9 +24,14 @@ def table4(analysis: Analysis) -> Table:
             rows.append(
                 Row((retriever, method.name, method.macro(), share, cost, reference.latency.total_ms / cost))
             )
-            theirs = paper.look_up("table4", paper.model_name(retriever), paper.row_key(method.key))
-            if theirs is not None:
-                figures = (theirs["NDCG@5"], theirs["recovery"], theirs["latency_ms"], theirs["speedup"])
+            published = paper.look_up("table4", paper.model_name(retriever), paper.row_key(method.key))
+            if published is not None:
+                figures = (
+                    published["NDCG@5"],
+                    published["recovery"],
+                    published["latency_ms"],
+                    published["speedup"],
+                )
                 names = (paper.model_name(retriever), paper.row_label(method.key))
                 rows.append(Row((*names, *figures), source=paper.SOURCE))
     return Table(
@@ -36,7 +41,7 @@ def table4(analysis: Analysis) -> Table:
         "latency "
         "is a mean over queries, retrieval included; speedup is against the full cross encoder.",
         (
-            *words("retriever", "method"),
+            *text_columns("retriever", "method"),
             Column("nDCG@5"),
             Column("recovery, %"),
             Column("latency, ms", ",.1f"),

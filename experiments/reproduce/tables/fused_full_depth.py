@@ -8,7 +8,7 @@ from experiments.protocols.weight_sweep import WeightSweep
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.studies.weight_validation import sweep_corpus
-from experiments.reproduce.tables.table import Column, Row, Table, words
+from experiments.reproduce.tables.table import Column, Row, Table, text_columns
 
 
 def table6(analysis: Analysis) -> Table:
@@ -35,10 +35,10 @@ def table6(analysis: Analysis) -> Table:
                 )
             )
             names = (paper.FAMILIES[family] if family < 2 else None, paper.model_name(retriever))
-            theirs = paper.look_up("table6", *names)
-            if theirs is not None:
-                whole = (int(theirs["subsets"]), int(theirs["at_one"]))
-                figures = (theirs["median"], theirs["ndcg_at_one"], theirs["ndcg_at_optimum"])
+            published = paper.look_up("table6", *names)
+            if published is not None:
+                whole = (int(published["subsets"]), int(published["at_one"]))
+                figures = (published["median"], published["ndcg_at_one"], published["ndcg_at_optimum"])
                 rows.append(Row((*names, *whole, *figures), source=paper.SOURCE))
     losses = [
         float(sweep.means.max() - sweep.means[-1])
@@ -53,7 +53,7 @@ def table6(analysis: Analysis) -> Table:
         "The full cross encoder fused with the retriever at every weight from 0 to 1 in steps of 0.05, each "
         "corpus at its own best.",
         (
-            *words("family", "retriever"),
+            *text_columns("family", "retriever"),
             Column("subsets", "d"),
             Column("best at w = 1", "d"),
             Column("median best w", ".3f"),

@@ -5,7 +5,7 @@ import numpy as np
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.studies.weight_rules import FEW, compare_weight_rules
-from experiments.reproduce.tables.table import Row, Table, numbers, words
+from experiments.reproduce.tables.table import Row, Table, number_columns, text_columns
 
 _KEYS = ("sweep", "closed form", "label free", "label free 16", "label free 16 sd")
 
@@ -33,10 +33,10 @@ def table9(analysis: Analysis) -> Table:
                     paper.model_name(retriever),
                     paper.model_name(backbone),
                 )
-                theirs = paper.look_up("table9", *names)
-                if theirs is not None:
-                    rows.append(Row((*names, *(theirs[key] for key in _KEYS)), source=paper.SOURCE))
-    rows.append(Row(("average", None, None, *np.mean([own[:4] for own in every], axis=0).tolist(), None)))
+                published = paper.look_up("table9", *names)
+                if published is not None:
+                    rows.append(Row((*names, *(published[key] for key in _KEYS)), source=paper.SOURCE))
+    rows.append(Row(("average", None, None, *np.mean([row[:4] for row in every], axis=0).tolist(), None)))
     whole = paper.look_up("table9_average")
     rows.append(Row(("average", None, None, *(whole[key] for key in _KEYS[:4]), None), source=paper.SOURCE))
     return Table(
@@ -49,8 +49,10 @@ def table9(analysis: Analysis) -> Table:
         "margin "
         f"of {settings.backbones[0]}.",
         (
-            *words("family", "retriever", "backbone"),
-            *numbers(["sweep", "w*", "label free", f"label free, {FEW} queries", "standard deviation"]),
+            *text_columns("family", "retriever", "backbone"),
+            *number_columns(
+                ["sweep", "w*", "label free", f"label free, {FEW} queries", "standard deviation"]
+            ),
         ),
         tuple(rows),
         ("an estimate above 1 is taken for 1, as far as the one-factor model reaches",),

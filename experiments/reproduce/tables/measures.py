@@ -2,14 +2,14 @@
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.tables.table import Row, Table, numbers, words
+from experiments.reproduce.tables.table import Row, Table, number_columns, text_columns
 from ridgerank.evaluation.metrics import MEASURES
 
 _SHOWN = {"RR@10": "MRR@10"}
 
 
 def table5(analysis: Analysis) -> Table:
-    """Every arm, macro over corpora."""
+    """Every method, macro over corpora."""
     settings = analysis.settings
     rows: list[Row] = []
     for family, benchmark in enumerate(settings.families):
@@ -20,20 +20,23 @@ def table5(analysis: Analysis) -> Table:
                     rows.append(Row((*names, *[None] * len(MEASURES)), note=method.why))
                     continue
                 rows.append(Row((*names, *(method.macro(measure) for measure in MEASURES))))
-                place = (
+                where = (
                     paper.FAMILIES[family] if family < 2 else None,
                     paper.model_name(retriever),
                 )
-                theirs = paper.look_up("table5", *place, paper.row_key(method.key))
-                if theirs is not None:
-                    figures = (theirs[measure] for measure in MEASURES)
-                    rows.append(Row((*place, paper.row_label(method.key), *figures), source=paper.SOURCE))
+                published = paper.look_up("table5", *where, paper.row_key(method.key))
+                if published is not None:
+                    figures = (published[measure] for measure in MEASURES)
+                    rows.append(Row((*where, paper.row_label(method.key), *figures), source=paper.SOURCE))
     return Table(
         "table5",
         "Table 5. Further measures",
         "Macro means over the corpora of a family, in percent. Weights are those of tables 1 and 2: no "
         "measure "
         "but nDCG@5 had a part in choosing them.",
-        (*words("family", "retriever", "method"), *numbers([_SHOWN.get(name, name) for name in MEASURES])),
+        (
+            *text_columns("family", "retriever", "method"),
+            *number_columns([_SHOWN.get(name, name) for name in MEASURES]),
+        ),
         tuple(rows),
     )

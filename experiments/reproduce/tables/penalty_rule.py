@@ -3,10 +3,10 @@
 import numpy as np
 
 from experiments.protocols.labelled_penalty import choose_penalty_by_relevance
-from experiments.protocols.leave_one_out import fit_without_each, sum_moments
+from experiments.protocols.leave_one_out import corpus_moments, fit_without_each
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.tables.table import Column, Row, Table, numbers, words
+from experiments.reproduce.tables.table import Column, Row, Table, number_columns, text_columns
 
 _RULES = {"judgements": "relevance judgements", "teacher": "teacher alone"}
 
@@ -19,7 +19,7 @@ def table7(analysis: Analysis) -> Table:
     rows: list[Row] = []
     for backbone in settings.backbones:
         samples = analysis.samples(backbone)
-        moments = {sample.corpus: sum_moments(sample) for sample in samples}
+        moments = {sample.corpus: corpus_moments(sample) for sample in samples}
         choices = {
             "judgements": choose_penalty_by_relevance(samples, weight=weight),
             "teacher": analysis.readouts(backbone).choice,
@@ -34,11 +34,11 @@ def table7(analysis: Analysis) -> Table:
             )
             chosen = [choice.chosen[corpus] for corpus in corpora]
             rows.append(Row((backbone, _RULES[rule], *chosen, choice.deployed, float(quality))))
-            theirs = paper.look_up("table7", paper.model_name(backbone), rule)
-            if theirs is not None:
-                cells = [theirs.get(paper.corpus_name(corpus)) for corpus in corpora]
+            published = paper.look_up("table7", paper.model_name(backbone), rule)
+            if published is not None:
+                cells = [published.get(paper.corpus_name(corpus)) for corpus in corpora]
                 names = (paper.model_name(backbone), _RULES[rule])
-                figures = (*cells, theirs["deployed"], theirs["NDCG@5"])
+                figures = (*cells, published["deployed"], published["NDCG@5"])
                 rows.append(Row((*names, *figures), source=paper.SOURCE))
     return Table(
         "table7",
@@ -46,7 +46,12 @@ def table7(analysis: Analysis) -> Table:
         "λ picked in the fold that leaves a corpus out (two corpora fit, the next validates), the modal λ "
         "that "
         f"is deployed, and nDCG@5 on the calibration sample at that λ, w = {weight}.",
-        (*words("backbone", "rule"), *numbers(corpora, "g"), Column("deployed", "g"), Column("nDCG@5")),
+        (
+            *text_columns("backbone", "rule"),
+            *number_columns(corpora, "g"),
+            Column("deployed", "g"),
+            Column("nDCG@5"),
+        ),
         tuple(rows),
         ("reported results use the teacher's rule",),
     )

@@ -3,7 +3,7 @@
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.method_results import MethodResult
-from experiments.reproduce.tables.table import Cell, Column, Row, Table, words
+from experiments.reproduce.tables.table import Cell, Column, Row, Table, text_columns
 
 
 def table1(analysis: Analysis) -> Table:
@@ -21,7 +21,9 @@ def _quality(analysis: Analysis, family: int) -> Table:
     settings = analysis.settings
     if family >= len(settings.families):
         note = f"{settings.families[0].name} has one family of corpora only: nothing to show here."
-        return Table(name, f"Table {family + 1}. nDCG@5, second family", note, words("what"), (), (note,))
+        return Table(
+            name, f"Table {family + 1}. nDCG@5, second family", note, text_columns("what"), (), (note,)
+        )
     benchmark = settings.families[family]
     corpora = analysis.corpora(family)
     rows: list[Row] = []
@@ -30,10 +32,10 @@ def _quality(analysis: Analysis, family: int) -> Table:
         base = next(method for method in methods if method.key == "retriever")
         for method in methods:
             rows.append(_row(retriever, method, base))
-            theirs = paper.look_up(name, paper.model_name(retriever), paper.row_key(method.key))
-            if theirs is not None:
+            published = paper.look_up(name, paper.model_name(retriever), paper.row_key(method.key))
+            if published is not None:
                 rows.append(_paper_row(analysis, name, retriever, method, corpora))
-    columns: list[Column] = [*words("retriever", "reranker"), Column("avg"), Column("Δ", "+.1f")]
+    columns: list[Column] = [*text_columns("retriever", "reranker"), Column("avg"), Column("Δ", "+.1f")]
     for corpus in corpora:
         columns += [Column(corpus), Column(f"Δ {corpus}", "+.1f")]
     fitted = (
@@ -64,9 +66,9 @@ def _row(retriever: str, method: MethodResult, base: MethodResult) -> Row:
     corpora = len(base.by_corpus)
     if not method.by_corpus:
         return Row((retriever, method.name, *[None] * (2 + 2 * corpora)), note=method.why)
-    own, theirs = method.macro(), base.macro()
+    macro = method.macro()
     alone = method.key == "retriever"
-    cells: list[Cell] = [retriever, method.name, own, None if alone else own - theirs]
+    cells: list[Cell] = [retriever, method.name, macro, None if alone else macro - base.macro()]
     for result, before in zip(method.by_corpus, base.by_corpus, strict=True):
         cells += [result.mean(), None if alone else result.mean() - before.mean()]
     return Row(tuple(cells))
@@ -76,9 +78,9 @@ def _paper_row(
     analysis: Analysis, name: str, retriever: str, method: MethodResult, corpora: list[str]
 ) -> Row:
     def gain(column: str | None) -> tuple[Cell, Cell]:
-        own = paper.look_up(name, paper.model_name(retriever), paper.row_key(method.key), column)
+        value = paper.look_up(name, paper.model_name(retriever), paper.row_key(method.key), column)
         before = paper.look_up(name, paper.model_name(retriever), "retriever", column)
-        return own, None if own is None or method.key == "retriever" else own - before
+        return value, None if value is None or method.key == "retriever" else value - before
 
     cells: list[Cell] = [paper.model_name(retriever), paper.row_label(method.key), *gain("Avg")]
     for corpus in corpora:

@@ -1,7 +1,7 @@
 import numpy as np
 
 from experiments.protocols.labelled_penalty import choose_penalty_by_relevance
-from experiments.protocols.leave_one_out import sum_moments
+from experiments.protocols.leave_one_out import corpus_moments
 from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.evaluation.simulation import World, simulate
 from ridgerank.fusion.standardize import fuse
@@ -34,7 +34,7 @@ def make_corpus(name: str, seed: int) -> ScoredCorpus:
 def test_the_labelled_rule_maximizes_ndcg_on_the_validation_corpus() -> None:
     corpora = {name: make_corpus(name, seed) for seed, name in enumerate("abcd")}
     choice = choose_penalty_by_relevance(list(corpora.values()), weight=0.85, penalties=PENALTIES)
-    moments = {name: sum_moments(corpus) for name, corpus in corpora.items()}
+    moments = {name: corpus_moments(corpus) for name, corpus in corpora.items()}
     for fold in nested_folds(list(corpora)):
         path = ridge_path(merge_moments(moments, fold.fitted), PENALTIES)
         held = corpora[fold.validation]
