@@ -66,7 +66,9 @@ def train(name: str, out: Path, *, stages: Mapping[str, int], minutes: float, se
             return
 
 
-def train_retriever(name: str, out: Path, vision_checkpoint: Path, *, steps: int, minutes: float, seed: int) -> None:
+def train_retriever(
+    name: str, out: Path, vision_checkpoint: Path, *, steps: int, minutes: float, seed: int
+) -> None:
     """Teach a retriever within the time, and save it."""
     trainable = RETRIEVERS[name](seed, vision_checkpoint)
     lesson = RetrievalLesson(trainable, seed=seed, steps=steps)

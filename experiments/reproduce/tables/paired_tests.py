@@ -93,8 +93,8 @@ def weights(analysis: Analysis) -> Table:
             "geometric mean "
             f"{validation.ceiling:.3f} ({paper.SOURCE}: {published['reliability_predicted']}, "
             f"{published['reliability_measured']}, {published['ceiling']})",
-            f"{validation.interior} of {len(rows)} predicted optima are strictly between 0 and 1; the least of "
-            f"c_b − ρc_s and c_s − ρc_b is {validation.least_partial:.3f} ({paper.SOURCE}: "
+            f"{validation.interior} of {len(rows)} predicted optima are strictly between 0 and 1; the least "
+            f"of c_b − ρc_s and c_s − ρc_b is {validation.least_partial:.3f} ({paper.SOURCE}: "
             f"{published['least_partial']})",
             "of the second family, a subset is the mean over all readouts",
         ),
