@@ -72,8 +72,8 @@ def main() -> None:
         for corpus in NAMES[: options.corpora]:
             row = calibrate_corpus(corpus, backbone, options.work)
             shown = "   ".join(
-                f"{row[method]['weight']:.3f} / {row[method]['judged']:.3f} ({row[method]['loss_percent']:4.1f} %)"
-                for method in METHODS
+                f"{each['weight']:.3f} / {each['judged']:.3f} ({each['loss_percent']:4.1f} %)"
+                for each in (row[method] for method in METHODS)
             )
             print(f"{corpus:12} {backbone:10}  {shown}", flush=True)
             rows.append(row)

@@ -32,7 +32,7 @@ class TrainableRetriever:
 
 
 def make_mini_colqwen(seed: int, vision_checkpoint: Path, *, layers: int, dim: int) -> TrainableRetriever:
-    """A retriever with its first weights; `vision_checkpoint` is a checkpoint of `mini-qwen` that has learned to read."""
+    """A retriever with its first weights; `vision_checkpoint` is of a `mini-qwen` that can read."""
     vision_model = make_mini_qwen(seed, layers=layers)
     torch.manual_seed(seed)
     config = ColQwen2Config(vlm_config=vision_model.model.config, embedding_dim=dim)
