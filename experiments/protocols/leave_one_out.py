@@ -42,7 +42,8 @@ def fit_without_each(moments: Mapping[str, CenteredMoments], penalties: Mapping[
     """(corpora, dim): for each corpus the readout fitted on all others, at the λ given for that corpus."""
     fitted = [
         ridge_path(
-            merge_moments(moments, [name for name in moments if name != left_out]), np.array([penalties[left_out]])
+            merge_moments(moments, [name for name in moments if name != left_out]),
+            np.array([penalties[left_out]]),
         )[0]
         for left_out in moments
     ]

@@ -24,7 +24,7 @@ class Evaluation:
     queries_missing: int
     """Judged queries that the run does not answer."""
     queries_unjudged: int
-    """Queries of the run that has no judgement for: they do not count."""
+    """Queries of the run without judgements: they do not count."""
 
     def means(self) -> dict[str, float]:
         """Measure → mean over the judged queries, percent."""
