@@ -5,8 +5,8 @@ python -m benchmarks.serving_load [--store pages] [--out results/serving_load.js
 Without a store the miniature is drawn, indexed and calibrated first. The server runs in a separate
 process. One caller, then eight, send requests without pause; then as many as the server admits (its
 capacity), then ten times as many, each of which retries after a pause when it is refused. The answers to the
-same queries before and after are compared. Finally eight callers are compared with one on a server whose workers are threads of
-one process. Prints a table, then one JSON line.
+same queries before and after are compared. Finally eight callers are compared with one on a server whose
+workers are threads of one process. Prints a table, then one JSON line.
 
 Callers write their requests to sockets directly: on two cores a client library under 160 callers takes
 seconds itself, and those would be counted as the server's.
