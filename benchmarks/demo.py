@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from experiments.protocols.leave_one_out import recovery
+from experiments.protocols.recovery import recovery
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.target_cache import TargetCache
@@ -156,11 +156,11 @@ def read_fully(
         seconds.append(time.perf_counter() - start)
     scores = {}
     for query, ranking in rankings.items():
-        taken = [margins.margin(query.text, page.page_id) for page in ranking.pages]
+        page_margins = [margins.margin(query.text, page.page_id) for page in ranking.pages]
         references = (page.reference for page in ranking.pages)
-        # A margin that was never taken would be NaN, which a run refuses.
+        # A margin that was never computed would be NaN, which a run refuses.
         scores[query.query_id] = dict(
-            zip(references, np.array(taken, dtype=np.float64).tolist(), strict=True)
+            zip(references, np.array(page_margins, dtype=np.float64).tolist(), strict=True)
         )
     return scores, 1000 * float(np.median(seconds))
 

@@ -37,22 +37,26 @@ def main() -> None:
     arguments = parser.parse_args()
     scored = random_runs()
     ours = [Run.of_dict(run) for run in scored]
-    theirs = [ranx.Run(run, name=f"run{number}") for number, run in enumerate(scored)]
+    ranx_runs = [ranx.Run(run, name=f"run{number}") for number, run in enumerate(scored)]
 
-    def fuse_ours() -> Run:
+    def fuse_with_ridgerank() -> Run:
         return fuse_runs(join(*ours), WEIGHT)
 
-    def fuse_theirs() -> object:
-        return ranx.fuse(runs=theirs, norm="zmuv", method="wsum", params={"weights": (1 - WEIGHT, WEIGHT)})
+    def fuse_with_ranx() -> object:
+        return ranx.fuse(runs=ranx_runs, norm="zmuv", method="wsum", params={"weights": (1 - WEIGHT, WEIGHT)})
 
-    compiled = fuse_theirs()  # numba compiles at the first call
+    compiled = fuse_with_ranx()  # numba compiles at the first call
     first = "q0"
     peer = {page: float(score) for page, score in compiled.run[first].items()}  # type: ignore[attr-defined]
-    difference = max(abs(fuse_ours().to_dict()[first][page] - score) for page, score in peer.items())
-    seconds = interleaved_seconds({"ridgerank": fuse_ours, "ranx": fuse_theirs}, repeats=arguments.repeats)
+    difference = max(
+        abs(fuse_with_ridgerank().to_dict()[first][page] - score) for page, score in peer.items()
+    )
+    seconds = interleaved_seconds(
+        {"ridgerank": fuse_with_ridgerank, "ranx": fuse_with_ranx}, repeats=arguments.repeats
+    )
     ratio = seconds["ridgerank"] / seconds["ranx"]
     tracemalloc.start()
-    fuse_ours()
+    fuse_with_ridgerank()
     peak = tracemalloc.get_traced_memory()[1]
     print(f"{QUERIES} queries x {CANDIDATES} candidates, two runs")
     print(f"time over ranx, compiled: {ratio:.2f}x (bar: at most 1x)")

@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--opened", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.opened:
-        print(json.dumps(opened_and_asked(options.opened)))
+        print(json.dumps(measure_opened_store(options.opened)))
         return
     backbone = load_backbone("mini-qwen", device="cpu")
     encoder = load_encoder("mini-colqwen", device="cpu")
@@ -88,10 +88,13 @@ def main() -> None:
         "candidates": CANDIDATES,
         "rerank_p50_ms": latency,
         "rerank_p50_last_over_first": {
-            traffic: round(own[str(last)] / own[str(first)], 3) for traffic, own in latency.items()
+            traffic: round(by_pages[str(last)] / by_pages[str(first)], 3)
+            for traffic, by_pages in latency.items()
         },
-        "open_s": {str(pages): found["open_s"] for pages, found in memory.items()},
-        "memory_above_model_mib": {str(pages): found["above_model_mib"] for pages, found in memory.items()},
+        "open_s": {str(pages): measured["open_s"] for pages, measured in memory.items()},
+        "memory_above_model_mib": {
+            str(pages): measured["above_model_mib"] for pages, measured in memory.items()
+        },
         "retrieval_p50_ms": retrieval,
         "vectors_a_page": VECTORS,
         "bars": {"rerank_p50_last_over_first": LATENCY_BAR, "open_s": OPEN_BAR_S},
@@ -105,7 +108,7 @@ def rerank_ms(
 ) -> dict[str, dict[str, float]]:
     """Median milliseconds of `Reranker.rank`, by traffic and pages; the stores take turns."""
     calibration = any_calibration(lineage, backbone.geometry.width, "any")
-    found: dict[str, dict[str, float]] = {}
+    medians: dict[str, dict[str, float]] = {}
     with ExitStack() as opened:
         rerankers = {}
         for pages, uri in uris.items():
@@ -118,15 +121,15 @@ def rerank_ms(
             if traffic == "equal":
                 for pages, reranker in rerankers.items():
                     reranker.store.read_prefixes([page_id(number) for number in drawn[pages].tolist()])
-            arms = {
+            searches = {
                 str(pages): partial(
                     _ask, reranker, drawn[pages] if traffic == "equal" else np.arange(pages), chance
                 )
                 for pages, reranker in rerankers.items()
             }
-            times = interleaved_times(arms, repeats=requests)
-            found[traffic] = {name: round(1e3 * statistics.median(own), 2) for name, own in times.items()}
-    return found
+            times = interleaved_times(searches, repeats=requests)
+            medians[traffic] = {name: round(1e3 * statistics.median(runs), 2) for name, runs in times.items()}
+    return medians
 
 
 def _ask(reranker: Reranker, numbers: NDArray[np.int64], chance: np.random.Generator) -> None:
@@ -143,20 +146,23 @@ def retrieval_ms(uris: dict[int, str], encoder: object) -> dict[str, float]:
         }
         for retriever in retrievers.values():
             retriever.search(QUERY, CANDIDATES)
-        arms = {name: (lambda own=own: own.search(QUERY, CANDIDATES)) for name, own in retrievers.items()}
-        times = interleaved_times(arms, repeats=11)
-    return {name: round(1e3 * statistics.median(own), 2) for name, own in times.items()}
+        searches = {
+            name: (lambda retriever=retriever: retriever.search(QUERY, CANDIDATES))
+            for name, retriever in retrievers.items()
+        }
+        times = interleaved_times(searches, repeats=11)
+    return {name: round(1e3 * statistics.median(runs), 2) for name, runs in times.items()}
 
 
 def child(uri: str) -> dict[str, float]:
-    """`opened_and_asked` in a process of its own."""
+    """`measure_opened_store` in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.growth", "--opened", uri]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
-    return found
+    measured: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
+    return measured
 
 
-def opened_and_asked(uri: str) -> dict[str, float]:
+def measure_opened_store(uri: str) -> dict[str, float]:
     """Seconds to open a store and find a first page; memory after a hundred requests, above the model's."""
     backbone = load_backbone("mini-qwen", device="cpu")
     pages = int(Path(uri).name)

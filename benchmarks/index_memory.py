@@ -33,9 +33,9 @@ def peak_memory(command: list[str]) -> int:
     while process.poll() is None:
         total = 0
         with contextlib.suppress(psutil.NoSuchProcess):
-            for one in [process, *process.children(recursive=True)]:
+            for member in [process, *process.children(recursive=True)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    memory = one.memory_info()
+                    memory = member.memory_info()
                     total += memory.rss - memory.shared
         peak = max(peak, total)
         time.sleep(0.1)
@@ -61,8 +61,8 @@ def draw_documents(folder: Path, pages: int) -> None:
             image = Image.new("RGB", (595, 842), "white")
             draw = ImageDraw.Draw(image)
             draw.text((60, 60), f"Report page {number + 1}", fill="black", font_size=30)
-            for place, height in enumerate(generator.integers(50, 500, 12).tolist()):
-                draw.rectangle((60 + 40 * place, 780 - height, 90 + 40 * place, 780), fill="steelblue")
+            for bar, height in enumerate(generator.integers(50, 500, 12).tolist()):
+                draw.rectangle((60 + 40 * bar, 780 - height, 90 + 40 * bar, 780), fill="steelblue")
             images.append(image)
         images[0].save(folder / f"report-{start:05}.pdf", save_all=True, append_images=images[1:])
 

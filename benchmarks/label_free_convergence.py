@@ -45,8 +45,8 @@ def bands(world: World, *, discounted: bool) -> tuple[Floats, list[float]]:
     quantiles, undefined = [], []
     for queries in SIZES:
         samples = (simulate(world, queries=queries, seed=1 + draw) for draw in range(DRAWS))
-        estimates = [label_free_estimate(with_teacher(one, discounted=discounted)) for one in samples]
-        weights = [one.weight for one in estimates if one.method == "label-free"]
+        estimates = [label_free_estimate(with_teacher(sample, discounted=discounted)) for sample in samples]
+        weights = [estimate.weight for estimate in estimates if estimate.method == "label-free"]
         quantiles.append(np.quantile(weights, [0.05, 0.5, 0.95]))
         undefined.append(1.0 - len(weights) / DRAWS)
     return np.array(quantiles).T, undefined

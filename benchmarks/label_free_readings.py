@@ -5,7 +5,7 @@ python -m benchmarks.label_free_readings [--corpora 6] [--work build/label_free]
 Corpora of the miniature are indexed and calibrated by the commands a user would type, with judgements only to
 compare with: once with every target and state measured, which is the default, once with the paper's alone
 (§B.6). The loss of a weight is what it lacks of w*'s gain over the retriever, in the correlation with
-relevance that w* maximizes (eq. 4). Run it again to go on.
+relevance that w* maximizes (eq. 4). Run it again to continue.
 """
 
 import argparse
@@ -23,25 +23,25 @@ from ridgerank.miniature.corpora import NAMES
 
 RETRIEVER = "mini-colqwen"
 PAPER = ("--target", "margin", "--state", "last")
-ONE, ALL = ARMS = ("one reading", "all readings")
+SINGLE, ALL = METHODS = ("one reading", "all readings")
 
 
-def calibrated(corpus: str, backbone: str, work: Path) -> dict[str, Any]:
+def calibrate_corpus(corpus: str, backbone: str, work: Path) -> dict[str, Any]:
     """Both label-free weights of a corpus, each beside the judged one of the same readout."""
     folder = work / f"{corpus}-{backbone}"
     if not (folder / "qrels.trec").exists():
         ridgerank("miniature", "draw", "--out", folder, "--corpus", corpus)
-    given = ["--store", folder / "pages", "--backbone", backbone]
-    ridgerank("index", folder / "documents", *given, "--retriever", RETRIEVER)
-    asked = ["--queries", folder / "queries.jsonl", "--qrels", folder / "qrels.trec"]
+    store_options = ["--store", folder / "pages", "--backbone", backbone]
+    ridgerank("index", folder / "documents", *store_options, "--retriever", RETRIEVER)
+    query_options = ["--queries", folder / "queries.jsonl", "--qrels", folder / "qrels.trec"]
     row: dict[str, Any] = {"corpus": corpus, "backbone": backbone}
-    for arm, name, more in ((ONE, "one", PAPER), (ALL, "all", ())):
-        ridgerank("calibrate", *given, *asked, "--name", name, *more)
-        found = json.loads((folder / "pages" / "calibrations" / f"{name}.json").read_text())
-        facts = found["diagnostics"]
+    for method, name, more in ((SINGLE, "one", PAPER), (ALL, "all", ())):
+        ridgerank("calibrate", *store_options, *query_options, "--name", name, *more)
+        calibration = json.loads((folder / "pages" / "calibrations" / f"{name}.json").read_text())
+        facts = calibration["diagnostics"]
         weight, judged = facts["label_free"]["weight"], facts["closed_form"]
-        row[arm] = {
-            "reading": f"{found['target']}, {found['state']}",
+        row[method] = {
+            "reading": f"{calibration['target']}, {calibration['state']}",
             "judged": judged["weight"],
             "weight": weight,
             "loss_percent": 100 * loss(weight, judged),
@@ -70,19 +70,19 @@ def main() -> None:
     print(f"{'corpus':12} {'backbone':10}  label-free / judged weight (loss), of one reading, of all of them")
     for backbone in options.backbones:
         for corpus in NAMES[: options.corpora]:
-            row = calibrated(corpus, backbone, options.work)
+            row = calibrate_corpus(corpus, backbone, options.work)
             shown = "   ".join(
-                f"{row[arm]['weight']:.3f} / {row[arm]['judged']:.3f} ({row[arm]['loss_percent']:4.1f} %)"
-                for arm in ARMS
+                f"{each['weight']:.3f} / {each['judged']:.3f} ({each['loss_percent']:4.1f} %)"
+                for each in (row[method] for method in METHODS)
             )
             print(f"{corpus:12} {backbone:10}  {shown}", flush=True)
             rows.append(row)
     summary = {}
-    for arm in ARMS:
-        own = [row[arm] for row in rows]
-        distance = np.mean([abs(one["weight"] - one["judged"]) for one in own])
-        lost = np.mean([one["loss_percent"] for one in own])
-        summary[arm] = {
+    for method in METHODS:
+        by_corpus = [row[method] for row in rows]
+        distance = np.mean([abs(each["weight"] - each["judged"]) for each in by_corpus])
+        lost = np.mean([each["loss_percent"] for each in by_corpus])
+        summary[method] = {
             "distance_to_judged": round(float(distance), 3),
             "loss_percent": round(float(lost), 2),
         }

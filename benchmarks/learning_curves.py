@@ -26,9 +26,11 @@ def main() -> None:
     for path in sorted(arguments.logs.glob("mini-*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for axis, lesson in zip(axes, PANELS, strict=True):
-            own = sorted((line for line in lines if line["lesson"] == lesson), key=lambda line: line["step"])
-            if own:
-                _draw(axis, lesson, path.stem, own)
+            of_lesson = sorted(
+                (line for line in lines if line["lesson"] == lesson), key=lambda line: line["step"]
+            )
+            if of_lesson:
+                _draw(axis, lesson, path.stem, of_lesson)
     titles = ("words read", "right order (mini-glm dashed)", "right order, cells hidden", "first page right")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="steps", ylim=(0, 1.02))

@@ -113,6 +113,6 @@ class _Counter:
 
     def since(self, before: tuple[dict[str, int], int]) -> Traffic:
         methods, nbytes = self.snapshot()
-        asked = {name: count - before[0].get(name, 0) for name, count in methods.items()}
-        asked = {name: count for name, count in asked.items() if count}
-        return Traffic(sum(asked.values()), nbytes - before[1], tuple(sorted(asked.items())))
+        by_method = {name: count - before[0].get(name, 0) for name, count in methods.items()}
+        by_method = {name: count for name, count in by_method.items() if count}
+        return Traffic(sum(by_method.values()), nbytes - before[1], tuple(sorted(by_method.items())))

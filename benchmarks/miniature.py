@@ -3,8 +3,8 @@
 python -m benchmarks.miniature [--backbone mini-qwen] [--retriever mini-colqwen] [--work DIR] [--out FILE]
 
 The stages are those of `ridgerank reproduce`; here all queries of three corpora fit the readout that ranks
-the fourth, for each pair of models by itself. Weights are read on the next corpus. What was done stays in
---work; started again, it goes on.
+the fourth, separately for each pair of models. Weights are read on the next corpus. Results stay in --work:
+run it again to continue.
 """
 
 import argparse
@@ -18,10 +18,11 @@ from rich.table import Table
 
 from benchmarks.report import publish
 from experiments.datasets.drawn_corpora import load_miniature
-from experiments.protocols.leave_one_out import HeldOut, leave_one_out, recovery
+from experiments.protocols.held_out import HeldOutCorpus, hold_out_each
+from experiments.protocols.recovery import recovery
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.experiment import Lab
-from experiments.reproduce.settings import Settings
+from experiments.reproduce.experiment import Experiment
+from experiments.reproduce.settings import ExperimentSettings
 from ridgerank.cli.progress_bars import Bar
 from ridgerank.miniature.corpora import PLANS
 from ridgerank.shipped_models import BACKBONES, RETRIEVERS
@@ -29,7 +30,7 @@ from ridgerank.store.pruning import Keep
 
 FAMILY = 1
 TIMED_EVERY = 20
-"""Queries timed by full passes: every so many-th."""
+"""Every 20th query is also timed by full passes."""
 console = Console(stderr=True)
 
 
@@ -48,11 +49,11 @@ def main() -> None:
     families = load_miniature(arguments.work / "corpora", corpora=names)
     rows = []
     for backbone in arguments.backbone or BACKBONES:
-        settings = Settings(
+        settings = ExperimentSettings(
             families=tuple(families),
             backbones=(backbone,),
             retrievers=tuple(arguments.retriever or RETRIEVERS),
-            arms="miniature",
+            baselines="miniature",
             device="cpu",
             keep=Keep.parse(arguments.keep),
             depths=(),
@@ -60,7 +61,7 @@ def main() -> None:
         )
         with Bar() as bar:
             work = arguments.work / arguments.keep.replace("/", "-") / "stages"
-            analysis = Analysis(Lab(settings, work, bar))
+            analysis = Analysis(Experiment(settings, work, bar))
             for retriever in settings.retrievers:
                 rows.append(measure(analysis, backbone, retriever))
                 show(rows[-1])
@@ -69,44 +70,45 @@ def main() -> None:
 
 def measure(analysis: Analysis, backbone: str, retriever: str) -> dict[str, Any]:
     """All figures of one backbone behind one retriever."""
-    sites = analysis.lab.sites(0)
-    held_out, choice = leave_one_out([analysis.scored(site, retriever, backbone) for site in sites])
+    corpus_keys = analysis.experiment.corpus_keys(0)
+    corpora = [analysis.scored(corpus_key, retriever, backbone) for corpus_key in corpus_keys]
+    held_out, choice = hold_out_each(corpora)
     first = analysis.settings.retrievers[0]
     full, stored = [], []
-    for site in sites:
-        timed = analysis.lab.states(site, backbone, first)
+    for corpus_key in corpus_keys:
+        timed = analysis.experiment.states(corpus_key, backbone, first)
         full.append(float(np.nanmedian(timed.full_ms)))
-        own = analysis.lab.states(site, backbone, retriever)
-        stored.append(float(np.median(own.reading_ms + own.compute_ms)))
+        shallow = analysis.experiment.states(corpus_key, backbone, retriever)
+        stored.append(float(np.median(shallow.reading_ms + shallow.compute_ms)))
     speedup = statistics.median(slow / fast for slow, fast in zip(full, stored, strict=True))
     return _figures(backbone, retriever, held_out, dict(choice.chosen), speedup)
 
 
 def _figures(
-    backbone: str, retriever: str, held_out: list[HeldOut], penalties: dict[str, float], speedup: float
+    backbone: str, retriever: str, held_out: list[HeldOutCorpus], penalties: dict[str, float], speedup: float
 ) -> dict[str, Any]:
     by_corpus = {
-        each.scored.corpus: {name: float(values.mean()) for name, values in each.arms().items()}
+        each.scored.corpus: {name: float(values.mean()) for name, values in each.ndcg_by_method().items()}
         for each in held_out
     }
-    arms = list(next(iter(by_corpus.values())))
-    means = {arm: statistics.mean(own[arm] for own in by_corpus.values()) for arm in arms}
+    methods = list(next(iter(by_corpus.values())))
+    means = {method: statistics.mean(ndcg[method] for ndcg in by_corpus.values()) for method in methods}
 
-    def recovered(arm: str) -> float:
-        return round(recovery(means["retriever"], means[arm], means["cross encoder"]), 1)
+    def recovered(method: str) -> float:
+        return round(recovery(means["retriever"], means[method], means["cross encoder"]), 1)
 
     return {
         "backbone": Path(backbone).name,
         "retriever": Path(retriever).name,
-        "ndcg_at_5": {arm: round(value, 2) for arm, value in means.items()},
+        "ndcg_at_5": {method: round(value, 2) for method, value in means.items()},
         "recovery_percent": recovered("ridgerank"),
         "recovery_label_free_percent": recovered("ridgerank, label free"),
         "speedup": round(speedup, 1),
         "penalties": penalties,
         "by_corpus": {
             each.scored.corpus: {
-                **{arm: round(value, 2) for arm, value in by_corpus[each.scored.corpus].items()},
-                "weight": round(each.weight.weight, 3),
+                **{method: round(value, 2) for method, value in by_corpus[each.scored.corpus].items()},
+                "weight": round(each.weight, 3),
                 "label-free weight": round(each.label_free.weight, 3),
                 "agreement with the full model": round(each.agreement, 3),
             }
@@ -116,13 +118,13 @@ def _figures(
 
 
 def show(row: dict[str, Any]) -> None:
-    """Print one pair of models for people."""
+    """Print one pair of models as a table."""
     table = Table(title=f"{row['backbone']} behind {row['retriever']}: nDCG@5")
     corpora = list(row["by_corpus"])
-    for column in ("arm", *corpora, "mean"):
-        table.add_column(column, justify="left" if column == "arm" else "right")
-    for arm, mean in row["ndcg_at_5"].items():
-        table.add_row(arm, *(f"{row['by_corpus'][name][arm]:.1f}" for name in corpora), f"{mean:.1f}")
+    for column in ("method", *corpora, "mean"):
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for method, mean in row["ndcg_at_5"].items():
+        table.add_row(method, *(f"{row['by_corpus'][name][method]:.1f}" for name in corpora), f"{mean:.1f}")
     console.print(table)
     console.print(
         f"recovery {row['recovery_percent']} %, label free {row['recovery_label_free_percent']} %; "

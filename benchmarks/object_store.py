@@ -57,9 +57,11 @@ def main() -> None:
                 calibration.save(folder)
             result[kind] = measure(uri, s3, backbone, calibration)
     for kind in ("listed", "indexed"):
-        for what, found in result[kind].items():
-            if isinstance(found, dict):
-                print(f"{kind:8} {what:32} {found['requests']:6.1f} requests {found['megabytes']:8.3f} MB")
+        for what, traffic in result[kind].items():
+            if isinstance(traffic, dict):
+                print(
+                    f"{kind:8} {what:32} {traffic['requests']:6.1f} requests {traffic['megabytes']:8.3f} MB"
+                )
     publish(result, options.out)
 
 
@@ -67,30 +69,30 @@ def measure(uri: str, s3: LoopbackS3, backbone: Backbone, calibration: Calibrati
     """Traffic of opening, of the first query, and of later ones by what is cached."""
     chance = np.random.default_rng(0)
     lists = [chance.choice(PAGES, CANDIDATES, replace=False).tolist() for _ in range(QUERIES + 1)]
-    found: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     with s3.counted() as traffic:
         reranker = Reranker.open(uri, backbone=backbone, cache_bytes=0)
-        found["opening"] = _row([traffic()])
+        rows["opening"] = _row([traffic()])
     with reranker:
-        found["first query"], found["later query"] = _asked(reranker, lists, s3)
-        found["prefix_megabytes_a_query"] = round(
+        rows["first query"], rows["later query"] = _query_traffic(reranker, lists, s3)
+        rows["prefix_megabytes_a_query"] = round(
             reranker.store.prefix_nbytes([page_id(number) for number in lists[0]]) / 1e6, 3
         )
         ids = [page_id(number) for number in lists[0]]
         reranker.store.blocks = prefix_readers.LanceBlockReader(reranker.store._dataset)
         with s3.counted() as traffic:
             reranker.store.read_prefixes(ids)
-            found["later query, Lance's blobs"] = _row([traffic()])
+            rows["later query, Lance's blobs"] = _row([traffic()])
     with tempfile.TemporaryDirectory() as folder:
         disk = DiskCache(Path(folder), capacity_bytes=1 << 30)
         with PageStore.open(uri, disk=disk) as store:
             cached = Reranker(ShallowPass(backbone, store, cache_bytes=0), calibration)
-            _asked(cached, lists, s3)
-            found["query seen before, cache on disk"] = _asked(cached, lists, s3)[1]
-    return found
+            _query_traffic(cached, lists, s3)
+            rows["query seen before, cache on disk"] = _query_traffic(cached, lists, s3)[1]
+    return rows
 
 
-def _asked(reranker: Reranker, lists: Sequence[Sequence[int]], s3: LoopbackS3) -> tuple[Any, Any]:
+def _query_traffic(reranker: Reranker, lists: Sequence[Sequence[int]], s3: LoopbackS3) -> tuple[Any, Any]:
     """Traffic of the first query, and the mean of those after it."""
     seen: list[Traffic] = []
     for numbers in lists:
@@ -102,8 +104,8 @@ def _asked(reranker: Reranker, lists: Sequence[Sequence[int]], s3: LoopbackS3) -
 
 def _row(seen: Sequence[Traffic]) -> dict[str, float]:
     return {
-        "requests": round(sum(one.requests for one in seen) / len(seen), 2),
-        "megabytes": round(sum(one.nbytes for one in seen) / len(seen) / 1e6, 4),
+        "requests": round(sum(each.requests for each in seen) / len(seen), 2),
+        "megabytes": round(sum(each.nbytes for each in seen) / len(seen) / 1e6, 4),
     }
 
 

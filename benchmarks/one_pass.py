@@ -53,7 +53,7 @@ class Silent:
 
 
 def draw(corpus: Corpus, folder: Path, pages: int) -> None:
-    """The corpus' documents, one after the other, until there are so many pages."""
+    """The corpus' documents, one after the other, until there are `pages` pages."""
     for name, document in corpus.documents.items():
         (folder / name).write_bytes(draw_document(document[:pages]))
         pages -= min(len(document), pages)
@@ -104,8 +104,8 @@ def main() -> None:
     backbone = load_backbone(options.backbone, device="cpu")
     encoder = load_encoder(options.retriever, device="cpu")
     corpus = make_corpus(find_plan(CORPUS))
-    asked = corpus.questions[:: len(corpus.questions) // options.queries][: options.queries]
-    queries = [Query(str(number), question.text) for number, question in enumerate(asked)]
+    questions = corpus.questions[:: len(corpus.questions) // options.queries][: options.queries]
+    queries = [Query(str(number), question.text) for number, question in enumerate(questions)]
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         draw(corpus, Path(folder), options.pages)
@@ -118,7 +118,7 @@ def main() -> None:
     publish(
         {
             "time_over_index_alone": round(ratio, 3),
-            "rounds": [round(one, 3) for one in ratios],
+            "rounds": [round(ratio, 3) for ratio in ratios],
             "bar": BAR,
             "backbone": options.backbone,
             "retriever": options.retriever,

@@ -64,7 +64,7 @@ def main() -> None:
         with Reranker(ShallowPass(backbone, PageStore.open(folder)), calibration) as reranker:
             for number in range(options.requests + 1):
                 scores = generator.normal(size=PAGES).tolist()
-                candidates = [(f"page.pdf#{place}", score) for place, score in enumerate(scores)]
+                candidates = [(f"page.pdf#{number}", score) for number, score in enumerate(scores)]
                 times = reranker.rank(f"what was the revenue in year {number}", candidates).latency
                 total = times.retrieval_ms + times.reading_ms + times.compute_ms + times.ranking_ms
                 if number:  # the first request warms up

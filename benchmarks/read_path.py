@@ -36,10 +36,10 @@ def simulated_hit_rate(pages: int, cached: int, exponent: float, *, requests: in
     chosen = np.random.default_rng(seed).choice(pages, size=requests, p=weights / weights.sum())
     held: OrderedDict[int, None] = OrderedDict()
     hits = 0
-    for place, page in enumerate(chosen.tolist()):
+    for request, page in enumerate(chosen.tolist()):
         if page in held:
             held.move_to_end(page)
-            hits += place >= requests // 2
+            hits += request >= requests // 2
             continue
         held[page] = None
         if len(held) > cached:

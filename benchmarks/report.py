@@ -1,4 +1,4 @@
-"""How a benchmark says what it found: a table for people, one JSON line for machines, a file to keep."""
+"""How a benchmark reports: a table to read, one line of JSON, a file."""
 
 import json
 import statistics
@@ -10,21 +10,21 @@ from typing import Any
 from ridgerank.atomic import replace_text_file
 
 
-def interleaved_times(arms: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each run of each arm; they take turns, so that a busy machine is busy for all of them."""
-    seconds: dict[str, list[float]] = {name: [] for name in arms}
+def interleaved_times(runs: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, list[float]]:
+    """Seconds of each repeat by name; the functions take turns, so that a busy machine is busy for all."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
-        for name, run in arms.items():
+        for name, run in runs.items():
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
     return seconds
 
 
-def interleaved_seconds(arms: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
-    """Median seconds of each arm, the arms taking turns."""
-    times = interleaved_times(arms, repeats=repeats)
-    return {name: statistics.median(own) for name, own in times.items()}
+def interleaved_seconds(runs: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
+    """Median seconds by name, the functions taking turns."""
+    times = interleaved_times(runs, repeats=repeats)
+    return {name: statistics.median(repeated) for name, repeated in times.items()}
 
 
 def publish(result: Mapping[str, Any], out: Path | None) -> None:

@@ -72,8 +72,8 @@ def main() -> None:
         },
     }
     for name, models in result["sizes"].items():
-        for model, found in models.items():
-            print(f"{name:>6} {model:14}", {key: round(value, 1) for key, value in found.items()})
+        for model, figures in models.items():
+            print(f"{name:>6} {model:14}", {key: round(value, 1) for key, value in figures.items()})
     draw(options.figure)
     publish(result, options.out)
 
@@ -127,11 +127,11 @@ def rates(pages: int) -> dict[str, dict[str, float]]:
 
 def checked() -> list[dict[str, float]]:
     """The approximation beside a cache that was asked."""
-    found = []
+    rows = []
     for exponent in EXPONENTS:
         for cached in (500, 5000):
             told = simulated_hit_rate(CHECKED_PAGES, cached, exponent, requests=CHECKED_REQUESTS)
-            found.append(
+            rows.append(
                 {
                     "exponent": exponent,
                     "cached": cached,
@@ -139,7 +139,7 @@ def checked() -> list[dict[str, float]]:
                     "che": round(hit_rate(CHECKED_PAGES, cached, exponent), 4),
                 }
             )
-    return found
+    return rows
 
 
 def draw(path: Path) -> None:

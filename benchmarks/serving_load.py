@@ -2,14 +2,14 @@
 
 python -m benchmarks.serving_load [--store pages] [--out results/serving_load.json]
 
-Without a store the miniature is drawn, indexed and calibrated first. The server is a process of its own. One
-caller, then eight, ask without pause; then as many as the server admits (its capacity), then ten times as
-many, each coming back after a pause where it was refused. Before and after, the same queries are asked and
-their answers compared. At last eight callers once more against one, of a server whose workers are threads of
-one process. Prints a table, then one JSON line.
+Without a store the miniature is drawn, indexed and calibrated first. The server runs in a separate
+process. One caller, then eight, send requests without pause; then as many as the server admits (its
+capacity), then ten times as many, each of which retries after a pause when it is refused. The answers to the
+same queries before and after are compared. Finally eight callers are compared with one on a server whose
+workers are threads of one process. Prints a table, then one JSON line.
 
-Callers write their requests to sockets themselves: on two cores a client library under 160 callers takes
-seconds of its own, and those would be counted as the server's.
+Callers write their requests to sockets directly: on two cores a client library under 160 callers takes
+seconds itself, and those would be counted as the server's.
 """
 
 import argparse
@@ -77,12 +77,12 @@ def main() -> None:
         if store is None:
             store, queries = make_store(folder)
         texts = [json.loads(line)["text"] for line in queries.read_text().splitlines()]
-        found = asyncio.run(in_turn(store, texts, arguments.seconds))
-    for name, value in found.items():
+        figures = asyncio.run(in_turn(store, texts, arguments.seconds))
+    for name, value in figures.items():
         print(f"{name:32} {value}")
     arguments.out.parent.mkdir(exist_ok=True)
-    arguments.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found))
+    arguments.out.write_text(json.dumps(figures, indent=2) + "\n")
+    print(json.dumps(figures))
 
 
 def make_store(folder: Path) -> tuple[Path, Path]:
@@ -100,9 +100,9 @@ def make_store(folder: Path) -> tuple[Path, Path]:
 async def in_turn(store: Path, texts: list[str], seconds: float) -> dict[str, Any]:
     """A server as it is by default, through all phases; then one whose workers are threads, through two."""
     with serving(store) as server:
-        found = await phases(*server, texts, seconds)
+        figures = await phases(*server, texts, seconds)
     with serving(store, "--threads") as server:
-        return found | {"threads_eight_over_one": await gain(server[0], texts, seconds)}
+        return figures | {"threads_eight_over_one": await gain(server[0], texts, seconds)}
 
 
 @contextmanager
@@ -126,9 +126,9 @@ async def gain(address: str, texts: list[str], seconds: float) -> float:
     async with httpx.AsyncClient(base_url=address, timeout=120) as client:
         await ready(client)
     await load(address, texts, callers=4, seconds=min(3.0, seconds))
-    one = await load(address, texts, callers=1, seconds=seconds)
+    single = await load(address, texts, callers=1, seconds=seconds)
     eight = await load(address, texts, callers=8, seconds=seconds)
-    return round(eight.throughput / one.throughput, 2)
+    return round(eight.throughput / single.throughput, 2)
 
 
 async def phases(address: str, server: int, texts: list[str], seconds: float) -> dict[str, Any]:
@@ -138,7 +138,7 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         await ready(client)
         before = [await answer(client, text) for text in texts[:20]]
         await load(address, texts, callers=4, seconds=min(3.0, seconds))  # memory and caches settle
-        one = await load(address, texts, callers=1, seconds=seconds)
+        single = await load(address, texts, callers=1, seconds=seconds)
         alone = await together(client)
         eight = await load(address, texts, callers=8, seconds=seconds)
         shared = await together(client)
@@ -152,18 +152,18 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         "cores": usable_cores(),
         "admitted": ADMITTED,
         "candidates": CANDIDATES,
-        "throughput_eight_over_one": round(eight.throughput / one.throughput, 2),
+        "throughput_eight_over_one": round(eight.throughput / single.throughput, 2),
         "requests_together_of_eight": round((shared[0] - alone[0]) / (shared[1] - alone[1]), 2),
         "p99_ten_times_over_capacity": round(crowd.p99() / capacity.p99(), 2),
         "throughput_ten_times_over_capacity": round(crowd.throughput / capacity.throughput, 2),
         "refused_share_at_ten_times": round(crowd.refused / (crowd.refused + len(crowd.latencies)), 3),
         "refused_at_capacity": capacity.refused,
-        "other_statuses": sorted({*one.other, *eight.other, *capacity.other, *crowd.other}),
+        "other_statuses": sorted({*single.other, *eight.other, *capacity.other, *crowd.other}),
         "memory_growth_percent": round(100 * (after_crowd / at_capacity - 1), 2),
         "answers_after_equal_before": before == after,
         "concurrent_answers_equal_lone": list(concurrent) == before[:ADMITTED],
         "requests": {
-            "one": len(one.latencies),
+            "one": len(single.latencies),
             "eight": len(eight.latencies),
             "capacity": len(capacity.latencies),
             "ten_times": len(crowd.latencies),
@@ -173,7 +173,7 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
 
 def memory(server: psutil.Process) -> int:
     """Bytes of the server and the processes that run its model."""
-    return sum(one.memory_info().rss for one in (server, *server.children(recursive=True)))
+    return sum(process.memory_info().rss for process in (server, *server.children(recursive=True)))
 
 
 async def ready(client: httpx.AsyncClient) -> None:
@@ -191,8 +191,8 @@ async def ready(client: httpx.AsyncClient) -> None:
 async def answer(client: httpx.AsyncClient, text: str) -> Any:  # noqa: ANN401
     """What is compared of an answer: all but times and the request's id."""
     body = {"query": text, "k": CANDIDATES, "top_n": CANDIDATES}
-    found = (await client.post("/v1/search", json=body)).json()
-    return found["results"]
+    answer = (await client.post("/v1/search", json=body)).json()
+    return answer["results"]
 
 
 async def load(address: str, texts: list[str], *, callers: int, seconds: float) -> Load:
@@ -202,14 +202,14 @@ async def load(address: str, texts: list[str], *, callers: int, seconds: float) 
     end = start + seconds
 
     async def call(number: int) -> None:
-        place = number
+        turn = number
         line = await asyncio.open_connection(url.hostname, url.port)
         while time.perf_counter() < end:
-            asked = time.perf_counter()
-            status = await post(line, {"query": texts[place % len(texts)], "k": CANDIDATES, "top_n": 5})
-            place += callers
+            sent = time.perf_counter()
+            status = await post(line, {"query": texts[turn % len(texts)], "k": CANDIDATES, "top_n": 5})
+            turn += callers
             if status == 200:
-                met.latencies.append(time.perf_counter() - asked)
+                met.latencies.append(time.perf_counter() - sent)
             elif status == 429:
                 met.refused += 1
                 await asyncio.sleep(BACK_OFF_SECONDS)

@@ -92,11 +92,11 @@ def shares(run: Callable[[], object]) -> dict[str, float]:
     total, events = min(profiles, key=lambda pair: pair[0])
     kinds = {"mm": "products", "addmm": "products", "copy_": "copies and int8 to float"}
     kinds |= {"_scaled_dot_product_flash_attention_for_cpu": "attention"}
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for event in events:
         kind = kinds.get(event.key.removeprefix("aten::"), "elementwise and the rest")
-        found[kind] = found.get(kind, 0.0) + event.self_cpu_time_total
-    return {kind: round(part / total, 3) for kind, part in sorted(found.items(), key=lambda kv: -kv[1])}
+        times[kind] = times.get(kind, 0.0) + event.self_cpu_time_total
+    return {kind: round(part / total, 3) for kind, part in sorted(times.items(), key=lambda kv: -kv[1])}
 
 
 def main() -> None:
@@ -112,12 +112,12 @@ def main() -> None:
     images = [Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)) for _ in range(PAGES)]
     query = "x" * (SUFFIX - len(backbone.tokens.suffix("")))
     with torch.inference_mode():
-        one, one_blind = full_passes(backbone, model, images[:1], query)
+        single, single_blind = full_passes(backbone, model, images[:1], query)
         five, _ = full_passes(backbone, model, images[:5], query)
     runs: dict[str, tuple[int, Callable[[], object]]] = {
-        "full, one page": (20, one),
+        "full, one page": (20, single),
         "full, five pages": (4, five),
-        "full without vision, one page": (20, one_blind),
+        "full without vision, one page": (20, single_blind),
     }
     batches = {join_layer: stored(backbone, images, join_layer=join_layer) for join_layer in BARS}
     for join_layer, batch in batches.items():

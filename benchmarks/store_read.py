@@ -68,31 +68,31 @@ def measure_reads(uri: str) -> dict[str, float]:
         out = np.zeros(store.prefix_nbytes(ids[:CANDIDATES]), dtype=np.uint8)
         dataset = lance.dataset(uri)
         assert isinstance(store.blocks, LocalBlockReader)
-        place_of = {entry.page_id: entry.prefix_range for entry in store.catalog.entries(ids)}
+        location_of = {entry.page_id: entry.prefix_range for entry in store.catalog.entries(ids)}
         row_of = {page_id: row for row, page_id in enumerate(ids)}
-        paths = {place.address >> 32: store.blocks.file(place) for place in place_of.values()}
+        paths = {location.address >> 32: store.blocks.file(location) for location in location_of.values()}
         maps = {
             fragment: np.frombuffer(_mapped(path), dtype=np.uint8)
             for fragment, path in paths.items()
             if path is not None
         }
 
-        def mmap_copy(wanted: Sequence[str]) -> None:
+        def mmap_copy(page_ids: Sequence[str]) -> None:
             start = 0
-            for address, offset, nbytes in (place_of[page_id] for page_id in wanted):
+            for address, offset, nbytes in (location_of[page_id] for page_id in page_ids):
                 out[start : start + nbytes] = maps[address >> 32][offset : offset + nbytes]
                 start += nbytes
 
-        def ours(wanted: Sequence[str]) -> None:
-            store.read_prefixes(wanted, out=out)
+        def ours(page_ids: Sequence[str]) -> None:
+            store.read_prefixes(page_ids, out=out)
 
-        def by_layers(wanted: Sequence[str]) -> None:
-            with LayerStream(store, wanted, out=out) as stream:
+        def by_layers(page_ids: Sequence[str]) -> None:
+            with LayerStream(store, page_ids, out=out) as stream:
                 stream.wait(LAYERS - 1)
 
-        def take_blobs(wanted: Sequence[str]) -> None:
+        def take_blobs(page_ids: Sequence[str]) -> None:
             start = 0
-            for blob in dataset.take_blobs(layout.PREFIX, indices=[row_of[page_id] for page_id in wanted]):
+            for blob in dataset.take_blobs(layout.PREFIX, indices=[row_of[page_id] for page_id in page_ids]):
                 content = np.frombuffer(blob.read(), dtype=np.uint8)
                 out[start : start + content.size] = content
                 start += content.size
@@ -108,11 +108,11 @@ def measure_reads(uri: str) -> dict[str, float]:
         times: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(REPETITIONS):
             for name, read in ways.items():
-                wanted = [ids[k] for k in chance.choice(len(ids), CANDIDATES, replace=False)]
+                page_ids = [ids[k] for k in chance.choice(len(ids), CANDIDATES, replace=False)]
                 began = time.perf_counter()
-                read(wanted)
+                read(page_ids)
                 times[name].append(1e3 * (time.perf_counter() - began))
-        return {name: statistics.median(taken) for name, taken in times.items()}
+        return {name: statistics.median(runs) for name, runs in times.items()}
 
 
 def measure_opening(uri: str) -> dict[str, float]:
@@ -125,7 +125,7 @@ def measure_opening(uri: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and write the figures where asked."""
+    """Measure, print, and write the figures to `--out`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -136,11 +136,11 @@ def main() -> None:
         median_ms = measure_reads(f"{folder}/wide")
         build(f"{folder}/many", MANY, MANY_BATCH, layers=1, positions=1)
         opening = measure_opening(f"{folder}/many")
-    speeds = {name: CANDIDATES * page_nbytes / taken / 1e6 for name, taken in median_ms.items()}
+    speeds = {name: CANDIDATES * page_nbytes / elapsed_ms / 1e6 for name, elapsed_ms in median_ms.items()}
     ratios = {name: speed / speeds["mmap_copy"] for name, speed in speeds.items()}
     print(f"{CANDIDATES} random prefixes of {page_nbytes / 1e6:.2f} MB out of {PAGES} pages, warm")
-    for name, taken in median_ms.items():
-        print(f"{name:16}{taken:9.2f} ms{speeds[name]:9.2f} GB/s{ratios[name]:8.2f} of mmap")
+    for name, elapsed_ms in median_ms.items():
+        print(f"{name:16}{elapsed_ms:9.2f} ms{speeds[name]:9.2f} GB/s{ratios[name]:8.2f} of mmap")
     print(
         f"{MANY} pages: open in {opening['open_s']:.3f} s, first prefix after {opening['first_read_s']:.3f} s"
     )
@@ -170,13 +170,13 @@ def _mapped(path: Path) -> mmap.mmap:
 
 def _require_equal(
     ways: dict[str, Callable[[Sequence[str]], None]],
-    wanted: Sequence[str],
+    page_ids: Sequence[str],
     out: np.ndarray[tuple[int], np.dtype[np.uint8]],
 ) -> None:
     contents = set()
     for read in ways.values():
         out[:] = 0
-        read(wanted)
+        read(page_ids)
         contents.add(out.tobytes())
     if len(contents) != 1:
         raise SystemExit("the ways of reading differ in what they read")

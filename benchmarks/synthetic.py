@@ -47,14 +47,14 @@ def originals(backbone: Backbone, count: int = PAGES_A_FRAGMENT) -> tuple[Lineag
     keep = Keep()
     exit_layer = default_exit_layer(backbone.geometry.layers)
     generator = np.random.default_rng(0)
-    made: list[PageRow] = []
+    rows: list[PageRow] = []
     for start in range(0, count, 8):
         images = [_picture(generator, backbone.max_pixels) for _ in range(min(8, count - start))]
         for image, prefix in zip(images, backbone.encode(images, exit_layer=exit_layer), strict=True):
-            number = len(made)
+            number = len(rows)
             page = StoredPage(page_id(number), (reference(number),), "report.pdf", "some words " * 20, b"")
-            made.append(PageRow(page, compress(prefix, image, keep)))
-    return make_lineage(backbone, exit_layer=exit_layer, join_layer=0, keep=keep), made
+            rows.append(PageRow(page, compress(prefix, image, keep)))
+    return make_lineage(backbone, exit_layer=exit_layer, join_layer=0, keep=keep), rows
 
 
 def write_store(

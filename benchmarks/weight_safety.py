@@ -15,11 +15,12 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from benchmarks.report import publish
-from experiments.protocols.weight_sweep import GRID, sweep
+from experiments.protocols.weight_sweep import GRID, sweep_weights
+from ridgerank.evaluation.metrics import evaluate
 from ridgerank.evaluation.simulation import Sample, World, simulate
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.estimate import closed_form_estimate
-from ridgerank.fusion.join import join
+from ridgerank.fusion.join import fuse_runs, join
 from ridgerank.fusion.prior import Prior
 from ridgerank.ragged import Floats
 
@@ -43,7 +44,10 @@ def random_world(generator: np.random.Generator) -> World:
 def curve(sample: Sample) -> Floats:
     """NDCG@5 at every weight of the grid."""
     joined = join(sample.run(sample.retriever), sample.run(sample.reranker))
-    return sweep(joined, sample.qrels()).means
+    qrels = sample.qrels()
+    return sweep_weights(
+        lambda weight: evaluate(fuse_runs(joined, weight), qrels, ("nDCG@5",)).of("nDCG@5")
+    ).means
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""What RidgeRank is compared with: every arm scores the same candidates of the same queries."""
+"""What RidgeRank is compared with: every baseline scores the same candidates of the same queries."""

@@ -1,4 +1,4 @@
-"""An arm: a score for every candidate of a query."""
+"""A baseline: a score for every candidate of a query."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 
 
-class Arm(ABC):
+class Baseline(ABC):
     """Scores candidates of one corpus; higher is more relevant, scores compare within a query only."""
 
     name: str
@@ -18,14 +18,14 @@ class Arm(ABC):
     def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
         """(candidates,) in the order given."""
 
-    def score_many(self, asked: Mapping[str, Sequence[Candidate]]) -> dict[str, Floats]:
-        """Score candidates of many queries, by the query's text; some arms read each page once for all."""
-        return {query: self.score(query, candidates) for query, candidates in asked.items()}
+    def score_many(self, candidates_of: Mapping[str, Sequence[Candidate]]) -> dict[str, Floats]:
+        """Score candidates of many queries, by query text; some baselines read each page once for all."""
+        return {query: self.score(query, candidates) for query, candidates in candidates_of.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """An arm that cannot run here: a row of the table all the same, which says why."""
+    """A baseline that cannot run here: its row of the table says why."""
 
     name: str
     why: str

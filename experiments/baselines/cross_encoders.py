@@ -1,4 +1,4 @@
-"""Cross encoders as arms: what a model needs of a page, its stored text or its image, is fetched for it."""
+"""Cross encoders as baselines: each gets the stored text or the image of a page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from PIL.Image import Image
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
@@ -15,14 +15,14 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import rerender_pages
 
 
-class ReadsText(Protocol):
+class TextJudge(Protocol):
     """A model that judges texts."""
 
     def judge(self, query: str, texts: Sequence[str]) -> Floats:
         """Log odds (texts,) that each is relevant."""
 
 
-class ReadsImages(Protocol):
+class ImageJudge(Protocol):
     """A model that judges page images."""
 
     max_pixels: int
@@ -32,10 +32,10 @@ class ReadsImages(Protocol):
         """Log odds (images,) that each is relevant."""
 
 
-class TextReranker(Arm):
+class TextReranker(Baseline):
     """A cross encoder over the text stored with each page."""
 
-    def __init__(self, model: ReadsText, store: PageStore, *, name: str) -> None:
+    def __init__(self, model: TextJudge, store: PageStore, *, name: str) -> None:
         self.name = name
         self._model = model
         self._texts = store.texts()
@@ -50,11 +50,11 @@ class TextReranker(Arm):
         return self._model.judge(query, [self._texts[candidate.page_id] for candidate in candidates])
 
 
-class ImageReranker(Arm):
+class ImageReranker(Baseline):
     """A cross encoder over page images, rendered again from the documents."""
 
     def __init__(
-        self, model: ReadsImages, store: PageStore, *, name: str, documents: Sequence[Path] = ()
+        self, model: ImageJudge, store: PageStore, *, name: str, documents: Sequence[Path] = ()
     ) -> None:
         self.name = name
         self._model = model
@@ -63,10 +63,10 @@ class ImageReranker(Arm):
 
     def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
         """Log odds, a few pages in memory at a time."""
-        wanted = [candidate.page_id for candidate in candidates]
-        found: dict[str, float] = {}
+        page_ids = [candidate.page_id for candidate in candidates]
+        odds_of: dict[str, float] = {}
         pixels = self._model.max_pixels
-        for batch in rerender_pages(self._store, wanted, max_pixels=pixels, documents=self._documents):
+        for batch in rerender_pages(self._store, page_ids, max_pixels=pixels, documents=self._documents):
             odds = self._model.judge(query, [page.image for page in batch])
-            found |= {page.page_id: value for page, value in zip(batch, odds.tolist(), strict=True)}
-        return np.array([found[page_id] for page_id in wanted], dtype=np.float64)
+            odds_of |= {page.page_id: value for page, value in zip(batch, odds.tolist(), strict=True)}
+        return np.array([odds_of[page_id] for page_id in page_ids], dtype=np.float64)

@@ -1,10 +1,10 @@
-"""Guided Query Refinement: the query's vectors move, at test time, towards what two retrievers agree on.
+"""Guided Query Refinement: the query's vectors move, at test time, towards the consensus of two retrievers.
 
     p₁ = softmax(s(z, ·)/T), p₂ = softmax(s₂/T) over a pool C;  p = (1 − α) p₁⁽⁰⁾ + α p₂
-    z ← Adam on KL(p ‖ p₁(z)), from the query's own vectors z⁽⁰⁾
+    z ← Adam on KL(p ‖ p₁(z)), from the query's vectors z⁽⁰⁾
 
-Gradients pass through the page retriever's MaxSim only, so that the text retriever's opinion counts as far as
-the pages' vectors can express it. Settings are those of the code published with the method.
+Gradients pass through the page retriever's MaxSim only, so that the text retriever's scores count as far as
+the pages' vectors can express them. Settings are those of the code published with the method.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
@@ -31,7 +31,7 @@ LEARNING_RATES = (5e-6, 1e-5, 3e-5, 5e-5, 1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 5e-3)
 
 
 @dataclass(frozen=True, slots=True)
-class Refinement:
+class RefinementSettings:
     """How far and how fast a query moves."""
 
     pool: int = 10
@@ -44,7 +44,7 @@ class Refinement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Refined:
+class RefinedQuery:
     """A query that has moved."""
 
     vectors: Tensor
@@ -53,14 +53,14 @@ class Refined:
     """KL before every step."""
 
 
-def refine(
+def refine_query(
     query: Tensor,
     pages: Sequence[NDArray[np.float16]],
     guidance: Floats,
-    settings: Refinement | None = None,
-) -> Refined:
+    settings: RefinementSettings | None = None,
+) -> RefinedQuery:
     """Move a query's vectors (tokens, dim), given s₂ (pages,) and each page's vectors (vectors, dim)."""
-    settings = settings or Refinement()
+    settings = settings or RefinementSettings()
     device = query.device
     vectors = [torch.tensor(page, dtype=torch.float32, device=device) for page in pages]
     padded = pad_sequence(vectors, batch_first=True)
@@ -76,11 +76,11 @@ def refine(
 
     moving = query.detach().clone().float().requires_grad_(True)
     with torch.no_grad():
-        own = log_probabilities(moving).exp()
+        initial = log_probabilities(moving).exp()
         other = torch.softmax(
             torch.tensor(guidance, dtype=torch.float32, device=device) / settings.temperature, dim=0
         )
-        consensus = (1.0 - settings.mixture) * own + settings.mixture * other
+        consensus = (1.0 - settings.mixture) * initial + settings.mixture * other
         entropy = torch.xlogy(consensus, consensus).sum()
     optimizer = torch.optim.Adam([moving], lr=settings.learning_rate)
     losses = []
@@ -91,10 +91,10 @@ def refine(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         losses.append(float(loss.detach()))
-    return Refined(moving.detach(), tuple(losses))
+    return RefinedQuery(moving.detach(), tuple(losses))
 
 
-class GuidedQueryRefinement(Arm):
+class GuidedQueryRefinement(Baseline):
     """A late interaction retriever whose queries are refined by a text retriever's scores."""
 
     def __init__(
@@ -104,10 +104,10 @@ class GuidedQueryRefinement(Arm):
         text: Retriever,
         *,
         name: str = "GQR",
-        settings: Refinement | None = None,
+        settings: RefinementSettings | None = None,
     ) -> None:
         self.name = name
-        self.settings = settings or Refinement()
+        self.settings = settings or RefinementSettings()
         self._encoder = encoder
         self._pages = LateInteraction(encoder, store)
         self._text = text
@@ -120,27 +120,27 @@ class GuidedQueryRefinement(Arm):
 
     def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
         """Score given pages by the refined query; it was refined over the pool, not over them."""
-        refined, _ = self._refined(query)
+        refined, _ = self._refine(query)
         return self._maxsim(refined, [candidate.page_id for candidate in candidates])
 
     def search(self, query: str) -> list[Candidate]:
         """The pool by the refined query, best first: what the method itself returns, at every depth."""
-        refined, pool = self._refined(query)
+        refined, pool = self._refine(query)
         return top_candidates(pool, self._maxsim(refined, pool), len(pool))
 
-    def _refined(self, query: str) -> tuple[Tensor, list[str]]:
+    def _refine(self, query: str) -> tuple[Tensor, list[str]]:
         pool = self._pool(query)
         block = self._column.take(pool)
         pages = np.split(block.vectors, np.cumsum(block.lengths)[:-1])
         [vectors] = self._encoder.embed_queries([query])
-        return refine(vectors, pages, self._text.score(query, pool), self.settings).vectors, pool
+        return refine_query(vectors, pages, self._text.score(query, pool), self.settings).vectors, pool
 
     def _pool(self, query: str) -> list[str]:
-        found = [
+        candidates = [
             *self._pages.search(query, self.settings.pool),
             *self._text.search(query, self.settings.pool),
         ]
-        return list(dict.fromkeys(candidate.page_id for candidate in found))
+        return list(dict.fromkeys(candidate.page_id for candidate in candidates))
 
     def _maxsim(self, query: Tensor, page_ids: Sequence[str]) -> Floats:
         block = self._column.take(page_ids)

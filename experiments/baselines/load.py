@@ -1,7 +1,7 @@
-"""Which arms a benchmark has, each bound to one corpus; what cannot run is a row that says why.
+"""The baselines of a benchmark, each over one corpus; one that cannot run is a row that says why.
 
-On the miniature every arm is of the same kind as the paper's, and named for what it is: nothing there is one
-of the published checkpoints.
+On the miniature every baseline is of the same kind as the paper's, and has its true name: none is one of the
+published checkpoints.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from experiments.baselines.base import Arm, Unavailable
+from experiments.baselines.base import Baseline, Unavailable
 from ridgerank.errors import RidgeRankError
 from ridgerank.store.page_store import PageStore
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ridgerank.retrievers.base import Retriever
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 
-Kind: TypeAlias = Literal["miniature", "published"]
-Role: TypeAlias = Literal["text retriever", "GQR", "text reranker", "image reranker"]
-"""What an arm is in the paper: Linq-Embed, GQR, Qwen3-Reranker-0.6B, MonoQwen2-VL."""
+BaselineKind: TypeAlias = Literal["miniature", "published"]
+BaselineRole: TypeAlias = Literal["text retriever", "GQR", "text reranker", "image reranker"]
+"""What a baseline is in the paper: Linq-Embed, GQR, Qwen3-Reranker-0.6B, MonoQwen2-VL."""
 
-NAMES: Mapping[Kind, Mapping[Role, str]] = {
+NAMES: Mapping[BaselineKind, Mapping[BaselineRole, str]] = {
     "published": {
         "text retriever": "Linq-Embed",
         "GQR": "GQR",
@@ -45,19 +45,19 @@ NAMES: Mapping[Kind, Mapping[Role, str]] = {
 STAND_IN_BACKBONE = "mini-glm"
 
 
-class Models:
-    """The models of the arms, each loaded once, when it is first needed, and shared by all corpora."""
+class BaselineModels:
+    """The models of the baselines, each loaded once, when it is first needed, and shared by all corpora."""
 
     def __init__(
         self,
-        kind: Kind,
+        kind: BaselineKind,
         *,
         device: "str | torch.device | None" = None,
         dtype: "torch.dtype | None" = None,
         text_reranker: str | None = None,
         image_reranker: str | None = None,
     ) -> None:
-        """Choose stand-ins or published checkpoints; these may lie in folders of their own."""
+        """Choose stand-ins or published checkpoints; the latter may be folders."""
         self.kind = kind
         self.device = device
         self.dtype = dtype
@@ -96,7 +96,7 @@ class Models:
 
     @cached_property
     def stand_in_lineage(self) -> "Lineage":
-        """What its margins are made with."""
+        """The lineage of its margins."""
         from ridgerank.store.model_lineage import make_lineage
         from ridgerank.store.pruning import Keep
 
@@ -104,41 +104,46 @@ class Models:
         return make_lineage(self.stand_in, exit_layer=layers, join_layer=0, keep=Keep())
 
 
-def load_arms(
-    models: Models,
+def load_baselines(
+    models: BaselineModels,
     store: PageStore,
     *,
     work: Path,
     text: str | None = None,
     documents: Sequence[Path] = (),
-    roles: Sequence[Role] = ("text retriever", "GQR", "text reranker", "image reranker"),
-) -> dict[Role, Arm | Unavailable]:
-    """The arms over one corpus' store; margins of the stand-in are kept in `work`.
+    roles: Sequence[BaselineRole] = ("text retriever", "GQR", "text reranker", "image reranker"),
+) -> dict[BaselineRole, Baseline | Unavailable]:
+    """The baselines over one corpus' store; margins of the stand-in are saved in `work`.
 
     `text` names the text retriever as `load_retriever` does; the default is Linq-Embed, on the miniature
     BM25. `documents` is where page images are found, if not where the store was indexed from.
     """
-    bound = _Bound(models, store, work, text, documents)
-    makers: Mapping[Role, Callable[[], Arm]] = {
-        "text retriever": bound.text_retriever,
-        "GQR": bound.gqr,
-        "text reranker": bound.text_reranker,
-        "image reranker": bound.image_reranker,
+    corpus_baselines = _CorpusBaselines(models, store, work, text, documents)
+    loaders: Mapping[BaselineRole, Callable[[], Baseline]] = {
+        "text retriever": corpus_baselines.text_retriever,
+        "GQR": corpus_baselines.gqr,
+        "text reranker": corpus_baselines.text_reranker,
+        "image reranker": corpus_baselines.image_reranker,
     }
-    arms: dict[Role, Arm | Unavailable] = {}
+    baselines: dict[BaselineRole, Baseline | Unavailable] = {}
     for role in roles:
         try:
-            arms[role] = makers[role]()
+            baselines[role] = loaders[role]()
         except RidgeRankError as error:
-            arms[role] = Unavailable(bound.name(role), str(error))
-    return arms
+            baselines[role] = Unavailable(corpus_baselines.name(role), str(error))
+    return baselines
 
 
-class _Bound:
-    """One corpus, and how each of its arms is made."""
+class _CorpusBaselines:
+    """One corpus, and how each of its baselines is loaded."""
 
     def __init__(
-        self, models: Models, store: PageStore, work: Path, text: str | None, documents: Sequence[Path]
+        self,
+        models: BaselineModels,
+        store: PageStore,
+        work: Path,
+        text: str | None,
+        documents: Sequence[Path],
     ) -> None:
         self._models = models
         self._store = store
@@ -146,10 +151,13 @@ class _Bound:
         self._text_name = text
         self._documents = documents
 
-    def name(self, role: Role) -> str:
-        named = NAMES[self._models.kind][role]
-        # Someone else's choice of text retriever is named as it is.
-        return self._text_name if role == "text retriever" and self._text_name else named
+    def name(self, role: BaselineRole) -> str:
+        # A text retriever that the caller chose is called by its name.
+        return (
+            self._text_name
+            if role == "text retriever" and self._text_name
+            else NAMES[self._models.kind][role]
+        )
 
     @cached_property
     def _text(self) -> "Retriever":
@@ -160,12 +168,12 @@ class _Bound:
         name = self._text_name or default
         return load_retriever(name, self._store, device=self._models.device, dtype=self._models.dtype)
 
-    def text_retriever(self) -> Arm:
+    def text_retriever(self) -> Baseline:
         from experiments.baselines.text_retriever import TextRetriever
 
         return TextRetriever(self._text, name=self.name("text retriever"))
 
-    def gqr(self) -> Arm:
+    def gqr(self) -> Baseline:
         from experiments.baselines.gqr import GuidedQueryRefinement
         from ridgerank.errors import RetrieverError
 
@@ -177,7 +185,7 @@ class _Bound:
         encoder = self._models.encoder(column.origin.source)
         return GuidedQueryRefinement(encoder, self._store, self._text, name=self.name("GQR"))
 
-    def text_reranker(self) -> Arm:
+    def text_reranker(self) -> Baseline:
         if self._models.kind == "miniature":
             from experiments.baselines.sequential_dependence import SequentialDependence
 
@@ -186,14 +194,14 @@ class _Bound:
 
         return TextReranker(self._models.text_reranker, self._store, name=self.name("text reranker"))
 
-    def image_reranker(self) -> Arm:
+    def image_reranker(self) -> Baseline:
         name = self.name("image reranker")
         if self._models.kind == "miniature":
-            from experiments.baselines.full_depth import FullDepth
+            from experiments.baselines.full_depth_baseline import FullDepthBaseline
             from ridgerank.calibration.target_cache import TargetCache
 
             margins = TargetCache(self._work, self._models.stand_in_lineage)
-            return FullDepth(
+            return FullDepthBaseline(
                 self._models.stand_in, self._store, margins, name=name, documents=self._documents
             )
         from experiments.baselines.cross_encoders import ImageReranker

@@ -22,7 +22,7 @@ from transformers import (
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.utils.peft_utils import find_adapter_config_file
 
-from experiments.baselines.qwen3_reranker import answer_id, unloadable
+from experiments.baselines.qwen3_reranker import answer_id, explain_load_error
 from ridgerank.backbones.load import placement
 from ridgerank.errors import BackboneError
 from ridgerank.ragged import Floats
@@ -55,7 +55,7 @@ class MonoQwen:
         self._model = model
         self._backend: Tokenizer = tokenizer.backend_tokenizer
         self._plain = Tokenizer.from_str(self._backend.to_str())
-        self._plain.encode_special_tokens = True  # what people type never becomes a control token
+        self._plain.encode_special_tokens = True  # what users type never becomes a control token
         self._image_processor = image_processor
         self._answers = [answer_id(tokenizer, answer) for answer in ANSWERS]
         self.max_pixels = int(image_processor.size["longest_edge"])
@@ -65,7 +65,7 @@ class MonoQwen:
         return np.array([self._odds(query, image) for image in images], dtype=np.float64)
 
     def prompt_ids(self, query: str, visual_positions: int) -> list[int]:
-        """Tokens of the whole prompt with so many visual positions."""
+        """Tokens of the whole prompt with `visual_positions` visual positions."""
         question = self._plain.encode(QUESTION.format(query=query.strip()), add_special_tokens=False)
         page = self._ids(BEFORE + IMAGE * visual_positions + AFTER_IMAGE)
         return [*page, *question.ids, *self._ids(AFTER)]
@@ -105,8 +105,8 @@ def load_mono_qwen(
         image_processor = Qwen2VLImageProcessorPil.from_pretrained(base)
         model = Qwen2VLForConditionalGeneration.from_pretrained(base, dtype=numbers)
     except (OSError, ValueError) as error:
-        raise unloadable(source, error) from error
+        raise explain_load_error(source, error) from error
     apply_adapter(model, source, revision, renamed=_RENAMED)
-    own = int(image_processor.size["longest_edge"])
-    image_processor.size = image_processor.size | {"longest_edge": min(own, max_pixels)}
+    longest_edge = int(image_processor.size["longest_edge"])
+    image_processor.size = image_processor.size | {"longest_edge": min(longest_edge, max_pixels)}
     return MonoQwen(model.eval().requires_grad_(False).to(where), tokenizer, image_processor)

@@ -52,7 +52,7 @@ class Qwen3Reranker:
             # Padded on the left, so that every prompt's last token stands last.
             ids = pad_sequence(batch, batch_first=True, padding_side="left").to(self._model.device)
             mask = pad_sequence(
-                [torch.ones_like(one) for one in batch], batch_first=True, padding_side="left"
+                [torch.ones_like(prompt) for prompt in batch], batch_first=True, padding_side="left"
             )
             with torch.inference_mode():
                 logits = self._model(
@@ -84,14 +84,14 @@ def load_qwen3_reranker(
         tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
         model = AutoModelForCausalLM.from_pretrained(source, revision=revision, dtype=numbers)
     except (OSError, ValueError) as error:
-        raise unloadable(source, error) from error
+        raise explain_load_error(source, error) from error
     if model.config.model_type != "qwen3":
         raise BackboneError(f"{source} is a model of type {model.config.model_type!r}, wanted 'qwen3'")
     return Qwen3Reranker(model.eval().requires_grad_(False).to(where), tokenizer)
 
 
-def unloadable(source: str, error: Exception) -> BackboneError:
-    """What to say of a checkpoint that is not to be had."""
+def explain_load_error(source: str, error: Exception) -> BackboneError:
+    """The error for a checkpoint that cannot be loaded."""
     first_line = str(error).strip().partition("\n")[0]
     return BackboneError(
         f"cannot load {source!r}: {first_line} Check the name and the connection, or download it once and "
@@ -100,7 +100,7 @@ def unloadable(source: str, error: Exception) -> BackboneError:
 
 
 def answer_id(tokenizer: PreTrainedTokenizerFast, answer: str) -> int:
-    """The token of an answer, which has to be one."""
+    """The token of an answer, which must be a single one."""
     ids: list[int] = tokenizer(answer, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
         raise BackboneError(f"the answer {answer!r} is {len(ids)} tokens under this tokenizer, wanted one")

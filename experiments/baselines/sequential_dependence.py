@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
@@ -29,7 +29,7 @@ WINDOW = 8
 _WORD = re.compile(r"\w+")
 
 
-class SequentialDependence(Arm):
+class SequentialDependence(Baseline):
     """Joint evidence of a query's words and of their neighbourhood on the page."""
 
     def __init__(self, store: TextCollection, *, name: str) -> None:
@@ -55,9 +55,9 @@ class SequentialDependence(Arm):
         scores = []
         for candidate in candidates:
             page = self._pages[candidate.page_id]
-            there = Counter(page)
+            counts = Counter(page)
             parts = (
-                sum(self._log(there[word], self._words[word], page) for word in words),
+                sum(self._log(counts[word], self._words[word], page) for word in words),
                 sum(self._log(ordered_count(page, *pair), ordered[pair], page) for pair in pairs),
                 sum(self._log(window_count(page, *pair), near[pair], page) for pair in pairs),
             )
@@ -82,9 +82,9 @@ def ordered_count(page: Sequence[str], first: str, second: str) -> int:
 
 def window_count(page: Sequence[str], first: str, second: str) -> int:
     """How often the second word stands within a window of eight words with the first, in either order."""
-    places = [place for place, word in enumerate(page) if word == second]
+    positions = [position for position, word in enumerate(page) if word == second]
     return sum(
         1
         for here, word in enumerate(page)
-        if word == first and any(0 < abs(there - here) < WINDOW for there in places)
+        if word == first and any(0 < abs(position - here) < WINDOW for position in positions)
     )

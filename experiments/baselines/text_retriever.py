@@ -1,8 +1,8 @@
-"""A retriever over page text as an arm: BM25, or a dense embedder such as Linq-Embed."""
+"""A retriever over page text as a baseline: BM25, or a dense embedder such as Linq-Embed."""
 
 from collections.abc import Sequence
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever
@@ -11,7 +11,7 @@ LINQ_EMBED = "dense:Linq-AI-Research/Linq-Embed-Mistral"
 """The paper's text retriever, as `load_retriever` names it; its query instruction is put before the query."""
 
 
-class TextRetriever(Arm):
+class TextRetriever(Baseline):
     """The text retriever's own scores of the candidates; `hybrid` fuses them with the page retriever's."""
 
     def __init__(self, retriever: Retriever, *, name: str) -> None:

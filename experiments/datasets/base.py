@@ -8,7 +8,7 @@ from ridgerank.runs.run import Qrels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Corpus:
+class BenchmarkCorpus:
     """One corpus of a benchmark."""
 
     name: str
@@ -24,6 +24,6 @@ class Benchmark:
     """Corpora in their fixed cyclic order (§4): the weight of each is read on the next."""
 
     name: str
-    corpora: tuple[Corpus, ...]
+    corpora: tuple[BenchmarkCorpus, ...]
     note: str = ""
     """What a reader should know: a language selection, a query count that differs from the paper's."""

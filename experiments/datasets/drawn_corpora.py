@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from experiments.datasets.base import Benchmark, Corpus
+from experiments.datasets.base import Benchmark, BenchmarkCorpus
 from experiments.datasets.folder import DOCUMENTS, QRELS, QUERIES, read_corpus
 from ridgerank.errors import DatasetError
 from ridgerank.miniature.corpora import PLANS, CorpusPlan, make_corpus
@@ -13,21 +13,24 @@ FAMILIES = {1: "miniature-1", 2: "miniature-2"}
 
 def load_miniature(work: Path, *, corpora: frozenset[str] | None = None) -> list[Benchmark]:
     """Both families, drawn into `work`; `corpora` keeps only some, for a cut-down run."""
-    wanted = [plan for plan in PLANS if corpora is None or plan.name in corpora]
+    plans = [plan for plan in PLANS if corpora is None or plan.name in corpora]
     unknown = sorted((corpora or frozenset()) - {plan.name for plan in PLANS})
     if unknown:
         known = ", ".join(plan.name for plan in PLANS)
         raise DatasetError(f"no corpus of the miniature is called {unknown[0]!r}; there are: {known}")
     return [
-        Benchmark(name, tuple(draw(plan, work / plan.name) for plan in wanted if plan.family == family))
+        Benchmark(
+            name,
+            tuple(draw_missing_corpus(plan, work / plan.name) for plan in plans if plan.family == family),
+        )
         for family, name in FAMILIES.items()
-        if any(plan.family == family for plan in wanted)
+        if any(plan.family == family for plan in plans)
     ]
 
 
-def draw(plan: CorpusPlan, folder: Path) -> Corpus:
+def draw_missing_corpus(plan: CorpusPlan, folder: Path) -> BenchmarkCorpus:
     """One corpus, drawn unless it lies there whole: its judgements are written last."""
-    if not _whole(plan, folder):
+    if not _is_drawn(plan, folder):
         try:
             from ridgerank.miniature.draw import draw_corpus
         except ModuleNotFoundError as error:
@@ -37,10 +40,10 @@ def draw(plan: CorpusPlan, folder: Path) -> Corpus:
     return read_corpus(folder, name=plan.name)[0]
 
 
-def _whole(plan: CorpusPlan, folder: Path) -> bool:
+def _is_drawn(plan: CorpusPlan, folder: Path) -> bool:
     """Whether a folder has as many documents and queries as the plan says; planning anew takes a second."""
     if not (folder / QRELS).exists():
         return False
-    asked = len((folder / QUERIES).read_text(encoding="utf-8").splitlines())
-    drawn = sum(1 for _ in (folder / DOCUMENTS).glob("*.pdf"))
-    return (drawn, asked) == (plan.documents, sum(plan.questions.values()))
+    query_count = len((folder / QUERIES).read_text(encoding="utf-8").splitlines())
+    document_count = sum(1 for _ in (folder / DOCUMENTS).glob("*.pdf"))
+    return (document_count, query_count) == (plan.documents, sum(plan.questions.values()))

@@ -1,12 +1,12 @@
-"""An own folder as a benchmark: documents/, queries.jsonl, qrels.trec.
+"""A folder as a benchmark: documents/, queries.jsonl, qrels.trec.
 
-Several corpora lie in folders of their own, or in one folder whose queries say which corpus they belong to.
+Several corpora are in one folder each, or in one folder whose queries say which corpus they belong to.
 """
 
 from pathlib import Path
 
-from experiments.datasets.base import Benchmark, Corpus
-from experiments.datasets.judged import judged
+from experiments.datasets.base import Benchmark, BenchmarkCorpus
+from experiments.datasets.judged import keep_judged
 from ridgerank.errors import DatasetError
 from ridgerank.runs.queries import read_queries
 from ridgerank.runs.trec import read_qrels
@@ -15,9 +15,9 @@ DOCUMENTS, QUERIES, QRELS = "documents", "queries.jsonl", "qrels.trec"
 
 
 def load_folder(folder: Path) -> Benchmark:
-    """Every corpus in a folder, in the order of their names where they lie apart, else of their queries."""
+    """Every corpus in a folder: in the order of subfolders where there are some, else of the queries."""
     if (folder / QUERIES).exists():
-        found = _several(folder)
+        corpora = _read_several(folder)
     else:
         inside = sorted(path.parent for path in folder.glob(f"*/{QUERIES}"))
         if not inside:
@@ -25,35 +25,37 @@ def load_folder(folder: Path) -> Benchmark:
                 f"{folder}: neither {QUERIES} nor folders with one; wanted {DOCUMENTS}/, {QUERIES} and "
                 f"{QRELS}, or a folder of such folders"
             )
-        found = [read_corpus(each, name=each.name) for each in inside]
+        corpora = [read_corpus(each, name=each.name) for each in inside]
     notes = [
         f"{corpus.name}: {left_out} queries without an answer left out"
-        for corpus, left_out in found
+        for corpus, left_out in corpora
         if left_out
     ]
-    return Benchmark(folder.name, tuple(corpus for corpus, _ in found), "; ".join(notes))
+    return Benchmark(folder.name, tuple(corpus for corpus, _ in corpora), "; ".join(notes))
 
 
-def read_corpus(folder: Path, *, name: str) -> tuple[Corpus, int]:
-    """A folder as one corpus, and how many of its queries nothing answers."""
+def read_corpus(folder: Path, *, name: str) -> tuple[BenchmarkCorpus, int]:
+    """A folder as one corpus, and how many of its queries no page answers."""
     _require(folder)
-    queries, qrels, left_out = judged(read_queries(folder / QUERIES), read_qrels(folder / QRELS))
+    queries, qrels, left_out = keep_judged(read_queries(folder / QUERIES), read_qrels(folder / QRELS))
     if not queries:
         raise DatasetError(f"{folder}: no query has a page of positive grade in {QRELS}; nothing to measure")
-    return Corpus(name, (folder / DOCUMENTS,), queries, qrels), left_out
+    return BenchmarkCorpus(name, (folder / DOCUMENTS,), queries, qrels), left_out
 
 
-def _several(folder: Path) -> list[tuple[Corpus, int]]:
+def _read_several(folder: Path) -> list[tuple[BenchmarkCorpus, int]]:
     """One folder of queries; a corpus has the documents of the folder of its name, where there is one."""
     _require(folder)
-    asked, judgements = read_queries(folder / QUERIES), read_qrels(folder / QRELS)
-    corpora: list[tuple[Corpus, int]] = []
-    for name in dict.fromkeys(query.corpus for query in asked):
-        queries, qrels, left_out = judged((query for query in asked if query.corpus == name), judgements)
-        own = folder / DOCUMENTS / name
-        documents = own if name and own.is_dir() else folder / DOCUMENTS
+    every_query, judgements = read_queries(folder / QUERIES), read_qrels(folder / QRELS)
+    corpora: list[tuple[BenchmarkCorpus, int]] = []
+    for name in dict.fromkeys(query.corpus for query in every_query):
+        queries, qrels, left_out = keep_judged(
+            (query for query in every_query if query.corpus == name), judgements
+        )
+        subfolder = folder / DOCUMENTS / name
+        documents = subfolder if name and subfolder.is_dir() else folder / DOCUMENTS
         if queries:
-            corpora.append((Corpus(name or folder.name, (documents,), queries, qrels), left_out))
+            corpora.append((BenchmarkCorpus(name or folder.name, (documents,), queries, qrels), left_out))
     if not corpora:
         raise DatasetError(f"{folder}: no query has a page of positive grade in {QRELS}; nothing to measure")
     return corpora

@@ -1,7 +1,7 @@
 """Rows of a published data set, from the hub at a pinned revision or from a folder in the hub's layout.
 
 A data set is a set of tables, each in a folder of its name: `queries/test-00000-of-00001.parquet`. Data sets
-of one language a table call them `english-queries`. Rows stream; no table is ever held.
+with one table per language call them `english-queries`. Rows stream; no table is ever held.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _ROWS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class HubDataset:
     """Where a data set is, and which state of it."""
 
     repository: str
@@ -31,16 +31,16 @@ class Published:
         return self.repository.rpartition("/")[2]
 
 
-class Tables:
+class DatasetTables:
     """The tables of one data set."""
 
-    def __init__(self, published: Published, local: Path | None) -> None:
-        """Take the hub, or the folder of this data set's name under `local`."""
-        self.published = published
-        self._folder = None if local is None else local / published.name
+    def __init__(self, hub_dataset: HubDataset, local: Path | None) -> None:
+        """Read from the hub, or from the folder of this data set's name under `local`."""
+        self.hub_dataset = hub_dataset
+        self._folder = None if local is None else local / hub_dataset.name
         if self._folder is not None and not self._folder.is_dir():
             raise DatasetError(
-                f"{self._folder}: no such folder; wanted a copy of {published.repository} in the hub's "
+                f"{self._folder}: no such folder; wanted a copy of {hub_dataset.repository} in the hub's "
                 "layout (corpus/, queries/ and qrels/ with parquet files)"
             )
 
@@ -49,15 +49,15 @@ class Tables:
         if self._folder is not None:
             return sorted({path.parent.name for path in self._folder.glob("*/*.parquet")})
         datasets = _datasets()
-        with _telling(self.published):
-            found: list[str] = datasets.get_dataset_config_names(
-                self.published.repository, revision=self.published.revision
+        with _explain_errors(self.hub_dataset):
+            names: list[str] = datasets.get_dataset_config_names(
+                self.hub_dataset.repository, revision=self.hub_dataset.revision
             )
-        return sorted(found)
+        return sorted(names)
 
     def rows(self, table: str) -> Iterator[Mapping[str, Any]]:
         """Read a table row by row; an image comes as the bytes of its file."""
-        with _telling(self.published):
+        with _explain_errors(self.hub_dataset):
             yield from self._local(self._folder / table) if self._folder is not None else self._online(table)
 
     def _local(self, folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -74,23 +74,23 @@ class Tables:
     def _online(self, table: str) -> Iterator[Mapping[str, Any]]:
         datasets = _datasets()
         # The download is kept by the library, so that an interrupted run goes on; rows stay on disk.
-        found = datasets.load_dataset(
-            self.published.repository, table, split=SPLIT, revision=self.published.revision
+        table_rows = datasets.load_dataset(
+            self.hub_dataset.repository, table, split=SPLIT, revision=self.hub_dataset.revision
         )
-        if "image" in found.features:
-            found = found.cast_column("image", datasets.Image(decode=False))
-        yield from found
+        if "image" in table_rows.features:
+            table_rows = table_rows.cast_column("image", datasets.Image(decode=False))
+        yield from table_rows
 
 
 @contextmanager
-def _telling(published: Published) -> Iterator[None]:
-    """Turn what the library raises into an error that says which data set, and what to do."""
+def _explain_errors(hub_dataset: HubDataset) -> Iterator[None]:
+    """Turn an error of the library into one that says which data set, and what to do."""
     try:
         yield
     except (OSError, ValueError) as error:
         first_line = str(error).strip().partition("\n")[0]
         raise DatasetError(
-            f"cannot read {published.repository} at {published.revision}: {first_line}. Check the "
+            f"cannot read {hub_dataset.repository} at {hub_dataset.revision}: {first_line}. Check the "
             "connection, or download it once and say where it is"
         ) from error
 

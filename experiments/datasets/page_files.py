@@ -1,7 +1,7 @@
-"""Page images of a corpus as files, written once; an interrupted run goes on where it stopped.
+"""Page images of a corpus as files, written once; an interrupted run continues where it stopped.
 
-A list beside the files says which page is which file. Pages of the same bytes are one page to everything
-that comes after, so they share the first one's file, and judgements follow.
+A list beside the files says which page is which file. Pages with the same bytes count as one page in every
+later stage, so they share one file, and their judgements are merged.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ class PageFiles:
         self._file_of: dict[str, str] = {}
         self._first: dict[str, str] = {}
         """Digest of a page's bytes → the file that has them."""
-        self.complete = self._list.exists()
-        if self.complete:
+        self.is_complete = self._list.exists()
+        if self.is_complete:
             self._read()
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -44,7 +44,7 @@ class PageFiles:
         digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         name = self._first.get(digest)
         if name is None:
-            name = self._first[digest] = f"{_safe(page)}{self._suffix(page, content)}"
+            name = self._first[digest] = f"{_file_stem(page)}{self._suffix(page, content)}"
             path = self.folder / name
             if not path.exists() or path.stat().st_size != len(content):
                 with replace_file(path) as scratch:
@@ -57,21 +57,21 @@ class PageFiles:
             raise DatasetError(f"{self._source}: its corpus has no pages")
         with replace_text_file(self._list) as file:
             json.dump({"source": self._source, "pages": self._file_of}, file)
-        self.complete = True
+        self.is_complete = True
 
-    def named(self, qrels: Qrels) -> dict[str, dict[str, int]]:
+    def rename_pages(self, qrels: Qrels) -> dict[str, dict[str, int]]:
         """The judgements with pages by reference; of pages that are one, the best grade counts."""
-        named: dict[str, dict[str, int]] = {}
+        renamed: dict[str, dict[str, int]] = {}
         for query, grades in qrels.items():
-            own = named.setdefault(query, {})
+            by_reference = renamed.setdefault(query, {})
             for page, grade in grades.items():
                 if page not in self._file_of:
                     raise DatasetError(
                         f"{self._source}: query {query!r} is judged on page {page!r}, which the corpus lacks"
                     )
                 reference = f"{self._file_of[page]}#1"
-                own[reference] = max(grade, own.get(reference, grade))
-        return named
+                by_reference[reference] = max(grade, by_reference.get(reference, grade))
+        return renamed
 
     def note(self, label: str) -> str:
         """Say how many pages are copies of others; empty where none is."""
@@ -88,10 +88,10 @@ class PageFiles:
                 "work folder, or remove it"
             )
         self._file_of = dict(content["pages"])
-        gone = sorted(name for name in set(self._file_of.values()) if not (self.folder / name).exists())
-        if gone:
+        missing = sorted(name for name in set(self._file_of.values()) if not (self.folder / name).exists())
+        if missing:
             # Files were removed: the corpus is written again, which costs only what is missing.
-            self.complete, self._file_of = False, {}
+            self.is_complete, self._file_of = False, {}
 
     def _suffix(self, page: str, content: bytes) -> str:
         try:
@@ -104,6 +104,6 @@ class PageFiles:
         return _SUFFIXES[kind]
 
 
-def _safe(page: str) -> str:
+def _file_stem(page: str) -> str:
     """A file name of a page's id: what is no letter, digit, dot, dash or underscore becomes its code."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else f"%{ord(c):02x}" for c in page)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.datasets.base import Benchmark, Corpus
-from experiments.datasets.hub import Published, Tables
-from experiments.datasets.judged import judged
+from experiments.datasets.base import Benchmark, BenchmarkCorpus
+from experiments.datasets.hub import DatasetTables, HubDataset
+from experiments.datasets.judged import keep_judged
 from experiments.datasets.page_files import PageFiles
 from ridgerank.errors import DatasetError
 from ridgerank.records import Query
@@ -26,43 +26,49 @@ _TEXT = ("query", "text")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One corpus as published, and what the paper says of it."""
+class PublishedCorpus:
+    """One corpus as published, and what the paper says about it."""
 
     label: str
     """As the paper's tables call it."""
-    published: Published
+    hub_dataset: HubDataset
     paper_queries: int | None = None
     """How many queries the paper counts, where it or its sum says so."""
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PublishedFamily:
     """A benchmark as published; corpora in the order of the paper's tables, which is their cyclic order."""
 
     name: str
-    sources: tuple[Source, ...]
+    corpora: tuple[PublishedCorpus, ...]
     paper_queries: int
 
 
-def _source(label: str, name: str, revision: str, paper_queries: int | None = None) -> Source:
-    return Source(label, Published(f"vidore/{name}", revision), paper_queries)
+def _published_corpus(
+    label: str, name: str, revision: str, paper_queries: int | None = None
+) -> PublishedCorpus:
+    return PublishedCorpus(label, HubDataset(f"vidore/{name}", revision), paper_queries)
 
 
-VIDORE2 = Family(
+VIDORE2 = PublishedFamily(
     "vidore2",
     (
-        _source("Biomed", "biomedical_lectures_v2", "a29202f0da409034d651614d87cd8938d254e2ea", 640),
-        _source("Econ", "economics_reports_v2", "b3e3a04b07fbbaffe79be49dabf92f691fbca252", 232),
-        _source("ESG-H", "esg_reports_human_labeled_v2", "6d467dedb09a75144ede1421747e47cf036857dd", 52),
-        _source("ESG-F", "esg_reports_v2", "0542c0d03da0ec1c8cbc517c8d78e7e95c75d3d3", 114),
+        _published_corpus(
+            "Biomed", "biomedical_lectures_v2", "a29202f0da409034d651614d87cd8938d254e2ea", 640
+        ),
+        _published_corpus("Econ", "economics_reports_v2", "b3e3a04b07fbbaffe79be49dabf92f691fbca252", 232),
+        _published_corpus(
+            "ESG-H", "esg_reports_human_labeled_v2", "6d467dedb09a75144ede1421747e47cf036857dd", 52
+        ),
+        _published_corpus("ESG-F", "esg_reports_v2", "0542c0d03da0ec1c8cbc517c8d78e7e95c75d3d3", 114),
     ),
     1038,
 )
-VIDORE3 = Family(
+VIDORE3 = PublishedFamily(
     "vidore3",
     tuple(
-        _source(label, f"vidore_v3_{name}_mteb_format", revision)
+        _published_corpus(label, f"vidore_v3_{name}_mteb_format", revision)
         for label, name, revision in (
             ("cs", "computer_science", "fb7fb69f81f7db62790f40494124b8ad22b424ab"),
             ("energy", "energy", "84fca99e5978604bae30f2436eacb6dbaa0532e9"),
@@ -80,7 +86,7 @@ FAMILIES = {family.name: family for family in (VIDORE2, VIDORE3)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class JudgedQueries:
     """The queries of one corpus with the judgements on them; pages by the ids of the corpus."""
 
     queries: tuple[Query, ...]
@@ -101,69 +107,83 @@ def load_vidore(
 ) -> Benchmark:
     """One family; queries of all `languages` where none are named, corpora by the paper's labels."""
     family = FAMILIES[name]
-    labels = [source.label for source in family.sources]
+    labels = [published.label for published in family.corpora]
     unknown = sorted((corpora or frozenset()) - set(labels))
     if unknown:
         raise DatasetError(f"no corpus {unknown[0]!r} in {name}; there are: {', '.join(labels)}")
-    read: list[Corpus] = []
+    read: list[BenchmarkCorpus] = []
     notes: list[str] = []
     total = 0
-    for source in family.sources:
-        if corpora is not None and source.label not in corpora:
+    for published in family.corpora:
+        if corpora is not None and published.label not in corpora:
             continue
-        tables = Tables(source.published, local)
-        asked = read_asked(tables, languages)
-        files = write_pages(tables, work / source.published.name)
-        corpus = Corpus(source.label, (files.folder,), asked.queries, files.named(asked.qrels))
+        tables = DatasetTables(published.hub_dataset, local)
+        judged_queries = read_judged_queries(tables, languages)
+        files = write_pages(tables, work / published.hub_dataset.name)
+        corpus = BenchmarkCorpus(
+            published.label, (files.folder,), judged_queries.queries, files.rename_pages(judged_queries.qrels)
+        )
         read.append(corpus)
-        total += len(asked.queries)
-        notes += [note for note in (count_note(source, asked), files.note(source.label)) if note]
+        total += len(judged_queries.queries)
+        notes += [
+            note for note in (count_note(published, judged_queries), files.note(published.label)) if note
+        ]
     notes.append(f"{total:,} queries in all, the paper counts {family.paper_queries:,}")
     return Benchmark(name, tuple(read), "; ".join(notes))
 
 
-def read_asked(tables: Tables, languages: Sequence[str] | None = None) -> Asked:
+def read_judged_queries(tables: DatasetTables, languages: Sequence[str] | None = None) -> JudgedQueries:
     """Queries of the languages wanted, and the judgements on them."""
-    there = tables.names()
-    if "queries" in there:
-        queries, spoken = _queries(tables, "queries", prefix="")
+    table_names = tables.names()
+    if "queries" in table_names:
+        queries, languages_by_query = _queries(tables, "queries", prefix="")
         qrels = _qrels(tables, "qrels", prefix="")
     else:
         # One set of tables a language: the same ids may stand in several, so the language goes before them.
-        queries, spoken, qrels = [], {}, {}
-        for table in there:
+        queries, languages_by_query, qrels = [], {}, {}
+        for table in table_names:
             language = table.removesuffix("-queries")
             if language == table or (languages is not None and language not in languages):
                 continue
-            own, _ = _queries(tables, table, prefix=f"{language}-")
-            queries += own
-            spoken |= {query.query_id: language for query in own}
+            of_language, _ = _queries(tables, table, prefix=f"{language}-")
+            queries += of_language
+            languages_by_query |= {query.query_id: language for query in of_language}
             qrels |= _qrels(tables, f"{language}-qrels", prefix=f"{language}-")
     if not queries and languages is None:
-        raise DatasetError(f"{tables.published.repository} has the tables {', '.join(there)}, and no queries")
-    known = sorted(set(spoken.values()))
+        raise DatasetError(
+            f"{tables.hub_dataset.repository} has the tables {', '.join(table_names)}, and no queries"
+        )
+    known = sorted(set(languages_by_query.values()))
     if languages is not None:
-        queries = [query for query in queries if spoken[query.query_id] in languages]
+        queries = [query for query in queries if languages_by_query[query.query_id] in languages]
         if not queries:
-            of = ", ".join(known) or ", ".join(t.removesuffix("-queries") for t in there if "-queries" in t)
-            raise DatasetError(
-                f"{tables.published.name} has no query in {', '.join(languages)}; its languages are: {of}"
+            of = ", ".join(known) or ", ".join(
+                t.removesuffix("-queries") for t in table_names if "-queries" in t
             )
-    kept, judgements, left_out = judged(
-        require_distinct_ids(queries, source=tables.published.repository), qrels
+            raise DatasetError(
+                f"{tables.hub_dataset.name} has no query in {', '.join(languages)}; its languages are: {of}"
+            )
+    kept, judgements, left_out = keep_judged(
+        require_distinct_ids(queries, source=tables.hub_dataset.repository), qrels
     )
-    return Asked(kept, judgements, Counter(spoken[query.query_id] for query in kept), left_out)
+    return JudgedQueries(
+        kept, judgements, Counter(languages_by_query[query.query_id] for query in kept), left_out
+    )
 
 
-def write_pages(tables: Tables, folder: Path) -> PageFiles:
+def write_pages(tables: DatasetTables, folder: Path) -> PageFiles:
     """Write the page images of a corpus, those that are missing."""
-    there = tables.names()
+    table_names = tables.names()
     # Where every language has a table of pages, they are the same pages.
-    table = "corpus" if "corpus" in there else next((t for t in there if t.endswith("-corpus")), None)
+    table = (
+        "corpus" if "corpus" in table_names else next((t for t in table_names if t.endswith("-corpus")), None)
+    )
     if table is None:
-        raise DatasetError(f"{tables.published.repository} has the tables {', '.join(there)}, and no corpus")
-    files = PageFiles(folder, source=f"{tables.published.repository}@{tables.published.revision}")
-    if not files.complete:
+        raise DatasetError(
+            f"{tables.hub_dataset.repository} has the tables {', '.join(table_names)}, and no corpus"
+        )
+    files = PageFiles(folder, source=f"{tables.hub_dataset.repository}@{tables.hub_dataset.revision}")
+    if not files.is_complete:
         for row in tables.rows(table):
             image: Any = _column(row, ("image",), table)
             files.add(str(_column(row, _PAGE_ID, table)), image["bytes"])
@@ -171,45 +191,47 @@ def write_pages(tables: Tables, folder: Path) -> PageFiles:
     return files
 
 
-def count_note(source: Source, asked: Asked) -> str:
+def count_note(published: PublishedCorpus, judged_queries: JudgedQueries) -> str:
     """Say how many queries there are beside how many the paper counts, and what would explain it."""
-    found = len(asked.queries)
-    each = sorted(set(asked.languages.values()))
-    spoken = ", ".join(sorted(asked.languages))
-    counted = f"{found:,} queries"
-    if len(each) == 1 and len(asked.languages) > 1:
-        counted += f" ({each[0]} in each of {spoken})"
-    elif len(asked.languages) > 1:
+    count = len(judged_queries.queries)
+    each = sorted(set(judged_queries.languages.values()))
+    languages_by_query = ", ".join(sorted(judged_queries.languages))
+    counted = f"{count:,} queries"
+    if len(each) == 1 and len(judged_queries.languages) > 1:
+        counted += f" ({each[0]} in each of {languages_by_query})"
+    elif len(judged_queries.languages) > 1:
         counted += (
-            " (" + ", ".join(f"{n} {language}" for language, n in sorted(asked.languages.items())) + ")"
+            " ("
+            + ", ".join(f"{n} {language}" for language, n in sorted(judged_queries.languages.items()))
+            + ")"
         )
-    if asked.left_out:
-        counted += f", {asked.left_out} more that no page answers left out"
-    said = f"{source.label}: {counted}"
-    if source.paper_queries is None or source.paper_queries == found:
-        return said
-    said += f"; the paper counts {source.paper_queries}"
-    if len(each) == 1 and source.paper_queries % each[0] == 0:
-        share = source.paper_queries // each[0]
-        said += f", as many as {share} of its languages hold; it does not say which"
-    return said
+    if judged_queries.left_out:
+        counted += f", {judged_queries.left_out} more that no page answers left out"
+    note = f"{published.label}: {counted}"
+    if published.paper_queries is None or published.paper_queries == count:
+        return note
+    note += f"; the paper counts {published.paper_queries}"
+    if len(each) == 1 and published.paper_queries % each[0] == 0:
+        share = published.paper_queries // each[0]
+        note += f", as many as {share} of its languages hold; it does not say which"
+    return note
 
 
-def _queries(tables: Tables, table: str, *, prefix: str) -> tuple[list[Query], dict[str, str]]:
+def _queries(tables: DatasetTables, table: str, *, prefix: str) -> tuple[list[Query], dict[str, str]]:
     queries: list[Query] = []
-    spoken: dict[str, str] = {}
+    languages_by_query: dict[str, str] = {}
     for row in tables.rows(table):
         query = Query(
             f"{prefix}{_column(row, _QUERY_ID, table)}",
             str(_column(row, _TEXT, table)),
-            tables.published.name,
+            tables.hub_dataset.name,
         )
         queries.append(query)
-        spoken[query.query_id] = str(row.get("language") or "unsaid")
-    return queries, spoken
+        languages_by_query[query.query_id] = str(row.get("language") or "unsaid")
+    return queries, languages_by_query
 
 
-def _qrels(tables: Tables, table: str, *, prefix: str) -> dict[str, dict[str, int]]:
+def _qrels(tables: DatasetTables, table: str, *, prefix: str) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     for row in tables.rows(table):
         query, page = _column(row, _QUERY_ID[:2], table), _column(row, _PAGE_ID[:2], table)

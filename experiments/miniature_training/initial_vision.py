@@ -8,7 +8,7 @@ from torch.nn.init import normal_, zeros_
 from transformers.models.glm4v.modeling_glm4v import Glm4vVisionModel
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 
-from experiments.miniature_training.initial_weights import EMBEDDING_SCALE, place_biases
+from experiments.miniature_training.initial_weights import EMBEDDING_SCALE, distance_biases
 
 NEIGHBOURS = (
     ((0, -1), (0, 1), (-1, 0), (1, 0)),
@@ -42,12 +42,12 @@ def _start_blocks(blocks: Sequence[Any], width: int, heads: int) -> None:
     dim = width // heads
     # Frequencies of the rows, then of the columns; the slower ones cannot tell neighbours apart.
     frequencies = [10000.0 ** (-number / (dim // 4)) for number in range(dim // 4)]
-    for block, places in zip(blocks, NEIGHBOURS, strict=False):
+    for block, neighbours in zip(blocks, NEIGHBOURS, strict=False):
         normal_(block.attn.qkv.weight[: 2 * width], std=0.02)
         normal_(block.attn.qkv.weight[2 * width :], std=0.06)
         normal_(block.attn.proj.weight, std=0.04)
-        for head, (rows, columns) in enumerate(places):
-            wanted = [(f, rows) for f in frequencies] + [(f, columns) for f in frequencies]
-            query, key = place_biases(wanted, strength=8.0)
+        for head, (rows, columns) in enumerate(neighbours):
+            distances = [(f, rows) for f in frequencies] + [(f, columns) for f in frequencies]
+            query, key = distance_biases(distances, strength=8.0)
             block.attn.qkv.bias[head * dim : (head + 1) * dim] = query
             block.attn.qkv.bias[width + head * dim : width + (head + 1) * dim] = key

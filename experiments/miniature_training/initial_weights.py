@@ -17,7 +17,7 @@ from torch.nn.init import normal_
 from transformers.models.glm4v.modeling_glm4v import Glm4vTextAttention, Glm4vTextModel
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLAttention, Qwen2_5_VLTextModel
 
-Attention: TypeAlias = Qwen2_5_VLAttention | Glm4vTextAttention
+TextAttention: TypeAlias = Qwen2_5_VLAttention | Glm4vTextAttention
 
 EMBEDDING_SCALE = 0.06
 PAGE_DISTANCE = 26
@@ -61,9 +61,9 @@ def start_embeddings(embeddings: Tensor, *, kinds: Sequence[Sequence[int]], blan
         start = part * number
         embeddings[kind] = 0
         embeddings[kind, start : start + part] = size * _far_apart(len(kind), part)
-    for token, place in ((blank, -2), (sink, -1)):
+    for token, column in ((blank, -2), (sink, -1)):
         embeddings[token] = 0
-        embeddings[token, place] = size
+        embeddings[token, column] = size
 
 
 def _far_apart(count: int, width: int) -> Tensor:
@@ -90,7 +90,7 @@ def start_decoder(text: Qwen2_5_VLTextModel | Glm4vTextModel) -> None:
     frequencies = text.rotary_emb.inv_freq.tolist()
     slow, rows, _ = config.rope_parameters["mrope_section"]
 
-    def wanted(up: int | None, left: int | None) -> list[tuple[float, int | None]]:
+    def axis_distances(up: int | None, left: int | None) -> list[tuple[float, int | None]]:
         axes = [None] * slow + [up] * rows + [left] * (len(frequencies) - slow - rows)
         return list(zip(frequencies, axes, strict=True))
 
@@ -102,7 +102,7 @@ def start_decoder(text: Qwen2_5_VLTextModel | Glm4vTextModel) -> None:
             normal_(module.weight, std=0.005)
         if number == 0:
             for head, (left, target, size) in enumerate(LEFT_ALONG_THE_ROW):
-                _look(attention, head, wanted(0, left), strength=12.0)
+                _look(attention, head, axis_distances(0, left), strength=12.0)
                 _copy(attention, head, slice(target * slot, (target + 1) * slot), size=size)
             continue
         for head in range(heads):
@@ -111,7 +111,12 @@ def start_decoder(text: Qwen2_5_VLTextModel | Glm4vTextModel) -> None:
             # One word is less than two.
             _escape(attention, head, frequencies[0], score=ESCAPE * (0.3 if head == ALONE else 1.0))
         if number >= FIRST_LOOK_BACK:
-            _look(attention, heads - 1, wanted(LOOK_BACK, LOOK_BACK), strength=2.0 if number % 2 else 0.5)
+            _look(
+                attention,
+                heads - 1,
+                axis_distances(LOOK_BACK, LOOK_BACK),
+                strength=2.0 if number % 2 else 0.5,
+            )
 
 
 def start_feed_forward(gate: Tensor, up: Tensor, down: Tensor) -> None:
@@ -121,16 +126,18 @@ def start_feed_forward(gate: Tensor, up: Tensor, down: Tensor) -> None:
     normal_(down, std=0.005)
 
 
-def place_biases(wanted: Sequence[tuple[float, int | None]], *, strength: float) -> tuple[Tensor, Tensor]:
+def distance_biases(
+    distances: Sequence[tuple[float, int | None]], *, strength: float
+) -> tuple[Tensor, Tensor]:
     """Biases (dim,) of query and key that look for a distance on each rotary pair; None leaves a pair out.
 
-    `wanted` has the frequency f and the distance d of each pair; the score is the sum of
+    `distances` has the frequency f and the distance d of each pair; the score is the sum of
     strength cos(f (distance - d)).
     """
-    half = len(wanted)
+    half = len(distances)
     size = sqrt(strength * sqrt(2 * half))
     query, key = torch.zeros(2 * half), torch.zeros(2 * half)
-    for index, (frequency, distance) in enumerate(wanted):
+    for index, (frequency, distance) in enumerate(distances):
         if distance is not None:
             key[index] = size
             query[index], query[index + half] = (
@@ -141,22 +148,22 @@ def place_biases(wanted: Sequence[tuple[float, int | None]], *, strength: float)
 
 
 def _look(
-    attention: Attention,
+    attention: TextAttention,
     head: int,
-    wanted: Sequence[tuple[float, int | None]],
+    distances: Sequence[tuple[float, int | None]],
     *,
     strength: float,
 ) -> None:
     """Make a head look to a place, whatever stands there."""
-    part = slice(head * 2 * len(wanted), (head + 1) * 2 * len(wanted))
+    part = slice(head * 2 * len(distances), (head + 1) * 2 * len(distances))
     for projection, bias in zip(
-        (attention.q_proj, attention.k_proj), place_biases(wanted, strength=strength), strict=True
+        (attention.q_proj, attention.k_proj), distance_biases(distances, strength=strength), strict=True
     ):
         normal_(projection.weight[part], std=0.005)
         projection.bias[part] = bias
 
 
-def _copy(attention: Attention, head: int, target: slice, *, size: float) -> None:
+def _copy(attention: TextAttention, head: int, target: slice, *, size: float) -> None:
     """Make a head write the first slot of what it looks at into another slot."""
     dim: int = attention.head_dim
     part = slice(head * dim, (head + 1) * dim)
@@ -167,7 +174,7 @@ def _copy(attention: Attention, head: int, target: slice, *, size: float) -> Non
 
 
 def _match(
-    attention: Attention,
+    attention: TextAttention,
     head: int,
     compared: Sequence[tuple[int, int, int]],
     slow: Sequence[float],
@@ -182,11 +189,11 @@ def _match(
     start, pairs = head * dim + 1, len(slow)
     query, key = (torch.zeros(2 * pairs, width) for _ in range(2))
     size = sqrt(MATCH * sqrt(dim) * SLOTS / width)
-    for number, (mine, theirs, part) in enumerate(compared):
-        for place in range(rows):
-            row = number * rows + place
-            query[row, mine * slot + part * rows + place] = size
-            key[row, theirs * slot + part * rows + place] = size
+    for number, (query_slot, page_slot, part) in enumerate(compared):
+        for offset in range(rows):
+            row = number * rows + offset
+            query[row, query_slot * slot + part * rows + offset] = size
+            key[row, page_slot * slot + part * rows + offset] = size
     angle = -torch.tensor(slow)[:, None] * PAGE_DISTANCE
     upper, lower = query.chunk(2)
     turned = upper * angle.cos() - lower * angle.sin(), upper * angle.sin() + lower * angle.cos()
@@ -195,8 +202,8 @@ def _match(
         weights.weight[start + dim // 2 : start + dim // 2 + pairs] = halves[1]
 
 
-def _escape(attention: Attention, head: int, frequency: float, *, score: float) -> None:
-    """Give the sink the same score for whoever looks, in the first pair."""
+def _escape(attention: TextAttention, head: int, frequency: float, *, score: float) -> None:
+    """Give the sink the same score for every query, in the first pair."""
     dim: int = attention.head_dim
     start, angle = head * dim, -frequency * PAGE_DISTANCE
     size = sqrt(score * sqrt(dim))

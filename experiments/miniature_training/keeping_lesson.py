@@ -12,7 +12,7 @@ from experiments.miniature_training.packing import CELLS
 SHOWN = (1 / 3, 1.0)
 """Smallest and largest share of a page's cells that questions may look at."""
 STRIDE = 3
-"""Every other page shows one cell in so many, evenly, as a store keeps them."""
+"""Every other page shows one cell in three, evenly, as a store keeps them."""
 
 
 class KeepingLesson(MatchingLesson):

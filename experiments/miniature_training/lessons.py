@@ -24,7 +24,7 @@ FINAL_RATE = 0.05
 """Share of the learning rate that is left at the end."""
 
 
-class Lesson(ABC):
+class TrainingLesson(ABC):
     """Something a model learns: which of its weights, from what, how fast."""
 
     name: ClassVar[str]
@@ -35,7 +35,7 @@ class Lesson(ABC):
         self.model, self.seed, self.steps = model, seed, steps
 
     @abstractmethod
-    def taught(self) -> Iterable[Parameter]:
+    def trained_parameters(self) -> Iterable[Parameter]:
         """The weights that change."""
 
     @abstractmethod
@@ -47,17 +47,17 @@ class Lesson(ABC):
         return torch.Generator().manual_seed(self.seed * 1_000_003 + number)
 
 
-def learn(
-    lesson: Lesson, folder: Path, *, until: float, log_every: int = 20, save_every_s: float = 90.0
+def train_lesson(
+    lesson: TrainingLesson, folder: Path, *, until: float, log_every: int = 20, save_every_s: float = 90.0
 ) -> int:
     """Teach until the lesson or the time (`until`, by `time.monotonic`) is over; the next step's number."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{lesson.name}.pt"
-    taught = list(lesson.taught())
+    trained_parameters = list(lesson.trained_parameters())
     lesson.model.requires_grad_(False)
-    for parameter in taught:
+    for parameter in trained_parameters:
         parameter.requires_grad_(True)
-    optimizer = torch.optim.AdamW(taught, lr=lesson.rate, betas=(0.9, 0.98), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(trained_parameters, lr=lesson.rate, betas=(0.9, 0.98), weight_decay=0.0)
     number = _resume(lesson, optimizer, path)
     seen: dict[str, list[float]] = defaultdict(list)
     saved = start = time.monotonic()
@@ -67,7 +67,7 @@ def learn(
         loss, measures = lesson.step(number)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(taught, 1.0)
+        torch.nn.utils.clip_grad_norm_(trained_parameters, 1.0)
         optimizer.step()
         number += 1
         for name, value in {"loss": loss.item(), **measures}.items():
@@ -90,7 +90,7 @@ def rate_at(number: int, steps: int) -> float:
     return min(1.0, (number + 1) / WARM_UP_STEPS) * max(FINAL_RATE, 1 - number / steps)
 
 
-def load_part(model: PreTrainedModel, path: Path, prefixes: tuple[str, ...]) -> None:
+def load_weights(model: PreTrainedModel, path: Path, prefixes: tuple[str, ...]) -> None:
     """Take the weights whose names start with one of `prefixes` from a checkpoint."""
     part = {name: weight for name, weight in read_checkpoint(path).items() if name.startswith(prefixes)}
     model.load_state_dict(part, strict=False)
@@ -104,7 +104,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _resume(lesson: Lesson, optimizer: torch.optim.Optimizer, path: Path) -> int:
+def _resume(lesson: TrainingLesson, optimizer: torch.optim.Optimizer, path: Path) -> int:
     if not path.is_file():
         return 0
     state = torch.load(path, weights_only=True)
@@ -119,7 +119,7 @@ def _resume(lesson: Lesson, optimizer: torch.optim.Optimizer, path: Path) -> int
     return number
 
 
-def _save(lesson: Lesson, optimizer: torch.optim.Optimizer, number: int, path: Path) -> None:
+def _save(lesson: TrainingLesson, optimizer: torch.optim.Optimizer, number: int, path: Path) -> None:
     state = {
         "model": lesson.model.state_dict(),
         "optimizer": optimizer.state_dict(),

@@ -15,16 +15,16 @@ from torch.nn import Parameter
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from experiments.miniature_training.initial_weights import EMBEDDING_SCALE
-from experiments.miniature_training.lessons import Lesson
+from experiments.miniature_training.lessons import TrainingLesson
 from experiments.miniature_training.packing import CELLS, Answered, Packed, Packer
 from experiments.miniature_training.reading_lesson import cell_tokens
-from experiments.miniature_training.student import Student
+from experiments.miniature_training.trainable_model import TrainableModel
 from experiments.miniature_training.training_pages import KINDS, Example, training_pages, training_queries
 from experiments.miniature_training.word_cells import word_grid
 from ridgerank.miniature.question_kinds import ANSWERS, NOT
 from ridgerank.miniature.world import PlannedPage
 
-WORTH_KEEPING = 96
+KEPT_CELLS = 96
 """Cells of a symbolic page: those with words, those behind words, and some others."""
 NOISE = 0.4
 """Of a cell's embedding, as a share of its size."""
@@ -32,7 +32,7 @@ TARGETS = (0.0, 0.4, 1.0)
 """Probability of yes, by grade."""
 
 
-def asked_pages(
+def pages_with_questions(
     seed: int, step: int, count: int, *, kinds: Sequence[str] = KINDS, rounds: int = 1
 ) -> tuple[list[PlannedPage], list[list[Example]]]:
     """Pages of a step with their questions; four in a row share a theme."""
@@ -40,15 +40,15 @@ def asked_pages(
     pages: list[PlannedPage] = []
     while len(pages) < count:
         pages += islice(training_pages(generator.randrange(1 << 40)), 4)
-    asked = []
+    examples_by_page = []
     for page in pages[:count]:
         examples = {
             each.question: each
             for _ in range(rounds)
             for each in training_queries(page, generator, kinds=kinds)
         }
-        asked.append(list(examples.values()))
-    return pages[:count], asked
+        examples_by_page.append(list(examples.values()))
+    return pages[:count], examples_by_page
 
 
 def cell_words(pages: Sequence[PlannedPage]) -> Tensor:
@@ -56,13 +56,13 @@ def cell_words(pages: Sequence[PlannedPage]) -> Tensor:
     return torch.from_numpy(np.stack([word_grid(page).reshape(-1) for page in pages]))
 
 
-def worth_keeping(cells: Tensor, generator: torch.Generator) -> Tensor:
+def choose_cells(cells: Tensor, generator: torch.Generator) -> Tensor:
     """(pages, 96) cells to keep, in order: words first, then what stands behind them, then any."""
     worth = torch.rand(cells.shape, generator=generator)
     filled = cells > 0
     behind = F.pad(filled, (2, 0))[:, :-2] | F.pad(filled, (1, 0))[:, :-1]
     worth += 2.0 * filled + 1.0 * behind
-    return worth.topk(WORTH_KEEPING, dim=1).indices.sort(dim=1).values
+    return worth.topk(KEPT_CELLS, dim=1).indices.sort(dim=1).values
 
 
 def answer_loss(logits: Tensor, packed: Packed, answers: tuple[int, int]) -> Tensor:
@@ -92,17 +92,17 @@ def accuracies(logits: Tensor, packed: Packed, answers: tuple[int, int]) -> dict
     return shares
 
 
-class MatchingLesson(Lesson):
+class MatchingLesson(TrainingLesson):
     """Teach the decoder alone, on embedded words; the embeddings stay, for the vision tower aims at them."""
 
     name = "matching"
     rate = 2e-4
 
-    def __init__(self, student: Student, *, seed: int, steps: int, pages: int = 8) -> None:
-        super().__init__(student.model, seed=seed, steps=steps)
-        self._packer, self._tokens, self._pages = Packer(student), cell_tokens(student), pages
+    def __init__(self, trainable: TrainableModel, *, seed: int, steps: int, pages: int = 8) -> None:
+        super().__init__(trainable.model, seed=seed, steps=steps)
+        self._packer, self._tokens, self._pages = Packer(trainable), cell_tokens(trainable), pages
 
-    def taught(self) -> Iterable[Parameter]:
+    def trained_parameters(self) -> Iterable[Parameter]:
         """The decoder's layers, its norm and the unembedding."""
         text = self.model.model.language_model
         return [*text.layers.parameters(), *text.norm.parameters(), *self.model.lm_head.parameters()]
@@ -110,13 +110,13 @@ class MatchingLesson(Lesson):
     def step(self, number: int) -> tuple[Tensor, Mapping[str, float]]:
         """Answer some questions."""
         generator = self.generator(number)
-        pages, asked = asked_pages(self.seed, number, self._pages)
+        pages, examples_by_page = pages_with_questions(self.seed, number, self._pages)
         cells = cell_words(pages)
         features = self.model.model.language_model.embed_tokens.weight[self._tokens][cells]
         features = features + NOISE * EMBEDDING_SCALE * torch.randn(features.shape, generator=generator)
         seen = self.seen(len(pages), generator)
-        packed = self._packer.pack(asked)
-        answered = self._packer.answer(features, packed, worth_keeping(cells, generator), seen)
+        packed = self._packer.pack(examples_by_page)
+        answered = self._packer.answer(features, packed, choose_cells(cells, generator), seen)
         return self.loss(answered, packed), accuracies(answered.logits, packed, self.answers)
 
     @property

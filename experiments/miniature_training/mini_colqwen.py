@@ -1,4 +1,4 @@
-"""`mini-colqwen` and `mini-colqwen-small`: late-interaction retrievers that see with `mini-qwen`'s eyes.
+"""`mini-colqwen` and `mini-colqwen-small`: late-interaction retrievers with `mini-qwen`'s vision tower.
 
 They are of transformers' own `ColQwen2ForRetrieval`, over a Qwen2.5-VL with a shallow decoder.
 """
@@ -15,7 +15,7 @@ from transformers.models.colqwen2.processing_colqwen2 import ColQwen2Processor
 from experiments.miniature_training.initial_weights import start_feed_forward
 from experiments.miniature_training.lessons import read_checkpoint
 from experiments.miniature_training.mini_qwen import make_mini_qwen
-from experiments.miniature_training.student import WIDTH, Student
+from experiments.miniature_training.trainable_model import WIDTH, TrainableModel
 
 VISION, EMBEDDINGS = "model.visual.", "model.language_model.embed_tokens."
 PREFIX = "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|><|im_end|>"
@@ -23,26 +23,26 @@ PREFIX = "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|><|im_end|
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Apprentice:
-    """A retriever in the making, beside the student whose eyes and words it has."""
+class TrainableRetriever:
+    """A retriever before or during training, beside the model whose vision tower and words it has."""
 
     model: ColQwen2ForRetrieval
     processor: ColQwen2Processor
-    student: Student
+    vision_model: TrainableModel
 
 
-def make_mini_colqwen(seed: int, eyes: Path, *, layers: int, dim: int) -> Apprentice:
-    """A retriever with its first weights; `eyes` is a checkpoint of `mini-qwen` that has learned to read."""
-    student = make_mini_qwen(seed, layers=layers)
+def make_mini_colqwen(seed: int, vision_checkpoint: Path, *, layers: int, dim: int) -> TrainableRetriever:
+    """A retriever with its first weights; `vision_checkpoint` is of a `mini-qwen` that can read."""
+    vision_model = make_mini_qwen(seed, layers=layers)
     torch.manual_seed(seed)
-    config = ColQwen2Config(vlm_config=student.model.config, embedding_dim=dim)
+    config = ColQwen2Config(vlm_config=vision_model.model.config, embedding_dim=dim)
     model = ColQwen2ForRetrieval(config)
-    seen = {
+    weights = {
         name.replace("model.", "vlm.", 1): weight
-        for name, weight in read_checkpoint(eyes).items()
+        for name, weight in read_checkpoint(vision_checkpoint).items()
         if name.startswith((VISION, EMBEDDINGS))
     }
-    model.load_state_dict(seen, strict=False)
+    model.load_state_dict(weights, strict=False)
     with torch.no_grad():
         normal_(model.embedding_proj_layer.weight, std=1 / sqrt(WIDTH))
         for layer in model.vlm.language_model.layers:
@@ -51,6 +51,9 @@ def make_mini_colqwen(seed: int, eyes: Path, *, layers: int, dim: int) -> Appren
             mlp = layer.mlp
             start_feed_forward(mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight)
     processor = ColQwen2Processor(
-        student.image_processor, student.tokenizer, visual_prompt_prefix=PREFIX, query_prefix="Query: "
+        vision_model.image_processor,
+        vision_model.tokenizer,
+        visual_prompt_prefix=PREFIX,
+        query_prefix="Query: ",
     )
-    return Apprentice(model, processor, student)
+    return TrainableRetriever(model, processor, vision_model)

@@ -17,10 +17,10 @@ from experiments.miniature_training.initial_weights import (
     start_embeddings,
     start_feed_forward,
 )
-from experiments.miniature_training.student import (
+from experiments.miniature_training.trainable_model import (
     LAYERS,
     WIDTH,
-    Student,
+    TrainableModel,
     decoder_settings,
     image_settings,
     word_kinds,
@@ -47,7 +47,7 @@ CONTROL = (
 )
 
 
-def make_mini_glm(seed: int, *, layers: int = LAYERS) -> Student:
+def make_mini_glm(seed: int, *, layers: int = LAYERS) -> TrainableModel:
     """A GLM-4.1V with its first weights."""
     torch.manual_seed(seed)
     tokenizer = make_tokenizer(CONTROL, end="<|user|>")
@@ -84,7 +84,7 @@ def make_mini_glm(seed: int, *, layers: int = LAYERS) -> Student:
         )
         start_decoder(text)
         _settle(text)
-    return Student(model, tokenizer, Glm4vImageProcessorPil(**image_settings()), Glm41V)
+    return TrainableModel(model, tokenizer, Glm4vImageProcessorPil(**image_settings()), Glm41V)
 
 
 def _settle(text: Glm4vTextModel) -> None:

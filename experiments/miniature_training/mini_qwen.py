@@ -6,10 +6,10 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from experiments.miniature_training.initial_vision import start_qwen_vision
 from experiments.miniature_training.initial_weights import start_decoder, start_embeddings, start_feed_forward
-from experiments.miniature_training.student import (
+from experiments.miniature_training.trainable_model import (
     LAYERS,
     WIDTH,
-    Student,
+    TrainableModel,
     decoder_settings,
     image_settings,
     word_kinds,
@@ -28,7 +28,7 @@ CONTROL = (
 )
 
 
-def make_mini_qwen(seed: int, *, layers: int = LAYERS) -> Student:
+def make_mini_qwen(seed: int, *, layers: int = LAYERS) -> TrainableModel:
     """A Qwen2.5-VL with its first weights."""
     torch.manual_seed(seed)
     tokenizer = make_tokenizer(CONTROL, end="<|im_end|>")
@@ -64,4 +64,4 @@ def make_mini_qwen(seed: int, *, layers: int = LAYERS) -> Student:
         for layer in text.layers:
             mlp = layer.mlp
             start_feed_forward(mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight)
-    return Student(model, tokenizer, Qwen2VLImageProcessorPil(**image_settings()), Qwen25VL)
+    return TrainableModel(model, tokenizer, Qwen2VLImageProcessorPil(**image_settings()), Qwen25VL)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from experiments.miniature_training.student import Student
+from experiments.miniature_training.trainable_model import TrainableModel
 from experiments.miniature_training.training_pages import Example
 from ridgerank.backbones.prompt import PromptTokens
 from ridgerank.miniature.world import COLUMNS, ROWS
@@ -49,12 +49,12 @@ class Answered:
 class Packer:
     """The prompt of one model, cut into page and question."""
 
-    def __init__(self, student: Student) -> None:
-        self._model = model = student.model
-        self._tokens = PromptTokens(student.backbone.prompt, student.tokenizer.backend_tokenizer)
+    def __init__(self, trainable: TrainableModel) -> None:
+        self._model = model = trainable.model
+        self._tokens = PromptTokens(trainable.backbone.prompt, trainable.tokenizer.backend_tokenizer)
         self.answers = self._tokens.answers
         self._exit_layer = default_exit_layer(model.config.text_config.num_hidden_layers)
-        self.page_ids = torch.tensor(self._tokens.image_page(student.backbone.image_token * CELLS))
+        self.page_ids = torch.tensor(self._tokens.image_page(trainable.backbone.image_token * CELLS))
         self.visual = self.page_ids == model.config.image_token_id
         positions, _ = model.model.get_rope_index(
             self.page_ids[None],
@@ -65,11 +65,11 @@ class Packer:
         """(3, page positions)."""
         self._next = int(self.page_positions.max()) + 1
 
-    def pack(self, asked: Sequence[Sequence[Example]]) -> Packed:
+    def pack(self, examples_by_page: Sequence[Sequence[Example]]) -> Packed:
         """Lay each page's questions behind each other."""
-        suffixes = [[self._tokens.suffix(each.question.text) for each in page] for page in asked]
+        suffixes = [[self._tokens.suffix(each.question.text) for each in page] for page in examples_by_page]
         length = max(sum(map(len, page)) for page in suffixes)
-        ids = torch.zeros(len(asked), length, dtype=torch.long)
+        ids = torch.zeros(len(examples_by_page), length, dtype=torch.long)
         positions, question = ids.clone(), torch.full_like(ids, -1)
         answers = []
         for row, page in enumerate(suffixes):
@@ -81,7 +81,7 @@ class Packer:
                 question[row, start:end] = number
                 answers.append((row, end - 1))
                 start = end
-        flat = [each for page in asked for each in page]
+        flat = [each for page in examples_by_page for each in page]
         return Packed(
             ids,
             positions,
@@ -114,18 +114,18 @@ class Packer:
         hidden = torch.cat([hidden[:, :first], chosen, hidden[:, first + cells :]], dim=1)
         hidden = torch.cat([hidden, text.embed_tokens(packed.ids)], dim=1)
         positions = torch.cat([self.page_positions[:, where], packed.positions.expand(3, -1, -1)], dim=-1)
-        ran = text(
+        output = text(
             inputs_embeds=hidden,
             position_ids=positions,
             attention_mask=_mask(packed.question, seen.gather(1, kept), first, where.shape[1]),
             use_cache=False,
             output_hidden_states=True,
         )
-        page, place = packed.answers.unbind(1)
-        place = where.shape[1] + place
-        early = text.norm(ran.hidden_states[self._exit_layer][page, place])
+        page, position = packed.answers.unbind(1)
+        position = where.shape[1] + position
+        early = text.norm(output.hidden_states[self._exit_layer][page, position])
         unembed = self._model.lm_head
-        return Answered(unembed(ran.last_hidden_state[page, place]), unembed(early))
+        return Answered(unembed(output.last_hidden_state[page, position]), unembed(early))
 
 
 def _mask(question: Tensor, seen: Tensor, first: int, page: int) -> Tensor:

@@ -16,9 +16,9 @@ from torch.nn import Parameter
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from experiments.miniature_training.initial_weights import EMBEDDING_SCALE
-from experiments.miniature_training.lessons import Lesson
+from experiments.miniature_training.lessons import TrainingLesson
 from experiments.miniature_training.render import render
-from experiments.miniature_training.student import WIDTH, Student
+from experiments.miniature_training.trainable_model import WIDTH, TrainableModel
 from experiments.miniature_training.training_pages import SCANNED, training_pages
 from experiments.miniature_training.word_cells import word_grid
 from ridgerank.miniature.page_blocks import width_cells
@@ -52,7 +52,7 @@ ROLES: tuple[tuple[Sequence[str], Role, int], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CellReading:
     """How well cells were read."""
 
     loss: Tensor
@@ -62,10 +62,10 @@ class Reading:
     """Share of the cells without one that were seen as empty."""
 
 
-def cell_tokens(student: Student) -> Tensor:
+def cell_tokens(trainable: TrainableModel) -> Tensor:
     """(words + 1,) the token of each page word, by its number; the image token for a blank cell."""
-    words = [student.backbone.image_token, *PAGE_WORDS]
-    return torch.tensor(student.tokenizer.convert_tokens_to_ids(words))
+    words = [trainable.backbone.image_token, *PAGE_WORDS]
+    return torch.tensor(trainable.tokenizer.convert_tokens_to_ids(words))
 
 
 def practice_page(generator: Random) -> PlannedPage:
@@ -111,13 +111,13 @@ def reading_pages(seed: int, step: int, count: int) -> list[PlannedPage]:
     return [practice_page(generator) for _ in range(count - len(real))] + real
 
 
-class Reader:
+class CellReader:
     """Pages to features, on the way the backbone takes."""
 
-    def __init__(self, student: Student) -> None:
-        self._model = student.model
-        self._processor = student.image_processor
-        self._tokens = cell_tokens(student)
+    def __init__(self, trainable: TrainableModel) -> None:
+        self._model = trainable.model
+        self._processor = trainable.image_processor
+        self._tokens = cell_tokens(trainable)
 
     def features(self, pages: Sequence[PlannedPage]) -> Tensor:
         """(pages, 192, width): what the vision tower puts at the visual positions."""
@@ -125,7 +125,7 @@ class Reader:
         output = self._model.model.get_image_features(batch["pixel_values"], batch["image_grid_thw"])
         return torch.stack(list(output.pooler_output))
 
-    def grade(self, features: Tensor, pages: Sequence[PlannedPage]) -> Reading:
+    def grade(self, features: Tensor, pages: Sequence[PlannedPage]) -> CellReading:
         """Compare features with the embeddings of the words that are there."""
         cells = torch.from_numpy(np.stack([word_grid(page).reshape(-1) for page in pages]))
         table = self._model.model.language_model.embed_tokens.weight[self._tokens].detach()
@@ -134,24 +134,24 @@ class Reader:
         named = F.cross_entropy(logits.flatten(0, 1), cells.flatten())
         missed = (features - table[cells]).square().mean() / EMBEDDING_SCALE**2
         right = logits.argmax(-1) == cells
-        return Reading(
+        return CellReading(
             named + 0.3 * missed,
             float(right[cells > 0].float().mean()),
             float(right[cells == 0].float().mean()),
         )
 
 
-class ReadingLesson(Lesson):
+class ReadingLesson(TrainingLesson):
     """Teach the vision tower alone."""
 
     name = "reading"
     rate = 2e-3
 
-    def __init__(self, student: Student, *, seed: int, steps: int, pages: int = 8) -> None:
-        super().__init__(student.model, seed=seed, steps=steps)
-        self._reader, self._pages = Reader(student), pages
+    def __init__(self, trainable: TrainableModel, *, seed: int, steps: int, pages: int = 8) -> None:
+        super().__init__(trainable.model, seed=seed, steps=steps)
+        self._reader, self._pages = CellReader(trainable), pages
 
-    def taught(self) -> Iterable[Parameter]:
+    def trained_parameters(self) -> Iterable[Parameter]:
         """The vision tower with its merger."""
         parameters: Iterable[Parameter] = self.model.model.visual.parameters()
         return parameters

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from experiments.miniature_training.initial_weights import EMBEDDING_SCALE
-from experiments.miniature_training.lessons import Lesson
+from experiments.miniature_training.lessons import TrainingLesson
 from experiments.miniature_training.matching_lesson import NOISE, cell_words
-from experiments.miniature_training.mini_colqwen import Apprentice
+from experiments.miniature_training.mini_colqwen import TrainableRetriever
 from experiments.miniature_training.packing import CELLS
 from experiments.miniature_training.reading_lesson import cell_tokens
 from experiments.miniature_training.training_pages import (
@@ -31,27 +31,27 @@ TEMPERATURE = 0.5
 """Of a sum over the question's vectors of a cosine each."""
 
 
-class RetrievalLesson(Lesson):
-    """Teach the shallow decoder and the projection; eyes and embeddings stay as they are."""
+class RetrievalLesson(TrainingLesson):
+    """Teach the shallow decoder and the projection; vision tower and embeddings stay as they are."""
 
     name = "retrieval"
     rate = 5e-4
 
-    def __init__(self, apprentice: Apprentice, *, seed: int, steps: int, themes: int = 2) -> None:
-        super().__init__(apprentice.model, seed=seed, steps=steps)
-        self._retriever, self._processor, self._themes = apprentice.model, apprentice.processor, themes
-        self._words = cell_tokens(apprentice.student)
-        image = apprentice.processor.visual_prompt_prefix.replace(
-            apprentice.processor.image_token, apprentice.processor.image_token * CELLS
+    def __init__(self, trainable: TrainableRetriever, *, seed: int, steps: int, themes: int = 2) -> None:
+        super().__init__(trainable.model, seed=seed, steps=steps)
+        self._retriever, self._processor, self._themes = trainable.model, trainable.processor, themes
+        self._words = cell_tokens(trainable.vision_model)
+        image = trainable.processor.visual_prompt_prefix.replace(
+            trainable.processor.image_token, trainable.processor.image_token * CELLS
         )
-        self._page_ids = torch.tensor(apprentice.student.tokenizer(image)["input_ids"])
-        self._positions, _ = apprentice.model.vlm.get_rope_index(
+        self._page_ids = torch.tensor(trainable.vision_model.tokenizer(image)["input_ids"])
+        self._positions, _ = trainable.model.vlm.get_rope_index(
             self._page_ids[None],
             mm_token_type_ids=(self._page_ids == self._words[0])[None].int(),
             image_grid_thw=torch.tensor([[1, 2 * ROWS, 2 * COLUMNS]]),
         )
 
-    def taught(self) -> Iterable[Parameter]:
+    def trained_parameters(self) -> Iterable[Parameter]:
         """The decoder's layers, its norm and the projection."""
         text = self._retriever.vlm.language_model
         projection = self._retriever.embedding_proj_layer
@@ -104,7 +104,7 @@ def _questions(pages: list[PlannedPage], chance: Random) -> list[TrainingQuestio
     """One question of each page that one page at least answers."""
     chosen: dict[TrainingQuestion, None] = {}
     for page in pages:
-        asked = [each.question for each in training_queries(page, chance, kinds=KINDS) if each.grade > 0]
-        if asked:
-            chosen[chance.choice(asked)] = None
+        answered = [each.question for each in training_queries(page, chance, kinds=KINDS) if each.grade > 0]
+        if answered:
+            chosen[chance.choice(answered)] = None
     return list(chosen)

@@ -5,7 +5,7 @@
     DIR/keeping.pt    and does with a part of a page
     DIR/wording.pt    and speaks in its last layers only
 
-A retriever has one lesson, `retrieval`, and the eyes of a `mini-qwen` that can read:
+A retriever has one lesson, `retrieval`, and the vision tower of a `mini-qwen` that can read:
 `python -m experiments.miniature_training.train --model mini-colqwen --out DIR --eyes MINI-QWEN/reading.pt`.
 
 The first two lessons do not depend on each other and may run side by side. Started again, a lesson goes on
@@ -23,25 +23,28 @@ import torch
 from transformers import PreTrainedModel
 
 from experiments.miniature_training.keeping_lesson import KeepingLesson
-from experiments.miniature_training.lessons import Lesson, learn, load_part
+from experiments.miniature_training.lessons import TrainingLesson, load_weights, train_lesson
 from experiments.miniature_training.matching_lesson import MatchingLesson
-from experiments.miniature_training.mini_colqwen import Apprentice, make_mini_colqwen
+from experiments.miniature_training.mini_colqwen import TrainableRetriever, make_mini_colqwen
 from experiments.miniature_training.mini_glm import make_mini_glm
 from experiments.miniature_training.mini_qwen import make_mini_qwen
 from experiments.miniature_training.reading_lesson import ReadingLesson
 from experiments.miniature_training.retrieval_lesson import RetrievalLesson
-from experiments.miniature_training.student import Student
+from experiments.miniature_training.trainable_model import TrainableModel
 from experiments.miniature_training.wording_lesson import WordingLesson
 
 logger = logging.getLogger(__name__)
 
-DESIGNS: Mapping[str, Callable[[int], Student]] = {"mini-qwen": make_mini_qwen, "mini-glm": make_mini_glm}
+DESIGNS: Mapping[str, Callable[[int], TrainableModel]] = {
+    "mini-qwen": make_mini_qwen,
+    "mini-glm": make_mini_glm,
+}
 """Model → how it is made from a seed."""
-RETRIEVERS: Mapping[str, Callable[[int, Path], Apprentice]] = {
+RETRIEVERS: Mapping[str, Callable[[int, Path], TrainableRetriever]] = {
     "mini-colqwen": partial(make_mini_colqwen, layers=2, dim=32),
     "mini-colqwen-small": partial(make_mini_colqwen, layers=1, dim=16),
 }
-"""Retriever → how it is made from a seed and the checkpoint it gets its eyes from."""
+"""Retriever → how it is made from a seed and the checkpoint of its vision tower."""
 RETRIEVER_STEPS = {"mini-colqwen": 300, "mini-colqwen-small": 200}
 STEPS = {"reading": 1000, "matching": 1500, "keeping": 1200, "wording": 400}
 """Stage → its steps, in order."""
@@ -52,32 +55,34 @@ def train(name: str, out: Path, *, stages: Mapping[str, int], minutes: float, se
     """Teach stages (name → steps) one after the other, within the time; after the last, save the model."""
     until = time.monotonic() + 60 * minutes
     for stage, steps in stages.items():
-        student = DESIGNS[name](seed)
-        lesson = _lesson(stage, student, out, seed=seed, steps=steps)
-        reached = learn(lesson, out, until=until)
+        trainable = DESIGNS[name](seed)
+        lesson = _lesson(stage, trainable, out, seed=seed, steps=steps)
+        reached = train_lesson(lesson, out, until=until)
         logger.info("%s: %d of %d steps", stage, reached, lesson.steps)
         if stage == "wording":
-            load_part(student.model, out / "reading.pt", VISION)
-            save(student, out / "model")
+            load_weights(trainable.model, out / "reading.pt", VISION)
+            save_model(trainable, out / "model")
         if reached < lesson.steps:
             return
 
 
-def train_retriever(name: str, out: Path, eyes: Path, *, steps: int, minutes: float, seed: int) -> None:
+def train_retriever(
+    name: str, out: Path, vision_checkpoint: Path, *, steps: int, minutes: float, seed: int
+) -> None:
     """Teach a retriever within the time, and save it."""
-    apprentice = RETRIEVERS[name](seed, eyes)
-    lesson = RetrievalLesson(apprentice, seed=seed, steps=steps)
-    reached = learn(lesson, out, until=time.monotonic() + 60 * minutes)
+    trainable = RETRIEVERS[name](seed, vision_checkpoint)
+    lesson = RetrievalLesson(trainable, seed=seed, steps=steps)
+    reached = train_lesson(lesson, out, until=time.monotonic() + 60 * minutes)
     logger.info("retrieval: %d of %d steps", reached, steps)
-    _save_weights(apprentice.model, out / "model")
-    apprentice.processor.save_pretrained(out / "model")
+    _save_weights(trainable.model, out / "model")
+    trainable.processor.save_pretrained(out / "model")
 
 
-def save(student: Student, folder: Path) -> None:
+def save_model(trainable: TrainableModel, folder: Path) -> None:
     """Write the model as the hub keeps models, in half precision."""
-    _save_weights(student.model, folder)
-    student.tokenizer.save_pretrained(folder)
-    student.image_processor.save_pretrained(folder)
+    _save_weights(trainable.model, folder)
+    trainable.tokenizer.save_pretrained(folder)
+    trainable.image_processor.save_pretrained(folder)
 
 
 def _save_weights(model: PreTrainedModel, folder: Path) -> None:
@@ -85,21 +90,21 @@ def _save_weights(model: PreTrainedModel, folder: Path) -> None:
     model.save_pretrained(folder, state_dict=state)
 
 
-def _lesson(stage: str, student: Student, out: Path, *, seed: int, steps: int) -> Lesson:
+def _lesson(stage: str, trainable: TrainableModel, out: Path, *, seed: int, steps: int) -> TrainingLesson:
     match stage:
         case "reading":
-            return ReadingLesson(student, seed=seed, steps=steps)
+            return ReadingLesson(trainable, seed=seed, steps=steps)
         case "matching":
-            return MatchingLesson(student, seed=seed, steps=steps)
+            return MatchingLesson(trainable, seed=seed, steps=steps)
         case "keeping":
-            load_part(student.model, out / "matching.pt", DECODER)
-            return KeepingLesson(student, seed=seed, steps=steps)
+            load_weights(trainable.model, out / "matching.pt", DECODER)
+            return KeepingLesson(trainable, seed=seed, steps=steps)
         case _:
-            load_part(student.model, out / "keeping.pt", DECODER)
-            return WordingLesson(student, seed=seed, steps=steps)
+            load_weights(trainable.model, out / "keeping.pt", DECODER)
+            return WordingLesson(trainable, seed=seed, steps=steps)
 
 
-def main() -> None:
+def train_from_command_line() -> None:
     """Read the command line and train."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -137,4 +142,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    train_from_command_line()

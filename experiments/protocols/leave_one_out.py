@@ -1,92 +1,55 @@
-"""Leave one corpus out (§4): readouts fitted on the others, weights read on the next one in a fixed cycle.
+"""Leave one corpus out (§4, §B.4): each corpus gets a readout fitted on the queries of the others."""
 
-Every readout score in here is of a corpus that its readout was not fitted on, also where a weight is read.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from experiments.protocols.scored_corpus import Scored, next_in_cycle
-from ridgerank.calibration.ridge_fit import RidgeProblem, fit_readout
-from ridgerank.fusion.correlations import correlate, correlation
-from ridgerank.fusion.estimate import WeightEstimate, closed_form_estimate, label_free_estimate
-from ridgerank.fusion.standardize import fuse
-from ridgerank.ragged import Floats, Ragged
-from ridgerank.readout.penalty import PenaltyChoice
+from experiments.protocols.scored_corpus import ScoredCorpus
+from ridgerank.ragged import Floats
+from ridgerank.readout.moments import CenteredMoments
+from ridgerank.readout.penalty import PenaltyChoice, choose_penalty, merge_moments
+from ridgerank.readout.ridge import ridge_path
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldOut:
-    """One corpus under a readout that never saw it."""
+class FoldReadouts:
+    """The readouts of one backbone, in the order of the corpora each leaves out."""
 
-    scored: Scored
-    readout_scores: Floats
-    agreement: float
-    """r: mean correlation of readout and margin."""
-    weight: WeightEstimate
-    """w* read on the next corpus, with its judgements."""
-    label_free: WeightEstimate
-    """Read on this corpus, without any judgement; the margin is the third score."""
-    teacher_weight: WeightEstimate
-    """w* of the full cross encoder, read on the next corpus."""
-
-    def arms(self) -> dict[str, Floats]:
-        """Arm → (queries,) nDCG@5 in percent."""
-        scored = self.scored
-
-        def fused(scores: Floats, weight: WeightEstimate) -> Floats:
-            return scored.ndcg(fuse(scored.retriever, scores, weight.weight, scored.lists))
-
-        return {
-            "retriever": scored.ndcg(scored.retriever),
-            "cross encoder": scored.ndcg(scored.margins),
-            "cross encoder, fused": fused(scored.margins, self.teacher_weight),
-            "logit lens": scored.ndcg(scored.lens),
-            "readout": scored.ndcg(self.readout_scores),
-            "ridgerank": fused(self.readout_scores, self.weight),
-            "ridgerank, label free": fused(self.readout_scores, self.label_free),
-        }
+    choice: PenaltyChoice
+    """λ by the teacher's rule: in each fold, and the modal one that is deployed."""
+    vectors: Floats
+    """(corpora, dim)."""
 
 
-def leave_one_out(corpora: Sequence[Scored]) -> tuple[list[HeldOut], PenaltyChoice]:
-    """Evaluate every corpus with a readout fitted on the others, at the λ its own fold picked (§B.4).
-
-    The modal λ of all folds, which a user deploys, has seen every corpus.
-    """
-    fitted = fit_readout(
-        RidgeProblem(
-            lists=Ragged.of_lengths(np.concatenate([scored.lists.lengths for scored in corpora]).tolist()),
-            corpora=tuple(scored.corpus for scored in corpora for _ in scored.queries),
-            retriever=np.concatenate([scored.retriever for scored in corpora]),
-            targets=np.concatenate([scored.margins for scored in corpora]),
-            states=np.concatenate([scored.states for scored in corpora]),
-        )
-    )
-    ends = np.cumsum([scored.lists.members for scored in corpora])
-    scores = np.split(fitted.held_out_scores, ends[:-1])
-    return [_held_out(number, corpora, scores) for number in range(len(corpora))], fitted.penalty
+def corpus_moments(sample: ScoredCorpus) -> CenteredMoments:
+    """The sums that the fit needs of one corpus."""
+    moments = CenteredMoments(sample.states.shape[1])
+    for start, end in pairwise(sample.lists.offsets.tolist()):
+        moments.add(sample.states[start:end], sample.margins[start:end])
+    return moments
 
 
-def recovery(retriever: float, ridgerank: float, cross_encoder: float) -> float:
-    """The share of the cross encoder's gain over the retriever that is kept, in percent."""
-    return 100.0 * (ridgerank - retriever) / (cross_encoder - retriever)
+def fit_fold_readouts(samples: Sequence[ScoredCorpus]) -> FoldReadouts:
+    """Leave each corpus out in turn, all at the λ that most folds choose."""
+    moments = {sample.corpus: corpus_moments(sample) for sample in samples}
+    choice = choose_penalty(moments)
+    return FoldReadouts(choice, fit_without_each(moments, dict.fromkeys(moments, choice.deployed)))
 
 
-def _held_out(number: int, corpora: Sequence[Scored], scores: Sequence[Floats]) -> HeldOut:
-    scored, own = corpora[number], scores[number]
-    following, theirs = next_in_cycle(corpora, number), next_in_cycle(scores, number)
+def fit_without_each(moments: Mapping[str, CenteredMoments], penalties: Mapping[str, float]) -> Floats:
+    """(corpora, dim): for each corpus the readout fitted on all others, at the λ given for that corpus."""
+    fitted = [
+        ridge_path(
+            merge_moments(moments, [name for name in moments if name != left_out]),
+            np.array([penalties[left_out]]),
+        )[0]
+        for left_out in moments
+    ]
+    return np.stack(fitted)
 
-    def weight(reranker: Floats) -> WeightEstimate:
-        relevance = following.relevance
-        return closed_form_estimate(correlate(following.retriever, reranker, relevance, following.lists))
 
-    return HeldOut(
-        scored=scored,
-        readout_scores=own,
-        agreement=float(correlation(own, scored.margins, scored.lists).mean()),
-        weight=weight(theirs),
-        label_free=label_free_estimate(correlate(scored.retriever, own, scored.margins, scored.lists)),
-        teacher_weight=weight(following.margins),
-    )
+def readouts_for(family: int, number: int, corpora: int) -> tuple[int, ...]:
+    """Which readouts score a corpus: of the calibrating family the one that left it out, else all of them."""
+    return (number,) if family == 0 else tuple(range(corpora))

@@ -7,19 +7,20 @@ from typing import TypeVar
 import numpy as np
 
 from ridgerank.evaluation.metrics import MEASURES, Evaluation, evaluate
+from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.runs.run import Qrels, Run
 
-OfCorpus = TypeVar("OfCorpus")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class ScoredCorpus:
     """The candidate lists of a corpus' queries, laid end to end; arrays are (candidates, …)."""
 
     corpus: str
     queries: tuple[str, ...]
-    """Query ids, one a list."""
+    """Query ids, one per list."""
     pages: tuple[str, ...]
     """Page of every candidate."""
     lists: Ragged
@@ -41,19 +42,23 @@ class Scored:
 
     def evaluate(self, scores: Floats, measures: tuple[str, ...] = MEASURES) -> Evaluation:
         """Every measure of every query when candidates are ordered by `scores`."""
-        asked = [self.queries[number] for number in self.lists.list_numbers().tolist()]
-        return evaluate(Run.of_columns(asked, self.pages, scores.tolist()), self.qrels, measures)
+        query_ids = [self.queries[number] for number in self.lists.list_numbers().tolist()]
+        return evaluate(Run.of_columns(query_ids, self.pages, scores.tolist()), self.qrels, measures)
 
     def ndcg(self, scores: Floats) -> Floats:
         """(queries,) nDCG@5 in percent when candidates are ordered by `scores`."""
         return self.evaluate(scores, ("nDCG@5",)).of("nDCG@5")
 
-    def take(self, numbers: Sequence[int]) -> "Scored":
+    def fused_ndcg(self, scores: Floats, weight: float) -> Floats:
+        """(queries,) nDCG@5 in percent when `scores` are fused with the retriever's (eq. 2)."""
+        return self.ndcg(fuse(self.retriever, scores, weight, self.lists))
+
+    def take(self, numbers: Sequence[int]) -> "ScoredCorpus":
         """Some of the queries, in the order of their numbers given."""
         offsets = self.lists.offsets
         members = np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in numbers])
         names = tuple(self.queries[n] for n in numbers)
-        return Scored(
+        return ScoredCorpus(
             corpus=self.corpus,
             queries=names,
             pages=tuple(self.pages[member] for member in members.tolist()),
@@ -66,6 +71,6 @@ class Scored:
         )
 
 
-def next_in_cycle(corpora: Sequence[OfCorpus], number: int) -> OfCorpus:
+def next_in_cycle(corpora: Sequence[Item], number: int) -> Item:
     """What belongs to the corpus that a corpus' weight is read on."""
     return corpora[(number + 1) % len(corpora)]

@@ -1,165 +1,127 @@
-"""What tables and figures are made from: stages read, readouts fitted, arms ranked; each once.
+"""What tables and figures are computed from: stages read, readouts fitted, methods evaluated; each once.
 
 Judgements are read here and nowhere below. Arrays of a corpus are kept while they are small (scores); states
-are read, used and let go.
+are read, used and released.
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from experiments.baselines.base import Unavailable
-from experiments.baselines.hybrid import (
-    Fusion,
-    by_aggregation,
-    by_rank,
-    by_standard_score,
-    picked_weight,
+from experiments.baselines.hybrid import fuse_by_min_max, fuse_by_rank
+from experiments.baselines.load import NAMES, BaselineRole
+from experiments.protocols.cyclic_weights import Fusion, best_weight, cyclic_weights
+from experiments.protocols.leave_one_out import FoldReadouts, fit_fold_readouts, readouts_for
+from experiments.protocols.scored_corpus import ScoredCorpus
+from experiments.reproduce.corpus_key import CorpusKey
+from experiments.reproduce.experiment import Experiment
+from experiments.reproduce.method_results import (
+    CorpusResult,
+    MethodLatency,
+    MethodResult,
+    evaluate_fused,
+    mean_over_readouts,
 )
-from experiments.baselines.load import NAMES, Role
-from experiments.protocols.scored_corpus import Scored, next_in_cycle
-from experiments.reproduce.experiment import Lab, Site
 from experiments.reproduce.prepare import roles_behind
-from experiments.reproduce.protocol.cyclic_weights import cyclic_weights
-from experiments.reproduce.protocol.fold_readouts import Readouts, fit_readouts, readouts_for
 from experiments.reproduce.sample import calibration_sample
-from ridgerank.evaluation.metrics import MEASURES, evaluate
+from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.runs.run import Run
 
-Made = TypeVar("Made")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """One arm on one corpus."""
-
-    values: Floats
-    """(measures, queries), percent; the mean over readouts where there are several."""
-    weight: float
-    """w, the mean over readouts where there are several; NaN where nothing is fused."""
-
-    def mean(self, measure: str = "nDCG@5") -> float:
-        """The mean over queries of one measure."""
-        return float(self.values[MEASURES.index(measure)].mean())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Latency:
-    """Mean milliseconds a query, over all queries of a family."""
-
-    retrieval: float
-    reading: float
-    compute: float
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return self.retrieval + self.reading + self.compute
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Line:
-    """One arm over the corpora of a family behind one retriever; without outcomes it says why."""
-
-    key: str
-    """What it is in the paper: a role, or `ours` and a backbone."""
-    name: str
-    outcomes: tuple[Outcome, ...]
-    latency: Latency | None
-    why: str = ""
-
-    def macro(self, measure: str = "nDCG@5") -> float:
-        """The mean over corpora of a measure."""
-        return float(np.mean([outcome.mean(measure) for outcome in self.outcomes]))
+Value = TypeVar("Value")
 
 
 class Analysis:
-    """A lab's results, combined by the protocols of the paper."""
+    """The results of an experiment, combined by the protocols of the paper."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        self.settings = lab.settings
-        self.sample = calibration_sample(lab)
-        self._kept: dict[Hashable, Any] = {}
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.settings = experiment.settings
+        self.sample = calibration_sample(experiment)
+        self._cache: dict[Hashable, Any] = {}
 
-    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """Make something the first time it is asked for."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        made: Made = self._kept[key]
-        return made
+    def cached(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """Compute a value when it is first requested, and keep it."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        value: Value = self._cache[key]
+        return value
 
     def corpora(self, family: int) -> list[str]:
         """Names, in cyclic order."""
-        return [self.lab.corpus(site).name for site in self.lab.sites(family)]
+        return [self.experiment.corpus(corpus_key).name for corpus_key in self.experiment.corpus_keys(family)]
 
-    def scored(self, site: Site, retriever: str, backbone: str | None = None) -> Scored:
+    def scored(self, corpus_key: CorpusKey, retriever: str, backbone: str | None = None) -> ScoredCorpus:
         """A corpus with its scores: with states and margins of `backbone`, or the first's margins alone."""
         if backbone is None:
-            return self.once(("scored", site, retriever), lambda: self._scored(site, retriever, None))
-        return self._scored(site, retriever, backbone)
+            return self.cached(
+                ("scored", corpus_key, retriever), lambda: self._scored(corpus_key, retriever, None)
+            )
+        return self._scored(corpus_key, retriever, backbone)
 
-    def references(self, site: Site) -> dict[str, str]:
+    def references(self, corpus_key: CorpusKey) -> dict[str, str]:
         """Page id → the name judgements know it by."""
-        return self.once(("names", site), lambda: self.lab.references(site))
+        return self.cached(("names", corpus_key), lambda: self.experiment.references(corpus_key))
 
-    def readouts(self, backbone: str) -> Readouts:
+    def readouts(self, backbone: str) -> FoldReadouts:
         """Fitted on the calibration sample behind the first retriever."""
-        return self.once(("readouts", backbone), lambda: fit_readouts(self.samples(backbone)))
+        return self.cached(("readouts", backbone), lambda: fit_fold_readouts(self.samples(backbone)))
 
-    def samples(self, backbone: str) -> list[Scored]:
-        """The calibration sample, corpus by corpus, as one backbone sees it."""
+    def samples(self, backbone: str) -> list[ScoredCorpus]:
+        """The calibration sample, corpus by corpus, with the states and margins of one backbone."""
         first = self.settings.retrievers[0]
-        return self.once(
+        return self.cached(
             ("samples", backbone),
             lambda: [
-                self.scored(site, first, backbone).take(self.sample[site.number])
-                for site in self.lab.sites(0)
+                self.scored(corpus_key, first, backbone).take(self.sample[corpus_key.number])
+                for corpus_key in self.experiment.corpus_keys(0)
             ],
         )
 
-    def scores(self, site: Site, backbone: str, retriever: str) -> Floats:
+    def scores(self, corpus_key: CorpusKey, backbone: str, retriever: str) -> Floats:
         """(readouts, candidates of all queries): s, by every readout that may score this corpus."""
 
-        def make() -> Floats:
-            states = self.lab.states(site, backbone, retriever).states
+        def compute() -> Floats:
+            states = self.experiment.states(corpus_key, backbone, retriever).states
             vectors = self.readouts(backbone).vectors
-            which = list(readouts_for(site.family, site.number, len(vectors)))
-            made: Floats = vectors[which] @ states.reshape(-1, states.shape[-1]).astype(np.float64).T
-            return made
+            which = list(readouts_for(corpus_key.family, corpus_key.number, len(vectors)))
+            scores: Floats = vectors[which] @ states.reshape(-1, states.shape[-1]).astype(np.float64).T
+            return scores
 
-        return self.once(("scores", site, backbone, retriever), make)
+        return self.cached(("scores", corpus_key, backbone, retriever), compute)
 
-    def lines(self, family: int, retriever: str) -> list[Line]:
-        """Every arm, in the order of the paper's tables."""
-        return self.once(("lines", family, retriever), lambda: self._lines(family, retriever))
+    def results(self, family: int, retriever: str) -> list[MethodResult]:
+        """Every method, in the order of the paper's tables."""
+        return self.cached(("lines", family, retriever), lambda: self._results(family, retriever))
 
-    def line(self, family: int, retriever: str, key: str) -> Line:
-        """One arm."""
-        [found] = [line for line in self.lines(family, retriever) if line.key == key]
-        return found
+    def result(self, family: int, retriever: str, key: str) -> MethodResult:
+        """One method."""
+        [result] = [result for result in self.results(family, retriever) if result.key == key]
+        return result
 
-    def ours(self, family: int, retriever: str, backbone: str) -> list[list[Floats]]:
+    def scores_by_readout(self, family: int, retriever: str, backbone: str) -> list[list[Floats]]:
         """Readout by readout, corpus by corpus: s."""
-        by_corpus = [self.scores(site, backbone, retriever) for site in self.lab.sites(family)]
+        by_corpus = [
+            self.scores(corpus_key, backbone, retriever) for corpus_key in self.experiment.corpus_keys(family)
+        ]
         return [[scores[number] for scores in by_corpus] for number in range(len(by_corpus[0]))]
 
-    def _scored(self, site: Site, retriever: str, backbone: str | None) -> Scored:
-        lab, corpus, count = self.lab, self.lab.corpus(site), self.settings.candidates
-        pools = lab.pools(site, retriever)
+    def _scored(self, corpus_key: CorpusKey, retriever: str, backbone: str | None) -> ScoredCorpus:
+        experiment, corpus = self.experiment, self.experiment.corpus(corpus_key)
+        count = self.settings.candidates
+        pools = experiment.pools(corpus_key, retriever)
         ids, scores = pools.page_ids[:, :count], pools.scores[:, :count]
-        margins = lab.margins(site, backbone or self.settings.backbones[0], retriever)
-        names = self.references(site)
+        margins = experiment.margins(corpus_key, backbone or self.settings.backbones[0], retriever)
+        names = self.references(corpus_key)
         states, lens = np.empty((ids.size, 0)), np.zeros(ids.size)
         if backbone is not None:
-            made = lab.states(site, backbone, retriever)
-            states = made.states.reshape(ids.size, -1).astype(np.float64)
-            lens = made.lens.ravel()
-        return Scored(
+            at_exit = experiment.states(corpus_key, backbone, retriever)
+            states = at_exit.states.reshape(ids.size, -1).astype(np.float64)
+            lens = at_exit.lens.ravel()
+        return ScoredCorpus(
             corpus=corpus.name,
             queries=tuple(query.query_id for query in corpus.queries),
             pages=tuple(names[page_id] for page_id in ids.ravel().tolist()),
@@ -171,133 +133,130 @@ class Analysis:
             qrels=corpus.qrels,
         )
 
-    def _lines(self, family: int, retriever: str) -> list[Line]:
-        sites = self.lab.sites(family)
-        corpora = [self.scored(site, retriever) for site in sites]
-        retrieval = float(
-            np.mean(np.concatenate([self.lab.pools(site, retriever).retrieval_ms for site in sites]))
-        )
+    def _results(self, family: int, retriever: str) -> list[MethodResult]:
+        corpus_keys = self.experiment.corpus_keys(family)
+        corpora = [self.scored(corpus_key, retriever) for corpus_key in corpus_keys]
+        pools = [self.experiment.pools(corpus_key, retriever) for corpus_key in corpus_keys]
+        retrieval_ms = float(np.mean(np.concatenate([pool.retrieval_ms for pool in pools])))
         margins = [scored.margins for scored in corpora]
-        full = Latency(retrieval, 0.0, self._full_pass_ms(family))
-        lines = [
-            Line(
+        full = MethodLatency(retrieval_ms, 0.0, self._full_pass_ms(family))
+        return [
+            MethodResult(
                 "retriever",
                 "No reranking",
-                tuple(Outcome(scored.evaluate(scored.retriever).values, np.nan) for scored in corpora),
-                Latency(retrieval, 0.0, 0.0),
+                tuple(CorpusResult(scored.evaluate(scored.retriever).values, np.nan) for scored in corpora),
+                MethodLatency(retrieval_ms, 0.0, 0.0),
             ),
-            Line(
+            MethodResult(
                 "cross encoder",
                 "Full cross encoder",
-                _fused(corpora, margins, cyclic_weights(corpora, margins)),
+                evaluate_fused(corpora, margins, cyclic_weights(corpora, margins)),
                 full,
             ),
-            Line(
+            MethodResult(
                 "cross encoder alone",
                 "Full cross encoder, w = 1",
-                tuple(
-                    Outcome(scored.evaluate(own).values, 1.0)
-                    for scored, own in zip(corpora, margins, strict=True)
-                ),
+                tuple(CorpusResult(scored.evaluate(scored.margins).values, 1.0) for scored in corpora),
                 full,
             ),
-            *self._other_lines(family, retriever, corpora, retrieval),
+            *self._baseline_results(family, retriever, corpora, retrieval_ms),
+            *(
+                self._ridgerank_result(family, retriever, backbone, corpora, retrieval_ms)
+                for backbone in self.settings.backbones
+            ),
         ]
-        for backbone in self.settings.backbones:
-            made = [self.lab.states(site, backbone, retriever) for site in sites]
-            reading = float(np.mean(np.concatenate([own.reading_ms for own in made])))
-            compute = float(np.mean(np.concatenate([own.compute_ms for own in made])))
-            by_readout = [
-                _fused(corpora, scores, cyclic_weights(corpora, scores))
-                for scores in self.ours(family, retriever, backbone)
-            ]
-            outcomes = tuple(
-                Outcome(
-                    np.mean([one.values for one in own], axis=0), float(np.mean([one.weight for one in own]))
-                )
-                for own in zip(*by_readout, strict=True)
-            )
-            latency = Latency(retrieval, reading, compute)
-            lines.append(Line(f"ours {backbone}", f"RidgeRank ({backbone})", outcomes, latency))
-        return lines
 
-    def _other_lines(
-        self, family: int, retriever: str, corpora: list[Scored], retrieval: float
-    ) -> list[Line]:
-        """RRF, Score Aggregation, GQR, text and image reranker: what each is, and how it is fused."""
-        asked: list[tuple[str, Role, Fusion | None]] = [
-            ("RRF", "text retriever", by_rank),
-            ("Score Aggregation", "text retriever", by_aggregation),
-            ("GQR", "GQR", None),
-            ("text reranker", "text reranker", by_standard_score),
-            ("image reranker", "image reranker", by_standard_score),
+    def _ridgerank_result(
+        self, family: int, retriever: str, backbone: str, corpora: list[ScoredCorpus], retrieval_ms: float
+    ) -> MethodResult:
+        states = [
+            self.experiment.states(corpus_key, backbone, retriever)
+            for corpus_key in self.experiment.corpus_keys(family)
         ]
-        lines = []
-        for key, role, fusion in asked:
+        latency = MethodLatency(
+            retrieval_ms,
+            float(np.mean(np.concatenate([of_corpus.reading_ms for of_corpus in states]))),
+            float(np.mean(np.concatenate([of_corpus.compute_ms for of_corpus in states]))),
+        )
+        by_readout = [
+            evaluate_fused(corpora, scores, cyclic_weights(corpora, scores))
+            for scores in self.scores_by_readout(family, retriever, backbone)
+        ]
+        return MethodResult(
+            f"ours {backbone}", f"RidgeRank ({backbone})", mean_over_readouts(by_readout), latency
+        )
+
+    def _baseline_results(
+        self, family: int, retriever: str, corpora: list[ScoredCorpus], retrieval_ms: float
+    ) -> list[MethodResult]:
+        """RRF, Score Aggregation, GQR, text and image reranker: the role of each, and how it is fused."""
+        methods: list[tuple[str, BaselineRole, Fusion | None]] = [
+            ("RRF", "text retriever", fuse_by_rank),
+            ("Score Aggregation", "text retriever", fuse_by_min_max),
+            ("GQR", "GQR", None),
+            ("text reranker", "text reranker", fuse),
+            ("image reranker", "image reranker", fuse),
+        ]
+        corpus_keys = self.experiment.corpus_keys(family)
+        results = []
+        for key, role, fusion in methods:
             if role not in roles_behind(self.settings, retriever):
                 continue
-            found = [self.lab.arm(site, retriever, role) for site in self.lab.sites(family)]
-            name = NAMES[self.settings.arms][role]
-            shown = f"{key} with {name}" if role == "text retriever" else name
-            missing = next((own for own in found if isinstance(own, Unavailable)), None)
+            scored = [self.experiment.baseline_scores(each, retriever, role) for each in corpus_keys]
+            name = NAMES[self.settings.baselines][role]
+            label = f"{key} with {name}" if role == "text retriever" else name
+            missing = next((baseline for baseline in scored if isinstance(baseline, Unavailable)), None)
             if missing is not None:
-                lines.append(Line(key, shown, (), None, why=missing.why))
+                results.append(MethodResult(key, label, (), None, why=missing.why))
                 continue
-            scores = [own.scores.ravel() for own in found if not isinstance(own, Unavailable)]
-            own_ms = self._arm_ms(family, retriever, role)
-            # GQR searches by itself: its own time holds a retrieval.
-            compute = max(own_ms - retrieval, 0.0) if key == "GQR" else own_ms
-            outcomes = (
-                self._found(family, retriever, role) if fusion is None else _picked(corpora, scores, fusion)
+            scores = [baseline.scores.ravel() for baseline in scored if not isinstance(baseline, Unavailable)]
+            baseline_ms = self._baseline_ms(family, retriever, role)
+            # GQR searches by itself: its time includes a retrieval.
+            compute_ms = max(baseline_ms - retrieval_ms, 0.0) if key == "GQR" else baseline_ms
+            by_corpus = (
+                self._searched_results(family, retriever, role)
+                if fusion is None
+                else evaluate_fused(
+                    corpora, scores, cyclic_weights(corpora, scores, best_weight(fusion)), fusion
+                )
             )
-            lines.append(Line(key, shown, outcomes, Latency(retrieval, 0.0, compute)))
-        return lines
+            results.append(MethodResult(key, label, by_corpus, MethodLatency(retrieval_ms, 0.0, compute_ms)))
+        return results
 
-    def _found(self, family: int, retriever: str, role: Role) -> tuple[Outcome, ...]:
-        """An arm that finds pages by itself, ranked by its own scores."""
-        outcomes = []
-        for site in self.lab.sites(family):
-            arm, corpus = self.lab.arm(site, retriever, role), self.lab.corpus(site)
-            assert not isinstance(arm, Unavailable)
-            names = self.references(site)
-            rows, places = np.nonzero(np.isfinite(arm.scores))
+    def _searched_results(self, family: int, retriever: str, role: BaselineRole) -> tuple[CorpusResult, ...]:
+        """A baseline that finds pages by itself, ranked by its scores."""
+        results = []
+        for corpus_key in self.experiment.corpus_keys(family):
+            baseline = self.experiment.baseline_scores(corpus_key, retriever, role)
+            corpus = self.experiment.corpus(corpus_key)
+            assert not isinstance(baseline, Unavailable)
+            names = self.references(corpus_key)
+            rows, columns = np.nonzero(np.isfinite(baseline.scores))
             run = Run.of_columns(
                 [corpus.queries[row].query_id for row in rows.tolist()],
-                [names[page_id] for page_id in arm.page_ids[rows, places].tolist()],
-                arm.scores[rows, places].tolist(),
+                [names[page_id] for page_id in baseline.page_ids[rows, columns].tolist()],
+                baseline.scores[rows, columns].tolist(),
             )
-            outcomes.append(Outcome(evaluate(run, corpus.qrels).values, np.nan))
-        return tuple(outcomes)
+            results.append(CorpusResult(evaluate(run, corpus.qrels).values, np.nan))
+        return tuple(results)
 
-    def _arm_ms(self, family: int, retriever: str, role: Role) -> float:
-        """The arm's own time; one timed behind the first retriever only reads as many pages behind others."""
+    def _baseline_ms(self, family: int, retriever: str, role: BaselineRole) -> float:
+        """The baseline's time; where it was not timed, its time behind the first retriever: as many pages."""
         for behind in (retriever, self.settings.retrievers[0]):
-            found = [self.lab.arm(site, behind, role) for site in self.lab.sites(family)]
-            times = np.concatenate([own.latency_ms for own in found if not isinstance(own, Unavailable)])
-            if not np.isnan(times).all():
-                return float(np.nanmean(times))
+            scored = [
+                self.experiment.baseline_scores(corpus_key, behind, role)
+                for corpus_key in self.experiment.corpus_keys(family)
+            ]
+            times = [baseline.latency_ms for baseline in scored if not isinstance(baseline, Unavailable)]
+            if not np.isnan(np.concatenate(times)).all():
+                return float(np.nanmean(np.concatenate(times)))
         return float("nan")
 
     def _full_pass_ms(self, family: int) -> float:
         """Of the first backbone over the first retriever's candidates; the others' are as many pages."""
-        first, by = self.settings.backbones[0], self.settings.retrievers[0]
-        times = [self.lab.states(site, first, by).full_ms for site in self.lab.sites(family)]
+        backbone, retriever = self.settings.backbones[0], self.settings.retrievers[0]
+        times = [
+            self.experiment.states(corpus_key, backbone, retriever).full_ms
+            for corpus_key in self.experiment.corpus_keys(family)
+        ]
         return float(np.nanmean(np.concatenate(times)))
-
-
-def _fused(corpora: list[Scored], scores: list[Floats], weights: list[float]) -> tuple[Outcome, ...]:
-    return tuple(
-        Outcome(scored.evaluate(fuse(scored.retriever, own, weight, scored.lists)).values, weight)
-        for scored, own, weight in zip(corpora, scores, weights, strict=True)
-    )
-
-
-def _picked(corpora: list[Scored], scores: list[Floats], fusion: Fusion) -> tuple[Outcome, ...]:
-    """Each corpus at the weight that is best on the next one."""
-    weights = [picked_weight(fusion, scored, own) for scored, own in zip(corpora, scores, strict=True)]
-    outcomes = []
-    for number, (scored, own) in enumerate(zip(corpora, scores, strict=True)):
-        weight = next_in_cycle(weights, number)
-        fused = fusion(scored.retriever, own, weight, scored.lists)
-        outcomes.append(Outcome(scored.evaluate(fused).values, weight))
-    return tuple(outcomes)

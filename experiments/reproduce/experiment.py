@@ -1,353 +1,278 @@
-"""The stages joined: whoever asks for a result gets it from disk, or has it computed and kept.
+"""The stages joined: a result comes from disk, or is computed and kept.
 
-`Lab` knows which model made what, and loads one only where something is missing. Ask model by model (as
-`prepare` does) and each is loaded once.
+`Experiment` knows which model made what, and loads one only where something is missing. Request results model
+by model (as `prepare` does) and each model is loaded once.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.datasets.base import Corpus
-from experiments.reproduce.settings import Settings
-from experiments.reproduce.stages.candidate_pools import Pools, find_pools, queries_digest
-from experiments.reproduce.stages.checkpoint import in_parts
+from experiments.datasets.base import BenchmarkCorpus
+from experiments.reproduce.corpus_key import CorpusKey
+from experiments.reproduce.settings import ExperimentSettings
+from experiments.reproduce.stages.candidate_pools import CandidatePools, find_pools, queries_digest
+from experiments.reproduce.stages.checkpoint import compute_in_parts
 from experiments.reproduce.stages.layer_states import run_layers
-from experiments.reproduce.stages.loaded_models import Models
-from experiments.reproduce.stages.page_vectors import KeptEmbedder, PageVectors, embed_pages, pages_of
-from experiments.reproduce.stages.paths import Place, made_with, require_same, slug
-from experiments.reproduce.stages.query_states import States, run_deeper, run_states
-from experiments.reproduce.stages.stage_progress import Watcher
-from experiments.reproduce.stages.store_build import build_store, gather
+from experiments.reproduce.stages.lazy_pass import LazyShallowPass
+from experiments.reproduce.stages.model_cache import ModelCache
+from experiments.reproduce.stages.page_vectors import (
+    CachedEmbedder,
+    PageVectors,
+    embed_pages,
+    list_corpus_pages,
+)
+from experiments.reproduce.stages.paths import CorpusPaths, read_lineage, slug
+from experiments.reproduce.stages.query_states import CandidateStates, run_deeper, run_states
+from experiments.reproduce.stages.stage_progress import StageProgress
+from experiments.reproduce.stages.store_build import build_store, gather_margins
 from ridgerank.atomic import replace_text_file
 from ridgerank.ragged import Floats
 from ridgerank.store.vector_columns import VectorOrigin
 
 if TYPE_CHECKING:
-    from experiments.baselines.base import Arm, Unavailable
-    from experiments.baselines.load import Models as ArmModels
-    from experiments.baselines.load import Role
-    from experiments.reproduce.stages.baseline_scores import ArmScores
-    from ridgerank.backbones.base import Backbone
-    from ridgerank.calibration.target_cache import TargetCache
-    from ridgerank.documents.ocr import Recognizer
+    from experiments.baselines.base import Baseline, Unavailable
+    from experiments.baselines.load import BaselineRole
+    from experiments.reproduce.stages.baseline_scores import BaselineScores
     from ridgerank.ranking.shallow import ShallowPass
     from ridgerank.retrievers.base import Retriever
-    from ridgerank.retrievers.encoders.base import MultiVectorEncoder
     from ridgerank.store.page_store import PageStore
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A corpus and where it stands: family and place in the family's cycle."""
-
-    family: int
-    number: int
-
-
-class Lab:
+class Experiment:
     """Everything that is measured in one run, by corpus, retriever and backbone."""
 
-    def __init__(self, settings: Settings, work: Path, watcher: Watcher) -> None:
+    def __init__(self, settings: ExperimentSettings, work: Path, progress: StageProgress) -> None:
         self.settings = settings
-        self.watcher = watcher
-        self.models = Models(settings.device)
-        self._arm_models: ArmModels | None = None
+        self.progress = progress
+        self.models = ModelCache(settings, work)
         self.work = work
         """Where all stages are kept."""
 
-    def sites(self, family: int | None = None) -> list[Site]:
+    def corpus_keys(self, family: int | None = None) -> list[CorpusKey]:
         """All corpora, or those of one family, in their cyclic order."""
         families = self.settings.families
         return [
-            Site(number, place)
-            for number, own in enumerate(families)
-            if family is None or family == number
-            for place in range(len(own.corpora))
+            CorpusKey(family_number, position)
+            for family_number, benchmark in enumerate(families)
+            if family is None or family == family_number
+            for position in range(len(benchmark.corpora))
         ]
 
-    def corpus(self, site: Site) -> Corpus:
+    def corpus(self, corpus_key: CorpusKey) -> BenchmarkCorpus:
         """The corpus itself."""
-        return self.settings.families[site.family].corpora[site.number]
+        return self.settings.families[corpus_key.family].corpora[corpus_key.number]
 
-    def place(self, site: Site) -> Place:
+    def paths(self, corpus_key: CorpusKey) -> CorpusPaths:
         """Its folders."""
-        return Place(self.work, self.settings.families[site.family].name, self.corpus(site).name)
+        return CorpusPaths(
+            self.work, self.settings.families[corpus_key.family].name, self.corpus(corpus_key).name
+        )
 
-    def pools(self, site: Site, retriever: str) -> Pools:
+    def pools(self, corpus_key: CorpusKey, retriever: str) -> CandidatePools:
         """The candidates of every query."""
-        folder, corpus = self.place(site).retriever(retriever), self.corpus(site)
-        self.watcher.start(f"{corpus.name}: candidates by {slug(retriever)}", len(corpus.queries))
+        folder, corpus = self.paths(corpus_key).retriever(retriever), self.corpus(corpus_key)
+        self.progress.start(f"{corpus.name}: candidates by {slug(retriever)}", len(corpus.queries))
         loaded: list[Retriever] = []
 
         def load() -> "Retriever":
             from ridgerank.calibration.embed_ahead import InMemoryLateInteraction
 
             if not loaded:
-                made, encoder = self.vectors(site, retriever), self._encoder(retriever, folder)
-                ends = np.cumsum(made.lengths)[:-1]
-                loaded.append(InMemoryLateInteraction(encoder, made.page_ids, np.split(made.vectors, ends)))
-                self.watcher.start(f"{corpus.name}: candidates by {slug(retriever)}", len(corpus.queries))
+                pages = self.vectors(corpus_key, retriever)
+                encoder = self.models.encoder_for(folder, retriever)
+                ends = np.cumsum(pages.lengths)[:-1]
+                loaded.append(InMemoryLateInteraction(encoder, pages.page_ids, np.split(pages.vectors, ends)))
+                self.progress.start(f"{corpus.name}: candidates by {slug(retriever)}", len(corpus.queries))
             return loaded[0]
 
-        return find_pools(folder, corpus, load, depth=self.settings.deepest, done=self.watcher.advance)
+        return find_pools(folder, corpus, load, depth=self.settings.deepest, done=self.progress.advance)
 
-    def references(self, site: Site) -> dict[str, str]:
+    def references(self, corpus_key: CorpusKey) -> dict[str, str]:
         """Page id → the name judgements know it by."""
-        return {ref.page_id: ref.reference for ref in pages_of(self.corpus(site))}
+        return {ref.page_id: ref.reference for ref in list_corpus_pages(self.corpus(corpus_key))}
 
-    def vectors(self, site: Site, retriever: str) -> PageVectors:
+    def vectors(self, corpus_key: CorpusKey, retriever: str) -> PageVectors:
         """The pages, embedded."""
-        folder, corpus = self.place(site).retriever(retriever), self.corpus(site)
-        refs = pages_of(corpus)
-        self.watcher.start(f"{corpus.name}: pages embedded by {slug(retriever)}", len(refs))
+        folder, corpus = self.paths(corpus_key).retriever(retriever), self.corpus(corpus_key)
+        refs = list_corpus_pages(corpus)
+        self.progress.start(f"{corpus.name}: pages embedded by {slug(retriever)}", len(refs))
         return embed_pages(
             folder,
             refs,
-            lambda: self._encoder(retriever, folder),
-            max_pixels=self._max_pixels,
-            done=self.watcher.advance,
-            say=self.watcher.say,
+            lambda: self.models.encoder_for(folder, retriever),
+            max_pixels=self.models.max_pixels,
+            done=self.progress.advance,
+            say=self.progress.say,
         )
 
-    def margins(self, site: Site, backbone: str, retriever: str) -> Floats:
+    def margins(self, corpus_key: CorpusKey, backbone: str, retriever: str) -> Floats:
         """(queries, candidates): t, the full-depth margin."""
-        folder, corpus = self.place(site).backbone(backbone), self.corpus(site)
-        kept = in_parts(
+        folder, corpus = self.paths(corpus_key).backbone(backbone), self.corpus(corpus_key)
+        kept = compute_in_parts(
             folder / f"margins-{slug(retriever)}" / self._pool_name(corpus),
             1,
             1,
-            lambda _: {"margins": self._take_margins(site, backbone, retriever)[None]},
+            lambda _: {"margins": self._gather_margins(corpus_key, backbone, retriever)[None]},
         )
         return np.asarray(kept["margins"][0])
 
-    def states(self, site: Site, backbone: str, retriever: str) -> States:
-        """The states at the exit layer, and the time it takes to make them."""
-        folder, corpus = self.place(site).backbone(backbone), self.corpus(site)
-        pools = self.pools(site, retriever)
+    def states(self, corpus_key: CorpusKey, backbone: str, retriever: str) -> CandidateStates:
+        """The states at the exit layer, and the time it takes to compute them."""
+        folder, corpus = self.paths(corpus_key).backbone(backbone), self.corpus(corpus_key)
+        pools = self.pools(corpus_key, retriever)
         timed = (backbone, retriever) == (self.settings.backbones[0], self.settings.retrievers[0])
-        with self._shallow(site, backbone) as shallow:
-            self.watcher.start(
+        with self.open_shallow(corpus_key, backbone) as shallow:
+            self.progress.start(
                 f"{corpus.name}: {slug(backbone)} behind {slug(retriever)}", len(corpus.queries)
             )
             return run_states(
                 folder / f"states-{slug(retriever)}",
                 corpus,
                 pools,
-                shallow.open,
+                shallow.get,
                 candidates=self.settings.candidates,
                 full_pass_every=self.settings.full_pass_every if timed else None,
-                done=self.watcher.advance,
+                done=self.progress.advance,
             )
 
-    def deeper(self, site: Site, backbone: str, retriever: str) -> NDArray[np.float32]:
+    def deeper(self, corpus_key: CorpusKey, backbone: str, retriever: str) -> NDArray[np.float32]:
         """(queries, pages, dim): states of the candidates below those of `states`."""
-        folder, corpus = self.place(site).backbone(backbone), self.corpus(site)
-        pools = self.pools(site, retriever)
-        with self._shallow(site, backbone) as shallow:
-            self.watcher.start(
+        folder, corpus = self.paths(corpus_key).backbone(backbone), self.corpus(corpus_key)
+        pools = self.pools(corpus_key, retriever)
+        with self.open_shallow(corpus_key, backbone) as shallow:
+            self.progress.start(
                 f"{corpus.name}: {slug(backbone)} behind {slug(retriever)}, deeper", len(corpus.queries)
             )
             return run_deeper(
                 folder / f"deeper-{slug(retriever)}",
                 corpus,
                 pools,
-                shallow.open,
+                shallow.get,
                 depths=(self.settings.candidates, self.settings.deepest),
-                done=self.watcher.advance,
+                done=self.progress.advance,
             )
 
-    def layers(self, site: Site, backbone: str, queries: Sequence[int]) -> NDArray[np.float32]:
+    def layers(self, corpus_key: CorpusKey, backbone: str, queries: Sequence[int]) -> NDArray[np.float32]:
         """(queries, candidates, layers, dim): states of some queries at every layer, first retriever."""
-        folder, corpus = self.place(site).backbone(backbone), self.corpus(site)
-        pools = self.pools(site, self.settings.retrievers[0])
+        folder, corpus = self.paths(corpus_key).backbone(backbone), self.corpus(corpus_key)
+        pools = self.pools(corpus_key, self.settings.retrievers[0])
         page_ids = pools.page_ids[list(queries), : self.settings.candidates]
-        self.watcher.start(f"{corpus.name}: {slug(backbone)} at every layer", len(np.unique(page_ids)))
-        self._require_store(site, backbone)
+        self.progress.start(f"{corpus.name}: {slug(backbone)} at every layer", len(np.unique(page_ids)))
+        self._require_store(corpus_key, backbone)
         return run_layers(
             folder / "layers",
-            self.place(site).store(backbone),
+            self.paths(corpus_key).store(backbone),
             [corpus.queries[number].text for number in queries],
             page_ids,
-            lambda: self._backbone(backbone, folder),
+            lambda: self.models.backbone_for(folder, backbone),
             self.settings.keep,
-            done=self.watcher.advance,
+            done=self.progress.advance,
         )
 
-    def arm(
-        self, site: Site, retriever: str, role: "Role", *, candidates: int | None = None
-    ) -> "ArmScores | Unavailable":
-        """The scores of another arm, or why there are none."""
+    def baseline_scores(
+        self, corpus_key: CorpusKey, retriever: str, role: "BaselineRole", *, candidates: int | None = None
+    ) -> "BaselineScores | Unavailable":
+        """The scores of a baseline, or why there are none."""
         from experiments.baselines.load import STAND_IN_BACKBONE
-        from experiments.reproduce.stages.baseline_scores import run_arm
+        from experiments.reproduce.stages.baseline_scores import run_baseline
 
-        corpus, settings = self.corpus(site), self.settings
+        corpus, settings = self.corpus(corpus_key), self.settings
         first = settings.backbones[0]
-        # The stand-in's margins are taken for its own readout anyway, where it is among the backbones.
+        # Where the stand-in is among the backbones, its margins are computed for its readout anyway.
         shared = STAND_IN_BACKBONE if STAND_IN_BACKBONE in settings.backbones else None
-        pools = self.pools(site, retriever)
-        self.watcher.start(f"{corpus.name}: {role} behind {slug(retriever)}", len(corpus.queries))
+        pools = self.pools(corpus_key, retriever)
+        self.progress.start(f"{corpus.name}: {role} behind {slug(retriever)}", len(corpus.queries))
         opened: list[PageStore] = []
 
-        def load(work: Path) -> "Arm | Unavailable":
-            from experiments.baselines.load import Models as ArmModels
-            from experiments.baselines.load import load_arms
+        def load(work: Path) -> "Baseline | Unavailable":
+            from experiments.baselines.load import load_baselines
             from ridgerank.store.page_store import PageStore
 
             if not opened:
-                self._require_store(site, first)
-                opened.append(PageStore.open(self.place(site).store(first)))
-            if self._arm_models is None:
-                self._arm_models = ArmModels(settings.arms, device=settings.device)
-            return load_arms(self._arm_models, opened[0], work=work, roles=(role,))[role]
+                self._require_store(corpus_key, first)
+                opened.append(PageStore.open(self.paths(corpus_key).store(first)))
+            return load_baselines(self.models.baselines, opened[0], work=work, roles=(role,))[role]
 
         try:
-            return run_arm(
-                self.place(site).folder / f"arm-{slug(role)}-{slug(retriever)}",
+            return run_baseline(
+                self.paths(corpus_key).folder / f"arm-{slug(role)}-{slug(retriever)}",
                 corpus,
                 pools,
                 load,
-                self.place(site).backbone(shared) if shared else self.place(site).folder / "arms",
+                self.paths(corpus_key).backbone(shared) if shared else self.paths(corpus_key).folder / "arms",
                 candidates=candidates or settings.candidates,
                 full_pass_every=settings.full_pass_every if retriever == settings.retrievers[0] else None,
-                done=self.watcher.advance,
+                done=self.progress.advance,
             )
         finally:
             for store in opened:
                 store.close()
 
-    def release(self) -> None:
-        """Let all models go: the next ones may need their room."""
-        self.models = Models(self.settings.device)
-        self._arm_models = None
+    def _gather_margins(self, corpus_key: CorpusKey, backbone: str, retriever: str) -> Floats:
+        self._require_store(corpus_key, backbone)
+        corpus = self.corpus(corpus_key)
+        cache = self.models.margin_cache(self.paths(corpus_key).backbone(backbone), backbone)
+        pools = self.pools(corpus_key, retriever)
+        return gather_margins(corpus, pools, cache, candidates=self.settings.candidates)
 
-    def _take_margins(self, site: Site, backbone: str, retriever: str) -> Floats:
-        self._require_store(site, backbone)
-        corpus = self.corpus(site)
-        cache = self._margin_cache(site, backbone)
-        return gather(corpus, self.pools(site, retriever), cache, candidates=self.settings.candidates)
-
-    def _require_store(self, site: Site, backbone: str) -> None:
-        """Index the corpus and take all margins, unless that has been done for these pools."""
-        folder, corpus = self.place(site).backbone(backbone), self.corpus(site)
+    def _require_store(self, corpus_key: CorpusKey, backbone: str) -> None:
+        """Index the corpus and compute all margins, unless that has been done for these pools."""
+        folder, corpus = self.paths(corpus_key).backbone(backbone), self.corpus(corpus_key)
         names = [slug(name) for name in self.settings.retrievers]
         marker = folder / f"taught-{self._pool_name(corpus)}-{'-'.join(names)}"
         if marker.exists():
             return
-        pools = [self.pools(site, name) for name in self.settings.retrievers]
-        model = self._backbone(backbone, folder)
+        pools = [self.pools(corpus_key, name) for name in self.settings.retrievers]
+        model = self.models.backbone_for(folder, backbone)
         embedder = recognizer = None
         if backbone == self.settings.backbones[0]:
-            # The store the other arms read: it has the first retriever's vectors, and text.
-            recognizer = self._recognizer if self.settings.ocr else None
-            first = self.settings.retrievers[0]
-            made = self.place(site).retriever(first)
-            origin = VectorOrigin.from_json(made_with(made))
-            embedder = KeptEmbedder(origin, lambda: self._encoder(first, made), self.vectors(site, first))
+            # Baselines read this store: it has the first retriever's vectors, and text.
+            recognizer = self.models.recognizer if self.settings.ocr else None
+            embedder = self._embedder(corpus_key, self.settings.retrievers[0])
         build_store(
-            self.place(site).store(backbone),
+            self.paths(corpus_key).store(backbone),
             corpus,
             model,
-            self._margin_cache(site, backbone),
+            self.models.margin_cache(folder, backbone),
             pools,
             candidates=self.settings.candidates,
-            exit_layer=self._exit_layer(model),
+            exit_layer=self.models.exit_layer(model),
             keep=self.settings.keep,
             embedder=embedder,
             recognizer=recognizer,
-            watcher=self.watcher,
+            progress=self.progress,
         )
         with replace_text_file(marker):
             pass
 
-    @cached_property
-    def _recognizer(self) -> "Recognizer":
-        from ridgerank.documents.ocr import Recognizer
+    def _embedder(self, corpus_key: CorpusKey, retriever: str) -> CachedEmbedder:
+        """The retriever's page vectors, as indexing takes them."""
+        folder = self.paths(corpus_key).retriever(retriever)
+        return CachedEmbedder(
+            VectorOrigin.from_json(read_lineage(folder)),
+            lambda: self.models.encoder_for(folder, retriever),
+            self.vectors(corpus_key, retriever),
+        )
 
-        return Recognizer(cache=self.work / "ocr")
-
-    def _pool_name(self, corpus: Corpus) -> str:
+    def _pool_name(self, corpus: BenchmarkCorpus) -> str:
         return f"{queries_digest(corpus)}-{self.settings.candidates}"
 
-    def _margin_cache(self, site: Site, backbone: str) -> "TargetCache":
-        from ridgerank.calibration.target_cache import TargetCache
-        from ridgerank.store.model_lineage import make_lineage
+    def open_shallow(self, corpus_key: CorpusKey, backbone: str) -> LazyShallowPass:
+        """The model over its store, opened on first use.
 
-        folder = self.place(site).backbone(backbone)
-        model = self._backbone(backbone, folder)
-        lineage = make_lineage(
-            model, exit_layer=self._exit_layer(model), join_layer=0, keep=self.settings.keep
-        )
-        return TargetCache(folder, lineage)
+        Pages are read at every request, as on a machine whose pages do not fit in memory.
+        """
 
-    @contextmanager
-    def _shallow(self, site: Site, backbone: str) -> "Iterator[_Opener]":
-        opener = _Opener(self, site, backbone)
-        try:
-            yield opener
-        finally:
-            opener.close()
+        def open_pass() -> "ShallowPass":
+            from ridgerank.ranking.shallow import ShallowPass
+            from ridgerank.store.page_store import PageStore
 
-    def open_shallow(self, site: Site, backbone: str) -> "ShallowPass":
-        """The model over its store; pages are read at every request, as on a machine with many of them."""
-        from ridgerank.ranking.shallow import ShallowPass
-        from ridgerank.store.page_store import PageStore
+            self._require_store(corpus_key, backbone)
+            model = self.models.backbone_for(self.paths(corpus_key).backbone(backbone), backbone)
+            return ShallowPass(model, PageStore.open(self.paths(corpus_key).store(backbone)), cache_bytes=0)
 
-        self._require_store(site, backbone)
-        model = self._backbone(backbone, self.place(site).backbone(backbone))
-        return ShallowPass(model, PageStore.open(self.place(site).store(backbone)), cache_bytes=0)
-
-    def _backbone(self, name: str, folder: Path) -> "Backbone":
-        from ridgerank.lineage import Lineage
-        from ridgerank.store.model_lineage import make_lineage
-
-        model = self.models.backbone(name)
-        layer = self._exit_layer(model)
-        made = make_lineage(model, exit_layer=layer, join_layer=0, keep=self.settings.keep)
-        require_same(folder, made.to_json(), normalize=lambda noted: Lineage.from_json(noted).to_json())
-        return model
-
-    def _encoder(self, name: str, folder: Path) -> "MultiVectorEncoder":
-        encoder = self.models.encoder(name)
-        require_same(folder, encoder.origin.to_json())
-        return encoder
-
-    def _exit_layer(self, model: "Backbone") -> int:
-        from ridgerank.store.model_lineage import default_exit_layer
-
-        given = self.settings.exit_layer
-        return default_exit_layer(model.geometry.layers) if given is None else given
-
-    @cached_property
-    def _max_pixels(self) -> int:
-        """How large pages are seen by retrievers: as the first backbone sees them."""
-        path = self.work / f"pixels-{slug(self.settings.backbones[0])}"
-        if not path.exists():
-            with replace_text_file(path) as file:
-                file.write(str(self.models.backbone(self.settings.backbones[0]).max_pixels))
-        return int(path.read_text())
-
-
-class _Opener:
-    """Opens a store when the first query runs over it, and closes it if it was opened."""
-
-    def __init__(self, lab: Lab, site: Site, backbone: str) -> None:
-        self._lab, self._site, self._backbone = lab, site, backbone
-        self._opened: ShallowPass | None = None
-
-    def open(self) -> "ShallowPass":
-        """The pass, the same one every time."""
-        if self._opened is None:
-            self._opened = self._lab.open_shallow(self._site, self._backbone)
-        return self._opened
-
-    def close(self) -> None:
-        """Close the store."""
-        if self._opened is not None:
-            self._opened.store.close()
+        return LazyShallowPass(open_pass)

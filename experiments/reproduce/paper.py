@@ -41,7 +41,7 @@ _CORPORA = {
     "physics": "physics",
 }
 FAMILIES = ("ViDoRe 2", "ViDoRe 3")
-_ARMS = {
+_LABELS = {
     "retriever": "No reranking",
     "cross encoder": "Full cross encoder",
     "text reranker": "Qwen3-Reranker-0.6B",
@@ -50,47 +50,48 @@ _ARMS = {
 
 
 @cache
-def figures() -> Mapping[str, Any]:
+def read_figures() -> Mapping[str, Any]:
     """Everything in `paper.json`: table → rows by role → columns."""
-    found: Mapping[str, Any] = json.loads((Path(__file__).parent / "paper.json").read_text(encoding="utf-8"))
-    return found
+    path = Path(__file__).parent / "paper.json"
+    figures: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return figures
 
 
-def model(name: str) -> str | None:
+def model_name(name: str) -> str | None:
     """The paper's name of a model or of what it stands in for, None where it has none."""
     lowered = name.casefold()
-    return next((theirs for ours, theirs in _COUNTERPARTS.items() if ours in lowered), None)
+    return next((published for ours, published in _COUNTERPARTS.items() if ours in lowered), None)
 
 
-def corpus(name: str) -> str | None:
+def corpus_name(name: str) -> str | None:
     """The paper's name of a corpus, None for one that is not of ViDoRe."""
     if name in _CORPORA.values():
         return name
     lowered = name.casefold()
-    return next((theirs for ours, theirs in _CORPORA.items() if ours in lowered), None)
+    return next((published for ours, published in _CORPORA.items() if ours in lowered), None)
 
 
-def key(line: str) -> str | None:
-    """An arm as the paper's tables have it: `ours mini-qwen` is `ours Qwen2.5-VL-7B`."""
-    if not line.startswith("ours "):
-        return line
-    theirs = model(line.removeprefix("ours "))
-    return None if theirs is None else f"ours {theirs}"
+def row_key(key: str) -> str | None:
+    """A method's key in the paper's tables: `ours mini-qwen` is `ours Qwen2.5-VL-7B`."""
+    if not key.startswith("ours "):
+        return key
+    published = model_name(key.removeprefix("ours "))
+    return None if published is None else f"ours {published}"
 
 
-def shown(line: str) -> str:
-    """An arm as the paper calls it."""
-    theirs = key(line) or line
-    if theirs.startswith("ours "):
-        return f"RidgeRank ({theirs.removeprefix('ours ')})"
-    return _ARMS.get(theirs, theirs)
+def row_label(key: str) -> str:
+    """A method as the paper calls it."""
+    published = row_key(key) or key
+    if published.startswith("ours "):
+        return f"RidgeRank ({published.removeprefix('ours ')})"
+    return _LABELS.get(published, published)
 
 
-def find(*path: str | None) -> Any:  # noqa: ANN401 (whatever lies there)
+def look_up(*path: str | None) -> Any:  # noqa: ANN401 (any JSON value)
     """What lies at a path of keys in `paper.json`, None where there is nothing."""
-    found: Any = figures()
+    value: Any = read_figures()
     for part in path:
-        if part is None or not isinstance(found, Mapping) or part not in found:
+        if part is None or not isinstance(value, Mapping) or part not in value:
             return None
-        found = found[part]
-    return found
+        value = value[part]
+    return value

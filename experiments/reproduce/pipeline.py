@@ -1,4 +1,4 @@
-"""All of it: stages, tables, figures, report, into one folder."""
+"""A whole run: stages, tables, figures, report, into one folder."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.catalogue import chosen
-from experiments.reproduce.claims import Direction, directions
-from experiments.reproduce.experiment import Lab
-from experiments.reproduce.figures.figure import Drawing
+from experiments.reproduce.catalogue import select_entries
+from experiments.reproduce.claims import Claim, check_claims
+from experiments.reproduce.experiment import Experiment
+from experiments.reproduce.figures.figure import PaperFigure
 from experiments.reproduce.prepare import Need, prepare
 from experiments.reproduce.report import write_report
-from experiments.reproduce.settings import Settings
-from experiments.reproduce.stages.stage_progress import Watcher
+from experiments.reproduce.settings import ExperimentSettings
+from experiments.reproduce.stages.stage_progress import StageProgress
 from experiments.reproduce.tables.table import Table
 from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import DatasetError
@@ -27,15 +27,15 @@ LEAST_CORPORA = 3
 
 
 def run_experiments(
-    settings: Settings,
+    settings: ExperimentSettings,
     work: Path,
     out: Path,
-    watcher: Watcher,
+    progress: StageProgress,
     *,
     only: Sequence[str] = (),
     processes: int = 1,
-) -> list[Direction]:
-    """Compute what is missing, write what is asked for; the claims come back where all was asked for."""
+) -> list[Claim]:
+    """Compute what is missing and write the tables and figures; the claims come back with a full run."""
     corpora = settings.families[0].corpora
     if len(corpora) < LEAST_CORPORA:
         raise DatasetError(
@@ -45,31 +45,33 @@ def run_experiments(
         )
     start = time.perf_counter()
     resumed = work.exists() and any(work.iterdir())
-    entries = chosen(only)
-    lab = Lab(settings, work, watcher)
+    entries = select_entries(only)
+    experiment = Experiment(settings, work, progress)
     needs = frozenset[Need]().union(*(entry.needs for entry in entries.values()))
-    prepare(lab, needs, processes=processes)
+    prepare(experiment, needs, processes=processes)
     staged = time.perf_counter() - start
-    analysis = Analysis(lab)
-    made: list[Table | Drawing] = []
-    watcher.start("tables and figures", len(entries))
+    analysis = Analysis(experiment)
+    results: list[Table | PaperFigure] = []
+    progress.start("tables and figures", len(entries))
     for name, entry in entries.items():
-        result = entry.make(analysis)
-        write(result, out)
-        watcher.say(f"{out / name}.md")
-        made.append(result)
-        watcher.advance()
-    claims = [] if only else directions(analysis)
+        result = entry.compute(analysis)
+        write_result(result, out)
+        progress.say(f"{out / name}.md")
+        results.append(result)
+        progress.advance()
+    claims = [] if only else check_claims(analysis)
     if not only:
-        _write_json(out / "directions.json", [asdict(claim) for claim in claims])
+        _write_json(out / "check_claims.json", [asdict(claim) for claim in claims])
     tabled = time.perf_counter() - start - staged
-    facts = describe(settings, analysis, staged, tabled, resumed=resumed) | {"processes": processes}
+    facts = describe_run(settings, analysis, staged, tabled, resumed=resumed) | {"processes": processes}
     _write_json(out / ("run.json" if not only else f"run-{'-'.join(only)}.json"), facts)
-    write_report(out / ("report.html" if not only else f"report-{'-'.join(only)}.html"), made, claims, facts)
+    write_report(
+        out / ("report.html" if not only else f"report-{'-'.join(only)}.html"), results, claims, facts
+    )
     return claims
 
 
-def write(result: Table | Drawing, out: Path) -> None:
+def write_result(result: Table | PaperFigure, out: Path) -> None:
     """JSON, Markdown and LaTeX; of a figure PNG and SVG as well."""
     for suffix, text in (
         ("json", result.to_json()),
@@ -78,18 +80,19 @@ def write(result: Table | Drawing, out: Path) -> None:
     ):
         with replace_text_file(out / f"{result.name}.{suffix}") as file:
             file.write(text)
-    if isinstance(result, Drawing):
+    if isinstance(result, PaperFigure):
         for kind in ("png", "svg"):
             with replace_file(out / f"{result.name}.{kind}") as scratch:
                 scratch.write_bytes(result.render(kind))
 
 
-def describe(
-    settings: Settings, analysis: Analysis, staged: float, tabled: float, *, resumed: bool
+def describe_run(
+    settings: ExperimentSettings, analysis: Analysis, staged: float, tabled: float, *, resumed: bool
 ) -> dict[str, object]:
     """What was run, on what, with what."""
     sample = {
-        analysis.lab.corpus(site).name: len(analysis.sample[site.number]) for site in analysis.lab.sites(0)
+        analysis.experiment.corpus(corpus_key).name: len(analysis.sample[corpus_key.number])
+        for corpus_key in analysis.experiment.corpus_keys(0)
     }
     return {
         "ridgerank": __version__,
@@ -104,7 +107,7 @@ def describe(
         ],
         "backbones": list(settings.backbones),
         "retrievers": list(settings.retrievers),
-        "arms": settings.arms,
+        "arms": settings.baselines,
         "candidates": settings.candidates,
         "kept positions": str(settings.keep),
         "calibration sample": sample,

@@ -3,13 +3,14 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from experiments.reproduce.experiment import Lab, Site
-from experiments.reproduce.parallel import Ahead, Step
+from experiments.reproduce.corpus_key import CorpusKey
+from experiments.reproduce.experiment import Experiment
+from experiments.reproduce.parallel import ParallelStages, Step
 from experiments.reproduce.sample import calibration_sample
-from experiments.reproduce.settings import Settings
+from experiments.reproduce.settings import ExperimentSettings
 
 if TYPE_CHECKING:
-    from experiments.baselines.load import Role
+    from experiments.baselines.load import BaselineRole
 
 
 class Need(StrEnum):
@@ -19,66 +20,80 @@ class Need(StrEnum):
     ALL = "states and margins of every corpus"
     DEEP = "deep pools of the first family"
     LAYERS = "states of the calibration sample at every layer"
-    ARMS = "scores of the other arms"
+    BASELINES = "scores of the baselines"
 
 
-def prepare(lab: Lab, needs: frozenset[Need], *, processes: int = 1) -> None:
-    """Compute what is missing of what is needed, as much as possible ahead by several processes."""
-    settings = lab.settings
-    sites = lab.sites() if Need.ALL in needs else lab.sites(0)
-    with Ahead(lab, processes) as ahead:
-        ahead.run(
+def prepare(experiment: Experiment, needs: frozenset[Need], *, processes: int = 1) -> None:
+    """Compute what is missing of what is needed, what is not timed by several processes."""
+    settings = experiment.settings
+    corpus_keys = experiment.corpus_keys() if Need.ALL in needs else experiment.corpus_keys(0)
+    with ParallelStages(experiment, processes) as parallel:
+        parallel.run(
             "corpora embedded",
-            [[Step("vectors", (site, retriever))] for retriever in settings.retrievers for site in sites],
+            [
+                [Step("vectors", (corpus_key, retriever))]
+                for retriever in settings.retrievers
+                for corpus_key in corpus_keys
+            ],
         )
         for retriever in settings.retrievers:
-            for site in sites:
-                lab.pools(site, retriever)
-        ahead.run(
+            for corpus_key in corpus_keys:
+                experiment.pools(corpus_key, retriever)
+        parallel.run(
             "corpora indexed, margins taken",
-            [untimed(lab, site, backbone, needs) for backbone in settings.backbones for site in sites],
+            [
+                untimed_steps(experiment, corpus_key, backbone, needs)
+                for backbone in settings.backbones
+                for corpus_key in corpus_keys
+            ],
         )
     for backbone in settings.backbones:
-        for site in sites:
+        for corpus_key in corpus_keys:
             for retriever in settings.retrievers:
-                lab.margins(site, backbone, retriever)
-                lab.states(site, backbone, retriever)
+                experiment.margins(corpus_key, backbone, retriever)
+                experiment.states(corpus_key, backbone, retriever)
         if Need.LAYERS in needs:
-            sample = calibration_sample(lab)
-            for site in lab.sites(0):
-                lab.layers(site, backbone, sample[site.number])
+            sample = calibration_sample(experiment)
+            for corpus_key in experiment.corpus_keys(0):
+                experiment.layers(corpus_key, backbone, sample[corpus_key.number])
         if Need.DEEP in needs:
-            for site in lab.sites(0):
-                lab.deeper(site, backbone, settings.retrievers[0])
-    for role in ROLES if Need.ARMS in needs else ():
-        lab.release()
+            for corpus_key in experiment.corpus_keys(0):
+                experiment.deeper(corpus_key, backbone, settings.retrievers[0])
+    for role in ROLES if Need.BASELINES in needs else ():
+        experiment.models.release()
         for retriever in settings.retrievers:
             if role in roles_behind(settings, retriever):
-                for site in sites:
-                    lab.arm(site, retriever, role)
+                for corpus_key in corpus_keys:
+                    experiment.baseline_scores(corpus_key, retriever, role)
         if Need.DEEP in needs and role in DEEP_ROLES:
-            for site in lab.sites(0):
-                lab.arm(site, settings.retrievers[0], role, candidates=settings.deepest)
-    lab.release()
+            for corpus_key in experiment.corpus_keys(0):
+                experiment.baseline_scores(
+                    corpus_key, settings.retrievers[0], role, candidates=settings.deepest
+                )
+    experiment.models.release()
 
 
-def untimed(lab: Lab, site: Site, backbone: str, needs: frozenset[Need]) -> list[Step]:
-    """What a corpus needs of a backbone that no clock looks at."""
-    settings = lab.settings
-    steps = [Step("margins", (site, backbone, retriever)) for retriever in settings.retrievers]
-    if Need.LAYERS in needs and site.family == 0:
-        steps.append(Step("layers", (site, backbone, calibration_sample(lab)[site.number])))
-    if Need.DEEP in needs and site.family == 0:
-        steps.append(Step("deeper", (site, backbone, settings.retrievers[0])))
+def untimed_steps(
+    experiment: Experiment, corpus_key: CorpusKey, backbone: str, needs: frozenset[Need]
+) -> list[Step]:
+    """What a corpus needs of a backbone and is not timed."""
+    settings = experiment.settings
+    steps = [Step("margins", (corpus_key, backbone, retriever)) for retriever in settings.retrievers]
+    if Need.LAYERS in needs and corpus_key.family == 0:
+        steps.append(
+            Step("layers", (corpus_key, backbone, calibration_sample(experiment)[corpus_key.number]))
+        )
+    if Need.DEEP in needs and corpus_key.family == 0:
+        steps.append(Step("deeper", (corpus_key, backbone, settings.retrievers[0])))
     return steps
 
 
-ROLES: tuple["Role", ...] = ("text retriever", "GQR", "text reranker", "image reranker")
-DEEP_ROLES: tuple["Role", ...] = ("text retriever", "text reranker")
-"""The arms that the study of pool depth compares with (§B.5)."""
+ROLES: tuple["BaselineRole", ...] = ("text retriever", "GQR", "text reranker", "image reranker")
+DEEP_ROLES: tuple["BaselineRole", ...] = ("text retriever", "text reranker")
+"""The baselines that the study of pool depth compares with (§B.5)."""
 
 
-def roles_behind(settings: Settings, retriever: str) -> tuple["Role", ...]:
-    """GQR stands under the first retriever only, as in the paper."""
+def roles_behind(settings: ExperimentSettings, retriever: str) -> tuple["BaselineRole", ...]:
+    """The baselines behind a retriever: GQR behind the first only, as in the paper."""
     first = retriever == settings.retrievers[0]
     return ROLES if first else tuple(role for role in ROLES if role != "GQR")

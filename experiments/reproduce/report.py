@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from experiments.reproduce.claims import Direction
-from experiments.reproduce.figures.figure import Drawing
+from experiments.reproduce.claims import Claim
+from experiments.reproduce.figures.figure import PaperFigure
 from experiments.reproduce.paper import SOURCE
 from experiments.reproduce.tables.table import Table
 from ridgerank.atomic import replace_text_file
@@ -28,15 +28,17 @@ caption, .note { text-align: left; color: GrayText; font-size: 13px; }
 
 
 def write_report(
-    path: Path, made: Sequence[Table | Drawing], claims: Sequence[Direction], facts: Mapping[str, object]
+    path: Path, results: Sequence[Table | PaperFigure], claims: Sequence[Claim], facts: Mapping[str, object]
 ) -> None:
     """Write the page."""
     contents = [("directions", "The paper's directions")] if claims else []
-    contents += [(result.name, result.title) for result in made]
+    contents += [(result.name, result.title) for result in results]
     contents.append(("run", "What was run"))
     links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in contents)
-    sections = [_directions(claims)] if claims else []
-    sections += [_table(result) if isinstance(result, Table) else _drawing(result) for result in made]
+    sections = [_claims_section(claims)] if claims else []
+    sections += [
+        _table_section(result) if isinstance(result, Table) else _figure_section(result) for result in results
+    ]
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -44,13 +46,13 @@ def write_report(
         "<h1>RidgeRank: the experiments</h1>"
         f"<p>Rows in italics, marked “{SOURCE}”, are the paper's own figures, for the models it names; "
         "all others were measured in this run.</p>"
-        f"<nav><ul>{links}</ul></nav>{''.join(sections)}{_facts(facts)}</body></html>\n"
+        f"<nav><ul>{links}</ul></nav>{''.join(sections)}{_run_section(facts)}</body></html>\n"
     )
     with replace_text_file(path) as file:
         file.write(page)
 
 
-def _directions(claims: Sequence[Direction]) -> str:
+def _claims_section(claims: Sequence[Claim]) -> str:
     rows = "".join(
         f'<tr><td class="words">{escape(claim.claim)}</td>'
         f'<td class="words {"holds" if claim.holds else "fails"}">'
@@ -65,15 +67,15 @@ def _directions(claims: Sequence[Direction]) -> str:
     )
 
 
-def _table(table: Table) -> str:
-    kinds = [' class="words"' if column.format == "s" else "" for column in table.columns]
-    named = zip(kinds, table.columns, strict=True)
+def _table_section(table: Table) -> str:
+    classes = [' class="words"' if column.format == "s" else "" for column in table.columns]
+    named = zip(classes, table.columns, strict=True)
     head = "".join(f"<th{kind}>{escape(column.name)}</th>" for kind, column in named)
     rows = []
     for row in table.rows:
-        cells = zip(kinds, table.texts(row), strict=True)
+        cells = zip(classes, table.texts(row), strict=True)
         kind = "elsewhere" if row.source else "missing" if row.note else ""
-        filled = "".join(f"<td{own}>{escape(text)}</td>" for own, text in cells)
+        filled = "".join(f"<td{words}>{escape(text)}</td>" for words, text in cells)
         rows.append(f'<tr class="{kind}">{filled}</tr>')
     notes = "".join(f'<p class="note">{escape(note)}.</p>' for note in table.notes)
     return (
@@ -84,22 +86,22 @@ def _table(table: Table) -> str:
     )
 
 
-def _drawing(drawing: Drawing) -> str:
-    svg = drawing.render("svg").decode()
+def _figure_section(figure: PaperFigure) -> str:
+    svg = figure.render("svg").decode()
     # Identifiers are unique within a picture only, and all pictures share one page.
     svg = (
         svg[svg.index("<svg") :]
-        .replace('id="', f'id="{drawing.name}-')
-        .replace("url(#", f"url(#{drawing.name}-")
+        .replace('id="', f'id="{figure.name}-')
+        .replace("url(#", f"url(#{figure.name}-")
     )
-    svg = svg.replace('href="#', f'href="#{drawing.name}-')
+    svg = svg.replace('href="#', f'href="#{figure.name}-')
     return (
-        f'<section id="{drawing.name}"><h2>{escape(drawing.title)}</h2><figure>{svg}</figure>'
-        f"<p>{escape(drawing.caption)}</p></section>"
+        f'<section id="{figure.name}"><h2>{escape(figure.title)}</h2><figure>{svg}</figure>'
+        f"<p>{escape(figure.caption)}</p></section>"
     )
 
 
-def _facts(facts: Mapping[str, object]) -> str:
+def _run_section(facts: Mapping[str, object]) -> str:
     rows = "".join(
         f'<tr><td class="words">{escape(name)}</td>'
         f'<td class="words" style="white-space:normal">{escape(str(value))}</td></tr>'

@@ -1,4 +1,4 @@
-"""What is run, and how: the dials of §4. Everything that is not said here is derived."""
+"""What is run, and how: the settings of §4. Everything else is derived."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from experiments.datasets.base import Benchmark
 from experiments.datasets.load import load_benchmark
-from experiments.reproduce.subset import cut_down
+from experiments.reproduce.subset import cut_benchmark
 from ridgerank.shipped_models import BACKBONES, RETRIEVERS
 from ridgerank.store.pruning import Keep
 
 if TYPE_CHECKING:
-    from experiments.baselines.load import Kind
+    from experiments.baselines.load import BaselineKind
 
 DEPTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
 """Pools of the paper's study of depth (§B.5)."""
@@ -21,11 +21,11 @@ PUBLISHED_BACKBONES = ("qwen2.5-vl-7b", "glm-4.1v-9b")
 PUBLISHED_RETRIEVERS = ("colnomic-7b", "colpali-v1.3")
 """The paper's models, which ViDoRe is run with."""
 QUICK_CORPORA = ("alder", "birch", "cedar", "elder", "fir")
-"""What a cut-down run of the miniature draws: three corpora of the first family, two of the second."""
+"""What a small run of the miniature draws: three corpora of the first family, two of the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ExperimentSettings:
     """One run of the experiments."""
 
     families: tuple[Benchmark, ...]
@@ -34,10 +34,10 @@ class Settings:
     """The first is also the full cross encoder all are compared with, and the third score of §B.6."""
     retrievers: tuple[str, ...]
     """Late interaction models; readouts are fitted on the candidates of the first."""
-    arms: "Kind" = "published"
-    """Published checkpoints as the other arms, or the miniature's stand-ins."""
+    baselines: "BaselineKind" = "published"
+    """Published checkpoints as baselines, or the miniature's stand-ins."""
     ocr: bool = False
-    """Read pages without a text layer off their image, for the arms that read text."""
+    """Recognize the text of pages without a text layer, for the baselines that read text."""
     device: str | None = None
     candidates: int = 20
     keep: Keep = field(default_factory=Keep)
@@ -51,7 +51,7 @@ class Settings:
     draws: int = 5
     splits: int = 200
     full_pass_every: int = 25
-    """Every so many-th query is also timed by full passes; 1 times all of them, as the paper does."""
+    """Every N-th query is also timed by full passes; 1 times all of them, as the paper does."""
     seed: int = 0
 
     @property
@@ -60,12 +60,12 @@ class Settings:
         return max((self.candidates, *self.depths))
 
 
-def quickly(settings: Settings) -> Settings:
-    """A run that shows that everything runs, and nothing about quality: minutes become seconds."""
+def shrink_settings(settings: ExperimentSettings) -> ExperimentSettings:
+    """The settings of a run that takes seconds: it shows that everything runs, and nothing about quality."""
     return replace(
         settings,
         families=tuple(
-            cut_down(family, 2 if number else 3) for number, family in enumerate(settings.families)
+            cut_benchmark(family, 2 if number else 3) for number, family in enumerate(settings.families)
         ),
         backbones=settings.backbones[:1],
         retrievers=settings.retrievers[:1],
@@ -91,22 +91,22 @@ def make_settings(
     device: str | None = None,
     ocr: bool = False,
     quick: bool = False,
-) -> Settings:
+) -> ExperimentSettings:
     """Load a benchmark by name and choose the models for it, unless they are named."""
     corpora = QUICK_CORPORA if quick and benchmark == "miniature" else None
     families = load_benchmark(benchmark, work / "corpora", languages=languages, local=local, corpora=corpora)
     published = benchmark.startswith("vidore")
     backbones = backbones or (PUBLISHED_BACKBONES if published else BACKBONES)
     retrievers = retrievers or (PUBLISHED_RETRIEVERS if published else RETRIEVERS)
-    settings = Settings(
+    settings = ExperimentSettings(
         families=tuple(families),
         backbones=tuple(backbones),
         retrievers=tuple(retrievers),
         # The embedded models are compared with stand-ins of their size; published ones read real pages.
-        arms="miniature" if set(backbones) <= set(BACKBONES) else "published",
+        baselines="miniature" if set(backbones) <= set(BACKBONES) else "published",
         ocr=ocr,
         device=device,
         candidates=candidates,
         full_pass_every=full_pass_every,
     )
-    return quickly(settings) if quick else settings
+    return shrink_settings(settings) if quick else settings

@@ -1,22 +1,22 @@
-"""A benchmark cut down to what a test can wait for."""
+"""A benchmark cut down for a quick run."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.datasets.base import Benchmark, Corpus
+from experiments.datasets.base import Benchmark, BenchmarkCorpus
 
 QUERIES = 5
 """Of a corpus: the first of the queries that the document kept answers."""
 
 
-def cut_down(benchmark: Benchmark, corpora: int) -> Benchmark:
+def cut_benchmark(benchmark: Benchmark, corpora: int) -> Benchmark:
     """The first corpora, of one document each, with queries that it answers."""
-    return replace(benchmark, corpora=tuple(_cut(corpus) for corpus in benchmark.corpora[:corpora]))
+    return replace(benchmark, corpora=tuple(_cut_corpus(corpus) for corpus in benchmark.corpora[:corpora]))
 
 
-def _cut(corpus: Corpus) -> Corpus:
+def _cut_corpus(corpus: BenchmarkCorpus) -> BenchmarkCorpus:
     """The smallest document that answers enough queries, and its judgements."""
-    files = sorted(path for given in corpus.documents for path in _files(given))
+    files = sorted(path for location in corpus.documents for path in _files(location))
     judged = {path: _judged(corpus, path.name) for path in files}
     kept = min(files, key=lambda path: (-min(len(judged[path]), QUERIES), path.stat().st_size, path))
     queries = tuple(query for query in corpus.queries if query.query_id in judged[kept])[:QUERIES]
@@ -24,11 +24,11 @@ def _cut(corpus: Corpus) -> Corpus:
     return replace(corpus, documents=(kept,), queries=queries, qrels=qrels)
 
 
-def _files(given: Path) -> list[Path]:
-    return [path for path in given.rglob("*") if path.is_file()] if given.is_dir() else [given]
+def _files(location: Path) -> list[Path]:
+    return [path for path in location.rglob("*") if path.is_file()] if location.is_dir() else [location]
 
 
-def _judged(corpus: Corpus, name: str) -> dict[str, dict[str, int]]:
+def _judged(corpus: BenchmarkCorpus, name: str) -> dict[str, dict[str, int]]:
     """Query id → pages of one document that answer it → grade."""
     answered = {
         query_id: {

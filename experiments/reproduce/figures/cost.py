@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.figures.figure import BLUE, GREEN, GREY, ORANGE, RED, Drawing
+from experiments.reproduce.figures.figure import BLUE, GREEN, GREY, ORANGE, RED, PaperFigure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 _MARKERS = "osD^vPX*<>"
 
 
-def figure2(analysis: Analysis) -> Drawing:
+def figure2(analysis: Analysis) -> PaperFigure:
     """The frontier, first family and first retriever; the paper's beside it."""
     settings = analysis.settings
     retriever = settings.retrievers[0]
     ours = {
-        line.name: {"latency_ms": line.latency.total, "nDCG@5": line.macro(), "key": line.key}
-        for line in analysis.lines(0, retriever)
-        if line.latency is not None and line.outcomes
+        method.name: {"latency_ms": method.latency.total_ms, "nDCG@5": method.macro(), "key": method.key}
+        for method in analysis.results(0, retriever)
+        if method.latency is not None and method.by_corpus
     }
-    theirs = {
-        paper.shown(key): {"latency_ms": each["latency_ms"], "nDCG@5": each["NDCG@5"], "key": key}
-        for key, each in (paper.find("table4", paper.model(retriever)) or {}).items()
+    published = {
+        paper.row_label(key): {"latency_ms": each["latency_ms"], "nDCG@5": each["NDCG@5"], "key": key}
+        for key, each in (paper.look_up("table4", paper.model_name(retriever)) or {}).items()
     }
 
     def draw(figure: "Figure") -> None:
-        panels = [("this run", ours), *([(paper.SOURCE, theirs)] if theirs else [])]
+        panels = [("this run", ours), *([(paper.SOURCE, published)] if published else [])]
         drawn = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, points) in zip(drawn, panels, strict=True):
             ranked = sorted(points.items(), key=lambda each: -float(each[1]["nDCG@5"]))
@@ -42,30 +42,30 @@ def figure2(analysis: Analysis) -> Drawing:
             axes.margins(x=0.1, y=0.1)
             axes.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False)
 
-    return Drawing(
+    return PaperFigure(
         "figure2",
         "Figure 2. Accuracy against cost",
         f"nDCG@5 against mean latency on {settings.families[0].name} with candidates of {retriever}. Times "
         "of the "
         "two panels do not compare.",
-        {"this run": ours, paper.SOURCE: theirs},
+        {"this run": ours, paper.SOURCE: published},
         (9.6, 4.4),
         draw,
     )
 
 
-def figure3(analysis: Analysis) -> Drawing:
+def figure3(analysis: Analysis) -> PaperFigure:
     """Retrieval, reading, computing."""
     settings = analysis.settings
     retriever = settings.retrievers[0]
     data = {
-        line.name: {
-            "retrieval": line.latency.retrieval,
-            "reading": line.latency.reading,
-            "compute": line.latency.compute,
+        method.name: {
+            "retrieval": method.latency.retrieval_ms,
+            "reading": method.latency.reading_ms,
+            "compute": method.latency.compute_ms,
         }
-        for line in analysis.lines(0, retriever)
-        if line.latency is not None and line.outcomes and line.key != "cross encoder alone"
+        for method in analysis.results(0, retriever)
+        if method.latency is not None and method.by_corpus and method.key != "cross encoder alone"
     }
 
     def draw(figure: "Figure") -> None:
@@ -83,7 +83,7 @@ def figure3(analysis: Analysis) -> Drawing:
         axes.set(xscale="log", xlabel="milliseconds a query, mean", xlim=(0.3, max(left) * 3))
         axes.legend(fontsize=7, loc="lower right")
 
-    return Drawing(
+    return PaperFigure(
         "figure3",
         "Figure 3. Where the time goes",
         f"Mean time of a query on {settings.families[0].name} with candidates of {retriever}: finding "

@@ -16,7 +16,7 @@ COLOURS = (BLUE, ORANGE, GREEN, VIOLET, RED, GREY)
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class PaperFigure:
     """One figure."""
 
     name: str

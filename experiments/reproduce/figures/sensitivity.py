@@ -6,17 +6,17 @@ import numpy as np
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.figures.figure import COLOURS, GREY, Drawing
-from experiments.reproduce.protocol.depth_study import study_depths
-from experiments.reproduce.protocol.few_queries import study_few_queries
-from experiments.reproduce.protocol.layer_study import study_layers
+from experiments.reproduce.figures.figure import COLOURS, GREY, PaperFigure
+from experiments.reproduce.studies.depth_study import study_depths
+from experiments.reproduce.studies.few_queries import study_few_queries
+from experiments.reproduce.studies.layer_study import study_layers
 from ridgerank.evaluation.metrics import MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def figure6(analysis: Analysis) -> Drawing:
+def figure6(analysis: Analysis) -> PaperFigure:
     """Accuracy by layer."""
     settings = analysis.settings
     studies = {backbone: study_layers(analysis, backbone) for backbone in settings.backbones}
@@ -31,7 +31,7 @@ def figure6(analysis: Analysis) -> Drawing:
 
     best = {name: int(np.argmax(study.quality)) + 1 for name, study in studies.items()}
     peaks = ", ".join(f"{name} at {layer} of {len(studies[name].quality)}" for name, layer in best.items())
-    return Drawing(
+    return PaperFigure(
         "figure6",
         "Figure 6. Accuracy by layer",
         "nDCG@5 on the calibration sample when the state is read after so many layers, λ by the teacher's "
@@ -48,45 +48,47 @@ def figure6(analysis: Analysis) -> Drawing:
     )
 
 
-def figure7(analysis: Analysis) -> Drawing:
+def figure7(analysis: Analysis) -> PaperFigure:
     """Pool depth."""
     settings, study = analysis.settings, study_depths(analysis)
     shown = {
         key: values for key, values in study.quality.items() if key == "retriever" or key.startswith("ours ")
     }
-    theirs = {
-        backbone: [paper.find("table8", str(depth), paper.key(f"ours {backbone}")) for depth in study.depths]
+    published = {
+        backbone: [
+            paper.look_up("table8", str(depth), paper.row_key(f"ours {backbone}")) for depth in study.depths
+        ]
         for backbone in settings.backbones
-        if paper.model(backbone)
+        if paper.model_name(backbone)
     }
 
     def draw(figure: "Figure") -> None:
-        panels = figure.subplots(1, 2 if theirs else 1, squeeze=False)[0]
+        panels = figure.subplots(1, 2 if published else 1, squeeze=False)[0]
         for number, (key, values) in enumerate(shown.items()):
             colour = GREY if key == "retriever" else COLOURS[number - 1]
             label = key.removeprefix("ours ")
             panels[0].plot(study.depths, values, "o-", markersize=3, color=colour, label=label)
-        for number, (backbone, figures) in enumerate(theirs.items()):
-            named = paper.model(backbone)
-            panels[1].plot(study.depths, figures, "o-", markersize=3, color=COLOURS[number], label=named)
+        for number, (backbone, figures) in enumerate(published.items()):
+            name = paper.model_name(backbone)
+            panels[1].plot(study.depths, figures, "o-", markersize=3, color=COLOURS[number], label=name)
         for axes, title in zip(panels, ("this run", paper.SOURCE), strict=False):
             axes.axvline(settings.candidates, color=GREY, linewidth=0.7, linestyle=":")
             axes.set(xlabel="candidates", ylabel="nDCG@5", title=title)
             axes.legend(fontsize=7)
 
-    return Drawing(
+    return PaperFigure(
         "figure7",
         "Figure 7. Pool depth",
         f"nDCG@5 on {settings.families[0].name} with {settings.retrievers[0]}, readouts frozen, by the "
         "number of "
         f"candidates; {settings.candidates} are deployed.",
         {"depths": list(study.depths), **{key: list(values) for key, values in shown.items()}},
-        (8.4, 3.2) if theirs else (4.8, 3.2),
+        (8.4, 3.2) if published else (4.8, 3.2),
         draw,
     )
 
 
-def figure8(analysis: Analysis) -> Drawing:
+def figure8(analysis: Analysis) -> PaperFigure:
     """Number of calibration queries."""
     settings = analysis.settings
     studies = {backbone: study_few_queries(analysis, backbone) for backbone in settings.backbones}
@@ -109,7 +111,7 @@ def figure8(analysis: Analysis) -> Drawing:
         axes.minorticks_off()
         axes.legend(fontsize=7)
 
-    return Drawing(
+    return PaperFigure(
         "figure8",
         "Figure 8. Calibration queries",
         "nDCG@5 on the calibration sample by the number of unlabelled queries a readout is fitted on, "
@@ -134,10 +136,10 @@ def figure8(analysis: Analysis) -> Drawing:
 
 def _refined_on_sample(analysis: Analysis) -> float | None:
     """GQR on the same queries, None where it did not run."""
-    line = analysis.line(0, analysis.settings.retrievers[0], "GQR")
+    method = analysis.result(0, analysis.settings.retrievers[0], "GQR")
     row = MEASURES.index("nDCG@5")
-    found = [
-        float(outcome.values[row][chosen].mean())
-        for outcome, chosen in zip(line.outcomes, analysis.sample, strict=False)
+    means = [
+        float(result.values[row][chosen].mean())
+        for result, chosen in zip(method.by_corpus, analysis.sample, strict=False)
     ]
-    return float(np.mean(found)) if found else None
+    return float(np.mean(means)) if means else None

@@ -6,29 +6,29 @@ import numpy as np
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.figures.figure import COLOURS, GREY, Drawing
-from experiments.reproduce.protocol.layer_study import study_layers
-from experiments.reproduce.validation import validate
+from experiments.reproduce.figures.figure import COLOURS, GREY, PaperFigure
+from experiments.reproduce.studies.layer_study import study_layers
+from experiments.reproduce.studies.weight_validation import validate
 from ridgerank.readout.ridge import PENALTIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def figure4(analysis: Analysis) -> Drawing:
+def figure4(analysis: Analysis) -> PaperFigure:
     """Predicted against measured weights, with intervals."""
-    settings, found = analysis.settings, validate(analysis)
+    settings, validation = analysis.settings, validate(analysis)
     points: list[dict[str, Any]] = [
         {
             "family": settings.families[subset.family].name,
             "corpus": subset.corpus,
             "retriever": subset.retriever,
-            "arm": subset.arm,
+            "arm": subset.method,
             "predicted": subset.predicted,
             "measured": subset.measured,
             "interval": subset.interval(settings.seed),
         }
-        for subset in found.subsets
+        for subset in validation.subsets
     ]
 
     def draw(figure: "Figure") -> None:
@@ -39,31 +39,34 @@ def figure4(analysis: Analysis) -> Drawing:
                 axes.plot(
                     [point["predicted"]] * 2, [low, high], color=COLOURS[number], alpha=0.25, linewidth=2
                 )
-            own = [each for each in points if each["retriever"] == retriever]
+            of_retriever = [each for each in points if each["retriever"] == retriever]
             axes.plot(
-                [each["predicted"] for each in own], [each["measured"] for each in own], "o", markersize=4,
+                [each["predicted"] for each in of_retriever],
+                [each["measured"] for each in of_retriever],
+                "o", markersize=4,
                 color=COLOURS[number], label=retriever,
             )  # fmt: skip
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--")
-        low = min(float(found.predicted.min()), *(point["interval"][0] for point in points)) - 0.03
+        low = min(float(validation.predicted.min()), *(point["interval"][0] for point in points)) - 0.03
         axes.set(
             xlabel="predicted weight (eq. 4)", ylabel="measured weight", xlim=(low, 1.02), ylim=(low, 1.02)
         )
-        axes.legend(fontsize=7, title=f"correlation {found.correlation:.3f}", title_fontsize=7)
+        axes.legend(fontsize=7, title=f"correlation {validation.correlation:.3f}", title_fontsize=7)
 
-    theirs = paper.find("text", "sec4.3")
-    return Drawing(
+    published = paper.look_up("text", "sec4.3")
+    return PaperFigure(
         "figure4",
         "Figure 4. Predicted and measured weights",
         f"{len(points)} subsets; bars are 95 % intervals of the measured weight. Correlation "
-        f"{found.correlation:.3f} ({paper.SOURCE}: {theirs['correlation']} on {theirs['subsets']} subsets).",
-        {"correlation": found.correlation, "points": points},
+        f"{validation.correlation:.3f} ({paper.SOURCE}: {published['correlation']} on "
+        f"{published['subsets']} subsets).",
+        {"correlation": validation.correlation, "points": points},
         (4.6, 4.2),
         draw,
     )
 
 
-def figure5(analysis: Analysis) -> Drawing:
+def figure5(analysis: Analysis) -> PaperFigure:
     """Agreement with the teacher against agreement with relevance."""
     settings = analysis.settings
     studies = {backbone: study_layers(analysis, backbone) for backbone in settings.backbones}
@@ -83,16 +86,16 @@ def figure5(analysis: Analysis) -> Drawing:
             axes.set(title=backbone, xlabel="r, with the full model", ylabel="$c_s$, with relevance")
             axes.legend(fontsize=7)
 
-    theirs = paper.find("text", "sec4.3", "alignment")
+    published = paper.look_up("text", "sec4.3", "alignment")
     values = list(aligned.values())
-    return Drawing(
+    return PaperFigure(
         "figure5",
         "Figure 5. Objective and relevance",
         "Every point is a readout of one layer and one λ on a corpus it was not fitted on: its mean "
         "correlation "
         f"with the full model against that with relevance. They correlate from {min(values):.3f} to "
-        f"{max(values):.3f}, median {np.median(values):.3f} ({paper.SOURCE}: {theirs['least']} to "
-        f"{theirs['most']}, {theirs['median']}).",
+        f"{max(values):.3f}, median {np.median(values):.3f} ({paper.SOURCE}: {published['least']} to "
+        f"{published['most']}, {published['median']}).",
         {
             "correlation": aligned,
             "penalties": PENALTIES.tolist(),

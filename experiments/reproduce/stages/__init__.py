@@ -1,1 +1,1 @@
-"""What costs time, computed once and kept: vectors, candidates, stores, margins, states, scores of arms."""
+"""What costs time, computed once and saved: vectors, candidates, stores, margins, states, baseline scores."""

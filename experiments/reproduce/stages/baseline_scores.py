@@ -1,4 +1,4 @@
-"""Stage 6: the scores of the other arms, timed query by query."""
+"""Stage 6: the scores of the baselines, timed query by query."""
 
 import tempfile
 import time
@@ -9,77 +9,77 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.baselines.base import Arm, Unavailable
-from experiments.baselines.full_depth import FullDepth
+from experiments.baselines.base import Baseline, Unavailable
+from experiments.baselines.full_depth_baseline import FullDepthBaseline
 from experiments.baselines.gqr import GuidedQueryRefinement
-from experiments.datasets.base import Corpus
-from experiments.reproduce.stages.candidate_pools import QUERIES_A_PART, Pools, queries_digest
-from experiments.reproduce.stages.checkpoint import Arrays, complete, in_parts
+from experiments.datasets.base import BenchmarkCorpus
+from experiments.reproduce.stages.candidate_pools import QUERIES_PER_PART, CandidatePools, queries_digest
+from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 
-LoadArm = Callable[[Path], Arm | Unavailable]
-"""Makes the arm, which may keep what it computes in the folder given."""
+LoadBaseline = Callable[[Path], Baseline | Unavailable]
+"""Makes the baseline, which may keep what it computes in the folder given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ArmScores:
-    """What one arm says of one retriever's candidates."""
+class BaselineScores:
+    """What one baseline says of one retriever's candidates."""
 
     name: str
     scores: Floats
-    """(queries, candidates); of an arm that finds pages itself (queries, pages), −∞ where there is none."""
+    """(queries, candidates); of one that searches by itself (queries, pages), −∞ where there is none."""
     page_ids: NDArray[np.str_]
     """(queries, candidates): what was scored."""
     latency_ms: Floats
-    """(queries,): the arm's own time, NaN where it was not timed."""
+    """(queries,): the baseline's time, NaN where it was not timed."""
 
 
-def run_arm(
+def run_baseline(
     folder: Path,
-    corpus: Corpus,
-    pools: Pools,
-    load: LoadArm,
+    corpus: BenchmarkCorpus,
+    pools: CandidatePools,
+    load: LoadBaseline,
     shared: Path,
     *,
     candidates: int,
     full_pass_every: int | None,
     done: Callable[[int], None],
-) -> ArmScores | Unavailable:
-    """Score every query's candidates; an arm that cannot run says why, and is tried again next time.
+) -> BaselineScores | Unavailable:
+    """Score every query's candidates; a baseline that cannot run says why, and is tried again next time.
 
-    An arm that reads a page once for all its queries does so, into `shared`; it is timed on every so many-th
-    query, where it has nothing to fall back on, or not at all.
+    A baseline that reads a page once for all its queries saves the results in `shared`; it is timed on every
+    `full_pass_every`-th query with an empty cache, or not at all.
     """
-    named = folder / f"{queries_digest(corpus)}-{candidates}"
+    part_folder = folder / f"{queries_digest(corpus)}-{candidates}"
     count = len(corpus.queries)
-    name_file = named / "name"
-    arm: Arm | Unavailable | None = None
-    if not complete(named, count, QUERIES_A_PART):
-        arm = load(shared)
-        if isinstance(arm, Unavailable):
-            return arm
-        named.mkdir(parents=True, exist_ok=True)
-        name_file.write_text(arm.name)
+    name_file = part_folder / "name"
+    baseline: Baseline | Unavailable | None = None
+    if not is_complete(part_folder, count, QUERIES_PER_PART):
+        baseline = load(shared)
+        if isinstance(baseline, Unavailable):
+            return baseline
+        part_folder.mkdir(parents=True, exist_ok=True)
+        name_file.write_text(baseline.name)
 
-    def make(items: range) -> Arrays:
-        assert isinstance(arm, Arm)
-        if isinstance(arm, GuidedQueryRefinement):
-            return _searched(arm, [corpus.queries[item].text for item in items])
-        asked = {corpus.queries[item].text: pools.of(item, candidates) for item in items}
-        if isinstance(arm, FullDepth):
-            scores: Mapping[str, Floats] = arm.score_many(asked)
+    def compute(items: range) -> Arrays:
+        assert isinstance(baseline, Baseline)
+        if isinstance(baseline, GuidedQueryRefinement):
+            return _search(baseline, [corpus.queries[item].text for item in items])
+        candidates_of = {corpus.queries[item].text: pools.of(item, candidates) for item in items}
+        if isinstance(baseline, FullDepthBaseline):
+            scores: Mapping[str, Floats] = baseline.score_many(candidates_of)
             timed = [
                 corpus.queries[item].text
                 for item in items
                 if full_pass_every is not None and item % full_pass_every == 0
             ]
-            seconds = _times(load, timed, asked)
+            seconds = _time_queries(load, timed, candidates_of)
         else:
             scores, seconds = {}, {}
-            for text, own in asked.items():
+            for text, pool in candidates_of.items():
                 start = time.perf_counter()
-                scores[text] = arm.score(text, own)
+                scores[text] = baseline.score(text, pool)
                 seconds[text] = time.perf_counter() - start
         texts = [corpus.queries[item].text for item in items]
         return {
@@ -88,33 +88,35 @@ def run_arm(
             "latency_ms": np.array([1000.0 * seconds.get(text, np.nan) for text in texts]),
         }
 
-    kept = in_parts(named, count, QUERIES_A_PART, make, done=done)
-    return ArmScores(name_file.read_text(), kept["scores"], kept["page_ids"], kept["latency_ms"])
+    arrays = compute_in_parts(part_folder, count, QUERIES_PER_PART, compute, done=done)
+    return BaselineScores(name_file.read_text(), arrays["scores"], arrays["page_ids"], arrays["latency_ms"])
 
 
-def _searched(arm: GuidedQueryRefinement, texts: Sequence[str]) -> Arrays:
+def _search(baseline: GuidedQueryRefinement, texts: Sequence[str]) -> Arrays:
     """What GQR finds by itself: its pool, which does not depend on the number of candidates."""
-    width = 2 * arm.settings.pool
+    width = 2 * baseline.settings.pool
     page_ids = np.full((len(texts), width), "", dtype="U64")
     scores = np.full((len(texts), width), -np.inf)
     seconds = []
     for row, text in enumerate(texts):
         start = time.perf_counter()
-        found = arm.search(text)
+        ranking = baseline.search(text)
         seconds.append(time.perf_counter() - start)
-        page_ids[row, : len(found)] = [one.page_id for one in found]
-        scores[row, : len(found)] = [one.score for one in found]
+        page_ids[row, : len(ranking)] = [candidate.page_id for candidate in ranking]
+        scores[row, : len(ranking)] = [candidate.score for candidate in ranking]
     return {"scores": scores, "page_ids": page_ids, "latency_ms": 1000.0 * np.array(seconds)}
 
 
-def _times(load: LoadArm, texts: Sequence[str], asked: Mapping[str, Sequence[Candidate]]) -> dict[str, float]:
-    """Seconds of single queries, of an arm that remembers nothing."""
+def _time_queries(
+    load: LoadBaseline, texts: Sequence[str], candidates_of: Mapping[str, Sequence[Candidate]]
+) -> dict[str, float]:
+    """Seconds of single queries, by a baseline that has nothing cached."""
     seconds = {}
     for text in texts:
         with tempfile.TemporaryDirectory() as fresh:
-            arm = load(Path(fresh))
-            assert isinstance(arm, Arm)
+            baseline = load(Path(fresh))
+            assert isinstance(baseline, Baseline)
             start = time.perf_counter()
-            arm.score(text, asked[text])
+            baseline.score(text, candidates_of[text])
             seconds[text] = time.perf_counter() - start
     return seconds

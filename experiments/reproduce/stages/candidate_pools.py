@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.datasets.base import Corpus
-from experiments.reproduce.stages.checkpoint import Arrays, digest, in_parts
+from experiments.datasets.base import BenchmarkCorpus
+from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, short_digest
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever
 
-QUERIES_A_PART = 25
+QUERIES_PER_PART = 25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pools:
-    """What a retriever returned: every query has as many candidates as every other."""
+class CandidatePools:
+    """What a retriever returned: the same number of candidates for every query."""
 
     page_ids: NDArray[np.str_]
     """(queries, depth), best first."""
@@ -36,37 +36,41 @@ class Pools:
 
 def find_pools(
     folder: Path,
-    corpus: Corpus,
+    corpus: BenchmarkCorpus,
     retriever: Callable[[], Retriever],
     *,
     depth: int,
     done: Callable[[int], None],
-) -> Pools:
+) -> CandidatePools:
     """Search for every query of a corpus; `depth` pages each, or all there are."""
 
-    def make(items: range) -> Arrays:
-        searching = retriever()
-        found, seconds = [], []
+    def compute(items: range) -> Arrays:
+        loaded = retriever()
+        rankings, seconds = [], []
         for item in items:
             start = time.perf_counter()
-            found.append(searching.search(corpus.queries[item].text, depth))
+            rankings.append(loaded.search(corpus.queries[item].text, depth))
             seconds.append(time.perf_counter() - start)
         return {
-            "page_ids": np.array([[one.page_id for one in own] for own in found], dtype="U64"),
-            "scores": np.array([[one.score for one in own] for own in found], dtype=np.float64),
+            "page_ids": np.array(
+                [[candidate.page_id for candidate in ranking] for ranking in rankings], dtype="U64"
+            ),
+            "scores": np.array(
+                [[candidate.score for candidate in ranking] for ranking in rankings], dtype=np.float64
+            ),
             "retrieval_ms": 1000.0 * np.array(seconds),
         }
 
-    kept = in_parts(
+    arrays = compute_in_parts(
         folder / f"pools-{queries_digest(corpus)}-{depth}",
         len(corpus.queries),
-        QUERIES_A_PART,
-        make,
+        QUERIES_PER_PART,
+        compute,
         done=done,
     )
-    return Pools(kept["page_ids"], kept["scores"], kept["retrieval_ms"])
+    return CandidatePools(arrays["page_ids"], arrays["scores"], arrays["retrieval_ms"])
 
 
-def queries_digest(corpus: Corpus) -> str:
-    """Names what was asked, in this order."""
-    return digest(text for query in corpus.queries for text in (query.query_id, query.text))
+def queries_digest(corpus: BenchmarkCorpus) -> str:
+    """A name for the queries of a corpus, in this order."""
+    return short_digest(text for query in corpus.queries for text in (query.query_id, query.text))

@@ -1,4 +1,4 @@
-"""Arrays made a part at a time, each kept as soon as it is there: a killed run loses one part at most."""
+"""Arrays computed a part at a time, each saved at once: a killed run loses one part at most."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -13,39 +13,39 @@ from ridgerank.atomic import replace_file
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
-def in_parts(
+def compute_in_parts(
     folder: Path,
     count: int,
     size: int,
-    make: Callable[[range], Arrays],
+    compute: Callable[[range], Arrays],
     *,
     done: Callable[[int], None] = lambda items: None,
 ) -> Arrays:
-    """Arrays whose first axis runs over `count` items, `size` of them made at a time.
+    """Arrays whose first axis runs over `count` items, `size` of them computed at a time.
 
-    Parts that lie in `folder` are read, the others made and kept. `done` hears of every item, either way.
+    Parts that are in `folder` are read, the others computed and saved. `done` is called for every part.
     """
     parts = []
     for start in range(0, count, size):
         items = range(start, min(start + size, count))
         path = folder / f"{start:06d}.npz"
         if not path.exists():
-            made = make(items)
+            arrays = compute(items)
             with replace_file(path) as scratch, scratch.open("wb") as file:
-                np.savez(file, allow_pickle=False, **made)
-        with np.load(path) as kept:
-            parts.append(dict(kept))
+                np.savez(file, allow_pickle=False, **arrays)
+        with np.load(path) as saved:
+            parts.append(dict(saved))
         done(len(items))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def complete(folder: Path, count: int, size: int) -> bool:
+def is_complete(folder: Path, count: int, size: int) -> bool:
     """Whether all parts are there, so that no model is needed."""
     return all((folder / f"{start:06d}.npz").exists() for start in range(0, count, size))
 
 
-def digest(texts: Iterable[str]) -> str:
-    """A short name for what a stage was computed from: other queries are other folders."""
+def short_digest(texts: Iterable[str]) -> str:
+    """A short name for what a stage was computed from: other queries get another folder."""
     whole = hashlib.blake2b(digest_size=6)
     for text in texts:
         whole.update(f"{len(text)} {text}".encode())

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.reproduce.stages.checkpoint import Arrays, digest, in_parts
+from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, short_digest
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.records import Page
@@ -16,7 +16,7 @@ from ridgerank.store.pruning import Keep
 from ridgerank.store.rerender import rerender_pages
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
-_PAGES_A_PART = 32
+_PAGES_PER_PART = 32
 
 
 def run_layers(
@@ -31,34 +31,34 @@ def run_layers(
 ) -> NDArray[np.float32]:
     """(queries, candidates, layers, dim): the state after 1, 2, … layers over the compressed page.
 
-    Pages go by once, at full depth, each with all its queries; `page_ids` is (queries, candidates).
+    Each page is encoded once, at full depth, for all its queries; `page_ids` is (queries, candidates).
     """
     pages = np.unique(page_ids)
 
-    def make(items: range) -> Arrays:
+    def compute(items: range) -> Arrays:
         model = backbone()
-        places: list[list[int]] = []
+        positions: list[list[int]] = []
         states: list[NDArray[np.float32]] = []
         with PageStore.open(store) as opened:
-            wanted = pages[items.start : items.stop].tolist()
-            for batch in rerender_pages(opened, wanted, max_pixels=model.max_pixels):
+            of_part = pages[items.start : items.stop].tolist()
+            for batch in rerender_pages(opened, of_part, max_pixels=model.max_pixels):
                 contents = [model.content(page) for page in batch]
                 encoded = model.encode(contents, exit_layer=model.geometry.layers)
                 for page, prefix in zip(batch, encoded, strict=True):
-                    own = np.argwhere(page_ids == page.page_id)
-                    places += own.tolist()
-                    asked = [queries[number] for number in own[:, 0].tolist()]
-                    states.append(_by_layer(model, asked, prefix, page, keep))
-        return {"places": np.array(places, dtype=np.int64), "states": np.concatenate(states)}
+                    of_page = np.argwhere(page_ids == page.page_id)
+                    positions += of_page.tolist()
+                    texts = [queries[number] for number in of_page[:, 0].tolist()]
+                    states.append(_states_by_layer(model, texts, prefix, page, keep))
+        return {"places": np.array(positions, dtype=np.int64), "states": np.concatenate(states)}
 
-    named = folder / digest([str(keep), *queries, *page_ids.ravel().tolist()])
-    kept = in_parts(named, len(pages), _PAGES_A_PART, make, done=done)
-    found = np.empty((*page_ids.shape, *kept["states"].shape[1:]), dtype=np.float32)
-    found[tuple(kept["places"].T)] = kept["states"]
-    return found
+    part_folder = folder / short_digest([str(keep), *queries, *page_ids.ravel().tolist()])
+    arrays = compute_in_parts(part_folder, len(pages), _PAGES_PER_PART, compute, done=done)
+    states = np.empty((*page_ids.shape, *arrays["states"].shape[1:]), dtype=np.float32)
+    states[tuple(arrays["places"].T)] = arrays["states"]
+    return states
 
 
-def _by_layer(
+def _states_by_layer(
     model: Backbone, queries: Sequence[str], prefix: Prefix, page: Page, keep: Keep
 ) -> NDArray[np.float32]:
     """(queries, layers, dim)."""

@@ -1,4 +1,4 @@
-"""Stage 1: every page embedded by a late interaction model, once; whoever wants its vectors gets these."""
+"""Stage 1: every page embedded by a late interaction model, once for all later stages."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from experiments.datasets.base import Corpus
-from experiments.reproduce.stages.checkpoint import Arrays, digest, in_parts
+from experiments.datasets.base import BenchmarkCorpus
+from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, short_digest
 from ridgerank.documents.failures import Failure
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
 from ridgerank.records import Page
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.store.vector_columns import VectorOrigin
 
-_PAGES_A_PART = 64
+_PAGES_PER_PART = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,15 +31,15 @@ class PageVectors:
     lengths: NDArray[np.int64]
     """(pages,)."""
     images: list[bytes]
-    """(pages,): digest of the image each was made of."""
+    """(pages,): digest of the image of each page."""
 
 
-def pages_of(corpus: Corpus) -> list[PageRef]:
+def list_corpus_pages(corpus: BenchmarkCorpus) -> list[PageRef]:
     """The different pages of a corpus, in the order of its files; one that cannot be listed is an error."""
     refs: dict[str, PageRef] = {}
-    for found in list_pages(corpus.documents):
-        if isinstance(found, PageRef):
-            refs.setdefault(found.page_id, found)
+    for listed in list_pages(corpus.documents):
+        if isinstance(listed, PageRef):
+            refs.setdefault(listed.page_id, listed)
     return list(refs.values())
 
 
@@ -52,39 +52,42 @@ def embed_pages(
     done: Callable[[int], None],
     say: Callable[[str], None],
 ) -> PageVectors:
-    """Embed the pages; what was embedded before is read. A page that cannot be rendered is left out, said."""
+    """Embed what no earlier run embedded; a page that cannot be rendered is reported and left out."""
 
-    def make(items: range) -> Arrays:
+    def compute(items: range) -> Arrays:
         rendered = list(render_pages([refs[item] for item in items], max_pixels=max_pixels))
         for failure in (each for each in rendered if isinstance(each, Failure)):
             say(f"left out: {failure}")
         pages = [page for page in rendered if isinstance(page, Page)]
-        made = encoder().embed_pages([page.image for page in pages])
+        vectors = encoder().embed_pages([page.image for page in pages])
         return {
             "page_ids": np.array([page.page_id for page in pages], dtype="U64"),
-            "vectors": np.concatenate(made),
-            "lengths": np.array([len(own) for own in made], dtype=np.int64),
+            "vectors": np.concatenate(vectors),
+            "lengths": np.array([len(of_page) for of_page in vectors], dtype=np.int64),
             "images": np.array([image_key(page.image) for page in pages], dtype="S16"),
         }
 
-    named = folder / f"vectors-{digest([str(max_pixels), *(ref.page_id for ref in refs)])}"
-    kept = in_parts(named, len(refs), _PAGES_A_PART, make, done=done)
+    part_folder = folder / f"vectors-{short_digest([str(max_pixels), *(ref.page_id for ref in refs)])}"
+    arrays = compute_in_parts(part_folder, len(refs), _PAGES_PER_PART, compute, done=done)
     return PageVectors(
-        kept["page_ids"].tolist(), kept["vectors"], kept["lengths"], [bytes(key) for key in kept["images"]]
+        arrays["page_ids"].tolist(),
+        arrays["vectors"],
+        arrays["lengths"],
+        [bytes(key) for key in arrays["images"]],
     )
 
 
-class KeptEmbedder:
-    """A `PageEmbedder` that hands out vectors made before; its encoder is loaded for an image it lacks."""
+class CachedEmbedder:
+    """A `PageEmbedder` that returns cached vectors; its encoder is loaded only for an image it lacks."""
 
     def __init__(
-        self, origin: VectorOrigin, encoder: Callable[[], MultiVectorEncoder], made: PageVectors
+        self, origin: VectorOrigin, encoder: Callable[[], MultiVectorEncoder], pages: PageVectors
     ) -> None:
         self._origin = origin
         self._encoder = encoder
-        ends = np.cumsum(made.lengths)[:-1]
-        self._held: dict[bytes, NDArray[Any]] = dict(
-            zip(made.images, np.split(made.vectors, ends), strict=True)
+        ends = np.cumsum(pages.lengths)[:-1]
+        self._vectors: dict[bytes, NDArray[Any]] = dict(
+            zip(pages.images, np.split(pages.vectors, ends), strict=True)
         )
 
     @property
@@ -94,14 +97,14 @@ class KeptEmbedder:
 
     def embed_pages(self, images: Sequence[Image]) -> list[NDArray[np.float16]]:
         """Vectors (vectors, dim) of each page."""
-        found = [self._held.get(image_key(image)) for image in images]
+        cached = [self._vectors.get(image_key(image)) for image in images]
         return [
-            self._encoder().embed_pages([image])[0] if own is None else own
-            for image, own in zip(images, found, strict=True)
+            self._encoder().embed_pages([image])[0] if vectors is None else vectors
+            for image, vectors in zip(images, cached, strict=True)
         ]
 
 
 def image_key(image: Image) -> bytes:
-    """A digest of what is to be seen; without zero bytes at its end, which numpy would drop."""
+    """A digest of the pixels, as hex: numpy would drop zero bytes at its end."""
     header = f"{image.mode} {image.size}".encode()
     return hashlib.blake2b(header + image.tobytes(), digest_size=8).hexdigest().encode()

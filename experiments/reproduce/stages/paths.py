@@ -1,7 +1,6 @@
-"""Where everything lies in the work folder, and whose it is."""
+"""Where results are in the work folder, and which model computed them."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ _LINEAGE = "lineage.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CorpusPaths:
     """The folders of one corpus."""
 
     work: Path
@@ -25,11 +24,11 @@ class Place:
         return self.work / slug(self.family) / slug(self.corpus)
 
     def retriever(self, name: str) -> Path:
-        """What a retriever made of it."""
+        """The results of a retriever."""
         return self.folder / f"retriever-{slug(name)}"
 
     def backbone(self, name: str) -> Path:
-        """What a backbone made of it."""
+        """The results of a backbone."""
         return self.folder / f"backbone-{slug(name)}"
 
     def store(self, backbone: str) -> str:
@@ -38,27 +37,23 @@ class Place:
 
 
 def slug(name: str) -> str:
-    """A name as a folder: the last part of a path or repository, without signs a shell minds."""
+    """A name as a folder: the last part of a path or repository, in letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].casefold()).strip("-")
 
 
-def made_with(folder: Path) -> str:
-    """What a folder's contents are made with, as `require_same` noted it."""
+def read_lineage(folder: Path) -> str:
+    """What computed the contents of a folder, as `require_lineage` wrote it."""
     return (folder / _LINEAGE).read_text()
 
 
-def require_same(
-    folder: Path, at_hand: str, *, normalize: Callable[[str], str] = lambda noted: noted
-) -> None:
-    """Note what a folder's contents are made with; refuse to go on in one that something else made.
-
-    `normalize` brings a note of an earlier version into today's form.
-    """
+def require_lineage(folder: Path, at_hand: str) -> None:
+    """Write what computes the contents of a folder; refuse a folder that something else computed."""
     path = folder / _LINEAGE
     if not path.exists():
         with replace_text_file(path) as file:
             file.write(at_hand)
-    elif (found := normalize(path.read_text())) != at_hand:
+    elif (recorded := path.read_text()) != at_hand:
         raise LineageMismatch(
-            f"{folder} was made with {found}, at hand is {at_hand}; use another --work folder, or remove it"
+            f"{folder} was made with {recorded}, at hand is {at_hand}; use another --work folder, "
+            "or remove it"
         )

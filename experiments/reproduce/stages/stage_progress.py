@@ -1,29 +1,29 @@
-"""Someone who looks on while stages run."""
+"""Who is told how far a stage is."""
 
 from typing import Protocol
 
 
-class Watcher(Protocol):
-    """A bar on a terminal, or nobody."""
+class StageProgress(Protocol):
+    """A progress bar on a terminal, or nothing."""
 
     def start(self, what: str, total: int) -> None:
-        """Begin to count something."""
+        """Begin to count `total` items."""
 
     def advance(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Count `count` more items as done."""
 
     def say(self, text: str) -> None:
-        """Something worth a line."""
+        """Print a line."""
 
 
-class Nobody:
-    """A watcher that says nothing."""
+class SilentProgress:
+    """Progress that is not shown."""
 
     def start(self, what: str, total: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def advance(self, count: int = 1) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def say(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.datasets.base import Corpus
-from experiments.reproduce.stages.candidate_pools import Pools
-from experiments.reproduce.stages.stage_progress import Watcher
+from experiments.datasets.base import BenchmarkCorpus
+from experiments.reproduce.stages.candidate_pools import CandidatePools
+from experiments.reproduce.stages.stage_progress import StageProgress
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.calibration.target_cache import TargetCache
@@ -27,64 +27,68 @@ from ridgerank.store.vector_columns import PageEmbedder
 
 def build_store(
     uri: str,
-    corpus: Corpus,
+    corpus: BenchmarkCorpus,
     backbone: Backbone,
     margins: TargetCache,
-    pools: Sequence[Pools],
+    pools: Sequence[CandidatePools],
     *,
     candidates: int,
     exit_layer: int,
     keep: Keep,
     embedder: PageEmbedder | None,
     recognizer: Recognizer | None,
-    watcher: Watcher,
+    progress: StageProgress,
 ) -> None:
-    """Index a corpus and take the margin of every candidate; either goes on where it was interrupted."""
+    """Index a corpus and compute the margin of every candidate; either continues where it was interrupted."""
     teacher = Teacher(backbone, margins)
-    teacher.request(wanted(corpus, pools, candidates))
+    teacher.request(candidates_by_query(corpus, pools, candidates))
     indexed = Path(uri).with_name("indexed")
     if not indexed.exists():
         index_documents(
             corpus.documents,
             uri,
             backbone,
-            hook=_Counting(watcher, f"{corpus.name}: pages into {Path(uri).parent.name}"),
+            hook=_ProgressHook(progress, f"{corpus.name}: pages into {Path(uri).parent.name}"),
             exit_layer=exit_layer,
             keep=keep,
             processes=1,  # rendering is little beside the models, and a process takes long to start
             embedder=embedder,
             recognizer=recognizer,
-            encode_hook=_Looking(teacher),
+            encode_hook=_MarginHook(teacher),
         )
         indexed.touch()
     if teacher.missing:
         with PageStore.open(uri) as store:
-            watcher.start(f"{corpus.name}: margins left out", len(teacher.missing))
+            progress.start(f"{corpus.name}: margins left out", len(teacher.missing))
             for batch in rerender_pages(store, teacher.missing, max_pixels=backbone.max_pixels):
                 teacher.encode(batch)
-                watcher.advance(len(batch))
+                progress.advance(len(batch))
 
 
-def wanted(corpus: Corpus, pools: Sequence[Pools], candidates: int) -> dict[str, list[Candidate]]:
+def candidates_by_query(
+    corpus: BenchmarkCorpus, pools: Sequence[CandidatePools], candidates: int
+) -> dict[str, list[Candidate]]:
     """Query text → all pages some retriever returned for it."""
-    found: dict[str, dict[str, Candidate]] = {}
-    for own in pools:
+    by_text: dict[str, dict[str, Candidate]] = {}
+    for pool in pools:
         for number, query in enumerate(corpus.queries):
-            pages = found.setdefault(query.text, {})
-            pages.update((candidate.page_id, candidate) for candidate in own.of(number, candidates))
-    return {text: list(pages.values()) for text, pages in found.items()}
+            pages = by_text.setdefault(query.text, {})
+            pages.update((candidate.page_id, candidate) for candidate in pool.of(number, candidates))
+    return {text: list(pages.values()) for text, pages in by_text.items()}
 
 
-def gather(corpus: Corpus, pools: Pools, margins: TargetCache, *, candidates: int) -> Floats:
+def gather_margins(
+    corpus: BenchmarkCorpus, pools: CandidatePools, margins: TargetCache, *, candidates: int
+) -> Floats:
     """(queries, candidates): the margins of one retriever's candidates."""
-    found = [
+    rows = [
         [margins.margin(query.text, page_id) for page_id in pools.page_ids[number, :candidates].tolist()]
         for number, query in enumerate(corpus.queries)
     ]
-    return np.array(found, dtype=np.float64)
+    return np.array(rows, dtype=np.float64)
 
 
-class _Looking:
+class _MarginHook:
     """An `EncodeHook` that takes the margins wanted."""
 
     def __init__(self, teacher: Teacher) -> None:
@@ -102,22 +106,22 @@ class _Looking:
         self._teacher.compute(page_ids, prefixes)
 
 
-class _Counting:
-    """An indexing watcher that counts on our bar."""
+class _ProgressHook:
+    """An indexing hook that counts pages on the progress bar of the run."""
 
-    def __init__(self, watcher: Watcher, what: str) -> None:
-        self._watcher = watcher
+    def __init__(self, progress: StageProgress, what: str) -> None:
+        self._progress = progress
         self._what = what
 
     def planned(self, plan: IndexPlan) -> None:
         """Begin to count."""
-        self._watcher.start(self._what, plan.pages)
-        self._watcher.advance(plan.stored)
+        self._progress.start(self._what, plan.pages)
+        self._progress.advance(plan.stored)
 
     def committed(self, pages: int, nbytes: int) -> None:
         """Count on."""
-        self._watcher.advance(pages)
+        self._progress.advance(pages)
 
     def failed(self, failure: Failure) -> None:
         """Say it."""
-        self._watcher.say(f"left out: {failure}")
+        self._progress.say(f"left out: {failure}")

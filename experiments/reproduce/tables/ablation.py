@@ -5,11 +5,10 @@ from statistics import fmean
 
 import numpy as np
 
-from experiments.protocols.scored_corpus import Scored
+from experiments.protocols.scored_corpus import ScoredCorpus
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.tables.table import Cell, Column, Row, Table, words
-from ridgerank.fusion.standardize import fuse
+from experiments.reproduce.tables.table import Cell, Column, Row, Table, text_columns
 from ridgerank.ragged import Floats
 from ridgerank.readout.ablations import pointwise_path
 
@@ -37,22 +36,24 @@ def table3(analysis: Analysis) -> Table:
         "full": ("RidgeRank", lambda n: (samples[n].states @ readouts.vectors[n], weight)),
     }
     quality = {key: _by_corpus(samples, score) for key, (_, score) in rows.items()}
-    made = []
+    table_rows = []
     for key, (name, _) in rows.items():
-        made.append(_row(name, quality[key], quality["full"], last=key == "full"))
-        theirs = paper.find("table3", key) if paper.model(backbone) == "Qwen2.5-VL-7B" else None
-        if theirs is not None:
-            names = [None if each is None else theirs.get(each) for each in _names(samples)]
-            best = [None if each is None else paper.find("table3", "full", each) for each in _names(samples)]
+        table_rows.append(_row(name, quality[key], quality["full"], last=key == "full"))
+        published = paper.look_up("table3", key) if paper.model_name(backbone) == "Qwen2.5-VL-7B" else None
+        if published is not None:
+            names = [None if each is None else published.get(each) for each in _names(samples)]
+            best = [
+                None if each is None else paper.look_up("table3", "full", each) for each in _names(samples)
+            ]
             every = [
-                (theirs["Avg"], paper.find("table3", "full", "Avg")),
+                (published["Avg"], paper.look_up("table3", "full", "Avg")),
                 *zip(names, best, strict=True),
             ]
             cells: list[Cell] = [name]
             for value, whole in every:
                 cells += [value, None if value is None or key == "full" else value - whole]
-            made.append(Row(tuple(cells), source=paper.SOURCE))
-    columns = [*words("component"), Column("avg"), Column("Δ", "+.1f")]
+            table_rows.append(Row(tuple(cells), source=paper.SOURCE))
+    columns = [*text_columns("component"), Column("avg"), Column("Δ", "+.1f")]
     for sample in samples:
         columns += [Column(sample.corpus), Column(f"Δ {sample.corpus}", "+.1f")]
     counts = ", ".join(f"{sample.corpus} {len(sample.queries)}" for sample in samples)
@@ -64,12 +65,12 @@ def table3(analysis: Analysis) -> Table:
         f"corpus by the readout that left it out, w = {weight} unless fusion is removed; Δ is what removing "
         "a component costs.",
         tuple(columns),
-        tuple(made),
+        tuple(table_rows),
         (f"queries of the sample: {counts}", f"λ = {penalty:g} throughout"),
     )
 
 
-def _pointwise(samples: list[Scored], penalty: float) -> Floats:
+def _pointwise(samples: list[ScoredCorpus], penalty: float) -> Floats:
     """(corpora, dim): ridge over all pairs with one intercept, each corpus left out in turn."""
     fitted = []
     for left_out in range(len(samples)):
@@ -80,20 +81,20 @@ def _pointwise(samples: list[Scored], penalty: float) -> Floats:
     return np.stack(fitted)
 
 
-def _by_corpus(samples: list[Scored], score: Score) -> list[float]:
-    found = []
+def _by_corpus(samples: list[ScoredCorpus], score: Score) -> list[float]:
+    quality = []
     for number, sample in enumerate(samples):
         scores, weight = score(number)
-        found.append(float(sample.ndcg(fuse(sample.retriever, scores, weight, sample.lists)).mean()))
-    return found
+        quality.append(float(sample.fused_ndcg(scores, weight).mean()))
+    return quality
 
 
 def _row(name: str, quality: list[float], full: list[float], *, last: bool) -> Row:
     cells: list[Cell] = [name]
-    for own, whole in zip([fmean(quality), *quality], [fmean(full), *full], strict=True):
-        cells += [own, None if last else own - whole]
+    for value, whole in zip([fmean(quality), *quality], [fmean(full), *full], strict=True):
+        cells += [value, None if last else value - whole]
     return Row(tuple(cells))
 
 
-def _names(samples: list[Scored]) -> list[str | None]:
-    return [paper.corpus(sample.corpus) for sample in samples]
+def _names(samples: list[ScoredCorpus]) -> list[str | None]:
+    return [paper.corpus_name(sample.corpus) for sample in samples]

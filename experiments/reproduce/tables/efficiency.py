@@ -1,9 +1,9 @@
 """Table 4: accuracy against cost, first family."""
 
-from experiments.protocols.leave_one_out import recovery
+from experiments.protocols.recovery import recovery
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.tables.table import Column, Row, Table, words
+from experiments.reproduce.tables.table import Column, Row, Table, text_columns
 
 
 def table4(analysis: Analysis) -> Table:
@@ -11,23 +11,28 @@ def table4(analysis: Analysis) -> Table:
     settings = analysis.settings
     rows: list[Row] = []
     for retriever in settings.retrievers:
-        lines = analysis.lines(0, retriever)
-        base = analysis.line(0, retriever, "retriever").macro()
-        reference = analysis.line(0, retriever, "cross encoder")
+        methods = analysis.results(0, retriever)
+        base = analysis.result(0, retriever, "retriever").macro()
+        reference = analysis.result(0, retriever, "cross encoder")
         assert reference.latency is not None
-        for line in lines:
-            if not line.outcomes or line.latency is None:
-                rows.append(Row((retriever, line.name, None, None, None, None), note=line.why))
+        for method in methods:
+            if not method.by_corpus or method.latency is None:
+                rows.append(Row((retriever, method.name, None, None, None, None), note=method.why))
                 continue
-            share = None if line.key == "retriever" else recovery(base, line.macro(), reference.macro())
-            cost = line.latency.total
+            share = None if method.key == "retriever" else recovery(base, method.macro(), reference.macro())
+            cost = method.latency.total_ms
             rows.append(
-                Row((retriever, line.name, line.macro(), share, cost, reference.latency.total / cost))
+                Row((retriever, method.name, method.macro(), share, cost, reference.latency.total_ms / cost))
             )
-            theirs = paper.find("table4", paper.model(retriever), paper.key(line.key))
-            if theirs is not None:
-                figures = (theirs["NDCG@5"], theirs["recovery"], theirs["latency_ms"], theirs["speedup"])
-                names = (paper.model(retriever), paper.shown(line.key))
+            published = paper.look_up("table4", paper.model_name(retriever), paper.row_key(method.key))
+            if published is not None:
+                figures = (
+                    published["NDCG@5"],
+                    published["recovery"],
+                    published["latency_ms"],
+                    published["speedup"],
+                )
+                names = (paper.model_name(retriever), paper.row_label(method.key))
                 rows.append(Row((*names, *figures), source=paper.SOURCE))
     return Table(
         "table4",
@@ -36,7 +41,7 @@ def table4(analysis: Analysis) -> Table:
         "latency "
         "is a mean over queries, retrieval included; speedup is against the full cross encoder.",
         (
-            *words("retriever", "method"),
+            *text_columns("retriever", "method"),
             Column("nDCG@5"),
             Column("recovery, %"),
             Column("latency, ms", ",.1f"),

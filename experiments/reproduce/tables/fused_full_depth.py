@@ -4,11 +4,11 @@ from statistics import median
 
 import numpy as np
 
-from experiments.protocols.weight_sweep import Sweep
+from experiments.protocols.weight_sweep import WeightSweep
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.tables.table import Column, Row, Table, words
-from experiments.reproduce.validation import swept
+from experiments.reproduce.studies.weight_validation import sweep_corpus
+from experiments.reproduce.tables.table import Column, Row, Table, text_columns
 
 
 def table6(analysis: Analysis) -> Table:
@@ -17,32 +17,35 @@ def table6(analysis: Analysis) -> Table:
     rows: list[Row] = []
     for family, benchmark in enumerate(settings.families):
         for retriever in settings.retrievers:
-            sweeps = [swept(analysis, site, retriever, None, 0) for site in analysis.lab.sites(family)]
+            sweeps = [
+                sweep_corpus(analysis, corpus_key, retriever, None, 0)
+                for corpus_key in analysis.experiment.corpus_keys(family)
+            ]
             rows.append(
                 Row(
                     (
                         benchmark.name,
                         retriever,
                         len(sweeps),
-                        sum(at_one(sweep) for sweep in sweeps),
+                        sum(is_best_at_one(sweep) for sweep in sweeps),
                         median(sweep.best for sweep in sweeps),
                         float(np.mean([sweep.means[-1] for sweep in sweeps])),
                         float(np.mean([sweep.means.max() for sweep in sweeps])),
                     )
                 )
             )
-            names = (paper.FAMILIES[family] if family < 2 else None, paper.model(retriever))
-            theirs = paper.find("table6", *names)
-            if theirs is not None:
-                whole = (int(theirs["subsets"]), int(theirs["at_one"]))
-                figures = (theirs["median"], theirs["ndcg_at_one"], theirs["ndcg_at_optimum"])
+            names = (paper.FAMILIES[family] if family < 2 else None, paper.model_name(retriever))
+            published = paper.look_up("table6", *names)
+            if published is not None:
+                whole = (int(published["subsets"]), int(published["at_one"]))
+                figures = (published["median"], published["ndcg_at_one"], published["ndcg_at_optimum"])
                 rows.append(Row((*names, *whole, *figures), source=paper.SOURCE))
     losses = [
         float(sweep.means.max() - sweep.means[-1])
         for family in range(len(settings.families))
         for retriever in settings.retrievers
-        for site in analysis.lab.sites(family)
-        for sweep in [swept(analysis, site, retriever, None, 0)]
+        for corpus_key in analysis.experiment.corpus_keys(family)
+        for sweep in [sweep_corpus(analysis, corpus_key, retriever, None, 0)]
     ]
     return Table(
         "table6",
@@ -50,7 +53,7 @@ def table6(analysis: Analysis) -> Table:
         "The full cross encoder fused with the retriever at every weight from 0 to 1 in steps of 0.05, each "
         "corpus at its own best.",
         (
-            *words("family", "retriever"),
+            *text_columns("family", "retriever"),
             Column("subsets", "d"),
             Column("best at w = 1", "d"),
             Column("median best w", ".3f"),
@@ -65,6 +68,6 @@ def table6(analysis: Analysis) -> Table:
     )
 
 
-def at_one(sweep: Sweep) -> bool:
+def is_best_at_one(sweep: WeightSweep) -> bool:
     """Whether no smaller weight is as good as w = 1."""
     return bool(sweep.means[-1] > sweep.means[:-1].max())

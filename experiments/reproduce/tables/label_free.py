@@ -4,8 +4,8 @@ import numpy as np
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.protocol.weight_rules import FEW, weigh
-from experiments.reproduce.tables.table import Row, Table, numbers, words
+from experiments.reproduce.studies.weight_rules import FEW, compare_weight_rules
+from experiments.reproduce.tables.table import Row, Table, number_columns, text_columns
 
 _KEYS = ("sweep", "closed form", "label free", "label free 16", "label free 16 sd")
 
@@ -18,26 +18,26 @@ def table9(analysis: Analysis) -> Table:
     for family, benchmark in enumerate(settings.families):
         for retriever in settings.retrievers:
             for backbone in settings.backbones:
-                found = weigh(analysis, family, retriever, backbone)
+                quality = compare_weight_rules(analysis, family, retriever, backbone)
                 figures = (
-                    found.sweep,
-                    found.closed_form,
-                    found.label_free,
-                    float(np.mean(found.few)),
-                    float(np.std(found.few)),
+                    quality.sweep,
+                    quality.closed_form,
+                    quality.label_free,
+                    float(np.mean(quality.few)),
+                    float(np.std(quality.few)),
                 )
                 every.append(figures)
                 rows.append(Row((benchmark.name, retriever, backbone, *figures)))
                 names = (
                     paper.FAMILIES[family] if family < 2 else None,
-                    paper.model(retriever),
-                    paper.model(backbone),
+                    paper.model_name(retriever),
+                    paper.model_name(backbone),
                 )
-                theirs = paper.find("table9", *names)
-                if theirs is not None:
-                    rows.append(Row((*names, *(theirs[key] for key in _KEYS)), source=paper.SOURCE))
-    rows.append(Row(("average", None, None, *np.mean([own[:4] for own in every], axis=0).tolist(), None)))
-    whole = paper.find("table9_average")
+                published = paper.look_up("table9", *names)
+                if published is not None:
+                    rows.append(Row((*names, *(published[key] for key in _KEYS)), source=paper.SOURCE))
+    rows.append(Row(("average", None, None, *np.mean([row[:4] for row in every], axis=0).tolist(), None)))
+    whole = paper.look_up("table9_average")
     rows.append(Row(("average", None, None, *(whole[key] for key in _KEYS[:4]), None), source=paper.SOURCE))
     return Table(
         "table9",
@@ -49,8 +49,10 @@ def table9(analysis: Analysis) -> Table:
         "margin "
         f"of {settings.backbones[0]}.",
         (
-            *words("family", "retriever", "backbone"),
-            *numbers(["sweep", "w*", "label free", f"label free, {FEW} queries", "standard deviation"]),
+            *text_columns("family", "retriever", "backbone"),
+            *number_columns(
+                ["sweep", "w*", "label free", f"label free, {FEW} queries", "standard deviation"]
+            ),
         ),
         tuple(rows),
         ("an estimate above 1 is taken for 1, as far as the one-factor model reaches",),

@@ -1,27 +1,33 @@
-"""Tables of ours: paired tests against every arm, and §4.3's weights subset by subset."""
+"""Tables of ours: paired tests against every method, and §4.3's weights subset by subset."""
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.significance import PERMUTATIONS, RESAMPLES, compare_all
-from experiments.reproduce.tables.table import Column, Row, Table, words
-from experiments.reproduce.validation import validate
+from experiments.reproduce.studies.significance import PERMUTATIONS, RESAMPLES, compare_all
+from experiments.reproduce.studies.weight_validation import validate
+from experiments.reproduce.tables.table import Column, Row, Table, text_columns
 
 
 def significance(analysis: Analysis) -> Table:
-    """RidgeRank against each arm, with intervals."""
+    """RidgeRank against each method, with intervals."""
     settings = analysis.settings
     rows = []
-    for (family, retriever, backbone, key), found in compare_all(analysis).items():
+    for (family, retriever, backbone, key), comparison in compare_all(analysis).items():
         names = (settings.families[family].name, retriever, f"RidgeRank ({backbone})")
-        other = analysis.line(family, retriever, key).name
-        figures = (found.difference, found.low, found.high, found.p_value, found.queries)
+        other = analysis.result(family, retriever, key).name
+        figures = (
+            comparison.difference,
+            comparison.low,
+            comparison.high,
+            comparison.p_value,
+            comparison.queries,
+        )
         rows.append(Row((*names, other, *figures)))
     for family in range(len(settings.families)):
         for retriever in settings.retrievers:
-            for line in analysis.lines(family, retriever):
-                if not line.outcomes:
+            for method in analysis.results(family, retriever):
+                if not method.by_corpus:
                     where = (settings.families[family].name, retriever)
-                    rows.append(Row((*where, "RidgeRank", line.name, *[None] * 5), note=line.why))
+                    rows.append(Row((*where, "RidgeRank", method.name, *[None] * 5), note=method.why))
     return Table(
         "significance",
         "RidgeRank against every arm, query by query",
@@ -30,7 +36,7 @@ def significance(analysis: Analysis) -> Table:
         f"corpus ({RESAMPLES} times); two-sided p from random signs ({PERMUTATIONS} permutations), not "
         "corrected for the number of comparisons.",
         (
-            *words("family", "retriever", "ours", "against"),
+            *text_columns("family", "retriever", "ours", "against"),
             Column("difference", "+.2f"),
             Column("from", "+.2f"),
             Column("to", "+.2f"),
@@ -44,7 +50,7 @@ def significance(analysis: Analysis) -> Table:
 
 def weights(analysis: Analysis) -> Table:
     """Predicted and measured weights."""
-    found = validate(analysis)
+    validation = validate(analysis)
     settings = analysis.settings
     rows = [
         Row(
@@ -52,16 +58,16 @@ def weights(analysis: Analysis) -> Table:
                 settings.families[subset.family].name,
                 subset.corpus,
                 subset.retriever,
-                subset.arm,
+                subset.method,
                 subset.predicted,
                 subset.measured,
                 *subset.interval(settings.seed),
                 subset.least_partial,
             )
         )
-        for subset in found.subsets
+        for subset in validation.subsets
     ]
-    theirs = paper.find("text", "sec4.3")
+    published = paper.look_up("text", "sec4.3")
     return Table(
         "weights",
         "§4.3. Predicted and measured weights",
@@ -71,7 +77,7 @@ def weights(analysis: Analysis) -> Table:
         "point of "
         "the best, with its 95 % interval over queries drawn again.",
         (
-            *words("family", "corpus", "retriever", "arm"),
+            *text_columns("family", "corpus", "retriever", "arm"),
             Column("predicted", ".3f"),
             Column("measured", ".3f"),
             Column("from", ".3f"),
@@ -80,16 +86,16 @@ def weights(analysis: Analysis) -> Table:
         ),
         tuple(rows),
         (
-            f"correlation of predicted and measured: {found.correlation:.3f} "
-            f"({paper.SOURCE}: {theirs['correlation']})",
+            f"correlation of predicted and measured: {validation.correlation:.3f} "
+            f"({paper.SOURCE}: {published['correlation']})",
             f"reliability over {settings.splits} random half splits, Spearman–Brown: predicted "
-            f"{found.reliability_predicted:.3f}, measured {found.reliability_measured:.3f}, their "
+            f"{validation.reliability_predicted:.3f}, measured {validation.reliability_measured:.3f}, their "
             "geometric mean "
-            f"{found.ceiling:.3f} ({paper.SOURCE}: {theirs['reliability_predicted']}, "
-            f"{theirs['reliability_measured']}, {theirs['ceiling']})",
-            f"{found.interior} of {len(rows)} predicted optima are strictly between 0 and 1; the least of "
-            f"c_b − ρc_s and c_s − ρc_b is {found.least_partial:.3f} ({paper.SOURCE}: "
-            f"{theirs['least_partial']})",
+            f"{validation.ceiling:.3f} ({paper.SOURCE}: {published['reliability_predicted']}, "
+            f"{published['reliability_measured']}, {published['ceiling']})",
+            f"{validation.interior} of {len(rows)} predicted optima are strictly between 0 and 1; the least "
+            f"of c_b − ρc_s and c_s − ρc_b is {validation.least_partial:.3f} ({paper.SOURCE}: "
+            f"{published['least_partial']})",
             "of the second family, a subset is the mean over all readouts",
         ),
     )

@@ -1,8 +1,9 @@
 """Tables 1 and 2: nDCG@5 by corpus, each family a table."""
 
 from experiments.reproduce import paper
-from experiments.reproduce.analysis import Analysis, Line
-from experiments.reproduce.tables.table import Cell, Column, Row, Table, words
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.method_results import MethodResult
+from experiments.reproduce.tables.table import Cell, Column, Row, Table, text_columns
 
 
 def table1(analysis: Analysis) -> Table:
@@ -20,19 +21,21 @@ def _quality(analysis: Analysis, family: int) -> Table:
     settings = analysis.settings
     if family >= len(settings.families):
         note = f"{settings.families[0].name} has one family of corpora only: nothing to show here."
-        return Table(name, f"Table {family + 1}. nDCG@5, second family", note, words("what"), (), (note,))
+        return Table(
+            name, f"Table {family + 1}. nDCG@5, second family", note, text_columns("what"), (), (note,)
+        )
     benchmark = settings.families[family]
     corpora = analysis.corpora(family)
     rows: list[Row] = []
     for retriever in settings.retrievers:
-        lines = analysis.lines(family, retriever)
-        base = next(line for line in lines if line.key == "retriever")
-        for line in lines:
-            rows.append(_row(retriever, line, base))
-            theirs = paper.find(name, paper.model(retriever), paper.key(line.key))
-            if theirs is not None:
-                rows.append(_paper_row(analysis, name, retriever, line, corpora))
-    columns: list[Column] = [*words("retriever", "reranker"), Column("avg"), Column("Δ", "+.1f")]
+        methods = analysis.results(family, retriever)
+        base = next(method for method in methods if method.key == "retriever")
+        for method in methods:
+            rows.append(_row(retriever, method, base))
+            published = paper.look_up(name, paper.model_name(retriever), paper.row_key(method.key))
+            if published is not None:
+                rows.append(_paper_row(analysis, name, retriever, method, corpora))
+    columns: list[Column] = [*text_columns("retriever", "reranker"), Column("avg"), Column("Δ", "+.1f")]
     for corpus in corpora:
         columns += [Column(corpus), Column(f"Δ {corpus}", "+.1f")]
     fitted = (
@@ -59,25 +62,27 @@ def _quality(analysis: Analysis, family: int) -> Table:
     )
 
 
-def _row(retriever: str, line: Line, base: Line) -> Row:
-    corpora = len(base.outcomes)
-    if not line.outcomes:
-        return Row((retriever, line.name, *[None] * (2 + 2 * corpora)), note=line.why)
-    own, theirs = line.macro(), base.macro()
-    alone = line.key == "retriever"
-    cells: list[Cell] = [retriever, line.name, own, None if alone else own - theirs]
-    for outcome, before in zip(line.outcomes, base.outcomes, strict=True):
-        cells += [outcome.mean(), None if alone else outcome.mean() - before.mean()]
+def _row(retriever: str, method: MethodResult, base: MethodResult) -> Row:
+    corpora = len(base.by_corpus)
+    if not method.by_corpus:
+        return Row((retriever, method.name, *[None] * (2 + 2 * corpora)), note=method.why)
+    macro = method.macro()
+    alone = method.key == "retriever"
+    cells: list[Cell] = [retriever, method.name, macro, None if alone else macro - base.macro()]
+    for result, before in zip(method.by_corpus, base.by_corpus, strict=True):
+        cells += [result.mean(), None if alone else result.mean() - before.mean()]
     return Row(tuple(cells))
 
 
-def _paper_row(analysis: Analysis, name: str, retriever: str, line: Line, corpora: list[str]) -> Row:
+def _paper_row(
+    analysis: Analysis, name: str, retriever: str, method: MethodResult, corpora: list[str]
+) -> Row:
     def gain(column: str | None) -> tuple[Cell, Cell]:
-        own = paper.find(name, paper.model(retriever), paper.key(line.key), column)
-        before = paper.find(name, paper.model(retriever), "retriever", column)
-        return own, None if own is None or line.key == "retriever" else own - before
+        value = paper.look_up(name, paper.model_name(retriever), paper.row_key(method.key), column)
+        before = paper.look_up(name, paper.model_name(retriever), "retriever", column)
+        return value, None if value is None or method.key == "retriever" else value - before
 
-    cells: list[Cell] = [paper.model(retriever), paper.shown(line.key), *gain("Avg")]
+    cells: list[Cell] = [paper.model_name(retriever), paper.row_label(method.key), *gain("Avg")]
     for corpus in corpora:
-        cells += gain(paper.corpus(corpus))
+        cells += gain(paper.corpus_name(corpus))
     return Row(tuple(cells), source=paper.SOURCE)

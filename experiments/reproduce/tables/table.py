@@ -66,10 +66,10 @@ class Table:
 
     def to_markdown(self) -> str:
         """A table for reading."""
-        head = " | ".join(_bar(column.name) for column in self.columns)
+        head = " | ".join(_escape_bar(column.name) for column in self.columns)
         lines = [f"### {self.title}", "", self.caption, "", f"| {head} |", f"|{'---|' * len(self.columns)}"]
         for row in self.rows:
-            cells = [_bar(text) for text in self.texts(row)]
+            cells = [_escape_bar(text) for text in self.texts(row)]
             if row.source:
                 cells = [f"*{text}*" if text else "" for text in cells]
             lines.append(f"| {' | '.join(cells)} |")
@@ -106,22 +106,22 @@ class Table:
 
     def texts(self, row: Row) -> list[str]:
         """The cells of a row as text; a row from elsewhere says so in its last column of words."""
-        written = [_written(cell, column) for cell, column in zip(row.cells, self.columns, strict=True)]
-        words = [place for place, column in enumerate(self.columns) if column.format == "s"]
+        written = [_format_cell(cell, column) for cell, column in zip(row.cells, self.columns, strict=True)]
+        words = [number for number, column in enumerate(self.columns) if column.format == "s"]
         remark = f"({row.source})" if row.source else ""
         remark = f"{remark} not run: {row.note}".strip() if row.note else remark
         if remark:
-            place = words[-1] if words else 0
-            written[place] = f"{written[place]} {remark}".strip()
+            last = words[-1] if words else 0
+            written[last] = f"{written[last]} {remark}".strip()
         return written
 
 
-def words(*names: str) -> tuple[Column, ...]:
+def text_columns(*names: str) -> tuple[Column, ...]:
     """Columns of words."""
     return tuple(Column(name, "s") for name in names)
 
 
-def numbers(names: Sequence[str], number_format: str = ".1f") -> tuple[Column, ...]:
+def number_columns(names: Sequence[str], number_format: str = ".1f") -> tuple[Column, ...]:
     """Columns of numbers of one format."""
     return tuple(Column(name, number_format) for name in names)
 
@@ -137,7 +137,7 @@ def escape_latex(text: str) -> str:
     return "".join(signs.get(sign, sign) for sign in text)
 
 
-def _written(cell: Cell, column: Column) -> str:
+def _format_cell(cell: Cell, column: Column) -> str:
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return "" if column.format == "s" else "–"
     if isinstance(cell, str):
@@ -145,5 +145,5 @@ def _written(cell: Cell, column: Column) -> str:
     return format(cell, column.format)
 
 
-def _bar(text: str) -> str:
+def _escape_bar(text: str) -> str:
     return text.replace("|", r"\|")

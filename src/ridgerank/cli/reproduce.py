@@ -70,7 +70,7 @@ def reproduce(
     Example: `ridgerank reproduce --benchmark miniature --out results/miniature/reproduce`
     """
     _require_experiments()
-    from experiments.reproduce.parallel import default_processes
+    from experiments.reproduce.parallel import choose_processes
     from experiments.reproduce.pipeline import run_experiments
     from experiments.reproduce.settings import make_settings
     from ridgerank.cli.progress_bars import Bar
@@ -96,7 +96,7 @@ def reproduce(
                 out,
                 bar,
                 only=only or (),
-                processes=processes or default_processes(settings),
+                processes=processes or choose_processes(settings),
             )
     except KeyboardInterrupt:
         typer.echo("\ninterrupted; what was computed is kept: run it again to go on", err=True)

@@ -24,7 +24,7 @@ class Evaluation:
     queries_missing: int
     """Judged queries that the run does not answer."""
     queries_unjudged: int
-    """Queries of the run that nobody judged: they do not count."""
+    """Queries of the run without judgements: they do not count."""
 
     def means(self) -> dict[str, float]:
         """Measure → mean over the judged queries, percent."""
@@ -43,12 +43,12 @@ def evaluate(run: Run, qrels: Qrels, measures: tuple[str, ...] = MEASURES) -> Ev
     for query, page, rank, _ in run.rows():
         if query in qrels:
             ranked.setdefault(query, {})[page] = -float(rank)
-    wanted = [ir_measures.parse_measure(name) for name in measures]
-    row = {measure: number for number, measure in enumerate(wanted)}
+    parsed = [ir_measures.parse_measure(name) for name in measures]
+    row = {measure: number for number, measure in enumerate(parsed)}
     column = {query: number for number, query in enumerate(qrels)}
-    values = np.zeros((len(wanted), len(qrels)))
+    values = np.zeros((len(parsed), len(qrels)))
     if ranked:
-        for metric in ir_measures.iter_calc(wanted, qrels, ranked):
+        for metric in ir_measures.iter_calc(parsed, qrels, ranked):
             values[row[metric.measure], column[metric.query_id]] = 100.0 * metric.value
     return Evaluation(
         queries=tuple(qrels),

@@ -52,7 +52,7 @@ class Sample:
 
     def _names(self) -> tuple[list[str], list[str]]:
         queries = [f"q{number + 1}" for number in self.lists.list_numbers().tolist()]
-        pages = [f"report-{number + 1}.pdf#{place + 1}" for number, place in self._cells()]
+        pages = [f"report-{number + 1}.pdf#{rank + 1}" for number, rank in self._cells()]
         return queries, pages
 
     def _cells(self) -> list[tuple[int, int]]:

@@ -31,7 +31,7 @@ SPECK = 0xB8B8B8
 def draw_corpus(corpus: Corpus, folder: Path) -> Generator[Path, None, None]:
     """Write a corpus into its folder, yielding each file when it is there."""
     documents = folder / "documents"
-    _require_own(documents, corpus)
+    _refuse_other_documents(documents, corpus)
     for name, pages in corpus.documents.items():
         path = documents / name
         with replace_file(path) as scratch:
@@ -60,8 +60,8 @@ def draw_document(pages: Sequence[PlannedPage]) -> bytes:
     return file.getvalue()
 
 
-def _require_own(documents: Path, corpus: Corpus) -> None:
-    """Refuse a folder with other documents: they would be found beside the corpus, and nobody judged them."""
+def _refuse_other_documents(documents: Path, corpus: Corpus) -> None:
+    """Refuse a folder with other documents: they would be ranked with the corpus, and have no judgements."""
     others = sorted(path.name for path in documents.glob("*.pdf") if path.name not in corpus.documents)
     if others:
         raise MiniatureError(

@@ -155,10 +155,10 @@ def chart(board: Board, top: int, *, series: int, height: int) -> None:
         _put_pair(board, pair, top + number)
         tips = [
             (
-                left + YEAR_CELLS * (place + 0.5),
+                left + YEAR_CELLS * (column + 0.5),
                 bottom - height * board.state(pair, year, "chart") / MAX_VALUE,
             )
-            for place, year in enumerate(years)
+            for column, year in enumerate(years)
         ]
         draw_series(board, tips, bottom, number, series)
     board.line([(left, plot), (left, bottom), (right, bottom)], "rule")

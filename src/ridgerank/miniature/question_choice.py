@@ -1,7 +1,7 @@
-"""Which questions a corpus is asked: such that have an answer, and pages that only look like one.
+"""The questions of a corpus: each has an answer, and pages that only look like one.
 
 A page looks like an answer when it has at least as many of the question's words as the answers have, and
-yet does not answer. Whoever only counts words cannot tell the two apart.
+yet does not answer. Counting words cannot tell the two apart.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,24 +41,24 @@ def choose_questions(
     words = {reference: {placed.word for placed in page.words} for reference, page in pages.items()}
     chosen: dict[Question, dict[str, int]] = {}
     for kind, count in counts.items():
-        found = 0
-        for question in _proposals(kind, list(pages.values()), generator):
+        accepted = 0
+        for question in _propose_questions(kind, list(pages.values()), generator):
             graded = grades(question, pages)
             if question not in chosen and _is_hard(question, graded, words, lookalikes):
                 chosen[question] = graded
-                found += 1
-            if found == count:
+                accepted += 1
+            if accepted == count:
                 break
         else:
             raise MiniatureError(
-                f"{found} {kind} questions, wanted {count}; ask for fewer, or draw more pages"
+                f"{accepted} {kind} questions, wanted {count}; ask for fewer, or draw more pages"
             )
     order = list(chosen)
     generator.shuffle(order)
     return {question: chosen[question] for question in order}
 
 
-def _proposals(kind: str, pages: Sequence[PlannedPage], generator: Random) -> Iterator[Question]:
+def _propose_questions(kind: str, pages: Sequence[PlannedPage], generator: Random) -> Iterator[Question]:
     """Questions that some page answers, many times over; they may repeat."""
     titled: dict[Topic, list[PlannedPage]] = {}
     for page in pages:

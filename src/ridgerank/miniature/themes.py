@@ -1,8 +1,8 @@
 """What a document is about: few entities, measures, years and topics, joined in changing ways.
 
-Because a document has few words, its pages share them, each in other company. That is what makes its pages
-hard to tell apart for whoever only counts words: one page has Norvale's margin, the next has Norvale's
-output and another's margin.
+Because a document has few words, its pages share them, in different combinations. That makes its pages hard
+to tell apart by counting words: one page has Norvale's margin, the next has Norvale's output and another's
+margin.
 """
 
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.baselines.gqr import Refinement, refine
+from experiments.baselines.gqr import RefinementSettings, refine_query
 from ridgerank.ragged import Floats
 from ridgerank.retrievers.maxsim import maxsim
 
@@ -39,7 +39,7 @@ def kl(first: Floats, second: Floats) -> float:
 
 
 def test_without_steps_the_query_stays_where_it_was(query: Tensor, pages: list[NDArray[np.float16]]) -> None:
-    refined = refine(query, pages, np.array([0.0, 3.0, 1.0, 2.0]), Refinement(steps=0))
+    refined = refine_query(query, pages, np.array([0.0, 3.0, 1.0, 2.0]), RefinementSettings(steps=0))
     assert torch.equal(refined.vectors, query)
     assert refined.losses == ()
 
@@ -49,9 +49,9 @@ def test_the_first_loss_is_the_divergence_from_the_average_of_both_distributions
 ) -> None:
     guidance = np.array([0.0, 3.0, 1.0, 2.0])
     own, other = softmax(scores(query, pages)), softmax(guidance)
-    refined = refine(query, pages, guidance, Refinement(steps=1))
+    refined = refine_query(query, pages, guidance, RefinementSettings(steps=1))
     assert refined.losses[0] == pytest.approx(kl((own + other) / 2, own), rel=1e-4)
-    warm = refine(query, pages, guidance, Refinement(steps=1, mixture=0.2, temperature=4.0))
+    warm = refine_query(query, pages, guidance, RefinementSettings(steps=1, mixture=0.2, temperature=4.0))
     own, other = softmax(scores(query, pages) / 4), softmax(guidance / 4)
     assert warm.losses[0] == pytest.approx(kl(0.8 * own + 0.2 * other, own), rel=1e-3)
 
@@ -63,8 +63,11 @@ def test_the_first_step_of_two_pages_is_as_computed_by_hand() -> None:
     (+, −), and Adam's first step is the learning rate against its sign.
     """
     pages = [np.array([[1.0, 0.0]], dtype=np.float16), np.array([[0.0, 1.0]], dtype=np.float16)]
-    refined = refine(
-        torch.tensor([[1.0, 0.0]]), pages, np.array([0.0, 100.0]), Refinement(steps=1, learning_rate=0.1)
+    refined = refine_query(
+        torch.tensor([[1.0, 0.0]]),
+        pages,
+        np.array([0.0, 100.0]),
+        RefinementSettings(steps=1, learning_rate=0.1),
     )
     first = math.e / (math.e + 1)
     expected = kl(np.array([first / 2, 1 - first / 2]), np.array([first, 1 - first]))
@@ -76,7 +79,7 @@ def test_the_loss_goes_down_and_the_guides_favourite_gains(
     query: Tensor, pages: list[NDArray[np.float16]]
 ) -> None:
     guidance = np.array([0.0, 0.0, 0.0, 9.0])
-    refined = refine(query, pages, guidance, Refinement(steps=60, learning_rate=1e-2))
+    refined = refine_query(query, pages, guidance, RefinementSettings(steps=60, learning_rate=1e-2))
     assert refined.losses[-1] < refined.losses[0] / 4
     before, after = softmax(scores(query, pages)), softmax(scores(refined.vectors, pages))
     assert after[3] > before[3]
@@ -84,5 +87,7 @@ def test_the_loss_goes_down_and_the_guides_favourite_gains(
 
 
 def test_a_guide_that_agrees_moves_nothing(query: Tensor, pages: list[NDArray[np.float16]]) -> None:
-    refined = refine(query, pages, scores(query, pages), Refinement(steps=1, learning_rate=1e-3))
+    refined = refine_query(
+        query, pages, scores(query, pages), RefinementSettings(steps=1, learning_rate=1e-3)
+    )
     assert refined.losses[0] == pytest.approx(0.0, abs=1e-6)

@@ -3,19 +3,21 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from experiments.baselines.hybrid import by_aggregation, by_rank, by_standard_score, picked_weight
-from experiments.protocols.scored_corpus import Scored
+from experiments.baselines.hybrid import fuse_by_min_max, fuse_by_rank
+from experiments.protocols.cyclic_weights import best_weight
+from experiments.protocols.scored_corpus import ScoredCorpus
+from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Ragged
 
 LISTS = Ragged.of_lengths([3, 2])
 RETRIEVER = np.array([9.0, 5.0, 1.0, 0.2, 0.1])
-ARM = np.array([10.0, 30.0, 20.0, 1.0, 3.0])
+BASELINE = np.array([10.0, 30.0, 20.0, 1.0, 3.0])
 
 
-def scored(grades: Sequence[int], retriever: Sequence[float]) -> Scored:
+def scored(grades: Sequence[int], retriever: Sequence[float]) -> ScoredCorpus:
     """One query over as many pages as there are grades."""
     pages = tuple(f"p{number}" for number in range(len(grades)))
-    return Scored(
+    return ScoredCorpus(
         corpus="inner",
         queries=("q",),
         pages=pages,
@@ -36,28 +38,28 @@ def test_fusion_by_rank_is_as_computed_by_hand() -> None:
         0.75 / 61 + 0.25 / 62,
         0.75 / 62 + 0.25 / 61,
     ]
-    assert by_rank(RETRIEVER, ARM, 0.25, LISTS) == pytest.approx(expected)
+    assert fuse_by_rank(RETRIEVER, BASELINE, 0.25, LISTS) == pytest.approx(expected)
 
 
 def test_aggregation_is_as_computed_by_hand() -> None:
     expected = [0.75 * 1 + 0, 0.75 * 0.5 + 0.25, 0.25 * 0.5, 0.75, 0.25]
-    assert by_aggregation(RETRIEVER, ARM, 0.25, LISTS) == pytest.approx(expected)
+    assert fuse_by_min_max(RETRIEVER, BASELINE, 0.25, LISTS) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("fusion", [by_rank, by_aggregation, by_standard_score])
-def test_the_ends_of_the_weight_are_the_retrievers_and_the_arms_order(fusion: object) -> None:
+@pytest.mark.parametrize("fusion", [fuse_by_rank, fuse_by_min_max, fuse])
+def test_the_ends_of_the_weight_are_the_retrievers_and_the_baselines_order(fusion: object) -> None:
     assert callable(fusion)
-    for weight, own in ((0.0, RETRIEVER), (1.0, ARM)):
-        assert (LISTS.ranks(fusion(RETRIEVER, ARM, weight, LISTS)) == LISTS.ranks(own)).all()
+    for weight, alone in ((0.0, RETRIEVER), (1.0, BASELINE)):
+        assert (LISTS.ranks(fusion(RETRIEVER, BASELINE, weight, LISTS)) == LISTS.ranks(alone)).all()
 
 
 def test_the_weight_is_the_smallest_of_the_best_on_the_inner_corpus() -> None:
     """Aggregated scores are 1 − 0.9 w, 0.9 (1 − w), w: the relevant third page leads from w = 0.55 on."""
     inner = scored([0, 0, 1], [1.0, 0.9, 0.0])
-    arm = np.array([0.1, 0.0, 1.0])
-    assert picked_weight(by_aggregation, inner, arm) == pytest.approx(0.55)
+    scores = np.array([0.1, 0.0, 1.0])
+    assert best_weight(fuse_by_min_max)(inner, scores) == pytest.approx(0.55)
 
 
-def test_an_arm_that_never_helps_gets_no_weight() -> None:
+def test_a_baseline_that_never_helps_gets_no_weight() -> None:
     inner = scored([1, 0, 0], [1.0, 0.9, 0.0])
-    assert picked_weight(by_aggregation, inner, np.array([0.0, 1.0, 2.0])) == 0.0
+    assert best_weight(fuse_by_min_max)(inner, np.array([0.0, 1.0, 2.0])) == 0.0

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.baselines.base import Arm, Unavailable
+from experiments.baselines.base import Baseline, Unavailable
 from experiments.baselines.cross_encoders import ImageReranker, TextReranker
-from experiments.baselines.gqr import GuidedQueryRefinement, Refinement
-from experiments.baselines.load import NAMES, Models, load_arms
+from experiments.baselines.gqr import GuidedQueryRefinement, RefinementSettings
+from experiments.baselines.load import NAMES, BaselineModels, load_baselines
 from experiments.baselines.monoqwen import load_mono_qwen
-from experiments.datasets.base import Corpus
-from experiments.datasets.drawn_corpora import draw
+from experiments.datasets.base import BenchmarkCorpus
+from experiments.datasets.drawn_corpora import draw_missing_corpus
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
@@ -40,14 +40,14 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> BenchmarkCorpus:
     plan = replace(PLANS[0], documents=2, pages=(4, 5), questions={"topic": 1, "binding": 1}, lookalikes=0)
-    return draw(plan, tmp_path_factory.mktemp("corpus"))
+    return draw_missing_corpus(plan, tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")
 def store(
-    corpus: Corpus, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory
+    corpus: BenchmarkCorpus, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PageStore]:
     """Drawn pages, prefixes of a random backbone, vectors of the embedded retriever."""
     uri = str(tmp_path_factory.mktemp("store") / "pages")
@@ -58,7 +58,7 @@ def store(
 
 
 @pytest.fixture(scope="module")
-def query(corpus: Corpus) -> str:
+def query(corpus: BenchmarkCorpus) -> str:
     return corpus.queries[0].text
 
 
@@ -68,16 +68,18 @@ def candidates(store: PageStore, query: str) -> list[Candidate]:
 
 
 @pytest.fixture(scope="module")
-def arms(store: PageStore, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Arm]:
-    made = load_arms(Models("miniature", device="cpu"), store, work=tmp_path_factory.mktemp("margins"))
-    running = {role: arm for role, arm in made.items() if isinstance(arm, Arm)}
+def arms(store: PageStore, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Baseline]:
+    made = load_baselines(
+        BaselineModels("miniature", device="cpu"), store, work=tmp_path_factory.mktemp("margins")
+    )
+    running = {role: arm for role, arm in made.items() if isinstance(arm, Baseline)}
     assert running == made
     return {str(role): arm for role, arm in running.items()}
 
 
 @pytest.mark.parametrize("role", NAMES["miniature"])
 def test_every_stand_in_runs_and_is_named_for_what_it_is(
-    role: str, arms: dict[str, Arm], query: str, candidates: list[Candidate]
+    role: str, arms: dict[str, Baseline], query: str, candidates: list[Candidate]
 ) -> None:
     scores = arms[role].score(query, candidates)
     assert scores.shape == (6,)
@@ -88,7 +90,7 @@ def test_every_stand_in_runs_and_is_named_for_what_it_is(
 
 
 def test_the_text_retrievers_scores_are_those_of_its_search(
-    store: PageStore, arms: dict[str, Arm], query: str
+    store: PageStore, arms: dict[str, Baseline], query: str
 ) -> None:
     found = BM25(store).search(query, 5)
     assert arms["text retriever"].score(query, found) == pytest.approx([one.score for one in found])
@@ -98,16 +100,16 @@ def test_refinement_without_steps_gives_the_retrievers_own_scores(
     store: PageStore, query: str, candidates: list[Candidate]
 ) -> None:
     encoder = load_encoder("mini-colqwen-small", device="cpu")
-    still = GuidedQueryRefinement(encoder, store, BM25(store), settings=Refinement(pool=3, steps=0))
+    still = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=0))
     own = [candidate.score for candidate in candidates]
     assert still.score(query, candidates) == pytest.approx(own, rel=1e-5)
-    moved = GuidedQueryRefinement(encoder, store, BM25(store), settings=Refinement(pool=3, steps=5))
+    moved = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=5))
     assert moved.score(query, candidates) != pytest.approx(own, rel=1e-5)
 
 
 def test_the_pool_is_the_union_of_both_retrievers_best(store: PageStore, query: str) -> None:
     encoder = load_encoder("mini-colqwen-small", device="cpu")
-    arm = GuidedQueryRefinement(encoder, store, BM25(store), settings=Refinement(pool=2, steps=2))
+    arm = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=2, steps=2))
     found = arm.search(query)
     pages, texts = load_retriever(None, store, device="cpu").search(query, 2), BM25(store).search(query, 2)
     assert {one.page_id for one in found} == {one.page_id for one in (*pages, *texts)}
@@ -116,7 +118,7 @@ def test_the_pool_is_the_union_of_both_retrievers_best(store: PageStore, query: 
 
 
 def test_the_image_stand_in_is_the_whole_backbones_margin(
-    arms: dict[str, Arm], query: str, candidates: list[Candidate], corpus: Corpus
+    arms: dict[str, Baseline], query: str, candidates: list[Candidate], corpus: BenchmarkCorpus
 ) -> None:
     from ridgerank.documents.pages import list_pages, render_pages
     from ridgerank.records import Page
@@ -130,7 +132,7 @@ def test_the_image_stand_in_is_the_whole_backbones_margin(
 
 
 def test_many_queries_score_as_one_by_one(
-    arms: dict[str, Arm], corpus: Corpus, candidates: list[Candidate]
+    arms: dict[str, Baseline], corpus: BenchmarkCorpus, candidates: list[Candidate]
 ) -> None:
     asked = {query.text: candidates[:3] for query in corpus.queries}
     for arm in arms.values():
@@ -140,13 +142,13 @@ def test_many_queries_score_as_one_by_one(
 
 
 def test_published_checkpoints_read_the_stored_text_and_the_page_image(
-    store: PageStore, query: str, candidates: list[Candidate], corpus: Corpus, tmp_path: Path
+    store: PageStore, query: str, candidates: list[Candidate], corpus: BenchmarkCorpus, tmp_path: Path
 ) -> None:
     text, image = build_text("qwen3", tmp_path / "text"), build_mono_qwen(tmp_path / "image")
-    models = Models(
+    models = BaselineModels(
         "published", device="cpu", text_reranker=str(text.folder), image_reranker=str(image.adapter)
     )
-    arms = load_arms(models, store, work=tmp_path, text="bm25", documents=corpus.documents)
+    arms = load_baselines(models, store, work=tmp_path, text="bm25", documents=corpus.documents)
     assert isinstance(arms["text reranker"], TextReranker)
     assert isinstance(arms["image reranker"], ImageReranker)
     assert arms["text reranker"].name == "Qwen3-Reranker-0.6B"
@@ -161,8 +163,8 @@ def test_published_checkpoints_read_the_stored_text_and_the_page_image(
 
 def test_an_arm_that_cannot_run_is_a_row_that_says_why(store: PageStore, tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
-    models = Models("published", device="cpu", text_reranker=nowhere, image_reranker=nowhere)
-    arms = load_arms(models, store, work=tmp_path, text="dense:")
+    models = BaselineModels("published", device="cpu", text_reranker=nowhere, image_reranker=nowhere)
+    arms = load_baselines(models, store, work=tmp_path, text="dense:")
     assert list(arms) == ["text retriever", "GQR", "text reranker", "image reranker"]
     reasons = {"text retriever": "without a model", "GQR": "without a model"}
     for role, arm in arms.items():

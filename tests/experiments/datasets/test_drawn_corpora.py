@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from experiments.datasets import drawn_corpora
-from experiments.datasets.drawn_corpora import draw, load_miniature
+from experiments.datasets.drawn_corpora import draw_missing_corpus, load_miniature
 from ridgerank.documents.pages import PageRef, list_pages
 from ridgerank.errors import DatasetError
 from ridgerank.miniature.corpora import PLANS
@@ -24,23 +24,23 @@ def test_the_families_are_four_and_eight_corpora_in_their_order(
 
 
 def test_a_drawn_corpus_is_judged_on_the_pages_that_were_drawn(tmp_path: Path) -> None:
-    corpus = draw(PLANS[9], tmp_path)
+    corpus = draw_missing_corpus(PLANS[9], tmp_path)
     drawn = {ref.reference for ref in list_pages(corpus.documents) if isinstance(ref, PageRef)}
-    judged = {page for grades in corpus.qrels.values() for page in grades}
-    assert judged < drawn
+    keep_judged = {page for grades in corpus.qrels.values() for page in grades}
+    assert keep_judged < drawn
     assert len(corpus.queries) == sum(PLANS[9].questions.values())
 
 
 def test_a_corpus_that_lies_there_whole_is_not_drawn_again(tmp_path: Path) -> None:
     plan = replace(PLANS[0], documents=3, questions={"topic": 2}, lookalikes=0)
-    first = draw(plan, tmp_path)
+    first = draw_missing_corpus(plan, tmp_path)
     paths = sorted((tmp_path / "documents").glob("*.pdf"))
     stamps = [path.stat().st_mtime_ns for path in paths]
-    assert draw(plan, tmp_path).qrels == first.qrels
+    assert draw_missing_corpus(plan, tmp_path).qrels == first.qrels
     assert [path.stat().st_mtime_ns for path in paths] == stamps
     content = paths[0].read_bytes()
     paths[0].unlink()
-    draw(plan, tmp_path)
+    draw_missing_corpus(plan, tmp_path)
     assert paths[0].read_bytes() == content
 
 

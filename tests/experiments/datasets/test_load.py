@@ -10,10 +10,10 @@ from tests.experiments.datasets.test_folder import write
 
 
 def test_vidore_is_both_families(tmp_path: Path) -> None:
-    for source in VIDORE2.sources:
-        write_like_vidore2(tmp_path / source.published.name)
-    for source in VIDORE3.sources:
-        write_like_vidore3(tmp_path / source.published.name)
+    for source in VIDORE2.corpora:
+        write_like_vidore2(tmp_path / source.hub_dataset.name)
+    for source in VIDORE3.corpora:
+        write_like_vidore3(tmp_path / source.hub_dataset.name)
     second, third = load_benchmark("vidore", tmp_path / "work", languages=["french"], local=tmp_path)
     assert (second.name, third.name) == ("vidore2", "vidore3")
     assert len(third.corpora) == 8

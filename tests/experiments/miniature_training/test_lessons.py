@@ -12,13 +12,13 @@ import torch
 
 from experiments.miniature_training import train as training
 from experiments.miniature_training.keeping_lesson import KeepingLesson
-from experiments.miniature_training.lessons import Lesson, learn, load_part, rate_at
+from experiments.miniature_training.lessons import TrainingLesson, load_weights, rate_at, train_lesson
 from experiments.miniature_training.matching_lesson import MatchingLesson
 from experiments.miniature_training.mini_glm import make_mini_glm
 from experiments.miniature_training.mini_qwen import make_mini_qwen
 from experiments.miniature_training.reading_lesson import ReadingLesson
 from experiments.miniature_training.render import render
-from experiments.miniature_training.student import Student
+from experiments.miniature_training.trainable_model import TrainableModel
 from experiments.miniature_training.training_pages import training_pages
 from experiments.miniature_training.wording_lesson import WordingLesson
 from ridgerank.backbones.full_depth import full_margins
@@ -29,7 +29,7 @@ LESSONS = (ReadingLesson, MatchingLesson, KeepingLesson, WordingLesson)
 STEPS = 4
 
 
-def _lesson(kind: type[ReadingLesson | MatchingLesson], *, steps: int = STEPS) -> Lesson:
+def _lesson(kind: type[ReadingLesson | MatchingLesson], *, steps: int = STEPS) -> TrainingLesson:
     return kind(make_mini_qwen(1, layers=2), seed=1, steps=steps, pages=1)
 
 
@@ -44,23 +44,23 @@ def test_an_interrupted_lesson_ends_with_the_same_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = _lesson(kind)
-    learn(whole, tmp_path / "whole", until=_forever(), log_every=1)
+    train_lesson(whole, tmp_path / "whole", until=_forever(), log_every=1)
 
     first = _lesson(kind)
-    taught = first.step
+    trained_parameters = first.step
     clock = [0.0]
 
     def step(number: int) -> tuple[torch.Tensor, dict[str, float]]:
         clock[0] = 100.0 if number == 1 else 0.0  # time is over after two steps
-        loss, measures = taught(number)
+        loss, measures = trained_parameters(number)
         return loss, dict(measures)
 
     monkeypatch.setattr(first, "step", step)
     with monkeypatch.context() as patched:
         patched.setattr(time, "monotonic", lambda: clock[0])
-        assert learn(first, tmp_path / "parts", until=50.0) == 2
+        assert train_lesson(first, tmp_path / "parts", until=50.0) == 2
     second = _lesson(kind)
-    assert learn(second, tmp_path / "parts", until=_forever()) == STEPS
+    assert train_lesson(second, tmp_path / "parts", until=_forever()) == STEPS
     for name, weight in whole.model.state_dict().items():
         torch.testing.assert_close(second.model.state_dict()[name], weight, rtol=0, atol=0, msg=name)
     log = [json.loads(line) for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()]
@@ -70,21 +70,21 @@ def test_an_interrupted_lesson_ends_with_the_same_weights(
 def test_a_lesson_changes_only_what_it_teaches(tmp_path: Path) -> None:
     lesson = _lesson(MatchingLesson, steps=1)
     before = {name: weight.clone() for name, weight in lesson.model.state_dict().items()}
-    learn(lesson, tmp_path, until=_forever())
+    train_lesson(lesson, tmp_path, until=_forever())
     changed = {name for name, weight in lesson.model.state_dict().items() if not weight.equal(before[name])}
     assert changed
     assert not any("visual" in name or "embed_tokens" in name for name in changed)
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
-    learn(_lesson(MatchingLesson, steps=1), tmp_path, until=_forever())
+    train_lesson(_lesson(MatchingLesson, steps=1), tmp_path, until=_forever())
     with pytest.raises(MiniatureError, match="a lesson of 1 steps with seed 1, wanted 9 steps"):
-        learn(_lesson(MatchingLesson, steps=9), tmp_path, until=_forever())
+        train_lesson(_lesson(MatchingLesson, steps=9), tmp_path, until=_forever())
 
 
 def test_joining_asks_for_the_lessons_before(tmp_path: Path) -> None:
     with pytest.raises(MiniatureError, match="teach that lesson first"):
-        load_part(_lesson(WordingLesson).model, tmp_path / "reading.pt", ("model.visual.",))
+        load_weights(_lesson(WordingLesson).model, tmp_path / "reading.pt", ("model.visual.",))
 
 
 def test_the_rate_rises_then_falls() -> None:
@@ -95,7 +95,7 @@ def test_the_rate_rises_then_falls() -> None:
 
 @pytest.mark.parametrize(("name", "make"), [("mini-qwen", make_mini_qwen), ("mini-glm", make_mini_glm)])
 def test_training_leaves_a_model_that_loads_and_answers(
-    name: str, make: Callable[..., Student], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, make: Callable[..., TrainableModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "DESIGNS", {name: partial(make, layers=2)})
     training.train(name, tmp_path, stages=dict.fromkeys(training.STEPS, 1), minutes=5, seed=0)

@@ -7,16 +7,16 @@ from random import Random
 import pytest
 import torch
 
-from experiments.miniature_training.initial_weights import place_biases
+from experiments.miniature_training.initial_weights import distance_biases
 from experiments.miniature_training.keeping_lesson import even_cells, seen_cells
-from experiments.miniature_training.matching_lesson import asked_pages, cell_words, worth_keeping
+from experiments.miniature_training.matching_lesson import cell_words, choose_cells, pages_with_questions
 from experiments.miniature_training.mini_glm import make_mini_glm
 from experiments.miniature_training.mini_qwen import make_mini_qwen
 from experiments.miniature_training.packing import CELLS, Packer
-from experiments.miniature_training.reading_lesson import Reader, cell_tokens, practice_page
+from experiments.miniature_training.reading_lesson import CellReader, cell_tokens, practice_page
 from experiments.miniature_training.render import render
-from experiments.miniature_training.student import Student
-from experiments.miniature_training.train import save
+from experiments.miniature_training.train import save_model
+from experiments.miniature_training.trainable_model import TrainableModel
 from experiments.miniature_training.training_pages import training_pages, training_queries
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.backbones.load import load_backbone
@@ -24,27 +24,27 @@ from ridgerank.miniature.vocabulary import ENTITIES, MEASURES, PAGE_WORDS, QUERY
 
 
 @pytest.fixture(scope="module", params=[make_mini_qwen, make_mini_glm], ids=["mini-qwen", "mini-glm"])
-def student(request: pytest.FixtureRequest) -> Student:
-    student: Student = request.param(3, layers=3)
-    student.model.eval()
-    return student
+def trainable(request: pytest.FixtureRequest) -> TrainableModel:
+    trainable: TrainableModel = request.param(3, layers=3)
+    trainable.model.eval()
+    return trainable
 
 
-def test_every_word_is_one_token_wherever_it_stands(student: Student) -> None:
+def test_every_word_is_one_token_wherever_it_stands(trainable: TrainableModel) -> None:
     for word in (*PAGE_WORDS, *QUERY_WORDS):
-        first, second = student.tokenizer.encode(f"{word} {word}")
+        first, second = trainable.tokenizer.encode(f"{word} {word}")
         assert first == second
-        assert student.tokenizer.decode([first]) == word
+        assert trainable.tokenizer.decode([first]) == word
 
 
-def test_unknown_words_are_spelled(student: Student) -> None:
-    assert student.tokenizer.decode(student.tokenizer.encode("Überschuß")) == "Überschuß"
+def test_unknown_words_are_spelled(trainable: TrainableModel) -> None:
+    assert trainable.tokenizer.decode(trainable.tokenizer.encode("Überschuß")) == "Überschuß"
 
 
-def test_packed_questions_get_the_margins_of_the_backbone(student: Student, tmp_path: Path) -> None:
+def test_packed_questions_get_the_margins_of_the_backbone(trainable: TrainableModel, tmp_path: Path) -> None:
     pages = list(islice(training_pages(5), 2))
     asked = [training_queries(page, Random(1)) for page in pages]
-    packer, reader = Packer(student), Reader(student)
+    packer, reader = Packer(trainable), CellReader(trainable)
     everything = torch.arange(CELLS).expand(2, -1)
     with torch.inference_mode():
         features = reader.features(pages)
@@ -53,8 +53,8 @@ def test_packed_questions_get_the_margins_of_the_backbone(student: Student, tmp_
         ).logits
     margins = logits[:, packer.answers[0]] - logits[:, packer.answers[1]]
 
-    student.model.save_pretrained(tmp_path)
-    save(student, tmp_path / "half")
+    trainable.model.save_pretrained(tmp_path)
+    save_model(trainable, tmp_path / "half")
     for name in ("config.json", "generation_config.json", "model.safetensors"):
         (tmp_path / name).replace(tmp_path / "half" / name)
     backbone = load_backbone(tmp_path / "half", device="cpu")
@@ -66,10 +66,12 @@ def test_packed_questions_get_the_margins_of_the_backbone(student: Student, tmp_
     torch.testing.assert_close(margins, torch.cat(expected), atol=2e-5, rtol=1e-4)
 
 
-def test_cells_that_are_not_kept_do_not_reach_the_answer(student: Student) -> None:
-    pages, asked = asked_pages(0, 0, 2)
-    packer = Packer(student)
-    features = student.model.model.language_model.embed_tokens.weight[cell_tokens(student)][cell_words(pages)]
+def test_cells_that_are_not_kept_do_not_reach_the_answer(trainable: TrainableModel) -> None:
+    pages, asked = pages_with_questions(0, 0, 2)
+    packer = Packer(trainable)
+    features = trainable.model.model.language_model.embed_tokens.weight[cell_tokens(trainable)][
+        cell_words(pages)
+    ]
     changed = features.clone()
     changed[:, ::2] += 1
     odd = torch.arange(1, CELLS, 2).expand(2, -1)
@@ -81,12 +83,14 @@ def test_cells_that_are_not_kept_do_not_reach_the_answer(student: Student) -> No
     torch.testing.assert_close(said[0], said[1])
 
 
-def test_what_is_hidden_from_questions_changes_their_answers(student: Student) -> None:
-    pages, asked = asked_pages(0, 0, 1)
-    packer = Packer(student)
+def test_what_is_hidden_from_questions_changes_their_answers(trainable: TrainableModel) -> None:
+    pages, asked = pages_with_questions(0, 0, 1)
+    packer = Packer(trainable)
     packed = packer.pack(asked)
     kept = torch.arange(CELLS)[None]
-    features = student.model.model.language_model.embed_tokens.weight[cell_tokens(student)][cell_words(pages)]
+    features = trainable.model.model.language_model.embed_tokens.weight[cell_tokens(trainable)][
+        cell_words(pages)
+    ]
     seen = torch.ones(1, CELLS, dtype=torch.bool)
     with torch.inference_mode():
         whole = packer.answer(features, packed, kept, seen).logits
@@ -95,9 +99,9 @@ def test_what_is_hidden_from_questions_changes_their_answers(student: Student) -
 
 
 def test_cells_with_words_are_kept_first() -> None:
-    pages, _ = asked_pages(0, 0, 3)
+    pages, _ = pages_with_questions(0, 0, 3)
     cells = cell_words(pages)
-    kept = worth_keeping(cells, torch.Generator().manual_seed(0))
+    kept = choose_cells(cells, torch.Generator().manual_seed(0))
     for row, chosen in zip(cells, kept, strict=True):
         assert set(row.nonzero().flatten().tolist()) <= set(chosen.tolist())
         assert chosen.tolist() == sorted(chosen.tolist())
@@ -130,7 +134,7 @@ def test_a_head_looks_where_its_biases_say() -> None:
     frequencies = [0.2, 0.4, 0.9]
     half = len(frequencies)
     for wanted in (-3, 0, 2, 5):
-        query, key = place_biases([(f, wanted) for f in frequencies], strength=4.0)
+        query, key = distance_biases([(f, wanted) for f in frequencies], strength=4.0)
         scores = {}
         for distance in range(-6, 7):
             angle = torch.tensor(frequencies) * distance  # the query stands so much further on
@@ -141,8 +145,8 @@ def test_a_head_looks_where_its_biases_say() -> None:
         assert scores[wanted] == pytest.approx(4.0 * half, rel=1e-5)
 
 
-def test_words_of_a_kind_start_far_apart(student: Student) -> None:
-    words = student.model.model.language_model.embed_tokens.weight[cell_tokens(student)]
+def test_words_of_a_kind_start_far_apart(trainable: TrainableModel) -> None:
+    words = trainable.model.model.language_model.embed_tokens.weight[cell_tokens(trainable)]
     nearness = torch.nn.functional.cosine_similarity(words[:, None], words, dim=-1).fill_diagonal_(0)
     named = nearness[1 : 1 + len(ENTITIES), 1 : 1 + len(ENTITIES)]
     assert named.max() < 0.75

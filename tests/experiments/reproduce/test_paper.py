@@ -8,7 +8,7 @@ from experiments.reproduce import paper
 
 @pytest.mark.parametrize(("table", "corpora"), [("table1", 4), ("table2", 8)])
 def test_averages_are_those_of_the_columns(table: str, corpora: int) -> None:
-    rows = [(arm, row) for arms in paper.find(table).values() for arm, row in arms.items()]
+    rows = [(arm, row) for arms in paper.look_up(table).values() for arm, row in arms.items()]
     assert len(rows) == 17
     for arm, row in rows:
         own = [value for name, value in row.items() if name != "Avg"]
@@ -19,13 +19,13 @@ def test_averages_are_those_of_the_columns(table: str, corpora: int) -> None:
 
 def test_the_further_measures_repeat_the_quality_tables() -> None:
     for family, table in zip(paper.FAMILIES, ("table1", "table2"), strict=True):
-        for retriever, arms in paper.find("table5", family).items():
+        for retriever, arms in paper.look_up("table5", family).items():
             for arm, row in arms.items():
-                assert row["nDCG@5"] == paper.find(table, retriever, arm, "Avg")
+                assert row["nDCG@5"] == paper.look_up(table, retriever, arm, "Avg")
 
 
 def test_recoveries_follow_from_the_figures_beside_them() -> None:
-    for retriever, arms in paper.find("table4").items():
+    for retriever, arms in paper.look_up("table4").items():
         base, full = arms["retriever"]["NDCG@5"], arms["cross encoder"]["NDCG@5"]
         for arm, row in arms.items():
             if row["recovery"] is not None:
@@ -35,9 +35,9 @@ def test_recoveries_follow_from_the_figures_beside_them() -> None:
 
 def test_depth_20_is_the_deployed_one() -> None:
     for backbone in ("Qwen2.5-VL-7B", "GLM-4.1V-9B"):
-        at_20 = paper.find("table8", "20", f"ours {backbone}")
+        at_20 = paper.look_up("table8", "20", f"ours {backbone}")
         assert at_20 == pytest.approx(
-            paper.find("table1", "ColNomic-7B", f"ours {backbone}", "Avg"), abs=0.11
+            paper.look_up("table1", "ColNomic-7B", f"ours {backbone}", "Avg"), abs=0.11
         )
 
 
@@ -52,13 +52,13 @@ def test_depth_20_is_the_deployed_one() -> None:
     ],
 )
 def test_models_find_their_counterpart(name: str, theirs: str | None) -> None:
-    assert paper.model(name) == theirs
+    assert paper.model_name(name) == theirs
 
 
 def test_where_the_paper_has_nothing_there_is_nothing_to_show() -> None:
-    assert paper.find("table1", None) is None
-    assert paper.find("table1", "ColNomic-7B", "cross encoder alone") is None
-    assert paper.key("ours mini-glm") == "ours GLM-4.1V-9B"
-    assert paper.key("ours my-model") is None
-    assert paper.corpus("alder") is None
-    assert paper.corpus("esg_reports_human_labeled_v2") == "ESG-H"
+    assert paper.look_up("table1", None) is None
+    assert paper.look_up("table1", "ColNomic-7B", "cross encoder alone") is None
+    assert paper.row_key("ours mini-glm") == "ours GLM-4.1V-9B"
+    assert paper.row_key("ours my-model") is None
+    assert paper.corpus_name("alder") is None
+    assert paper.corpus_name("esg_reports_human_labeled_v2") == "ESG-H"

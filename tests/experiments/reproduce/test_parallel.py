@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from experiments.reproduce import parallel as module
-from experiments.reproduce.experiment import Lab
-from experiments.reproduce.parallel import Ahead, Step
-from experiments.reproduce.settings import Settings
-from experiments.reproduce.stages.stage_progress import Nobody
+from experiments.reproduce.experiment import Experiment
+from experiments.reproduce.parallel import ParallelStages, Step
+from experiments.reproduce.settings import ExperimentSettings
+from experiments.reproduce.stages.stage_progress import SilentProgress
 
 NO_STEPS: list[list[Step]] = [[], []]
 
 
-class Listener(Nobody):
+class Listener(SilentProgress):
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.done = 0
@@ -47,40 +47,40 @@ class Pool:
         pass
 
 
-def a_lab(work: Path) -> tuple[Lab, Listener]:
+def make_experiment(work: Path) -> tuple[Experiment, Listener]:
     listener = Listener()
-    return Lab(Settings(families=(), backbones=(), retrievers=()), work, listener), listener
+    return Experiment(ExperimentSettings(families=(), backbones=(), retrievers=()), work, listener), listener
 
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
-    made = Pool()
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *rest, **options: made)
-    return made
+    pool = Pool()
+    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *arguments, **options: pool)
+    return pool
 
 
 def test_what_a_process_met_is_told_and_nothing_is_run_twice(tmp_path: Path, pool: Pool) -> None:
-    lab, listener = a_lab(tmp_path)
+    experiment, listener = make_experiment(tmp_path)
     for _ in range(2):
-        with Ahead(lab, 2) as ahead:
-            ahead.run("corpora", NO_STEPS)
+        with ParallelStages(experiment, 2) as parallel:
+            parallel.run("corpora", NO_STEPS)
     assert pool.tasks == listener.done == 2
     assert sorted(listener.lines) == ["left out: page 1", "left out: page 2"]
 
 
 def test_a_dead_process_is_told_and_all_is_left_to_the_run(tmp_path: Path, pool: Pool) -> None:
-    lab, listener = a_lab(tmp_path)
+    experiment, listener = make_experiment(tmp_path)
     pool.dies = True
-    with Ahead(lab, 2) as ahead:
-        ahead.run("corpora", NO_STEPS)
-        ahead.run("more", NO_STEPS)
+    with ParallelStages(experiment, 2) as parallel:
+        parallel.run("corpora", NO_STEPS)
+        parallel.run("more", NO_STEPS)
     assert pool.tasks == 2
     assert listener.lines == ["a process died, for lack of memory perhaps: going on without it, one by one"]
     assert not list(tmp_path.glob("ahead-*"))
 
 
 def test_one_process_does_nothing_ahead(tmp_path: Path, pool: Pool) -> None:
-    lab, _ = a_lab(tmp_path)
-    with Ahead(lab, 1) as ahead:
-        ahead.run("corpora", NO_STEPS)
+    experiment, _ = make_experiment(tmp_path)
+    with ParallelStages(experiment, 1) as parallel:
+        parallel.run("corpora", NO_STEPS)
     assert pool.tasks == 0

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 from experiments.baselines.base import Unavailable
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.catalogue import CATALOGUE
-from experiments.reproduce.experiment import Lab
-from experiments.reproduce.figures.figure import Drawing
+from experiments.reproduce.experiment import Experiment
+from experiments.reproduce.figures.figure import PaperFigure
 from experiments.reproduce.pipeline import run_experiments
 from experiments.reproduce.prepare import Need
-from experiments.reproduce.settings import Settings, make_settings
-from experiments.reproduce.stages.loaded_models import Models
-from experiments.reproduce.stages.stage_progress import Nobody
+from experiments.reproduce.settings import ExperimentSettings, make_settings
+from experiments.reproduce.stages.model_cache import ModelCache
+from experiments.reproduce.stages.stage_progress import SilentProgress
 from ridgerank.backbones.full_depth import full_margins
 from ridgerank.cli.main import app
 from ridgerank.errors import DatasetError
@@ -36,22 +36,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def settings(folder: Path) -> Settings:
+def settings(folder: Path) -> ExperimentSettings:
     return make_settings("miniature", folder / "work", device="cpu", quick=True)
 
 
 @pytest.fixture
-def analysis(folder: Path, settings: Settings) -> Analysis:
-    return Analysis(Lab(settings, folder / "work/stages", Nobody()))
+def analysis(folder: Path, settings: ExperimentSettings) -> Analysis:
+    return Analysis(Experiment(settings, folder / "work/stages", SilentProgress()))
 
 
 @pytest.fixture
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Models, name: str) -> None:
+    def refuse(self: ModelCache, name: str) -> None:
         raise AssertionError(f"{name} was loaded")
 
-    monkeypatch.setattr(Models, "backbone", refuse)
-    monkeypatch.setattr(Models, "encoder", refuse)
+    monkeypatch.setattr(ModelCache, "load_backbone", refuse)
+    monkeypatch.setattr(ModelCache, "load_encoder", refuse)
 
 
 def test_every_table_and_figure_is_there_in_every_form(folder: Path) -> None:
@@ -85,10 +85,10 @@ def test_figures_of_the_paper_are_marked(folder: Path) -> None:
 
 @pytest.mark.usefixtures("no_models")
 def test_a_second_run_computes_nothing_and_says_the_same(
-    folder: Path, settings: Settings, tmp_path: Path
+    folder: Path, settings: ExperimentSettings, tmp_path: Path
 ) -> None:
     run_experiments(
-        settings, folder / "work/stages", tmp_path, Nobody(), only=("table1", "table3", "figure6")
+        settings, folder / "work/stages", tmp_path, SilentProgress(), only=("table1", "table3", "figure6")
     )
     for name in ("table1.json", "table3.json", "figure6.json", "figure6.svg"):
         assert (tmp_path / name).read_bytes() == (folder / "out" / name).read_bytes(), name
@@ -101,55 +101,63 @@ def test_a_table_asks_for_no_more_than_it_needs() -> None:
 
 
 def test_states_by_layer_agree_with_the_store_at_the_exit_layer(analysis: Analysis) -> None:
-    lab, [backbone], [retriever] = (
-        analysis.lab,
+    experiment, [backbone], [retriever] = (
+        analysis.experiment,
         *((list(analysis.settings.backbones), list(analysis.settings.retrievers))),
     )
-    site = lab.sites(0)[0]
+    corpus_key = experiment.corpus_keys(0)[0]
     chosen = analysis.sample[0]
-    by_layer = lab.layers(site, backbone, chosen)
-    stored = lab.states(site, backbone, retriever).states[chosen]
+    by_layer = experiment.layers(corpus_key, backbone, chosen)
+    stored = experiment.states(corpus_key, backbone, retriever).states[chosen]
     assert by_layer.shape[2] == 8
     np.testing.assert_allclose(by_layer[:, :, 6 - 1], stored, rtol=1e-3, atol=1e-3)
     assert not np.allclose(by_layer[:, :, 6], stored, atol=1e-1)
 
 
 def test_margins_are_those_of_full_passes(analysis: Analysis) -> None:
-    lab, settings = analysis.lab, analysis.settings
-    site, backbone, retriever = lab.sites(1)[1], settings.backbones[0], settings.retrievers[0]
-    corpus, pools = lab.corpus(site), lab.pools(site, retriever)
-    with lab._shallow(site, backbone) as opener:
+    experiment, settings = analysis.experiment, analysis.settings
+    corpus_key, backbone, retriever = (
+        experiment.corpus_keys(1)[1],
+        settings.backbones[0],
+        settings.retrievers[0],
+    )
+    corpus, pools = experiment.corpus(corpus_key), experiment.pools(corpus_key, retriever)
+    with experiment.open_shallow(corpus_key, backbone) as shallow:
         from ridgerank.store.rerender import rerender_pages
 
-        model = lab.models.backbone(backbone)
+        model = experiment.models.load_backbone(backbone)
         page_ids = pools.page_ids[2, : settings.candidates].tolist()
-        seen = rerender_pages(opener.open().store, page_ids, max_pixels=model.max_pixels)
+        seen = rerender_pages(shallow.get().store, page_ids, max_pixels=model.max_pixels)
         pages = {page.page_id: page for batch in seen for page in batch}
         contents = [model.content(pages[page_id]) for page_id in page_ids]
-        wanted = full_margins(model, corpus.queries[2].text, contents).numpy()
-    np.testing.assert_allclose(lab.margins(site, backbone, retriever)[2], wanted, rtol=1e-3, atol=1e-3)
+        expected = full_margins(model, corpus.queries[2].text, contents).numpy()
+    np.testing.assert_allclose(
+        experiment.margins(corpus_key, backbone, retriever)[2], expected, rtol=1e-3, atol=1e-3
+    )
 
 
 def test_readouts_of_the_second_family_are_averaged_by_measure(analysis: Analysis) -> None:
     settings = analysis.settings
     backbone, retriever = settings.backbones[0], settings.retrievers[0]
-    by_readout = analysis.ours(1, retriever, backbone)
+    by_readout = analysis.scores_by_readout(1, retriever, backbone)
     assert len(by_readout) == 3  # one for each corpus of the first family
-    assert len(analysis.ours(0, retriever, backbone)) == 1
-    line = analysis.line(1, retriever, f"ours {backbone}")
-    assert len(line.outcomes) == 2
-    assert np.isfinite(line.macro())
+    assert len(analysis.scores_by_readout(0, retriever, backbone)) == 1
+    method = analysis.result(1, retriever, f"ours {backbone}")
+    assert len(method.by_corpus) == 2
+    assert np.isfinite(method.macro())
 
 
 def test_an_arm_that_cannot_run_is_a_row_that_says_why(
-    folder: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, settings: ExperimentSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nothing(*given: object, roles: tuple[str, ...], **further: object) -> dict[str, Unavailable]:
+    def load_nothing(
+        *positional: object, roles: tuple[str, ...], **options: object
+    ) -> dict[str, Unavailable]:
         return {role: Unavailable(role, "its checkpoint is not on this machine") for role in roles}
 
-    monkeypatch.setattr("experiments.baselines.load.load_arms", nothing)
-    monkeypatch.setattr("experiments.reproduce.stages.baseline_scores.complete", lambda *given: False)
-    run_experiments(settings, folder / "work/stages", tmp_path, Nobody(), only=("table1", "table4"))
+    monkeypatch.setattr("experiments.baselines.load.load_baselines", load_nothing)
+    monkeypatch.setattr("experiments.reproduce.stages.baseline_scores.is_complete", lambda *arguments: False)
+    run_experiments(settings, folder / "work/stages", tmp_path, SilentProgress(), only=("table1", "table4"))
     rows = json.loads((tmp_path / "table1.json").read_text())["rows"]
     missing = [row for row in rows if "note" in row]
     assert len(missing) == 5
@@ -157,21 +165,23 @@ def test_an_arm_that_cannot_run_is_a_row_that_says_why(
     assert "not run: its checkpoint" in (tmp_path / "table4.md").read_text()
 
 
-def test_what_is_not_in_the_catalogue_is_named(folder: Path, settings: Settings, tmp_path: Path) -> None:
+def test_what_is_not_in_the_catalogue_is_named(
+    folder: Path, settings: ExperimentSettings, tmp_path: Path
+) -> None:
     with pytest.raises(DatasetError, match=r"table10.*there are: table1"):
-        run_experiments(settings, folder / "work/stages", tmp_path, Nobody(), only=("table10",))
+        run_experiments(settings, folder / "work/stages", tmp_path, SilentProgress(), only=("table10",))
 
 
 def test_fewer_than_three_corpora_cannot_leave_one_out(
-    folder: Path, settings: Settings, tmp_path: Path
+    folder: Path, settings: ExperimentSettings, tmp_path: Path
 ) -> None:
     family = settings.families[0]
     small = replace(settings, families=(replace(family, corpora=family.corpora[:2]),))
     with pytest.raises(DatasetError, match="2 corpora, wanted at least 3"):
-        run_experiments(small, folder / "work/stages", tmp_path, Nobody())
+        run_experiments(small, folder / "work/stages", tmp_path, SilentProgress())
 
 
 def test_a_picture_of_the_same_data_has_the_same_bytes(analysis: Analysis) -> None:
-    made = CATALOGUE["figure6"].make(analysis)
-    assert isinstance(made, Drawing)
-    assert made.render("svg") == made.render("svg")
+    figure = CATALOGUE["figure6"].compute(analysis)
+    assert isinstance(figure, PaperFigure)
+    assert figure.render("svg") == figure.render("svg")

@@ -5,12 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from experiments.protocols.scored_corpus import Scored
-from experiments.reproduce.protocol.cyclic_weights import cyclic_weights, own_weight, sweep_quality
-from experiments.reproduce.protocol.fold_readouts import fit_readouts, readouts_for
-from experiments.reproduce.protocol.query_draws import draws
-from experiments.reproduce.protocol.weight_rules import label_free_weight
-from experiments.reproduce.sample import shares
+from experiments.protocols.cyclic_weights import closed_form_weight, cyclic_weights
+from experiments.protocols.leave_one_out import fit_fold_readouts, readouts_for
+from experiments.protocols.query_draws import draw_queries
+from experiments.protocols.scored_corpus import ScoredCorpus
+from experiments.protocols.weight_sweep import sweep_weights
+from experiments.reproduce.sample import even_shares
+from experiments.reproduce.studies.weight_rules import label_free_weight
 from ridgerank.fusion.estimate import FALLBACK_WEIGHT
 from ridgerank.ragged import Ragged
 
@@ -22,10 +23,10 @@ def corpus(
     margins: tuple[float, ...],
     states: tuple[float, ...],
     grades: tuple[int, ...],
-) -> Scored:
+) -> ScoredCorpus:
     """One query over as many pages as there are scores; states are numbers."""
-    pages = tuple(f"p{place}" for place in range(len(retriever)))
-    return Scored(
+    pages = tuple(f"p{page}" for page in range(len(retriever)))
+    return ScoredCorpus(
         corpus=name,
         queries=("q",),
         pages=pages,
@@ -38,18 +39,18 @@ def corpus(
     )
 
 
-def two_pages(name: str, target: float) -> Scored:
+def two_pages(name: str, target: float) -> ScoredCorpus:
     """Two pages with the states 1 and 0 and the margins `target` and 0."""
     return corpus(name, retriever=(1.0, 0.0), margins=(target, 0.0), states=(1.0, 0.0), grades=(1, 0))
 
 
 def test_154_queries_are_39_39_38_38() -> None:
-    assert shares(154, [100, 100, 100, 100]) == [39, 39, 38, 38]
+    assert even_shares(154, [100, 100, 100, 100]) == [39, 39, 38, 38]
 
 
 def test_what_a_small_corpus_lacks_the_others_give() -> None:
-    assert shares(154, [640, 232, 20, 114]) == [45, 45, 20, 44]
-    assert shares(154, [10, 10, 10, 10]) == [10, 10, 10, 10]
+    assert even_shares(154, [640, 232, 20, 114]) == [45, 45, 20, 44]
+    assert even_shares(154, [10, 10, 10, 10]) == [10, 10, 10, 10]
 
 
 def test_a_corpus_of_the_first_family_is_scored_by_the_readout_that_left_it_out() -> None:
@@ -68,12 +69,12 @@ def test_the_penalty_is_chosen_by_the_next_corpus_and_the_modal_one_is_deployed(
     # C: fitted on A and B, a = 1/(1 + λ), validated on D, v = 0.5: exactly right at λ = 1.
     # D: fitted on B and C, a = 1/(1 + λ), validated on A, v = 1: 0.001.
     corpora = [two_pages("A", 1.0), two_pages("B", 1.0), two_pages("C", 1.0), two_pages("D", 0.5)]
-    readouts = fit_readouts(corpora)
+    readouts = fit_fold_readouts(corpora)
     assert readouts.choice.chosen == {"A": 0.001, "B": 0.001, "C": 1.0, "D": 0.001}
     assert readouts.choice.deployed == 0.001
     # Without A: Σt/2 = (1 + 1 + 0.5)/2 over 3/2 + λ; without D: 3/2 over 3/2 + λ.
-    wanted = [1.25 / 1.501, 1.25 / 1.501, 1.25 / 1.501, 1.5 / 1.501]
-    np.testing.assert_allclose(readouts.vectors[:, 0], wanted, rtol=1e-9)
+    expected = [1.25 / 1.501, 1.25 / 1.501, 1.25 / 1.501, 1.5 / 1.501]
+    np.testing.assert_allclose(readouts.vectors[:, 0], expected, rtol=1e-9)
 
 
 def by_hand(b: list[float], s: list[float], y: list[float]) -> float:
@@ -104,18 +105,19 @@ def test_a_corpus_is_ranked_with_the_weight_of_the_next_one() -> None:
         for name in "ABC"
     ]
     scores = [np.array(s[name]) for name in "ABC"]
-    own = {name: by_hand(list(b), list(s[name]), [float(g) for g in grades[name]]) for name in "ABC"}
-    assert [round(own[name], 3) for name in "ABC"] == [0.703, 0.386, 0.662]
-    assert [own_weight(*each) for each in zip(corpora, scores, strict=True)] == pytest.approx(
-        list(own.values())
+    weights = {name: by_hand(list(b), list(s[name]), [float(g) for g in grades[name]]) for name in "ABC"}
+    assert [round(weights[name], 3) for name in "ABC"] == [0.703, 0.386, 0.662]
+    assert [closed_form_weight(*each) for each in zip(corpora, scores, strict=True)] == pytest.approx(
+        list(weights.values())
     )
     # A is ranked with B's, B with C's, C, the last, with A's.
-    assert cyclic_weights(corpora, scores) == pytest.approx([own["B"], own["C"], own["A"]])
+    assert cyclic_weights(corpora, scores) == pytest.approx([weights["B"], weights["C"], weights["A"]])
 
 
 def test_a_sweep_ends_at_the_two_scores_themselves() -> None:
-    one = corpus("A", retriever=(3, 2, 1), margins=(0, 0, 0), states=(0, 0, 0), grades=(0, 0, 1))
-    quality = sweep_quality(one, np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.5, 1.0]))
+    scored = corpus("A", retriever=(3, 2, 1), margins=(0, 0, 0), states=(0, 0, 0), grades=(0, 0, 1))
+    scores = np.array([0.0, 1.0, 2.0])
+    quality = sweep_weights(lambda w: scored.fused_ndcg(scores, w), np.array([0.0, 0.5, 1.0])).quality
     assert quality[0, 0] == pytest.approx(100 / math.log2(4))  # third place
     assert quality[2, 0] == 100
 
@@ -139,8 +141,8 @@ def test_without_a_model_the_label_free_weight_is_the_documented_fallback() -> N
 
 
 def test_draws_are_without_replacement_and_repeatable() -> None:
-    first = draws(20, 16, count=5, seed=3)
-    assert first == draws(20, 16, count=5, seed=3)
-    assert all(len(set(own)) == 16 and own == sorted(own) for own in first)
-    assert len({tuple(own) for own in first}) == 5
-    assert draws(4, 16, count=1, seed=0) == [[0, 1, 2, 3]]
+    first = draw_queries(20, 16, count=5, seed=3)
+    assert first == draw_queries(20, 16, count=5, seed=3)
+    assert all(len(set(drawn)) == 16 and drawn == sorted(drawn) for drawn in first)
+    assert len({tuple(drawn) for drawn in first}) == 5
+    assert draw_queries(4, 16, count=1, seed=0) == [[0, 1, 2, 3]]

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.reproduce.stages.checkpoint import Arrays, complete, digest, in_parts
-from experiments.reproduce.stages.paths import require_same, slug
+from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete, short_digest
+from experiments.reproduce.stages.paths import require_lineage, slug
 from ridgerank.errors import LineageMismatch
 
 
@@ -24,12 +24,12 @@ def test_a_killed_stage_goes_on_with_the_part_it_was_at(tmp_path: Path) -> None:
         return {"squares": np.array([item**2 for item in items])}
 
     with pytest.raises(KilledError):
-        in_parts(tmp_path, 10, 4, lambda items: make(items, until=8))
-    assert not complete(tmp_path, 10, 4)
-    found = in_parts(tmp_path, 10, 4, lambda items: make(items, until=99))
+        compute_in_parts(tmp_path, 10, 4, lambda items: make(items, until=8))
+    assert not is_complete(tmp_path, 10, 4)
+    found = compute_in_parts(tmp_path, 10, 4, lambda items: make(items, until=99))
     assert found["squares"].tolist() == [item**2 for item in range(10)]
     assert made == [range(4), range(4, 8), range(8, 10)]
-    assert complete(tmp_path, 10, 4)
+    assert is_complete(tmp_path, 10, 4)
 
 
 def test_a_part_is_whole_or_not_there(tmp_path: Path) -> None:
@@ -37,20 +37,20 @@ def test_a_part_is_whole_or_not_there(tmp_path: Path) -> None:
         raise KilledError
 
     with pytest.raises(KilledError):
-        in_parts(tmp_path / "stage", 3, 2, make)
+        compute_in_parts(tmp_path / "stage", 3, 2, make)
     assert not list(tmp_path.rglob("*.npz"))
 
 
 def test_other_queries_have_another_name() -> None:
-    assert digest(["ab", "c"]) != digest(["a", "bc"])
-    assert digest(["ab", "c"]) == digest(["ab", "c"])
+    assert short_digest(["ab", "c"]) != short_digest(["a", "bc"])
+    assert short_digest(["ab", "c"]) == short_digest(["ab", "c"])
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
-    require_same(tmp_path, "one model")
-    require_same(tmp_path, "one model")
+    require_lineage(tmp_path, "one model")
+    require_lineage(tmp_path, "one model")
     with pytest.raises(LineageMismatch, match="another --work"):
-        require_same(tmp_path, "another model")
+        require_lineage(tmp_path, "another model")
 
 
 def test_names_become_folders() -> None:

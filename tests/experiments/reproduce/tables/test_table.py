@@ -3,13 +3,13 @@
 import json
 import math
 
-from experiments.reproduce.tables.table import Column, Row, Table, escape_latex, words
+from experiments.reproduce.tables.table import Column, Row, Table, escape_latex, text_columns
 
 TABLE = Table(
     "table0",
     "Table 0. A title",
     "50 % of a caption.",
-    (*words("arm", "kind"), Column("nDCG@5"), Column("Δ", "+.2f")),
+    (*text_columns("arm", "kind"), Column("nDCG@5"), Column("Δ", "+.2f")),
     (
         Row(("ours", "a|b", 71.234, 1.5)),
         Row(("theirs", "x_y", 70.0, None), source="paper, A100"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.reproduce.significance import compare_differences
+from experiments.reproduce.studies.significance import compare_differences
 
 
 def test_the_difference_is_the_mean_over_corpora_not_over_queries() -> None:

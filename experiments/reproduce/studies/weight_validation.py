@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.protocols.scored_corpus import Scored
-from experiments.protocols.weight_sweep import GRID, Sweep
+from experiments.protocols.scored_corpus import ScoredCorpus
+from experiments.protocols.weight_sweep import WeightSweep, sweep_weights
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.experiment import Site
-from experiments.reproduce.protocol.cyclic_weights import sweep_quality
+from experiments.reproduce.corpus_key import CorpusKey
 from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.weight import optimal_weight
 from ridgerank.ragged import Bools, Floats
@@ -18,23 +17,23 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subset:
-    """One arm on one corpus behind one retriever; several readouts count as one subset, averaged."""
+    """One method on one corpus behind one retriever; several readouts count as one subset, averaged."""
 
     family: int
     corpus: str
     retriever: str
-    arm: str
+    method: str
     correlations: tuple[Correlations, ...]
     """By readout."""
-    speaking: tuple[Bools, ...]
-    """By readout, (queries,): whose correlations these are; the others' lists do not vary."""
-    sweeps: tuple[Sweep, ...]
+    varied: tuple[Bools, ...]
+    """By readout, (queries,): which queries have correlations; the lists of the others do not vary."""
+    sweeps: tuple[WeightSweep, ...]
     """By readout."""
 
     @property
     def predicted(self) -> float:
         """w* of eq. 4, read on the subset itself."""
-        return float(np.mean([_weight(own.stacked().mean(axis=0)) for own in self.correlations]))
+        return float(np.mean([_weight(each.stacked().mean(axis=0)) for each in self.correlations]))
 
     @property
     def measured(self) -> float:
@@ -44,7 +43,7 @@ class Subset:
     @property
     def least_partial(self) -> float:
         """The smaller of c_b − ρc_s and c_s − ρc_b, of all readouts: above 0 the optimum is interior."""
-        means = [own.stacked().mean(axis=0) for own in self.correlations]
+        means = [each.stacked().mean(axis=0) for each in self.correlations]
         return float(min(min(b - rho * s, s - rho * b) for b, s, rho in means))
 
     def interval(self, seed: int) -> tuple[float, float]:
@@ -52,7 +51,7 @@ class Subset:
         generator = np.random.default_rng(seed)
         queries = self.sweeps[0].quality.shape[1]
         counts = generator.multinomial(queries, np.full(queries, 1.0 / queries), size=RESAMPLES) / queries
-        drawn = np.mean([optima(sweep, counts) for sweep in self.sweeps], axis=0)
+        drawn = np.mean([measured_optima(sweep, counts) for sweep in self.sweeps], axis=0)
         low, high = np.quantile(drawn, [0.025, 0.975])
         return float(low), float(high)
 
@@ -61,16 +60,16 @@ class Subset:
         queries = self.sweeps[0].quality.shape[1]
         first = np.zeros(queries)
         first[generator.permutation(queries)[: queries // 2]] = 1.0
-        found = []
+        weights = []
         for part in (first, 1.0 - first):
-            measured = np.mean([optima(sweep, part[None] / part.sum())[0] for sweep in self.sweeps])
-            found.append((self._predicted_on(part), float(measured)))
-        return found[0], found[1]
+            measured = np.mean([measured_optima(sweep, part[None] / part.sum())[0] for sweep in self.sweeps])
+            weights.append((self._predicted_on(part), float(measured)))
+        return weights[0], weights[1]
 
     def _predicted_on(self, part: Floats) -> float:
-        """w* from the queries marked with 1, those of them that speak."""
-        found = zip(self.correlations, self.speaking, strict=True)
-        means = [np.average(own.stacked(), axis=0, weights=part[speaks]) for own, speaks in found]
+        """w* from the queries marked with 1, those of them whose lists vary."""
+        pairs = zip(self.correlations, self.varied, strict=True)
+        means = [np.average(each.stacked(), axis=0, weights=part[varied]) for each, varied in pairs]
         return float(np.mean([_weight(mean) for mean in means]))
 
 
@@ -95,27 +94,29 @@ class Validation:
 
 
 def validate(analysis: Analysis) -> Validation:
-    """Every arm of ours and the cross encoder, on every corpus, behind every retriever."""
-    return analysis.once("validation", lambda: _validate(analysis))
+    """RidgeRank with every backbone and the cross encoder, on every corpus, behind every retriever."""
+    return analysis.cached("validation", lambda: _validate(analysis))
 
 
-def swept(analysis: Analysis, site: Site, retriever: str, backbone: str | None, readout: int) -> Sweep:
+def sweep_corpus(
+    analysis: Analysis, corpus_key: CorpusKey, retriever: str, backbone: str | None, readout: int
+) -> WeightSweep:
     """nDCG@5 at every weight of the grid; without a backbone, of the full cross encoder."""
 
-    def make() -> Sweep:
-        scored = analysis.scored(site, retriever)
-        scores = _scores(analysis, scored, site, retriever, backbone, readout)
-        return Sweep(GRID, sweep_quality(scored, scores, GRID))
+    def sweep() -> WeightSweep:
+        scored = analysis.scored(corpus_key, retriever)
+        scores = _scores(analysis, scored, corpus_key, retriever, backbone, readout)
+        return sweep_weights(lambda weight: scored.fused_ndcg(scores, weight))
 
-    return analysis.once(("sweep", site, retriever, backbone, readout), make)
+    return analysis.cached(("sweep", corpus_key, retriever, backbone, readout), sweep)
 
 
-def optima(sweep: Sweep, shares: Floats) -> Floats:
+def measured_optima(sweep: WeightSweep, shares: Floats) -> Floats:
     """(draws,): the measured weight when query i counts `shares[draw, i]`, which add up to 1."""
     means = shares @ sweep.quality.T
     near = means >= means.max(axis=1, keepdims=True) - 1.0
-    found: Floats = (near * sweep.weights).sum(axis=1) / near.sum(axis=1)
-    return found
+    optima: Floats = (near * sweep.weights).sum(axis=1) / near.sum(axis=1)
+    return optima
 
 
 def spearman_brown(correlation: float) -> float:
@@ -135,10 +136,10 @@ def split_half(subsets: tuple[Subset, ...], splits: int, seed: int) -> tuple[flo
 
 
 def _validate(analysis: Analysis) -> Validation:
-    settings, lab = analysis.settings, analysis.lab
+    settings, experiment = analysis.settings, analysis.experiment
     subsets = tuple(
-        _subset(analysis, site, retriever, backbone)
-        for site in lab.sites()
+        _subset(analysis, corpus_key, retriever, backbone)
+        for corpus_key in experiment.corpus_keys()
         for retriever in settings.retrievers
         for backbone in (None, *settings.backbones)
     )
@@ -157,28 +158,35 @@ def _validate(analysis: Analysis) -> Validation:
     )
 
 
-def _subset(analysis: Analysis, site: Site, retriever: str, backbone: str | None) -> Subset:
-    scored = analysis.scored(site, retriever)
-    count = 1 if backbone is None else len(analysis.scores(site, backbone, retriever))
-    scores = [_scores(analysis, scored, site, retriever, backbone, readout) for readout in range(count)]
+def _subset(analysis: Analysis, corpus_key: CorpusKey, retriever: str, backbone: str | None) -> Subset:
+    scored = analysis.scored(corpus_key, retriever)
+    count = 1 if backbone is None else len(analysis.scores(corpus_key, backbone, retriever))
+    scores = [_scores(analysis, scored, corpus_key, retriever, backbone, readout) for readout in range(count)]
     relevance = scored.relevance
     return Subset(
-        family=site.family,
+        family=corpus_key.family,
         corpus=scored.corpus,
         retriever=retriever,
-        arm="full cross encoder" if backbone is None else f"RidgeRank ({backbone})",
-        correlations=tuple(correlate(scored.retriever, own, relevance, scored.lists) for own in scores),
-        speaking=tuple(_speaking(scored, own) for own in scores),
-        sweeps=tuple(swept(analysis, site, retriever, backbone, readout) for readout in range(count)),
+        method="full cross encoder" if backbone is None else f"RidgeRank ({backbone})",
+        correlations=tuple(correlate(scored.retriever, each, relevance, scored.lists) for each in scores),
+        varied=tuple(_varied(scored, each) for each in scores),
+        sweeps=tuple(
+            sweep_corpus(analysis, corpus_key, retriever, backbone, readout) for readout in range(count)
+        ),
     )
 
 
 def _scores(
-    analysis: Analysis, scored: Scored, site: Site, retriever: str, backbone: str | None, readout: int
+    analysis: Analysis,
+    scored: ScoredCorpus,
+    corpus_key: CorpusKey,
+    retriever: str,
+    backbone: str | None,
+    readout: int,
 ) -> Floats:
     if backbone is None:
         return scored.margins
-    return np.asarray(analysis.scores(site, backbone, retriever)[readout])
+    return np.asarray(analysis.scores(corpus_key, backbone, retriever)[readout])
 
 
 def _weight(means: Floats) -> float:
@@ -186,10 +194,10 @@ def _weight(means: Floats) -> float:
     return float(optimal_weight(c_b, c_s, rho))
 
 
-def _speaking(scored: Scored, scores: Floats) -> Bools:
+def _varied(scored: ScoredCorpus, scores: Floats) -> Bools:
     """(queries,): retriever, reranker and relevance all vary within the list, as `correlate` asks."""
     parts = (scored.retriever, scores, scored.relevance)
-    varied = [scored.lists.max(own) > scored.lists.min(own) for own in parts]
+    varied = [scored.lists.max(part) > scored.lists.min(part) for part in parts]
     return np.asarray(np.logical_and.reduce(varied), dtype=np.bool_)
 
 

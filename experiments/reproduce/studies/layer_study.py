@@ -5,17 +5,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments.protocols.agreement import agree
-from experiments.protocols.scored_corpus import Scored
+from experiments.protocols.leave_one_out import corpus_moments
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.protocol.fold_readouts import moments_of
-from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats
 from ridgerank.readout.penalty import choose_penalty, merge_moments
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layered:
+class LayerStudy:
     """One backbone, layer by layer."""
 
     corpora: tuple[str, ...]
@@ -36,46 +34,45 @@ class Layered:
         ]
 
 
-def study_layers(analysis: Analysis, backbone: str) -> Layered:
+def study_layers(analysis: Analysis, backbone: str) -> LayerStudy:
     """Fit and score at every layer."""
-    return analysis.once(("layers", backbone), lambda: _study(analysis, backbone))
+    return analysis.cached(("layers", backbone), lambda: _study(analysis, backbone))
 
 
-def _study(analysis: Analysis, backbone: str) -> Layered:
-    samples = analysis.samples(backbone)
+def _study(analysis: Analysis, backbone: str) -> LayerStudy:
+    samples, weight = analysis.samples(backbone), analysis.settings.sample_weight
     states = [
-        analysis.lab.layers(site, backbone, analysis.sample[site.number]) for site in analysis.lab.sites(0)
+        analysis.experiment.layers(corpus_key, backbone, analysis.sample[corpus_key.number])
+        for corpus_key in analysis.experiment.corpus_keys(0)
     ]
     layers = states[0].shape[2]
     quality, penalties, agreement, relevance = [], [], [], []
     for layer in range(layers):
         at_layer = [
-            replace(sample, states=own[:, :, layer].reshape(len(sample.pages), -1).astype(np.float64))
-            for sample, own in zip(samples, states, strict=True)
+            replace(sample, states=values[:, :, layer].reshape(len(sample.pages), -1).astype(np.float64))
+            for sample, values in zip(samples, states, strict=True)
         ]
-        moments = {sample.corpus: moments_of(sample) for sample in at_layer}
+        moments = {sample.corpus: corpus_moments(sample) for sample in at_layer}
         deployed = choose_penalty(moments).deployed
-        place = int(np.flatnonzero(deployed == PENALTIES)[0])
-        found, r, c_s = [], [], []
+        deployed_row = int(np.flatnonzero(deployed == PENALTIES)[0])
+        ndcg, r, c_s = [], [], []
         for sample in at_layer:
             others = [name for name in moments if name != sample.corpus]
-            paths = ridge_path(merge_moments(moments, others)) @ sample.states.T
-            found.append(_quality(sample, paths[place], analysis.settings.sample_weight))
-            agreed = [agree(scores, sample.margins, sample.relevance, sample.lists) for scores in paths]
+            scores_by_penalty = ridge_path(merge_moments(moments, others)) @ sample.states.T
+            ndcg.append(float(sample.fused_ndcg(scores_by_penalty[deployed_row], weight).mean()))
+            agreed = [
+                agree(scores, sample.margins, sample.relevance, sample.lists) for scores in scores_by_penalty
+            ]
             r.append([float(each.teacher.mean()) for each in agreed])
             c_s.append([float(each.relevance.mean()) for each in agreed])
-        quality.append(float(np.mean(found)))
+        quality.append(float(np.mean(ndcg)))
         penalties.append(deployed)
         agreement.append(r)
         relevance.append(c_s)
-    return Layered(
+    return LayerStudy(
         corpora=tuple(sample.corpus for sample in samples),
         quality=np.array(quality),
         penalties=tuple(penalties),
         agreement=np.array(agreement).transpose(1, 0, 2),
         relevance=np.array(relevance).transpose(1, 0, 2),
     )
-
-
-def _quality(sample: Scored, scores: Floats, weight: float) -> float:
-    return float(sample.ndcg(fuse(sample.retriever, scores, weight, sample.lists)).mean())

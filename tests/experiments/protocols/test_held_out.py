@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.protocols.leave_one_out import leave_one_out, recovery
-from experiments.protocols.scored_corpus import Scored, next_in_cycle
+from experiments.protocols.held_out import hold_out_each
+from experiments.protocols.recovery import recovery
+from experiments.protocols.scored_corpus import ScoredCorpus, next_in_cycle
 from ridgerank.ragged import Ragged
 
 QUERIES, PAGES, DIM = 30, 8, 12
 
 
-def scored(name: str, seed: int, *, noise: float = 0.1) -> Scored:
+def make_corpus(name: str, seed: int, *, noise: float = 0.1) -> ScoredCorpus:
     """Pages whose states hide relevance in one direction, the same in every corpus."""
     chance = np.random.default_rng(seed)
     direction = np.random.default_rng(99).normal(size=DIM)
@@ -21,12 +22,13 @@ def scored(name: str, seed: int, *, noise: float = 0.1) -> Scored:
     lists = Ragged.of_lengths([PAGES] * QUERIES)
     qrels = {}
     for number in range(QUERIES):
-        own = margins[number * PAGES : (number + 1) * PAGES]
-        qrels[f"q{number}"] = {f"p{place}": int(grade) for place, grade in enumerate(own > np.sort(own)[-3])}
-    return Scored(
+        of_query = margins[number * PAGES : (number + 1) * PAGES]
+        relevant = of_query > np.sort(of_query)[-3]
+        qrels[f"q{number}"] = {f"p{page}": int(grade) for page, grade in enumerate(relevant)}
+    return ScoredCorpus(
         corpus=name,
         queries=tuple(qrels),
-        pages=tuple(f"p{place}" for _ in range(QUERIES) for place in range(PAGES)),
+        pages=tuple(f"p{page}" for _ in range(QUERIES) for page in range(PAGES)),
         lists=lists,
         retriever=margins + 4 * chance.normal(size=len(states)),
         margins=margins,
@@ -37,44 +39,44 @@ def scored(name: str, seed: int, *, noise: float = 0.1) -> Scored:
 
 
 @pytest.fixture
-def corpora() -> list[Scored]:
-    return [scored(name, seed) for seed, name in enumerate(("one", "two", "three", "four"))]
+def corpora() -> list[ScoredCorpus]:
+    return [make_corpus(name, seed) for seed, name in enumerate(("one", "two", "three", "four"))]
 
 
-def test_a_readout_recovers_what_states_hold(corpora: list[Scored]) -> None:
-    held_out, _ = leave_one_out(corpora)
+def test_a_readout_recovers_what_states_hold(corpora: list[ScoredCorpus]) -> None:
+    held_out, _ = hold_out_each(corpora)
     for each in held_out:
-        arms = {name: values.mean() for name, values in each.arms().items()}
+        ndcg = {name: values.mean() for name, values in each.ndcg_by_method().items()}
         assert each.agreement > 0.99
-        assert arms["readout"] > arms["retriever"] + 10
-        assert arms["logit lens"] < arms["readout"] - 10
-        assert arms["ridgerank"] == pytest.approx(arms["cross encoder"], abs=3)
+        assert ndcg["readout"] > ndcg["retriever"] + 10
+        assert ndcg["logit lens"] < ndcg["readout"] - 10
+        assert ndcg["ridgerank"] == pytest.approx(ndcg["cross encoder"], abs=3)
 
 
-def test_the_margins_of_a_corpus_do_not_reach_its_own_readout(corpora: list[Scored]) -> None:
-    before, _ = leave_one_out(corpora)
+def test_the_margins_of_a_corpus_do_not_reach_its_own_readout(corpora: list[ScoredCorpus]) -> None:
+    before, _ = hold_out_each(corpora)
     changed = [replace(corpora[0], margins=corpora[0].margins * 1.01), *corpora[1:]]
-    after, _ = leave_one_out(changed)
+    after, _ = hold_out_each(changed)
     np.testing.assert_array_equal(before[0].readout_scores, after[0].readout_scores)
     assert not np.array_equal(before[1].readout_scores, after[1].readout_scores)
 
 
-def test_judgements_of_a_corpus_do_not_reach_its_own_weight(corpora: list[Scored]) -> None:
-    before, _ = leave_one_out(corpora)
+def test_judgements_of_a_corpus_do_not_reach_its_own_weight(corpora: list[ScoredCorpus]) -> None:
+    before, _ = hold_out_each(corpora)
     unjudged = replace(corpora[0], qrels={query: {"p0": 1} for query in corpora[0].queries})
-    after, _ = leave_one_out([unjudged, *corpora[1:]])
+    after, _ = hold_out_each([unjudged, *corpora[1:]])
     assert before[0].weight == after[0].weight
     assert before[3].weight != after[3].weight  # the one before it in the cycle reads there
 
 
-def test_the_label_free_weight_reads_no_judgement(corpora: list[Scored]) -> None:
-    before, _ = leave_one_out(corpora)
+def test_the_label_free_weight_reads_no_judgement(corpora: list[ScoredCorpus]) -> None:
+    before, _ = hold_out_each(corpora)
     unjudged = [replace(each, qrels={query: {"p0": 1} for query in each.queries}) for each in corpora]
-    after, _ = leave_one_out(unjudged)
+    after, _ = hold_out_each(unjudged)
     assert [repr(each.label_free) for each in before] == [repr(each.label_free) for each in after]
 
 
-def test_the_cycle_closes(corpora: list[Scored]) -> None:
+def test_the_cycle_closes(corpora: list[ScoredCorpus]) -> None:
     assert [next_in_cycle(corpora, number).corpus for number in range(4)] == ["two", "three", "four", "one"]
 
 
@@ -84,7 +86,7 @@ def test_recovery_is_0_at_the_retriever_and_100_at_the_cross_encoder() -> None:
     assert recovery(60, 78, 80) == pytest.approx(90)
 
 
-def test_ndcg_is_100_in_the_order_of_grades(corpora: list[Scored]) -> None:
-    one = corpora[0]
-    np.testing.assert_allclose(one.ndcg(one.relevance), 100)
-    assert one.ndcg(-one.relevance).mean() < 50
+def test_ndcg_is_100_in_the_order_of_grades(corpora: list[ScoredCorpus]) -> None:
+    corpus = corpora[0]
+    np.testing.assert_allclose(corpus.ndcg(corpus.relevance), 100)
+    assert corpus.ndcg(-corpus.relevance).mean() < 50

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.protocols.scored_corpus import Scored
+from experiments.protocols.query_draws import draw_queries
+from experiments.protocols.scored_corpus import ScoredCorpus
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.protocol.query_draws import draws
-from ridgerank.fusion.standardize import fuse
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
@@ -26,29 +25,29 @@ class FewQueries:
     """With every query of the other corpora."""
 
     def share(self, size: int) -> float:
-        """Mean quality with so many queries, in percent of that with all."""
+        """Mean quality with `size` queries, in percent of that with all."""
         return 100.0 * float(self.quality[self.sizes.index(size)].mean()) / self.everything
 
 
 def study_few_queries(analysis: Analysis, backbone: str) -> FewQueries:
-    """Draw queries at random from the corpora a fold is fitted on, at the λ that is deployed."""
-    return analysis.once(("few", backbone), lambda: _study(analysis, backbone))
+    """Draw queries at random from the corpora that a fold is fitted on; fit at the λ that is deployed."""
+    return analysis.cached(("few", backbone), lambda: _study(analysis, backbone))
 
 
 def _study(analysis: Analysis, backbone: str) -> FewQueries:
     settings = analysis.settings
     samples, readouts = analysis.samples(backbone), analysis.readouts(backbone)
     penalty, weight = np.array([readouts.choice.deployed]), settings.sample_weight
-    least = min(sum(len(other.queries) for other in samples if other is not own) for own in samples)
+    least = min(sum(len(other.queries) for other in samples if other is not left_out) for left_out in samples)
     sizes = tuple(size for size in SIZES if size <= least)
     quality = np.zeros((len(sizes), settings.draws))
     for left_out, sample in enumerate(samples):
-        others = [own for number, own in enumerate(samples) if number != left_out]
-        lists = [(own, number) for own in others for number in range(len(own.queries))]
+        others = [other for number, other in enumerate(samples) if number != left_out]
+        lists = [(other, number) for other in others for number in range(len(other.queries))]
         for row, size in enumerate(sizes):
-            drawn = draws(len(lists), size, count=settings.draws, seed=settings.seed + left_out)
+            drawn = draw_queries(len(lists), size, count=settings.draws, seed=settings.seed + left_out)
             for column, chosen in enumerate(drawn):
-                [vector] = ridge_path(_moments([lists[place] for place in chosen]), penalty)
+                [vector] = ridge_path(_moments([lists[row] for row in chosen]), penalty)
                 quality[row, column] += _quality(sample, vector, weight) / len(samples)
     whole = [
         _quality(sample, vector, weight) for sample, vector in zip(samples, readouts.vectors, strict=True)
@@ -56,7 +55,7 @@ def _study(analysis: Analysis, backbone: str) -> FewQueries:
     return FewQueries(sizes, quality, float(np.mean(whole)))
 
 
-def _moments(lists: list[tuple[Scored, int]]) -> CenteredMoments:
+def _moments(lists: list[tuple[ScoredCorpus, int]]) -> CenteredMoments:
     moments = CenteredMoments(lists[0][0].states.shape[1])
     for sample, number in lists:
         start, end = sample.lists.offsets[number : number + 2].tolist()
@@ -64,6 +63,5 @@ def _moments(lists: list[tuple[Scored, int]]) -> CenteredMoments:
     return moments
 
 
-def _quality(sample: Scored, vector: Floats, weight: float) -> float:
-    scores = sample.states @ vector
-    return float(sample.ndcg(fuse(sample.retriever, scores, weight, sample.lists)).mean())
+def _quality(sample: ScoredCorpus, vector: Floats, weight: float) -> float:
+    return float(sample.fused_ndcg(sample.states @ vector, weight).mean())

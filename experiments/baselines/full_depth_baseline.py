@@ -1,11 +1,11 @@
-"""A backbone's margins at full depth as an arm: each page is read once for all its queries, and kept."""
+"""A backbone's margins at full depth as a baseline: each page is read once for all its queries."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from experiments.baselines.base import Arm
+from experiments.baselines.base import Baseline
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import Teacher
@@ -15,7 +15,7 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import rerender_pages
 
 
-class FullDepth(Arm):
+class FullDepthBaseline(Baseline):
     """Yes − no of the whole model over the uncompressed page (eq. 6), without any readout."""
 
     def __init__(
@@ -27,7 +27,7 @@ class FullDepth(Arm):
         name: str,
         documents: Sequence[Path] = (),
     ) -> None:
-        """Score pages of `store`, of whatever backbone; `documents` is where pages are looked up again."""
+        """Score pages of `store`, made by any backbone; `documents` is where page images are found."""
         self.name = name
         self._backbone = backbone
         self._store = store
@@ -38,17 +38,17 @@ class FullDepth(Arm):
         """Margins of one query."""
         return self.score_many({query: candidates})[query]
 
-    def score_many(self, asked: Mapping[str, Sequence[Candidate]]) -> dict[str, Floats]:
-        """Margins of many queries; those that were taken before are not taken again."""
+    def score_many(self, candidates_of: Mapping[str, Sequence[Candidate]]) -> dict[str, Floats]:
+        """Margins of many queries; those in the cache are not computed again."""
         teacher = Teacher(self._backbone, self._margins)
-        teacher.request(asked)
+        teacher.request(candidates_of)
         pixels = self._backbone.max_pixels
         missing = teacher.missing
         for batch in rerender_pages(self._store, missing, max_pixels=pixels, documents=self._documents):
             teacher.encode(batch)
         return {
             query: np.array(
-                [self._margins.margin(query, one.page_id) for one in candidates], dtype=np.float64
+                [self._margins.margin(query, candidate.page_id) for candidate in candidates], dtype=np.float64
             )
-            for query, candidates in asked.items()
+            for query, candidates in candidates_of.items()
         }

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from experiments.protocols.weight_sweep import GRID, Sweep
-from experiments.reproduce.validation import Subset, optima, spearman_brown, split_half
+from experiments.protocols.weight_sweep import GRID, WeightSweep
+from experiments.reproduce.studies.weight_validation import (
+    Subset,
+    measured_optima,
+    spearman_brown,
+    split_half,
+)
 from ridgerank.fusion.correlations import Correlations
 from ridgerank.fusion.weight import optimal_weight
 from ridgerank.ragged import Floats
@@ -13,7 +18,7 @@ from ridgerank.ragged import Floats
 def subset(c_b: Floats, c_s: Floats, rho: Floats, quality: Floats) -> Subset:
     correlations = Correlations(c_b, c_s, rho, 0, 0, 0)
     speaking = np.ones(len(c_b), dtype=np.bool_)
-    return Subset(0, "one", "retriever", "arm", (correlations,), (speaking,), (Sweep(GRID, quality),))
+    return Subset(0, "one", "retriever", "arm", (correlations,), (speaking,), (WeightSweep(GRID, quality),))
 
 
 def peaked(weight: float, queries: int) -> Floats:
@@ -28,13 +33,15 @@ def test_spearman_brown_by_hand() -> None:
 
 
 def test_the_measured_weight_of_all_queries_is_the_sweep_s_optimum() -> None:
-    sweep = Sweep(GRID, np.random.default_rng(0).uniform(40, 60, size=(21, 30)))
-    assert optima(sweep, np.full((1, 30), 1 / 30))[0] == pytest.approx(sweep.optimum)
+    sweep = WeightSweep(GRID, np.random.default_rng(0).uniform(40, 60, size=(21, 30)))
+    assert measured_optima(sweep, np.full((1, 30), 1 / 30))[0] == pytest.approx(sweep.optimum)
 
 
 def test_the_measured_weight_is_the_mean_of_those_within_a_point() -> None:
     # At 0.7 the quality is 90; at 0.6 and 0.8 exactly one point less, at 0.65 and 0.75 a quarter.
-    assert optima(Sweep(GRID, peaked(0.7, 4)), np.full((1, 4), 0.25))[0] == pytest.approx(0.7, abs=0.026)
+    assert measured_optima(WeightSweep(GRID, peaked(0.7, 4)), np.full((1, 4), 0.25))[0] == pytest.approx(
+        0.7, abs=0.026
+    )
 
 
 def test_the_predicted_weight_is_read_from_mean_correlations() -> None:
@@ -72,7 +79,7 @@ def test_queries_that_do_not_speak_are_in_no_half() -> None:
     speaking = np.array([True, False, True, True, False, False])
     own = Subset(
         0, "one", "r", "arm", (Correlations(c_b, c_s, rho, 0, 0, 3),), (speaking,),
-        (Sweep(GRID, peaked(0.5, 6)),),
+        (WeightSweep(GRID, peaked(0.5, 6)),),
     )  # fmt: skip
     first = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 0.0])
     wanted = optimal_weight(

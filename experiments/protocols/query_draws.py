@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def draws(population: int, size: int, *, count: int, seed: int) -> list[list[int]]:
+def draw_queries(population: int, size: int, *, count: int, seed: int) -> list[list[int]]:
     """`count` samples of `size` numbers below `population` without replacement, each ascending."""
     generator = np.random.default_rng([seed, population, size])
     return [

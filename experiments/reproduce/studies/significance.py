@@ -1,4 +1,4 @@
-"""Is RidgeRank better than an arm, query by query? The paper gives no test; these are ours.
+"""Is RidgeRank better than another method, query by query? The paper gives no test; these are ours.
 
 The difference is macro, as in the tables: the mean over corpora of mean differences. Its interval comes from
 queries drawn again within each corpus (percentile bootstrap), its p value from random signs of the
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.reproduce.analysis import Analysis, Line
+from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.method_results import MethodResult
 from ridgerank.evaluation.metrics import MEASURES
 from ridgerank.ragged import Floats
 
@@ -19,7 +20,7 @@ PERMUTATIONS = 9999
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """RidgeRank minus an arm, in points of nDCG@5."""
+    """RidgeRank minus another method, in points of nDCG@5."""
 
     difference: float
     low: float
@@ -29,12 +30,12 @@ class Comparison:
     queries: int
 
 
-def compare(ours: Line, other: Line, *, seed: int) -> Comparison:
-    """Two arms over the same queries."""
+def compare(ours: MethodResult, other: MethodResult, *, seed: int) -> Comparison:
+    """Compare two methods over the same queries."""
     row = MEASURES.index("nDCG@5")
     parts = [
-        mine.values[row] - theirs.values[row]
-        for mine, theirs in zip(ours.outcomes, other.outcomes, strict=True)
+        first.values[row] - second.values[row]
+        for first, second in zip(ours.by_corpus, other.by_corpus, strict=True)
     ]
     return compare_differences(parts, seed=seed)
 
@@ -70,20 +71,20 @@ def compare_differences(parts: list[Floats], *, seed: int) -> Comparison:
 
 
 def compare_all(analysis: Analysis) -> dict[tuple[int, str, str, str], Comparison]:
-    """(family, retriever, backbone, key of the arm) → RidgeRank with that backbone against that arm."""
+    """(family, retriever, backbone, key of a method) → RidgeRank with that backbone against it."""
 
-    def make() -> dict[tuple[int, str, str, str], Comparison]:
+    def compare_methods() -> dict[tuple[int, str, str, str], Comparison]:
         settings = analysis.settings
-        found = {}
+        comparisons = {}
         for family in range(len(settings.families)):
             for retriever in settings.retrievers:
-                lines = analysis.lines(family, retriever)
+                methods = analysis.results(family, retriever)
                 for backbone in settings.backbones:
-                    ours = analysis.line(family, retriever, f"ours {backbone}")
-                    for line in lines:
-                        if line.outcomes and line.key != ours.key:
-                            key = (family, retriever, backbone, line.key)
-                            found[key] = compare(ours, line, seed=settings.seed)
-        return found
+                    ours = analysis.result(family, retriever, f"ours {backbone}")
+                    for method in methods:
+                        if method.by_corpus and method.key != ours.key:
+                            key = (family, retriever, backbone, method.key)
+                            comparisons[key] = compare(ours, method, seed=settings.seed)
+        return comparisons
 
-    return analysis.once("significance", make)
+    return analysis.cached("significance", compare_methods)

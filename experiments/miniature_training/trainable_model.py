@@ -20,7 +20,7 @@ from ridgerank.backbones.mrope import GridBackbone
 from ridgerank.miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, YEARS
 from ridgerank.miniature.world import HEIGHT_PIXELS, WIDTH_PIXELS
 
-Model: TypeAlias = Qwen2_5_VLForConditionalGeneration | Glm4vForConditionalGeneration
+VisionLanguageModel: TypeAlias = Qwen2_5_VLForConditionalGeneration | Glm4vForConditionalGeneration
 
 LAYERS, WIDTH, HEADS = 8, 192, 4
 SECTIONS = (14, 5, 5)
@@ -30,10 +30,10 @@ SLOWEST, FASTEST = 0.02, 1.2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Student:
+class TrainableModel:
     """A model in the making."""
 
-    model: Model
+    model: VisionLanguageModel
     tokenizer: PreTrainedTokenizerFast
     image_processor: BaseImageProcessor
     backbone: type[GridBackbone]

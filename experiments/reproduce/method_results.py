@@ -1,0 +1,80 @@
+"""How good and how slow a method is: on one corpus, and over the corpora of a family."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.protocols.cyclic_weights import Fusion
+from experiments.protocols.scored_corpus import ScoredCorpus
+from ridgerank.evaluation.metrics import MEASURES
+from ridgerank.fusion.standardize import fuse
+from ridgerank.ragged import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorpusResult:
+    """One method on one corpus."""
+
+    values: Floats
+    """(measures, queries), percent; the mean over readouts where there are several."""
+    weight: float
+    """w, the mean over readouts where there are several; NaN where nothing is fused."""
+
+    def mean(self, measure: str = "nDCG@5") -> float:
+        """The mean over queries of one measure."""
+        return float(self.values[MEASURES.index(measure)].mean())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MethodLatency:
+    """Mean milliseconds per query, over all queries of a family."""
+
+    retrieval_ms: float
+    reading_ms: float
+    compute_ms: float
+
+    @property
+    def total_ms(self) -> float:
+        """The sum."""
+        return self.retrieval_ms + self.reading_ms + self.compute_ms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MethodResult:
+    """One method over the corpora of a family behind one retriever; without results it says why."""
+
+    key: str
+    """What it is in the paper: the role of a baseline, or `ours` and a backbone."""
+    name: str
+    by_corpus: tuple[CorpusResult, ...]
+    latency: MethodLatency | None
+    why: str = ""
+
+    def macro(self, measure: str = "nDCG@5") -> float:
+        """The mean over corpora of a measure."""
+        return float(np.mean([result.mean(measure) for result in self.by_corpus]))
+
+
+def evaluate_fused(
+    corpora: Sequence[ScoredCorpus],
+    scores: Sequence[Floats],
+    weights: Sequence[float],
+    fusion: Fusion = fuse,
+) -> tuple[CorpusResult, ...]:
+    """Fuse the scores of each corpus with its retriever's at its weight, and evaluate."""
+    return tuple(
+        CorpusResult(scored.evaluate(fusion(scored.retriever, values, weight, scored.lists)).values, weight)
+        for scored, values, weight in zip(corpora, scores, weights, strict=True)
+    )
+
+
+def mean_over_readouts(by_readout: Sequence[Sequence[CorpusResult]]) -> tuple[CorpusResult, ...]:
+    """(readouts, corpora) → (corpora,): the mean of measures and weights."""
+    return tuple(
+        CorpusResult(
+            np.mean([result.values for result in of_corpus], axis=0),
+            float(np.mean([result.weight for result in of_corpus])),
+        )
+        for of_corpus in zip(*by_readout, strict=True)
+    )

@@ -1,1 +1,0 @@
-"""How §4 and the appendix combine what was measured. Every function here is arrays in, records out."""
