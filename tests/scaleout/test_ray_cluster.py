@@ -7,8 +7,8 @@ from typer import BadParameter
 from typer.testing import CliRunner
 
 from ridgerank.cli.main import app
+from ridgerank.cli.options import parse_size
 from ridgerank.cli.serve import _parse_corpora
-from ridgerank.cli.storage_options import parse_size
 from ridgerank.errors import BackboneError
 from ridgerank.scaleout.ray_cluster import plan_workers
 
