@@ -133,12 +133,11 @@ def _partial_correlations(estimate: "WeightEstimate") -> dict[str, float | None]
 
     from ridgerank.fusion.weight import partial_correlations
 
-    partials = partial_correlations(
-        *(np.asarray(value) for value in (estimate.c_b, estimate.c_s, estimate.rho))
-    )
+    c_b, c_s, rho = (np.asarray(value) for value in (estimate.c_b, estimate.c_s, estimate.rho))
+    values = partial_correlations(c_b, c_s, rho)
     names = ("partial_correlation_retriever", "partial_correlation_reranker")
     return {
-        name: None if np.isnan(value) else float(value) for name, value in zip(names, partials, strict=True)
+        name: None if np.isnan(value) else float(value) for name, value in zip(names, values, strict=True)
     }
 
 
