@@ -13,7 +13,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Keep `draw` a command of its own while it is the only one."""
+    """Keep `draw` a subcommand while it is the only command of the group."""
 
 
 @app.command()
