@@ -49,7 +49,7 @@ def test_the_fate_of_a_lost_task_names_the_signal() -> None:
 
 
 def test_a_task_that_does_not_return_is_given_up() -> None:
-    results = map_in_order(range(4), pool_tasks.sleeping_on_one, on_lost=_lost, processes=2, timeout_s=0.5)
+    results = map_in_order(range(4), pool_tasks.sleeping_on_one, on_lost=_lost, processes=2, timeout_s=5)
     assert list(results) == [0, -1, 4, 6]
 
 

@@ -195,13 +195,14 @@ def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
     expected = contents(tmp_path / "whole")
     generator = random.Random(0)
     kills, attempt, halfway = 0, 0, 0
-    while kills < 20:
+    while kills < 20 or halfway < 3:
         attempt += 1
         store = tmp_path / f"killed-{attempt}"
         while True:
+            whole_run, began = not store.exists(), time.perf_counter()
             process = start(store)
             process.join(generator.uniform(0.0, 0.9 * duration))
-            if process.exitcode is None and kills < 20:
+            if process.exitcode is None and (kills < 20 or halfway < 3):
                 process.kill()
                 process.join()
                 kills += 1
@@ -211,9 +212,10 @@ def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
                 continue
             process.join()
             assert process.exitcode == 0
+            if whole_run:  # the load of the machine may have changed
+                duration = time.perf_counter() - began
             break
         assert list(contents(store).items()) == list(expected.items())
-    assert halfway >= 3
 
 
 def test_the_ids_of_all_pages_differ(tmp_path: Path, small_backbone: Backbone) -> None:
@@ -263,7 +265,8 @@ def test_a_page_is_rendered_once_for_its_prefix_and_its_vectors(
     assert (report.added, report.embedded, report.without_vectors) == (6, 0, ())
     assert len(rendered) == len(set(rendered)) == embedder.looked_at == 6
     assert contents(tmp_path / "both") == contents(tmp_path / "plain")
-    assert all(found is not None and len(found) == 2 for found in vectors(tmp_path / "both").values())
+    stored_vectors = vectors(tmp_path / "both").values()
+    assert all(page_vectors is not None and len(page_vectors) == 2 for page_vectors in stored_vectors)
 
 
 def test_a_retriever_added_later_reads_only_pages_that_lack_vectors(

@@ -92,7 +92,7 @@ def test_pages_are_embedded_once(
         return real(self, texts, prompt=prompt)
 
     monkeypatch.setattr(DenseText, "_embed", watched)
-    monkeypatch.setattr(dense_text, "_PAGES_AT_ONCE", 2)
+    monkeypatch.setattr(dense_text, "_PAGES_PER_SAVE", 2)
     with PageStore.open(uri) as store:
         first = DenseText(str(embedder), store, device="cpu").search(QUERY, 5)
         assert embedded == TEXTS

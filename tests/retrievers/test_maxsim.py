@@ -49,7 +49,7 @@ def test_queries_in_pieces_score_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         largest.append(products.numel())
         return real(products, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "_PRODUCTS_AT_ONCE", 70)
+    monkeypatch.setattr(module, "_MAX_PRODUCTS", 70)
     monkeypatch.setattr(torch, "segment_reduce", watched)
     np.testing.assert_allclose(maxsim(queries, vectors, lengths), expected, rtol=1e-5, atol=1e-5)
     assert max(largest) <= 70

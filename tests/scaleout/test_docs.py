@@ -18,14 +18,14 @@ def test_the_table_of_sizes_says_what_the_results_say() -> None:
     sizes = result("scale")["sizes"]
     assert list(sizes) == ["1 M", "100 M", "1 B"]
     for size, models in sizes.items():
-        for model, found in models.items():
-            wanted = (
-                f"| {size} | {model} | {found['prefixes_tb']:,.0f} TB | {found['vectors_tb']:,.1f} TB | "
-                f"{found['gpu_hours']:,.0f} | {found['read_gb_s']:.1f} GB/s | "
-                f"{100 * found['hit_memory']:.0f} % | {100 * found['hit_disk']:.0f} % | "
-                f"{found['bucket_gb_s']:.1f} GB/s | {found['replicas']} |"
+        for model, figures in models.items():
+            expected = (
+                f"| {size} | {model} | {figures['prefixes_tb']:,.0f} TB | {figures['vectors_tb']:,.1f} TB | "
+                f"{figures['gpu_hours']:,.0f} | {figures['read_gb_s']:.1f} GB/s | "
+                f"{100 * figures['hit_memory']:.0f} % | {100 * figures['hit_disk']:.0f} % | "
+                f"{figures['bucket_gb_s']:.1f} GB/s | {figures['replicas']} |"
             )
-            assert wanted in TEXT
+            assert expected in TEXT
 
 
 def test_the_table_of_hit_rates_says_what_the_results_say() -> None:
@@ -39,9 +39,9 @@ def test_the_table_of_hit_rates_says_what_the_results_say() -> None:
 
 
 def test_the_table_of_a_page_s_bytes_says_what_the_results_say() -> None:
-    found = result("scale")["page_bytes"]
-    for kind in found["Qwen2.5-VL-7B"]:
-        assert f"| {kind} | {' | '.join(f'{found[model][kind]:.1f} MB' for model in found)} |" in TEXT
+    figures = result("scale")["page_bytes"]
+    for kind in figures["Qwen2.5-VL-7B"]:
+        assert f"| {kind} | {' | '.join(f'{figures[model][kind]:.1f} MB' for model in figures)} |" in TEXT
 
 
 def test_the_approximation_is_as_close_to_the_simulation_as_it_is_said_to_be() -> None:
@@ -51,9 +51,9 @@ def test_the_approximation_is_as_close_to_the_simulation_as_it_is_said_to_be() -
 
 @pytest.mark.parametrize("kind", ["listed", "indexed"])
 def test_the_table_of_requests_says_what_the_results_say(kind: str) -> None:
-    for what, found in result("object_store")[kind].items():
-        if isinstance(found, dict):
-            assert f"| {kind} | {what} | {found['requests']:.0f} | {found['megabytes']:.2f} MB |" in TEXT
+    for what, figures in result("object_store")[kind].items():
+        if isinstance(figures, dict):
+            assert f"| {kind} | {what} | {figures['requests']:.0f} | {figures['megabytes']:.2f} MB |" in TEXT
 
 
 def test_the_table_of_growth_says_what_the_results_say_and_the_bars_are_met() -> None:

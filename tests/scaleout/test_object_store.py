@@ -42,7 +42,7 @@ QUERY = "profit of Norway rose"
 
 _KILLED = """
 import os, signal, sys
-from ridgerank.indexing import index, reading
+from ridgerank.indexing import encode, index
 from ridgerank.backbones.load import load_backbone
 from tests.indexing.test_index import Seen
 
@@ -52,7 +52,7 @@ class Dying(Seen):
         if len(self.commits) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-reading._COMMIT_PAGES = 8
+encode._COMMIT_PAGES = 8
 backbone = load_backbone(sys.argv[3], device="cpu", max_pixels=30 * 28 * 28)
 index.index_documents([sys.argv[1]], sys.argv[2], backbone, hook=Dying(), processes=1)
 """
@@ -129,11 +129,11 @@ def test_a_bucket_ranks_as_a_folder_does(bucket: str, local: str, small_backbone
 def test_a_query_asks_for_its_prefixes_and_nothing_else(bucket: str, s3: LoopbackS3) -> None:
     with PageStore.open(bucket) as store:
         ids = store.page_ids()[3:15]
-        wanted = store.prefix_nbytes(ids)
+        prefix_bytes = store.prefix_nbytes(ids)
         for read in (store.read_prefixes, lambda pages: LayerStream(store, pages)):
             with s3.counted() as traffic:
                 read(ids)
-            assert (traffic().requests, traffic().nbytes) == (12, wanted)
+            assert (traffic().requests, traffic().nbytes) == (12, prefix_bytes)
             assert traffic().methods == (("GET", 12),)
 
 
@@ -145,9 +145,9 @@ def test_what_is_in_the_cache_is_not_asked_for_again(bucket: str, s3: LoopbackS3
         before = [prefix.keys.tobytes() for prefix in without.read_prefixes(ids)]
         for expected in (12, 0):
             with s3.counted() as traffic:
-                found = store.read_prefixes(ids)
+                prefixes = store.read_prefixes(ids)
             assert traffic().requests == expected
-            assert [prefix.keys.tobytes() for prefix in found] == before
+            assert [prefix.keys.tobytes() for prefix in prefixes] == before
 
 
 def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backbone: Backbone) -> None:
@@ -171,7 +171,7 @@ def test_margins_reach_the_bucket_while_a_calibration_runs(
     with edit_calibrations(uri) as folder:
         (folder / "margins.jsonl").write_text("first\n")
         saved = remote_folder.RemoteFolder(uri, "calibrations")
-        until = time.monotonic() + 30
+        until = time.monotonic() + 300
         while "margins.jsonl" not in saved.names() and time.monotonic() < until:
             time.sleep(0.05)
         assert "margins.jsonl" in saved.names()

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from ridgerank.cli.main import app
 from ridgerank.cli.serve import _parse_corpora
-from ridgerank.cli.storage_options import parse_size
 from ridgerank.errors import BackboneError
 from ridgerank.scaleout.ray_cluster import plan_workers
 
@@ -33,17 +32,6 @@ def test_a_worker_takes_a_gpu_where_there_are_any() -> None:
 def test_a_gpu_that_no_machine_has_is_refused() -> None:
     with pytest.raises(BackboneError, match="no GPU in the Ray cluster"):
         plan_workers(Cluster(CPU=8), None, "cuda")
-
-
-@pytest.mark.parametrize(("text", "nbytes"), [("500MB", 5e8), ("1.5 gb", 1.5e9), ("2TB", 2e12)])
-def test_sizes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
-    assert parse_size(text) == nbytes
-
-
-@pytest.mark.parametrize("text", ["", "12", "GB", "-1GB", "1 PB"])
-def test_other_sizes_are_refused(text: str) -> None:
-    with pytest.raises(BadParameter, match="wanted a number"):
-        parse_size(text)
 
 
 def test_corpora_are_named_once() -> None:

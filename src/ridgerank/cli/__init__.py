@@ -1,1 +1,1 @@
-"""Thin commands: stdout is data, stderr is talk, the work is the library's."""
+"""Thin commands: data on stdout, messages on stderr; the library does the work."""

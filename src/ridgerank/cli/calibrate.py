@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli.cluster_options import Ray, Workers
+from ridgerank.cli.options import BackboneName, CandidateCount, Device, Dtype, Ray, Store, Workers
 from ridgerank.records import STATES, TARGETS
 
 if TYPE_CHECKING:
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from ridgerank.retrievers.base import Retriever
     from ridgerank.scaleout.ray_calibration import RayExecutor
     from ridgerank.store.page_store import PageStore
-
-Store = Annotated[str, typer.Option(help="Folder or URL of the page store.", show_default=False)]
-BackboneName = Annotated[
-    str | None, typer.Option("--backbone", help="Model. [default: the one the store was made with]")
-]
-Device = Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")]
-Dtype = Annotated[
-    str | None, typer.Option(help="float32, bfloat16 or float16. [default: what suits the device]")
-]
 
 
 def calibrate(
@@ -57,7 +48,7 @@ def calibrate(
     name: Annotated[
         str, typer.Option(help="Name of the calibration: several may lie beside a store.")
     ] = "default",
-    candidates: Annotated[int, typer.Option(min=2, help="Candidate pages a query.")] = 20,
+    candidates: CandidateCount = 20,
     count: Annotated[int, typer.Option(min=16, help="Queries to make where none are given.")] = 32,
     make: Annotated[
         str, typer.Option(help="Make queries from the pages' text, by asking the model, or as fits best.")

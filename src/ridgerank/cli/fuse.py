@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ridgerank.cli.options import require_tag
+
 if TYPE_CHECKING:
     from ridgerank.fusion.estimate import WeightEstimate
     from ridgerank.fusion.join import JoinedRuns
@@ -57,13 +59,12 @@ def fuse(
 
     if sum(source is not None for source in (qrels, third, weight)) != 1:
         raise typer.BadParameter("give exactly one of --qrels, --third and --weight: where w comes from")
-    if not tag or tag.split() != [tag]:
-        raise typer.BadParameter(f"tag {tag!r}, wanted one word", param_hint="--tag")
+    require_tag(tag)
     runs = (read_run(retriever), read_run(reranker))
     joined = join(*runs)
     estimate = _estimate(runs, joined, qrels, third, weight, shrink=shrink, discounted=not uniform)
     fused = fuse_runs(joined, estimate.weight)
-    facts = _facts(estimate, joined)
+    facts = _make_report(estimate, joined)
     if report is not None:
         with replace_text_file(report) as file:
             file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
@@ -72,7 +73,7 @@ def fuse(
             write_run(fused, file, tag=tag)
     else:
         write_run(fused, sys.stdout, tag=tag)
-    _talk(facts)
+    _print_summary(facts)
 
 
 def _estimate(
@@ -98,22 +99,22 @@ def _estimate(
         complete = joined.complete()
         b, s = complete.scores
         relevance = complete.relevance(read_qrels(qrels))
-        seen = correlate(b, s, relevance, complete.lists, discounted=discounted)
-        return closed_form_estimate(seen, prior=prior)
+        correlations = correlate(b, s, relevance, complete.lists, discounted=discounted)
+        return closed_form_estimate(correlations, prior=prior)
     assert third is not None
     complete = join(*runs, read_run(third)).complete()
     b, s, t = complete.scores
-    seen = correlate(b, s, t, complete.lists, discounted=discounted)
-    return label_free_estimate(seen, prior=prior)
+    correlations = correlate(b, s, t, complete.lists, discounted=discounted)
+    return label_free_estimate(correlations, prior=prior)
 
 
-def _facts(estimate: "WeightEstimate", joined: "JoinedRuns") -> dict[str, Any]:
-    """The report: JSON has no NaN, so what could not be estimated is null."""
+def _make_report(estimate: "WeightEstimate", joined: "JoinedRuns") -> dict[str, Any]:
+    """The report. JSON has no NaN, so values that could not be estimated are null."""
     facts: dict[str, Any] = {
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(estimate).items()
     }
-    facts |= _partials(estimate)
+    facts |= _partial_correlations(estimate)
     facts["queries"] = len(joined.queries)
     for name, queries, pages in zip(
         ("retriever", "reranker"),
@@ -126,18 +127,21 @@ def _facts(estimate: "WeightEstimate", joined: "JoinedRuns") -> dict[str, Any]:
     return facts
 
 
-def _partials(estimate: "WeightEstimate") -> dict[str, float | None]:
-    """What each score says of relevance that the other does not; both positive is what `interior` means."""
+def _partial_correlations(estimate: "WeightEstimate") -> dict[str, float | None]:
+    """The partial correlation of each score with relevance given the other; `interior`: both are positive."""
     import numpy as np
 
     from ridgerank.fusion.weight import partial_correlations
 
-    found = partial_correlations(*(np.asarray(value) for value in (estimate.c_b, estimate.c_s, estimate.rho)))
+    c_b, c_s, rho = (np.asarray(value) for value in (estimate.c_b, estimate.c_s, estimate.rho))
+    values = partial_correlations(c_b, c_s, rho)
     names = ("partial_correlation_retriever", "partial_correlation_reranker")
-    return {name: None if np.isnan(value) else float(value) for name, value in zip(names, found, strict=True)}
+    return {
+        name: None if np.isnan(value) else float(value) for name, value in zip(names, values, strict=True)
+    }
 
 
-def _talk(facts: dict[str, Any]) -> None:
+def _print_summary(facts: dict[str, Any]) -> None:
     low, high = facts["weight_interval"]
     spread = "" if facts["method"] == "given" else f" (95 % interval {low:.2f} to {high:.2f})"
     typer.echo(f"weight {facts['weight']:.3f}{spread}, {facts['method']}", err=True)

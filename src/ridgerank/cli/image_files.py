@@ -1,4 +1,4 @@
-"""Pictures of the pages found, as files: the pages themselves, and where the query looked on them."""
+"""Image files of the pages of a ranking: the pages themselves, and the attention of the query over them."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ridgerank.store.page_store import PageStore
 
 PIXELS = 2_000_000
-"""Of a picture: enough to read small print by."""
+"""Pixels per image: enough to read small print."""
 
 
 def page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
@@ -40,7 +40,7 @@ def page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
 
 
 def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path | None, *, show: bool) -> None:
-    """Write the pages found to a folder, or a temporary one, and open them where that is wanted."""
+    """Write the pages of a ranking to a folder, or a temporary one; with `show`, open them in a viewer."""
     import tempfile
 
     folder = folder or Path(tempfile.mkdtemp(prefix="ridgerank-"))
@@ -56,7 +56,7 @@ def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path |
 def save_explanations(
     reranker: "Reranker", ranking: "Ranking", images: "Mapping[str, Image]", folder: Path
 ) -> None:
-    """Write, for each page found, where the query looked: over the page as a picture, in numbers as JSON."""
+    """Write the attention of the query over each page: as a heatmap and as JSON."""
     from ridgerank.ranking.heatmap import draw_heatmap
 
     folder.mkdir(parents=True, exist_ok=True)

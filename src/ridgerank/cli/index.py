@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ridgerank.cli.calibrate import calibration_progress, print_report
-from ridgerank.cli.cluster_options import Ray, Workers
-from ridgerank.cli.model_options import default_backbone
+from ridgerank.cli.options import Device, Dtype, Ray, Store, Workers, default_backbone
 from ridgerank.cli.progress_bars import Bar, IndexProgress
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ SOME_FAILED = 3
 
 def index(
     paths: Annotated[list[Path], typer.Argument(help="PDFs, images, folders of both.", show_default=False)],
-    store: Annotated[str, typer.Option(help="Folder or URL of the page store.", show_default=False)],
+    store: Store,
     backbone: Annotated[
         str | None,
         typer.Option(help="Model: a folder, a hub name (owner/name) or a short name.", show_default=False),
@@ -41,10 +40,8 @@ def index(
             help="Positions of the page to keep: a rule (stride, ink, spread, informative) and a fraction."
         ),
     ] = "stride 1/3",
-    device: Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="float32, bfloat16 or float16. [default: what suits the device]")
-    ] = None,
+    device: Device = None,
+    dtype: Dtype = None,
     max_pixels: Annotated[
         int | None, typer.Option(help="Pixels of a page image. [default: what suits the model]")
     ] = None,

@@ -1,4 +1,4 @@
-"""The `ridgerank` command: its subcommands, and how errors reach people."""
+"""The `ridgerank` command: its subcommands, and how errors are shown."""
 
 import logging
 import os
@@ -42,8 +42,8 @@ app.command()(reproduce)
 app.add_typer(miniature, name="miniature")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"ridgerank {__version__}")
         raise typer.Exit
 
@@ -62,14 +62,14 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line; an error people can act on is one line on stderr and exit status 1."""
+    """Run the command line; an error the user can act on is one line on stderr and exit status 1."""
     try:
         app()
         sys.stdout.flush()
     except RidgeRankError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
-    except BrokenPipeError:  # whoever read stdout has seen enough
+    except BrokenPipeError:  # the reader of stdout has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
 

@@ -1,9 +1,10 @@
 """`ridgerank miniature`: the small world that is drawn here, and needs no download."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ridgerank.cli.options import OutFolder
 
 app = typer.Typer(
     help="The miniature: visual corpora drawn on the spot, to try everything on.", no_args_is_help=True
@@ -12,12 +13,12 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Keep `draw` a command of its own while it is the only one."""
+    """Keep `draw` a subcommand while it is the only command of the group."""
 
 
 @app.command()
 def draw(
-    out: Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)],
+    out: OutFolder,
     corpus: Annotated[
         str | None,
         typer.Option(help="One corpus, by name or number; otherwise all twelve.", metavar="NAME|N"),
@@ -34,7 +35,7 @@ def draw(
     from ridgerank.errors import MiniatureError
     from ridgerank.miniature.corpora import PLANS, find_plan, make_corpus
 
-    wanted = [(find_plan(corpus), out)] if corpus else [(plan, out / plan.name) for plan in PLANS]
+    plans = [(find_plan(corpus), out)] if corpus else [(plan, out / plan.name) for plan in PLANS]
     try:
         from ridgerank.miniature.draw import draw_corpus
     except ModuleNotFoundError as error:
@@ -42,14 +43,14 @@ def draw(
     from rich.console import Console
     from rich.progress import track
 
-    for plan, folder in wanted:
-        made = make_corpus(plan)
-        files = draw_corpus(made, folder)
-        count = len(made.documents) + 2
+    for plan, folder in plans:
+        drawn_corpus = make_corpus(plan)
+        files = draw_corpus(drawn_corpus, folder)
+        count = len(drawn_corpus.documents) + 2
         for _ in track(files, description=plan.name, total=count, console=Console(stderr=True)):
             pass
         typer.echo(
-            f"{folder}: {len(made.documents)} documents, {len(made.pages())} pages, "
-            f"{len(made.questions)} queries",
+            f"{folder}: {len(drawn_corpus.documents)} documents, {len(drawn_corpus.pages())} pages, "
+            f"{len(drawn_corpus.questions)} queries",
             err=True,
         )

@@ -1,4 +1,4 @@
-"""Bars on stderr; where that is no terminal, lines."""
+"""Progress bars on stderr; lines where stderr is no terminal."""
 
 import sys
 from typing import TYPE_CHECKING, Self
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """One bar that is told what it counts, again and again."""
+    """One bar for several stages, one after the other."""
 
     def __init__(self, what: str = "") -> None:
         from rich.console import Console
@@ -29,16 +29,16 @@ class Bar:
         self._task = self._bar.add_task(what, total=None, rate="")
 
     def start(self, what: str, total: int) -> None:
-        """Begin to count something else."""
+        """Start a stage."""
         self._bar.reset(self._task, total=total, description=what)
 
     @property
     def seconds(self) -> float:
-        """How long this has been counted."""
+        """Duration of the current stage."""
         return self._bar.tasks[0].elapsed or 0.0
 
     def advance(self, count: int = 1, *, rate: str = "") -> None:
-        """Count on, and say how fast."""
+        """Count further items, and show the rate."""
         self._bar.update(self._task, advance=count, rate=rate)
 
     def say(self, text: str, *, style: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Bar:
 
 
 class IndexProgress:
-    """Pages done, pages a second, bytes a page, on a bar."""
+    """An `IndexHook`: pages done, pages per second, bytes per page, on a bar."""
 
     def __init__(self, bar: Bar) -> None:
         self._bar = bar
@@ -78,7 +78,7 @@ class IndexProgress:
 
 
 class CalibrationProgress:
-    """What a calibration is doing, on a bar."""
+    """The stages of a calibration, on a bar."""
 
     def __init__(self, bar: Bar) -> None:
         self._bar = bar

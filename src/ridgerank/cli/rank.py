@@ -1,15 +1,22 @@
 """`ridgerank rank`: a whole run, reranked."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
-from ridgerank.cli.search import Readout
-from ridgerank.cli.storage_options import CacheDir, CacheSize, parse_size
+from ridgerank.cli.options import (
+    BackboneName,
+    CacheDir,
+    CacheSize,
+    Device,
+    Dtype,
+    ReadoutName,
+    Store,
+    parse_size,
+    require_tag,
+)
 
 if TYPE_CHECKING:
     from ridgerank.ranking.reranker import Reranker
@@ -33,7 +40,7 @@ def rank(
         list[Path] | None,
         typer.Option(help="Files or folders of candidates that are not stored: encoded on the fly."),
     ] = None,
-    readout: Readout = "default",
+    readout: ReadoutName = "default",
     tag: Annotated[str, typer.Option(help="Name of the run, its last column.")] = "ridgerank",
     cache_dir: CacheDir = None,
     cache_size: CacheSize = "20GB",
@@ -50,14 +57,13 @@ def rank(
     from ridgerank.runs.queries import read_queries
     from ridgerank.runs.trec import read_run
 
-    if not tag or tag.split() != [tag]:
-        raise typer.BadParameter(f"tag {tag!r}, wanted one word", param_hint="--tag")
-    wanted = _wanted(read_queries(queries), read_run(run))
+    require_tag(tag)
+    requests = _join_candidates(read_queries(queries), read_run(run))
     cache_disk_bytes = parse_size(cache_size)
     from ridgerank.cli.progress_bars import Bar
     from ridgerank.ranking.reranker_options import RerankerOptions
 
-    opened = RerankerOptions(
+    reranker = RerankerOptions(
         readout=readout,
         backbone=backbone,
         device=device,
@@ -66,35 +72,30 @@ def rank(
         cache_disk_bytes=cache_disk_bytes,
     ).open(store)
     try:
-        with opened as reranker, Bar() as bar:
-            worker = _Worker(reranker, encode_missing, tag)
-            done = 0 if output is None else _resumed(output, wanted, worker)
+        with reranker, Bar() as bar:
+            ranker = _QueryRanker(reranker, encode_missing, tag)
+            done = 0 if output is None else _resume(output, requests, ranker)
             if done:
-                bar.say(f"{done} of {len(wanted)} queries were done before")
-            bar.start("ranking", len(wanted))
+                bar.say(f"{done} of {len(requests)} queries were done before")
+            bar.start("ranking", len(requests))
             bar.advance(done)
-            for block in worker.blocks(wanted[done:]):
-                _write(block, output)
+            for query, candidates in requests[done:]:
+                _write(ranker.block(query, candidates), output)
                 bar.advance()
     except KeyboardInterrupt:
         again = "run it again to go on" if output is not None else "with --output it could go on"
         typer.echo(f"\ninterrupted; {again}", err=True)
         raise typer.Exit(130) from None
-    typer.echo(f"{len(wanted)} queries ranked at weight {opened.calibration.weight.weight:.3f}", err=True)
+    typer.echo(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}", err=True)
 
 
-class _Worker:
-    """Ranks the candidates of a query and puts them into lines."""
+class _QueryRanker:
+    """Ranks the candidates of a query and formats them as lines of a run."""
 
     def __init__(self, reranker: "Reranker", encode_missing: list[Path] | None, tag: str) -> None:
         self._reranker = reranker
         self._encode_missing = encode_missing
         self._tag = tag
-
-    def blocks(self, wanted: "list[tuple[Query, Candidates]]") -> Iterator[str]:
-        """The lines of each query in turn."""
-        for query, candidates in wanted:
-            yield self.block(query, candidates)
 
     def block(self, query: "Query", candidates: Candidates) -> str:
         """The lines of one query, pages named as the run names them."""
@@ -110,7 +111,7 @@ class _Worker:
         )
 
 
-def _wanted(queries: "list[Query]", run: "Run") -> "list[tuple[Query, Candidates]]":
+def _join_candidates(queries: "list[Query]", run: "Run") -> "list[tuple[Query, Candidates]]":
     """The queries that have candidates, in the order of their file."""
     from ridgerank.errors import QueryError
 
@@ -122,14 +123,16 @@ def _wanted(queries: "list[Query]", run: "Run") -> "list[tuple[Query, Candidates
             f"{len(unknown)} queries of the run have no text, {unknown[0]!r} among them; wanted them all in "
             "--queries"
         )
-    without = [query for query in queries if query.query_id not in scored]
-    if without:
-        typer.echo(f"note: {len(without)} queries have no candidates in the run; left out", err=True)
+    without_candidates = [query for query in queries if query.query_id not in scored]
+    if without_candidates:
+        typer.echo(
+            f"note: {len(without_candidates)} queries have no candidates in the run; left out", err=True
+        )
     return [(query, list(scored[query.query_id].items())) for query in queries if query.query_id in scored]
 
 
-def _resumed(output: Path, wanted: "list[tuple[Query, Candidates]]", worker: _Worker) -> int:
-    """Cut what an interruption left half written; how many queries the file holds already.
+def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _QueryRanker) -> int:
+    """Cut a query that an interruption left half written; how many queries the file holds already.
 
     The last whole query is ranked again and has to come out the same: a file made with another calibration,
     store or run is not continued.
@@ -142,21 +145,21 @@ def _resumed(output: Path, wanted: "list[tuple[Query, Candidates]]", worker: _Wo
     lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
     owners = [line.split(maxsplit=1)[0] for line in lines if line.strip()]
     present = list(dict.fromkeys(owners))
-    if present != [query.query_id for query, _ in wanted[: len(present)]]:
+    if present != [query.query_id for query, _ in requests[: len(present)]]:
         raise RunFileError(f"{output} holds another run's queries; remove it, or name another file")
     if not present:
         output.write_text("", encoding="utf-8")
         return 0
-    *_, (last, candidates) = wanted[: len(present)]
-    again = worker.block(last, candidates)
+    *_, (last, candidates) = requests[: len(present)]
+    repeated = ranker.block(last, candidates)
     tail = "".join(line for line, owner in zip(lines, owners, strict=True) if owner == last.query_id)
-    if tail != again and not again.startswith(text[text.index(tail) :]):
+    if tail != repeated and not repeated.startswith(text[text.index(tail) :]):
         raise RunFileError(
             f"{output} was made with another store, calibration or run; remove it, or name another file"
         )
-    whole = text[: len("".join(lines)) - len(tail)] + again
-    if whole != text:
-        output.write_text(whole, encoding="utf-8", newline="\n")
+    completed = text[: len("".join(lines)) - len(tail)] + repeated
+    if completed != text:
+        output.write_text(completed, encoding="utf-8", newline="\n")
     return len(present)
 
 

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
 from ridgerank.cli.image_files import page_images, save_explanations, save_pages
-from ridgerank.cli.storage_options import CacheDir, CacheSize, parse_size
+from ridgerank.cli.options import (
+    AsJson,
+    BackboneName,
+    CacheDir,
+    CacheSize,
+    CalibratedRetriever,
+    Device,
+    Dtype,
+    ReadoutName,
+    Store,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from ridgerank.records import Ranking
-
-Readout = Annotated[str, typer.Option(help="Which of the store's calibrations to rank with.")]
 
 
 def search(
@@ -22,7 +30,7 @@ def search(
     store: Store,
     top: Annotated[int, typer.Option(min=1, help="Pages to print.")] = 5,
     candidates: Annotated[int, typer.Option(min=1, help="Pages the retriever finds, to be reranked.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
     images: Annotated[
         Path | None, typer.Option(help="Write the pages found to this folder, as images.")
     ] = None,
@@ -31,10 +39,8 @@ def search(
         Path | None,
         typer.Option(help="Write to this folder where the query looked on each page: a picture, and JSON."),
     ] = None,
-    readout: Readout = "default",
-    retriever: Annotated[
-        str | None, typer.Option(help="Retriever. [default: the one that was calibrated]")
-    ] = None,
+    readout: ReadoutName = "default",
+    retriever: CalibratedRetriever = None,
     cache_dir: CacheDir = None,
     cache_size: CacheSize = "20GB",
     backbone: BackboneName = None,
@@ -47,11 +53,11 @@ def search(
     """
     from ridgerank.runs.queries import validate_query
 
-    asked = validate_query(query)  # before the heavy imports: a slip of the fingers should not cost seconds
+    validate_query(query)  # before the heavy imports, so that a mistake is reported at once
     cache_disk_bytes = parse_size(cache_size)
     from ridgerank.ranking.reranker_options import RerankerOptions
 
-    opening = RerankerOptions(
+    options = RerankerOptions(
         readout=readout,
         retriever=retriever,
         backbone=backbone,
@@ -60,8 +66,8 @@ def search(
         cache_dir=cache_dir,
         cache_disk_bytes=cache_disk_bytes,
     )
-    with opening.open(store) as reranker:
-        ranking = reranker.search(asked, k=candidates, top_k=top)
+    with options.open(store) as reranker:
+        ranking = reranker.search(query, k=candidates, top_k=top)
         if as_json:
             pages = [{**asdict(page), "reason": page.reason} for page in ranking.pages]
             typer.echo(json.dumps({**asdict(ranking), "pages": pages}, ensure_ascii=False))

@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ridgerank.cli.calibrate import BackboneName, Device, Dtype, Store
-from ridgerank.cli.cluster_options import Ray
-from ridgerank.cli.search import Readout
-from ridgerank.cli.storage_options import CacheDir, CacheSize, parse_size
+from ridgerank.cli.options import (
+    BackboneName,
+    CacheDir,
+    CacheSize,
+    CalibratedRetriever,
+    Device,
+    Dtype,
+    Ray,
+    ReadoutName,
+    Store,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from ridgerank.scaleout.ray_serving import ServePlan
@@ -55,10 +63,8 @@ def serve(
         ),
     ] = None,
     cache_mb: Annotated[int, typer.Option(min=1, help="Memory for pages, in MB, of all workers.")] = 1024,
-    readout: Readout = "default",
-    retriever: Annotated[
-        str | None, typer.Option(help="Retriever. [default: the one that was calibrated]")
-    ] = None,
+    readout: ReadoutName = "default",
+    retriever: CalibratedRetriever = None,
     backbone: BackboneName = None,
     cache_dir: CacheDir = None,
     cache_size: CacheSize = "20GB",

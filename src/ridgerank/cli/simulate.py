@@ -1,15 +1,16 @@
 """`ridgerank simulate`: run files to try the other commands on."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ridgerank.cli.options import CandidateCount, OutFolder
+
 
 def simulate(
-    out: Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)],
+    out: OutFolder,
     queries: Annotated[int, typer.Option(min=1, help="How many queries.")] = 200,
-    candidates: Annotated[int, typer.Option(min=2, help="Candidate pages a query.")] = 20,
+    candidates: CandidateCount = 20,
     retriever: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Its correlation with relevance.")
     ] = 0.45,

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
+from ridgerank.cli.options import AsJson
+
 store = typer.Typer(no_args_is_help=True, help="Look at a page store, and check it.")
 
 Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.", show_default=False)]
 
 
 @store.command()
-def info(
-    uri: Uri, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
-) -> None:
+def info(uri: Uri, as_json: AsJson = False) -> None:
     """Print how many pages a store holds, how large they are, and what they were made with."""
     from rich.console import Console
     from rich.table import Table
@@ -22,19 +22,20 @@ def info(
     from ridgerank.store.page_store import PageStore
 
     with PageStore.open(uri) as opened:
-        found = opened.info()
-    facts = asdict(found) | {"bytes_per_page": found.bytes_per_page}
+        facts = opened.info()
     if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False))
+        typer.echo(json.dumps(asdict(facts) | {"bytes_per_page": facts.bytes_per_page}, ensure_ascii=False))
         return
     table = Table(show_header=False)
-    table.add_row("pages", f"{found.pages:,}")
+    table.add_row("pages", f"{facts.pages:,}")
     table.add_row(
-        "prefixes", f"{found.prefix_bytes / 1e6:,.1f} MB, {found.bytes_per_page / 1e6:.3f} MB a page"
+        "prefixes", f"{facts.prefix_bytes / 1e6:,.1f} MB, {facts.bytes_per_page / 1e6:.3f} MB a page"
     )
-    made_by = found.retriever
-    table.add_row("retriever vectors", "none" if made_by is None else f"{made_by.source}, {made_by.dim} wide")
-    for name, value in asdict(found.lineage).items():
+    retriever = facts.retriever
+    table.add_row(
+        "retriever vectors", "none" if retriever is None else f"{retriever.source}, {retriever.dim} wide"
+    )
+    for name, value in asdict(facts.lineage).items():
         table.add_row(name.replace("_", " "), str(value))
     Console().print(table)
 

@@ -9,7 +9,7 @@ class Failure:
     """A file or a page that could not be read; the stream goes on after it."""
 
     reference: str
-    """The name people use: `report.pdf`, or `report.pdf#3` when only that page is lost."""
+    """The file, `report.pdf`, or the page, `report.pdf#3`, when only that page is lost."""
     reason: str
     """One line: what was found, and what to do about it."""
 

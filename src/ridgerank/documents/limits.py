@@ -15,7 +15,7 @@ MAX_ASPECT_RATIO = 200
 def fit_within_pixels(width: float, height: float, max_pixels: int) -> tuple[int, int]:
     """Find the largest whole size of the shape `width` : `height` with at most `max_pixels` pixels.
 
-    Each side is the exact one rounded down, so at most one row and one column of the budget are lost;
+    Each side is the exact size rounded down, so at most one row and one column of the budget are lost;
     a side never falls below 1. A shape without area, infinite or too narrow is a `DocumentError`.
     """
     if not (math.isfinite(width) and math.isfinite(height) and width > 0 and height > 0):

@@ -105,7 +105,7 @@ def _visible_characters(
             code = 0x10000 + ((lead - 0xD800) << 10) + (code - 0xDC00)
         lead = 0
         text = HYPHEN if code in _HYPHENS else chr(code)
-        # What pdfium has made up are blanks and line ends; the hyphen is the only mark of its own to keep.
+        # Characters that pdfium generates are blanks and line ends; of these only the hyphen is kept.
         generated = pdfium.FPDFText_IsGenerated(text_page, index) == 1 and text != HYPHEN
         if generated or code == 0 or text.isspace():
             yield None

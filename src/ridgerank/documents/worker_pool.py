@@ -92,7 +92,7 @@ class _WorkerPool(Generic[Task, Result]):
         return len(self._workers) < self._processes or any(worker.task is None for worker in self._workers)
 
     def submit(self, task: tuple[int, Task]) -> None:
-        """Hand a numbered task to a free process, or to a new one."""
+        """Pass a numbered task to a free process, or start one."""
         free = next((worker for worker in self._workers if worker.task is None), None)
         if free is None:
             free = _Worker(self._opener, self._task_timeout_s)

@@ -55,7 +55,7 @@ class IndexHook(Protocol):
         """Further pages are committed to the store."""
 
     def failed(self, failure: Failure) -> None:
-        """A file or page could not be read; the rest goes on."""
+        """A file or page could not be read; indexing continues."""
 
 
 class EncodeHook(Protocol):

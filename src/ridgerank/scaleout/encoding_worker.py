@@ -48,7 +48,7 @@ class EncodingPlan:
 
 @dataclass(frozen=True, slots=True)
 class EncodingDescription:
-    """What a worker has loaded its models to be."""
+    """What the models of a plan are, as a worker finds after loading them."""
 
     lineage: Lineage
     batch_pages: int
@@ -108,7 +108,7 @@ def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescript
 
 
 def describe_encoding(plan: EncodingPlan) -> EncodingDescription:
-    """What a store made with this plan is made with: loaded on a worker, which has the model."""
+    """Describe the models of a plan; runs on a worker, which has them."""
     return load_page_encoder(plan)[1]
 
 
@@ -118,7 +118,7 @@ class EncodingWorker:
     def __init__(self, plan: EncodingPlan, uri: str, description: EncodingDescription) -> None:
         self._uri = uri
         self._page_encoder, loaded = load_page_encoder(plan)
-        # Another release of transformers on one machine of many would be loaded nowhere else.
+        # A machine with another release of transformers is detected only here.
         loaded.lineage.require(description.lineage, artifact="what this worker makes")
         if loaded.origin is not None and description.origin is not None:
             loaded.origin.require(description.origin, artifact="what this worker makes")

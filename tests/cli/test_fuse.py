@@ -1,35 +1,29 @@
+"""`ridgerank fuse`: two runs become one, at a weight with reasons."""
+
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-RUN = [sys.executable, "-m", "ridgerank.cli.main"]
+from tests.cli.commands import RUN, run_process
 
 
-def ridgerank(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
+def run_command(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done = run_process(*arguments)
     if check:
         assert done.returncode == 0, done.stderr
     return done
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    ridgerank("simulate", "--out", folder, "--queries", 40)
-    return folder
-
-
 def fuse(world: Path, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return ridgerank("fuse", world / "retriever.trec", world / "reranker.trec", *arguments, check=check)
+    return run_command("fuse", world / "retriever.trec", world / "reranker.trec", *arguments, check=check)
 
 
 def quality(run: Path, world: Path) -> float:
-    answer = json.loads(ridgerank("evaluate", run, "--qrels", world / "qrels.trec").stdout)
+    answer = json.loads(run_command("evaluate", run, "--qrels", world / "qrels.trec").stdout)
     return float(answer["nDCG@5"])
 
 
@@ -43,8 +37,8 @@ def test_fusing_ranks_better_than_either_run_and_reports_why(
     report, output = tmp_path / "report.json", tmp_path / "fused.trec"
     fuse(world, options[0], world / options[1], "--report", report, "--output", output)
     facts = json.loads(report.read_text())
-    wanted = ["weight", "weight_interval", "method", "c_b", "c_s", "rho", "interior"]
-    assert set(facts) >= {*wanted, "queries_used", "queries_skipped"}
+    fields = ["weight", "weight_interval", "method", "c_b", "c_s", "rho", "interior"]
+    assert set(facts) >= {*fields, "queries_used", "queries_skipped"}
     assert facts["method"] == method
     assert facts["interior"] == (
         facts["partial_correlation_retriever"] > 0 and facts["partial_correlation_reranker"] > 0
@@ -88,7 +82,7 @@ def test_exactly_one_source_of_the_weight_is_wanted(world: Path, options: tuple[
 def test_what_one_run_lacks_is_said_and_counted(world: Path, tmp_path: Path) -> None:
     lines = (world / "reranker.trec").read_text().splitlines(keepends=True)
     (tmp_path / "part.trec").write_text("".join(lines[25:]))
-    done = ridgerank(
+    done = run_command(
         "fuse", world / "retriever.trec", tmp_path / "part.trec", "--weight", 0.5, "--report", tmp_path / "r"
     )
     assert "the reranker lacks 1 queries and 5 pages" in done.stderr
@@ -99,7 +93,7 @@ def test_what_one_run_lacks_is_said_and_counted(world: Path, tmp_path: Path) -> 
 
 def test_a_malformed_line_is_one_line_of_error_and_no_output(world: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.trec").write_text("q1 Q0 page\n")
-    done = ridgerank("fuse", world / "retriever.trec", tmp_path / "bad.trec", "--weight", 0.5, check=False)
+    done = run_command("fuse", world / "retriever.trec", tmp_path / "bad.trec", "--weight", 0.5, check=False)
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith("error: ")
@@ -117,15 +111,6 @@ def test_an_unusable_estimate_says_so_and_uses_a_cautious_weight(world: Path, tm
     assert json.loads((tmp_path / "r").read_text())["method"] == "prior"
 
 
-def test_evaluate_prints_a_line_a_query_when_asked(world: Path) -> None:
-    lines = ridgerank(
-        "evaluate", world / "teacher.trec", "--qrels", world / "qrels.trec", "--per-query"
-    ).stdout.splitlines()
-    assert len(lines) == 41
-    values = [json.loads(line)["nDCG@5"] for line in lines]
-    assert sum(values[:-1]) / 40 == pytest.approx(values[-1])
-
-
 def test_a_killed_fuse_leaves_no_half_file(world: Path, tmp_path: Path) -> None:
     """Killed at many moments: the output is absent or whole."""
     whole = fuse(world, "--weight", 0.5).stdout
@@ -137,17 +122,3 @@ def test_a_killed_fuse_leaves_no_half_file(world: Path, tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert not output.exists() or output.read_text() == whole
-
-
-def test_a_closed_pipe_is_no_traceback(world: Path) -> None:
-    command = " ".join([*RUN, "fuse", f"{world}/retriever.trec", f"{world}/reranker.trec", "--weight 0.5"])
-    done = subprocess.run(["bash", "-c", f"{command} | head -1"], capture_output=True, text=True, check=True)
-    assert done.stdout.count("\n") == 1
-    assert "Traceback" not in done.stderr
-    assert "BrokenPipe" not in done.stderr
-
-
-def test_the_version_is_printed() -> None:
-    from ridgerank.version import __version__
-
-    assert ridgerank("--version").stdout == f"ridgerank {__version__}\n"

@@ -1,0 +1,71 @@
+"""Options that several commands share, each with one help text, and the parsing that goes with them."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Store = Annotated[str, typer.Option(help="Folder or URL of the page store.", show_default=False)]
+OutFolder = Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+CandidateCount = Annotated[int, typer.Option(min=2, help="Candidate pages a query.")]
+
+BackboneName = Annotated[
+    str | None, typer.Option("--backbone", help="Model. [default: the one the store was made with]")
+]
+Device = Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")]
+Dtype = Annotated[
+    str | None, typer.Option(help="float32, bfloat16 or float16. [default: what suits the device]")
+]
+ReadoutName = Annotated[str, typer.Option(help="Which of the store's calibrations to rank with.")]
+CalibratedRetriever = Annotated[
+    str | None, typer.Option(help="Retriever. [default: the one that was calibrated]")
+]
+
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(help="Keep prefixes read from an object store in this folder.", show_default=False),
+]
+CacheSize = Annotated[str, typer.Option(help="Most that folder may hold, as 500MB or 20GB.")]
+
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Run on this Ray cluster: its address, auto, or local for one of this machine.",
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --ray: workers, a model each. [default: one a GPU, else one a CPU]"),
+]
+
+DEFAULT_BACKBONE = "mini-qwen"
+_SIZE_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as 500MB or 20GB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]B)", text.strip().upper())
+    if match is None:
+        raise typer.BadParameter(f"{text!r}, wanted a number and KB, MB, GB or TB", param_hint="--cache-size")
+    return int(float(match[1]) * _SIZE_UNITS[match[2]])
+
+
+def require_tag(tag: str) -> None:
+    """Refuse a run's tag that is not one word: it is a column of the file."""
+    if not tag or tag.split() != [tag]:
+        raise typer.BadParameter(f"tag {tag!r}, wanted one word", param_hint="--tag")
+
+
+def default_backbone() -> str:
+    """The model of `ridgerank index` without --backbone: the shipped miniature. Says so on stderr."""
+    typer.echo(
+        "no --backbone named: mini-qwen serves, which reads only what `ridgerank miniature draw` draws; for "
+        "real documents name a model, such as --backbone Qwen/Qwen2.5-VL-7B-Instruct",
+        err=True,
+    )
+    return DEFAULT_BACKBONE

@@ -1,0 +1,106 @@
+"""`ridgerank rank` writes what Python finds, to the last digit, and goes on after an interruption."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from ridgerank.errors import QueryError, RunFileError, StoreError
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import calibrations_folder
+from tests.calibrated_store import random_calibration, write_report
+from tests.cli.commands import invoke
+from tests.cli.conftest import QUERIES
+from tests.store_calls import count_store_calls
+
+
+def reranked(folder: Path, *more: object, code: int = 0) -> Result:
+    inputs = ("--queries", folder / "q.jsonl", "--run", folder / "run.trec")
+    return invoke("rank", "--store", folder / "store", *inputs, "--device", "cpu", *more, code=code)
+
+
+def test_rank_writes_what_python_finds(
+    folder: Path, reranker: Reranker, run: dict[str, list[tuple[str, float]]]
+) -> None:
+    expected = "".join(
+        f"{key} Q0 {page.reference} {page.rank} {page.fused_score!r} ridgerank\n"
+        for key, candidates in run.items()
+        for page in reranker.rank(QUERIES[key], candidates).pages
+    )
+    done = reranked(folder)
+    assert done.stdout == expected
+    assert "5 queries ranked at weight" in done.stderr
+    reranked(folder, "--output", folder / "out.trec")
+    assert (folder / "out.trec").read_text() == expected
+
+
+def test_rank_asks_the_store_twice_per_query_however_many_candidates_there_are(
+    folder: Path, run: dict[str, list[tuple[str, float]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = count_store_calls(monkeypatch)
+    reranked(folder)
+    assert calls.lookups == [6] * (2 * len(run))  # to rank the candidates, and to name them as the run does
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, 700, 1200, -30, -1, None])
+def test_rank_goes_on_where_it_stopped(folder: Path, run: object, cut: int | None) -> None:
+    output = folder / "resumed.trec"
+    whole = reranked(folder).stdout
+    output.write_text(whole[:cut])
+    done = reranked(folder, "--output", output)
+    assert output.read_text() == whole
+    if cut is None:
+        assert "5 of 5 queries were done before" in done.stderr
+
+
+def test_rank_does_not_go_on_with_what_others_made(folder: Path, run: object) -> None:
+    output = folder / "other.trec"
+    output.write_text("q9 Q0 report-0.pdf#1 1 0.5 other\n")
+    with pytest.raises(RunFileError, match="holds another run's queries"):
+        reranked(folder, "--output", output)
+    with PageStore.open(str(folder / "store")) as store:
+        calibration = random_calibration(store.lineage, 64)
+    calibration.save(calibrations_folder(str(folder / "store")), "random")
+    output.write_text(reranked(folder, "--readout", "random").stdout[:900])
+    with pytest.raises(RunFileError, match="was made with another store, calibration or run"):
+        reranked(folder, "--output", output)
+
+
+def test_an_interrupted_rank_says_how_to_go_on(
+    folder: Path, run: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = folder / "interrupted.trec"
+    rank, calls = Reranker.rank, 0
+
+    def interrupted(self: Reranker, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return rank(self, *arguments, **more)
+
+    monkeypatch.setattr(Reranker, "rank", interrupted)
+    done = reranked(folder, "--output", output, code=130)
+    assert "run it again to go on" in done.stderr
+    assert len({line.split()[0] for line in output.read_text().splitlines()}) == 2
+    reranked(folder, "--output", output)
+    assert output.read_text() == reranked(folder).stdout
+
+
+def test_missing_pages_are_named_or_encoded_on_the_fly(folder: Path, run: object, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    write_report(tmp_path / "new/new.pdf", pages=2, seed=99)
+    (tmp_path / "run").write_text("q0 Q0 new.pdf#2 1 2.5 x\nq0 Q0 report-0.pdf#1 1 1.5 x\n")
+    with pytest.raises(StoreError, match=r"new\.pdf#2; index them"):
+        reranked(folder, "--run", tmp_path / "run")
+    done = reranked(folder, "--run", tmp_path / "run", "--encode-missing", tmp_path / "new")
+    assert sorted(line.split()[2] for line in done.stdout.splitlines()) == ["new.pdf#2", "report-0.pdf#1"]
+    assert "4 queries have no candidates in the run; left out" in done.stderr
+
+
+def test_queries_without_text_are_refused(folder: Path, run: object, tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q77 Q0 report-0.pdf#1 1 1.5 x\n")
+    with pytest.raises(QueryError, match="1 queries of the run have no text, 'q77' among them"):
+        reranked(folder, "--run", tmp_path / "run")

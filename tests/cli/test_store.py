@@ -1,0 +1,42 @@
+"""`ridgerank store`: what a store holds, and whether it is damaged."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.cli.commands import run_process
+
+
+def test_info_is_a_table_for_people_and_json_for_machines(
+    indexed: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    store, _ = indexed
+    facts = json.loads(run_process("store", "info", store, "--json").stdout)
+    assert facts["pages"] == 3
+    assert facts["lineage"]["exit_layer"] == 4
+    assert facts["bytes_per_page"] == facts["prefix_bytes"] / 3
+    assert "stride 1/3" in run_process("store", "info", store).stdout
+
+
+def test_check_finds_a_flipped_byte_and_names_the_page(
+    indexed: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    store, _ = indexed
+    assert run_process("store", "check", store).returncode == 0
+    [data] = list((store / "data").iterdir())
+    content = bytearray(data.read_bytes())
+    position = content.index(b"RRPREFIX") + 2000
+    content[position] ^= 1
+    data.write_bytes(content)
+    done = run_process("store", "check", store)
+    content[position] ^= 1
+    data.write_bytes(content)
+    assert done.returncode == 1
+    assert done.stdout.startswith("good.pdf#1: ")
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_missing_store_says_how_to_make_one(tmp_path: Path) -> None:
+    done = run_process("store", "info", tmp_path / "nothing")
+    assert done.returncode == 1
+    assert "make one with `ridgerank index`" in done.stderr
