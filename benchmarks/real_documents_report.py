@@ -19,7 +19,7 @@ from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.estimate import closed_form_estimate
 from ridgerank.fusion.prior import Prior
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats
 from ridgerank.records import TARGETS
 from ridgerank.runs.run import Qrels, Run
@@ -130,7 +130,7 @@ def transfer_readouts(questions: QuestionTable, keep: str) -> TransferredReadout
                 transferred.penalties.setdefault(name, {})[kind] = fitted.fit.penalty.deployed
                 for way, weight in weights.items():
                     fused = transferred.fused.setdefault(f"{name}, {way}", np.zeros(count))
-                    fused[members] = fuse(b, scores, weight, lists)
+                    fused[members] = fuse_scores(b, scores, weight, lists)
                     transferred.weights.setdefault(f"{name}, {way}", {})[kind] = round(weight, 3)
     return transferred
 
@@ -146,7 +146,7 @@ def _best(questions: QuestionTable, scores: Floats, qrels: Qrels) -> tuple[Float
     """The best of twenty weights for these very questions: a ceiling, not a result."""
     bm25 = questions.columns["bm25"]
     tried = {
-        round(float(w), 2): _ndcg(questions, fuse(bm25, scores, float(w), questions.lists), qrels)
+        round(float(w), 2): _ndcg(questions, fuse_scores(bm25, scores, float(w), questions.lists), qrels)
         for w in np.arange(0.05, 1.0, 0.05)
     }
     best = max(tried, key=lambda weight: tried[weight].mean())
@@ -164,7 +164,7 @@ def _fuse_by_judgements(questions: QuestionTable, scores: Floats) -> tuple[Float
         prior = Prior() if judged.queries < SHRINK_BELOW else None
         weights[kind] = round(closed_form_estimate(judged, prior=prior).weight, 3)
         lists, members = questions.lists.select(questions.kinds == kind)
-        fused[members] = fuse(bm25[members], scores[members], weights[kind], lists)
+        fused[members] = fuse_scores(bm25[members], scores[members], weights[kind], lists)
     return fused, weights
 
 

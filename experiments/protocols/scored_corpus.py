@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from ridgerank.evaluation.metrics import MEASURES, Evaluation, evaluate
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.runs.run import Qrels, Run
 
@@ -51,7 +51,7 @@ class ScoredCorpus:
 
     def fused_ndcg(self, scores: Floats, weight: float) -> Floats:
         """(queries,) nDCG@5 in percent when `scores` are fused with the retriever's (eq. 2)."""
-        return self.ndcg(fuse(self.retriever, scores, weight, self.lists))
+        return self.ndcg(fuse_scores(self.retriever, scores, weight, self.lists))
 
     def take(self, numbers: Sequence[int]) -> "ScoredCorpus":
         """Some of the queries, in the order of their numbers given."""

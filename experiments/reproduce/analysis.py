@@ -27,7 +27,7 @@ from experiments.reproduce.method_results import (
 from experiments.reproduce.prepare import roles_behind
 from experiments.reproduce.sample import calibration_sample
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.runs.run import Run
 
@@ -194,8 +194,8 @@ class Analysis:
             ("RRF", "text retriever", fuse_by_rank),
             ("Score Aggregation", "text retriever", fuse_by_min_max),
             ("GQR", "GQR", None),
-            ("text reranker", "text reranker", fuse),
-            ("image reranker", "image reranker", fuse),
+            ("text reranker", "text reranker", fuse_scores),
+            ("image reranker", "image reranker", fuse_scores),
         ]
         corpus_keys = self.experiment.corpus_keys(family)
         results = []

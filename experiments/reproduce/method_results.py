@@ -8,7 +8,7 @@ import numpy as np
 from experiments.protocols.cyclic_weights import Fusion
 from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.evaluation.metrics import MEASURES
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats
 
 
@@ -60,7 +60,7 @@ def evaluate_fused(
     corpora: Sequence[ScoredCorpus],
     scores: Sequence[Floats],
     weights: Sequence[float],
-    fusion: Fusion = fuse,
+    fusion: Fusion = fuse_scores,
 ) -> tuple[CorpusResult, ...]:
     """Fuse the scores of each corpus with its retriever's at its weight, and evaluate."""
     return tuple(

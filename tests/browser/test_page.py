@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Ragged
 from tests.browser.chromium import emulate, resize
 from tests.browser.page import PageUnderTest
@@ -23,7 +23,7 @@ def pythons_order(answer: Answer, weight: float) -> list[str]:
     retriever, readout = (
         np.array([page[name] for page in pages]) for name in ("retriever_score", "readout_score")
     )
-    fused = fuse(retriever, readout, weight, Ragged.of_lengths([len(pages)]))
+    fused = fuse_scores(retriever, readout, weight, Ragged.of_lengths([len(pages)]))
     return [pages[place]["page_id"] for place in np.argsort(-fused, kind="stable")]
 
 

@@ -42,7 +42,7 @@ def test_the_readme_fits_on_a_page_or_two() -> None:
 def test_every_command_is_documented() -> None:
     from ridgerank.cli.main import app
 
-    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    commands = [command.name for command in app.registered_commands]
     groups = [
         f"{group.name} {command.name or command.callback.__name__}"
         for group in app.registered_groups

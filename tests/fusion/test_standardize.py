@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ridgerank.errors import ScoreError
-from ridgerank.fusion.standardize import discounts, fuse, standardize, standardize_weighted
+from ridgerank.fusion.standardize import discounts, fuse_scores, standardize, standardize_weighted
 from ridgerank.ragged import Floats, Ragged
 
 ONE_LIST = 6
@@ -62,14 +62,14 @@ def test_scores_too_wide_for_a_float_are_refused() -> None:
 
 @given(values, values)
 def test_the_end_points_are_the_two_scores_alone(b: Floats, s: Floats) -> None:
-    np.testing.assert_array_equal(fuse(b, s, 0.0, LISTS), standardize(b, LISTS))
-    np.testing.assert_array_equal(fuse(b, s, 1.0, LISTS), standardize(s, LISTS))
+    np.testing.assert_array_equal(fuse_scores(b, s, 0.0, LISTS), standardize(b, LISTS))
+    np.testing.assert_array_equal(fuse_scores(b, s, 1.0, LISTS), standardize(s, LISTS))
 
 
 @pytest.mark.parametrize("weight", [-0.01, 1.01, float("nan")])
 def test_a_weight_outside_zero_to_one_is_refused(weight: float) -> None:
     with pytest.raises(ScoreError, match="wanted a number from 0"):
-        fuse(np.zeros(ONE_LIST), np.zeros(ONE_LIST), weight, LISTS)
+        fuse_scores(np.zeros(ONE_LIST), np.zeros(ONE_LIST), weight, LISTS)
 
 
 def test_discounts_follow_the_retrievers_order() -> None:

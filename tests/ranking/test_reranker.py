@@ -14,7 +14,7 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import ArtifactError, LineageMismatch, QueryError, ScoreError, StoreError
 from ridgerank.fusion.estimate import user_estimate
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.indexing.index import index_documents
 from ridgerank.ragged import Ragged
 from ridgerank.ranking.reranker import Reranker
@@ -67,7 +67,7 @@ def test_a_ranking_is_what_the_stages_give_one_by_one(uri: str, small_backbone: 
         states = shallow.run(QUERY, ids).states.numpy().astype(np.float64)
     scores = states @ vector
     b = np.array([candidate.score for candidate in candidates])
-    fused = fuse(b, scores, 0.6, Ragged.of_lengths([10]))
+    fused = fuse_scores(b, scores, 0.6, Ragged.of_lengths([10]))
     order = np.argsort(-fused, kind="stable")
     assert [page.page_id for page in ranking.pages] == [ids[place] for place in order]
     assert [page.fused_score for page in ranking.pages] == fused[order].tolist()

@@ -18,7 +18,7 @@ from experiments.protocols.cyclic_weights import (
 from experiments.protocols.scored_corpus import ScoredCorpus
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.corpus_key import CorpusKey
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats, Ragged
 
 
@@ -54,7 +54,7 @@ def _study(analysis: Analysis) -> DepthStudy:
     baselines: list[tuple[str, BaselineRole, Fusion]] = [
         ("RRF", "text retriever", fuse_by_rank),
         ("Score Aggregation", "text retriever", fuse_by_min_max),
-        ("text reranker", "text reranker", fuse),
+        ("text reranker", "text reranker", fuse_scores),
     ]
     for key, role, fusion in baselines:
         scored = [
@@ -71,7 +71,7 @@ def _study(analysis: Analysis) -> DepthStudy:
     for backbone in settings.backbones:
         scores = [_deep_scores(analysis, corpus_key, backbone) for corpus_key in corpus_keys]
         quality[f"ours {backbone}"] = tuple(
-            _quality(pools[depth], scores, depth, closed_form_weight, fuse) for depth in depths
+            _quality(pools[depth], scores, depth, closed_form_weight, fuse_scores) for depth in depths
         )
     return DepthStudy(depths, quality, why)
 

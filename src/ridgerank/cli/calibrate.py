@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ridgerank.store.page_store import PageStore
 
 
-def calibrate(
+def calibrate_command(
     store: Store,
     queries: Annotated[
         Path | None,

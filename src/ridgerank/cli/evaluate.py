@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 
-def evaluate(
+def evaluate_command(
     run: Annotated[Path, typer.Argument(help="TREC run to evaluate.", show_default=False)],
     qrels: Annotated[Path, typer.Option(help="Graded relevance judgements, TREC.", show_default=False)],
     per_query: Annotated[

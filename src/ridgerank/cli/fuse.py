@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ridgerank.runs.run import Run
 
 
-def fuse(
+def fuse_command(
     retriever: Annotated[Path, typer.Argument(help="TREC run of the retriever.", show_default=False)],
     reranker: Annotated[Path, typer.Argument(help="TREC run of the reranker.", show_default=False)],
     qrels: Annotated[

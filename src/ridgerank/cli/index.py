@@ -23,7 +23,7 @@ SOME_FAILED = 3
 """Exit status when the work was done but some files could not be read."""
 
 
-def index(
+def index_command(
     paths: Annotated[list[Path], typer.Argument(help="PDFs, images, folders of both.", show_default=False)],
     store: Store,
     backbone: Annotated[

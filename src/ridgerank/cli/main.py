@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from ridgerank.cli.calibrate import calibrate
-from ridgerank.cli.evaluate import evaluate
-from ridgerank.cli.fuse import fuse
-from ridgerank.cli.index import index
+from ridgerank.cli.calibrate import calibrate_command
+from ridgerank.cli.evaluate import evaluate_command
+from ridgerank.cli.fuse import fuse_command
+from ridgerank.cli.index import index_command
 from ridgerank.cli.miniature import app as miniature
-from ridgerank.cli.rank import rank
-from ridgerank.cli.reproduce import reproduce
-from ridgerank.cli.search import search
-from ridgerank.cli.serve import serve
-from ridgerank.cli.simulate import simulate
+from ridgerank.cli.rank import rank_command
+from ridgerank.cli.reproduce import reproduce_command
+from ridgerank.cli.search import search_command
+from ridgerank.cli.serve import serve_command
+from ridgerank.cli.simulate import simulate_command
 from ridgerank.cli.store import store
 from ridgerank.errors import RidgeRankError
 from ridgerank.version import __version__
@@ -29,16 +29,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command()(index)
-app.command()(calibrate)
-app.command()(search)
-app.command()(rank)
-app.command()(serve)
+app.command("index")(index_command)
+app.command("calibrate")(calibrate_command)
+app.command("search")(search_command)
+app.command("rank")(rank_command)
+app.command("serve")(serve_command)
 app.add_typer(store, name="store")
-app.command()(fuse)
-app.command()(evaluate)
-app.command()(simulate)
-app.command()(reproduce)
+app.command("fuse")(fuse_command)
+app.command("evaluate")(evaluate_command)
+app.command("simulate")(simulate_command)
+app.command("reproduce")(reproduce_command)
 app.add_typer(miniature, name="miniature")
 
 

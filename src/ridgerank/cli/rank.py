@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Candidates = list[tuple[str, float]]
 
 
-def rank(
+def rank_command(
     store: Store,
     queries: Annotated[
         Path, typer.Option(help="Queries: JSON lines (query_id, text) or plain lines.", show_default=False)

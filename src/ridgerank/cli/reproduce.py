@@ -8,7 +8,7 @@ import typer
 from ridgerank.errors import ExtraMissing
 
 
-def reproduce(
+def reproduce_command(
     out: Annotated[
         Path, typer.Option(help="Folder for tables, figures and report.html.", show_default=False)
     ],

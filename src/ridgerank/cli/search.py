@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ridgerank.records import Ranking
 
 
-def search(
+def search_command(
     query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
     store: Store,
     top: Annotated[int, typer.Option(min=1, help="Pages to print.")] = 5,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10
 
 
-def serve(
+def serve_command(
     store: Store,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any but loopback wants --api-key-file.")

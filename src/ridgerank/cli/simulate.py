@@ -7,7 +7,7 @@ import typer
 from ridgerank.cli.options import CandidateCount, OutFolder
 
 
-def simulate(
+def simulate_command(
     out: OutFolder,
     queries: Annotated[int, typer.Option(min=1, help="How many queries.")] = 200,
     candidates: CandidateCount = 20,

@@ -1,11 +1,12 @@
 """Runs over the same queries become aligned lists; what one run has and another lacks is kept and counted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Bools, Floats, Ints, Ragged
 from ridgerank.runs.run import Qrels, Run
 
@@ -87,6 +88,20 @@ def join(*runs: Run) -> JoinedRuns:
     return JoinedRuns(queries, vocabulary, lists, len(vocabulary) - 1 - reversed_codes, aligned)
 
 
+def fuse(
+    retriever: Run | Mapping[str, Mapping[str, float]],
+    reranker: Run | Mapping[str, Mapping[str, float]],
+    weight: float,
+) -> dict[str, dict[str, float]]:
+    """Fuse two runs, query id → page id → score each, at a weight from 0 (retriever) to 1 (reranker), eq. 2.
+
+    Each query's pages come back best first. A page that only one of the two scores follows below those that
+    both score, as in `fuse_runs`.
+    """
+    runs = (run if isinstance(run, Run) else Run.of_dict(run) for run in (retriever, reranker))
+    return fuse_runs(join(*runs), weight).to_dict()
+
+
 def fuse_runs(joined: JoinedRuns, weight: float) -> Run:
     """Eq. 2 over the first two runs, retriever and reranker.
 
@@ -98,12 +113,12 @@ def fuse_runs(joined: JoinedRuns, weight: float) -> Run:
     has_retriever, has_reranker = joined.present[0], joined.present[1]
     both = has_retriever & has_reranker
     if both.all():
-        return joined.run(fuse(retriever, reranker, weight, joined.lists))
+        return joined.run(fuse_scores(retriever, reranker, weight, joined.lists))
     shared = JoinedRuns(
         joined.queries, joined.vocabulary, joined.lists, joined.codes, joined.scores[:2]
     ).complete()
     fused = np.where(has_retriever, retriever, reranker)
-    fused[both] = fuse(shared.scores[0], shared.scores[1], weight, shared.lists)
+    fused[both] = fuse_scores(shared.scores[0], shared.scores[1], weight, shared.lists)
     tier = np.where(both, 0, np.where(has_retriever, 1, 2))
     return _below(joined, fused, tier)
 

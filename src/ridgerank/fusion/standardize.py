@@ -39,7 +39,7 @@ def standard_deviations(values: Floats, lists: Ragged) -> Floats:
     return np.sqrt(lists.sum((values - lists.repeat(mean)) ** 2) / lists.lengths)
 
 
-def fuse(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> Floats:
+def fuse_scores(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> Floats:
     """F = (1 − w) z(b) + w z(s), eq. 2: w = 0 is the retriever alone, w = 1 the reranker alone."""
     if not 0.0 <= weight <= 1.0:
         raise ScoreError(f"fusion weight {weight}, wanted a number from 0 (retriever) to 1 (reranker)")

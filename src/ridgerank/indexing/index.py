@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.indexing.encode import PageEncoder, default_batch_pages, group_for_commits
 from ridgerank.indexing.finalize import (
@@ -24,7 +25,7 @@ from ridgerank.indexing.finalize import (
     update_references,
 )
 from ridgerank.indexing.listing import IndexTask, list_documents, number_batches, render_batches
-from ridgerank.indexing.progress import EncodeHook, IndexHook, IndexPlan, IndexReport
+from ridgerank.indexing.progress import EncodeHook, IndexHook, IndexPlan, IndexReport, SilentIndexHook
 from ridgerank.lineage import Lineage
 from ridgerank.store.model_lineage import default_exit_layer, make_lineage
 from ridgerank.store.pruning import Keep
@@ -39,11 +40,10 @@ all of them, and over vectors. The vectors of a smaller store are searched exact
 
 
 def index_documents(
-    paths: Iterable[str | Path],
-    uri: str,
-    backbone: Backbone,
+    paths: str | Path | Iterable[str | Path],
+    store: str | Path,
+    backbone: Backbone | str,
     *,
-    hook: IndexHook,
     exit_layer: int | None = None,
     join_layer: int = 0,
     keep: Keep | None = None,
@@ -53,21 +53,25 @@ def index_documents(
     recognizer: Recognizer | None = None,
     embedder: PageEmbedder | None = None,
     encode_hook: EncodeHook | None = None,
+    hook: IndexHook | None = None,
 ) -> IndexReport:
-    """Bring every page under `paths` into the store at `uri`.
+    """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
 
+    The backbone is a loaded one, or the name or folder to load it from.
     Stored pages are neither rendered nor encoded again. A reference whose content has changed moves to the
     new page. With `prune`, pages that are not under `paths` are removed, except pages of files that could not
     be read this time. With a `recognizer`, pages without a text layer get the text recognized in their image.
     With an `embedder`, every page also gets a retriever's vectors, and a large store an index over them.
     """
+    if isinstance(backbone, str):
+        backbone = load_backbone(backbone)
     keep = keep or Keep()
     exit_layer = default_exit_layer(backbone.geometry.layers) if exit_layer is None else exit_layer
     backbone.geometry.require_layers(join_layer, exit_layer)
     processes = _default_processes() if processes is None else processes
     return run_index(
-        paths,
-        uri,
+        [paths] if isinstance(paths, str | Path) else paths,
+        str(store),
         make_lineage(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep),
         _LocalEncodingExecutor(
             PageEncoder(backbone, embedder, encode_hook, exit_layer, join_layer, keep),
@@ -75,7 +79,7 @@ def index_documents(
             batch_pages or default_batch_pages(backbone),
             processes,
         ),
-        hook=hook,
+        hook=hook or SilentIndexHook(),
         origin=None if embedder is None else embedder.origin,
         reads_text=backbone.reads_text,
         encode_hook=encode_hook,

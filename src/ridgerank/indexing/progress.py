@@ -58,6 +58,19 @@ class IndexHook(Protocol):
         """A file or page could not be read; indexing continues."""
 
 
+class SilentIndexHook:
+    """A hook that does nothing."""
+
+    def planned(self, plan: IndexPlan) -> None:
+        """Nothing is shown."""
+
+    def committed(self, pages: int, nbytes: int) -> None:
+        """Nothing is shown."""
+
+    def failed(self, failure: Failure) -> None:
+        """The report has the failure."""
+
+
 class EncodeHook(Protocol):
     """Called with pages at full depth while they are encoded for the store."""
 

@@ -41,7 +41,7 @@ class StateTask:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ListStates:
+class CalibrationStates:
     """The states of one list."""
 
     number: int
@@ -74,9 +74,9 @@ class StatesWorker:
         """Queries in, the states of their candidates out."""
         return map_records(rows, self._run)
 
-    def _run(self, task: StateTask) -> ListStates:
+    def _run(self, task: StateTask) -> CalibrationStates:
         states = compute_list_states(self._shallow, task.text, task.candidates, task.states)
-        return ListStates(task.number, states)
+        return CalibrationStates(task.number, states)
 
 
 def sum_moments(rows: Rows, state: State, folds: Mapping[int, str], targets: Mapping[int, Floats]) -> Rows:
@@ -92,5 +92,5 @@ def sum_moments(rows: Rows, state: State, folds: Mapping[int, str], targets: Map
 
 def project_states(rows: Rows, state: State, vectors: Mapping[int, Floats]) -> Rows:
     """The states of each list times its vector; lists without one are left out."""
-    lists: list[ListStates] = [record for record in read_records(rows) if record.number in vectors]
+    lists: list[CalibrationStates] = [record for record in read_records(rows) if record.number in vectors]
     return write_records([(record.number, record.states[state] @ vectors[record.number]) for record in lists])

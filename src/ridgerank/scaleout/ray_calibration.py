@@ -95,7 +95,7 @@ class _StatesOnRay:
     """States in Ray's object store, summed and scored on the machines that hold them."""
 
     dataset: Any
-    """A data set of `ListStates`."""
+    """A data set of `CalibrationStates`."""
     state: State
     numbers: tuple[int, ...]
     """The selected lists, by their number in the data set."""

@@ -6,7 +6,7 @@ import pytest
 from experiments.baselines.hybrid import fuse_by_min_max, fuse_by_rank
 from experiments.protocols.cyclic_weights import best_weight
 from experiments.protocols.scored_corpus import ScoredCorpus
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Ragged
 
 LISTS = Ragged.of_lengths([3, 2])
@@ -46,7 +46,7 @@ def test_aggregation_is_as_computed_by_hand() -> None:
     assert fuse_by_min_max(RETRIEVER, BASELINE, 0.25, LISTS) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("fusion", [fuse_by_rank, fuse_by_min_max, fuse])
+@pytest.mark.parametrize("fusion", [fuse_by_rank, fuse_by_min_max, fuse_scores])
 def test_the_ends_of_the_weight_are_the_retrievers_and_the_baselines_order(fusion: object) -> None:
     assert callable(fusion)
     for weight, alone in ((0.0, RETRIEVER), (1.0, BASELINE)):

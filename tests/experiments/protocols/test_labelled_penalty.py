@@ -4,7 +4,7 @@ from experiments.protocols.labelled_penalty import choose_penalty_by_relevance
 from experiments.protocols.leave_one_out import corpus_moments
 from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.evaluation.simulation import World, simulate
-from ridgerank.fusion.standardize import fuse
+from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.readout.penalty import merge_moments, nested_folds
 from ridgerank.readout.ridge import ridge_path
 
@@ -39,7 +39,7 @@ def test_the_labelled_rule_maximizes_ndcg_on_the_validation_corpus() -> None:
         path = ridge_path(merge_moments(moments, fold.fitted), PENALTIES)
         held = corpora[fold.validation]
         quality = [
-            held.ndcg(fuse(held.retriever, held.states @ readout, 0.85, held.lists)).mean()
+            held.ndcg(fuse_scores(held.retriever, held.states @ readout, 0.85, held.lists)).mean()
             for readout in path
         ]
         assert quality[list(PENALTIES).index(choice.chosen[fold.held_out])] == max(quality)
