@@ -1,5 +1,7 @@
 """What a lineage says of a model, and how a model is loaded again as it says."""
 
+import hashlib
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.errors import LineageMismatch
 from ridgerank.lineage import Lineage, fingerprint
 from ridgerank.store import layout
@@ -75,3 +78,12 @@ def test_a_store_written_before_settings_were_fields_opens(tmp_path: Path) -> No
     with StoreWriter(uri, lineage) as writer:
         writer.append([row(1)])
     assert lance.dataset(uri).schema.metadata[layout.LINEAGE_KEY.encode()] == OF_IMAGES.encode()
+
+
+def test_targets_kept_before_settings_were_fields_are_not_taken_again(tmp_path: Path) -> None:
+    """The first line is as it was written then; a file of another teacher would be begun anew."""
+    query = hashlib.blake2b(b"cats?", digest_size=16).hexdigest()
+    lines = [{"teacher": "b72f767139880edb65ef8de46b75d07d"}, {"page_id": "page", "margins": {query: 0.25}}]
+    (tmp_path / "margins.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cache = TargetCache(tmp_path, Lineage.from_json(OF_IMAGES))
+    assert (len(cache), cache.target("margin", "cats?", "page")) == (1, 0.25)
