@@ -17,6 +17,8 @@ from tests.calibrated_store import random_calibration
 from tests.store.pages import LINEAGE
 from tests.test_lineage import OF_TEXT
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
 
 @pytest.fixture
 def made() -> Calibration:
@@ -85,3 +87,21 @@ def test_damaged_files_and_other_formats_are_refused(tmp_path: Path) -> None:
     save_file({"readout": np.zeros(3)}, tmp_path / "other.safetensors", {"format": "ridgerank-calibration-0"})
     with pytest.raises(ArtifactError, match="format 'ridgerank-calibration-0', wanted"):
         Calibration.load(tmp_path, "other")
+
+
+def test_a_calibration_of_the_first_release_is_read_to_the_same_digits(tmp_path: Path) -> None:
+    first = json.loads((FIXTURES / "calibration_of_first_release.json").read_text())
+    facts = first["metadata"]["facts"]
+    texts = {
+        name: value if name == "format" else json.dumps(value) for name, value in first["metadata"].items()
+    }
+    save_file({"readout": np.array(first["vector"])}, tmp_path / "default.safetensors", texts)
+    calibration = Calibration.load(tmp_path)
+    assert calibration.readout.vector.tolist() == first["vector"]
+    assert [option.note for option in calibration.diagnostics.options] == [
+        reading["note"] for reading in facts["diagnostics"]["readings"]
+    ]
+    today = calibration.facts()
+    for estimate in (today["weight"], today["diagnostics"]["label_free"]):
+        assert estimate.pop("cause") == ""  # a field that the first release did not write
+    assert today == facts

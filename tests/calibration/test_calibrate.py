@@ -94,6 +94,14 @@ def test_a_calibration_is_what_its_stages_give_by_hand(
     assert (made.readout.lists, made.readout.pairs) == (20, 160)
 
 
+def test_a_store_is_enough_to_calibrate(store: str, small_backbone: Backbone) -> None:
+    """It names its backbone, and without vectors its retriever is BM25."""
+    alone = calibrate(store, device="cpu", dtype="float32", **SIZES)
+    with PageStore.open(store) as opened:
+        told = calibrate(opened, backbone=small_backbone, retriever="bm25", **SIZES)
+    assert same(alone, told)
+
+
 def test_one_pass_gives_the_store_and_the_calibration_of_two(
     reports: Path, store: str, small_backbone: Backbone, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
