@@ -17,48 +17,53 @@ from tests.calibrated_store import random_calibration
 from tests.store.pages import LINEAGE
 from tests.test_lineage import OF_TEXT
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
 
 @pytest.fixture
-def made() -> Calibration:
+def calibration() -> Calibration:
     return random_calibration(LINEAGE, 8)
 
 
-def test_a_calibration_is_read_back_as_it_was(tmp_path: Path, made: Calibration) -> None:
-    made.save(tmp_path)
-    found = Calibration.load(tmp_path, lineage=LINEAGE)
-    np.testing.assert_array_equal(found.readout.vector, made.readout.vector)
-    assert found.readout.lineage == LINEAGE
-    assert (found.retriever, found.retriever_source) == (made.retriever, made.retriever_source)
-    assert found.facts() == made.facts()
-    assert repr(found.weight) == repr(made.weight)
-    assert repr(found.diagnostics) == repr(made.diagnostics)
-    assert math.isnan(found.diagnostics.agreement)
+def test_a_calibration_is_read_back_as_it_was(tmp_path: Path, calibration: Calibration) -> None:
+    calibration.save(tmp_path)
+    loaded = Calibration.load(tmp_path, lineage=LINEAGE)
+    np.testing.assert_array_equal(loaded.readout.vector, calibration.readout.vector)
+    assert loaded.readout.lineage == LINEAGE
+    assert (loaded.retriever, loaded.retriever_source) == (
+        calibration.retriever,
+        calibration.retriever_source,
+    )
+    assert loaded.facts() == calibration.facts()
+    assert repr(loaded.weight) == repr(calibration.weight)
+    assert repr(loaded.diagnostics) == repr(calibration.diagnostics)
+    assert math.isnan(loaded.diagnostics.agreement)
 
 
 def test_a_calibration_written_before_settings_were_fields_is_read(tmp_path: Path) -> None:
     lineage = Lineage.from_json(OF_TEXT)
-    made = random_calibration(lineage, 8)
-    made.save(tmp_path)
+    calibration = random_calibration(lineage, 8)
+    calibration.save(tmp_path)
     path = tmp_path / "default.safetensors"
     with safe_open(path, framework="numpy") as file:
         metadata, vector = file.metadata(), file.get_tensor("readout")
     save_file({"readout": vector}, path, metadata={**metadata, "lineage": OF_TEXT})
-    found = Calibration.load(tmp_path, lineage=lineage)
-    np.testing.assert_array_equal(found.readout.vector, made.readout.vector)
-    assert found.readout.lineage == lineage
-    assert found.facts() == made.facts()
+    loaded = Calibration.load(tmp_path, lineage=lineage)
+    np.testing.assert_array_equal(loaded.readout.vector, calibration.readout.vector)
+    assert loaded.readout.lineage == lineage
+    assert loaded.facts() == calibration.facts()
 
 
-def test_the_report_beside_it_is_json_without_nan(tmp_path: Path, made: Calibration) -> None:
-    made.save(tmp_path, "mine")
+def test_the_report_beside_it_is_json_without_nan(tmp_path: Path, calibration: Calibration) -> None:
+    calibration.save(tmp_path, "mine")
     facts = json.loads((tmp_path / "mine.json").read_text(), parse_constant=pytest.fail)
     assert facts["name"] == "mine"
     assert facts["diagnostics"]["agreement"] is None
 
 
-def test_several_names_live_side_by_side(tmp_path: Path, made: Calibration) -> None:
+def test_several_names_live_side_by_side(tmp_path: Path, calibration: Calibration) -> None:
     for name in ("default", "bm25", "v1.2"):
-        made.save(tmp_path, name)
+        calibration.save(tmp_path, name)
     assert list_calibrations(tmp_path) == ["bm25", "default", "v1.2"]
     with pytest.raises(
         ArtifactError, match=r"no calibration called 'x'.*there: bm25, default, v1\.2; make one"
@@ -67,13 +72,15 @@ def test_several_names_live_side_by_side(tmp_path: Path, made: Calibration) -> N
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b"])
-def test_names_that_are_no_file_names_are_refused(tmp_path: Path, made: Calibration, name: str) -> None:
+def test_names_that_are_no_file_names_are_refused(
+    tmp_path: Path, calibration: Calibration, name: str
+) -> None:
     with pytest.raises(ArtifactError, match="wanted letters, digits"):
-        made.save(tmp_path, name)
+        calibration.save(tmp_path, name)
 
 
-def test_another_lineage_is_refused(tmp_path: Path, made: Calibration) -> None:
-    made.save(tmp_path)
+def test_another_lineage_is_refused(tmp_path: Path, calibration: Calibration) -> None:
+    calibration.save(tmp_path)
     with pytest.raises(LineageMismatch, match="the calibration 'default' was made with another lineage"):
         Calibration.load(tmp_path, lineage=replace(LINEAGE, exit_layer=9))
 
@@ -85,3 +92,21 @@ def test_damaged_files_and_other_formats_are_refused(tmp_path: Path) -> None:
     save_file({"readout": np.zeros(3)}, tmp_path / "other.safetensors", {"format": "ridgerank-calibration-0"})
     with pytest.raises(ArtifactError, match="format 'ridgerank-calibration-0', wanted"):
         Calibration.load(tmp_path, "other")
+
+
+def test_a_calibration_of_the_first_release_is_read_to_the_same_digits(tmp_path: Path) -> None:
+    first = json.loads((FIXTURES / "calibration_of_first_release.json").read_text())
+    facts = first["metadata"]["facts"]
+    texts = {
+        name: value if name == "format" else json.dumps(value) for name, value in first["metadata"].items()
+    }
+    save_file({"readout": np.array(first["vector"])}, tmp_path / "default.safetensors", texts)
+    calibration = Calibration.load(tmp_path)
+    assert calibration.readout.vector.tolist() == first["vector"]
+    assert [option.note for option in calibration.diagnostics.options] == [
+        reading["note"] for reading in facts["diagnostics"]["readings"]
+    ]
+    today = calibration.facts()
+    for estimate in (today["weight"], today["diagnostics"]["label_free"]):
+        assert estimate.pop("cause") == ""  # a field that the first release did not write
+    assert today == facts

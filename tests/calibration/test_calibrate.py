@@ -47,13 +47,13 @@ def run(uri: str, backbone: Backbone, **options: Any) -> Calibration:  # noqa: A
         return calibrate(store, backbone=backbone, retriever=overlap(store), **SIZES, **options)
 
 
-def one_pass(reports: Path, uri: str, backbone: Backbone) -> None:
+def index_with_hook(reports: Path, uri: str, backbone: Backbone) -> None:
     target_hook = TargetHook(uri, backbone, overlap, **SIZES)
     index_documents([reports], uri, backbone, hook=Seen(), processes=1, encode_hook=target_hook)
 
 
-def same(one: Calibration, other: Calibration) -> bool:
-    return one.facts() == other.facts() and np.array_equal(one.readout.vector, other.readout.vector)
+def same(first: Calibration, other: Calibration) -> bool:
+    return first.facts() == other.facts() and np.array_equal(first.readout.vector, other.readout.vector)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_calibration_is_what_its_stages_give_by_hand(
     store: str, reports: Path, small_backbone: Backbone
 ) -> None:
-    made = run(store, small_backbone)
+    calibration = run(store, small_backbone)
     pages = {
         page.page_id: page.image
         for page in read_pages([reports], max_pixels=small_backbone.max_pixels)
@@ -77,10 +77,10 @@ def test_a_calibration_is_what_its_stages_give_by_hand(
         from ridgerank.calibration.synthetic_queries import queries_from_texts
 
         queries = queries_from_texts(shallow.store.texts(), 20).queries
-        found = overlap(shallow.store).search_many([query.text for query in queries], 8)
+        candidate_lists = overlap(shallow.store).search_many([query.text for query in queries], 8)
         cache = TargetCache(calibrations_folder(store), shallow.store.lineage)
         moments = CenteredMoments(small_backbone.geometry.width)
-        for query, candidates in zip(queries, found, strict=True):
+        for query, candidates in zip(queries, candidate_lists, strict=True):
             ids = [candidate.page_id for candidate in candidates]
             kept = [cache.margin(query.text, page_id) for page_id in ids]
             full = full_margins(small_backbone, query.text, [pages[page_id] for page_id in ids])
@@ -89,9 +89,17 @@ def test_a_calibration_is_what_its_stages_give_by_hand(
             requested = shallow.run(query.text, ids).states.numpy()
             np.testing.assert_allclose(states, requested, rtol=1e-4, atol=1e-4)
             moments.add(states, np.array(kept, dtype=np.float64))
-    [vector] = ridge_path(moments, np.array([made.readout.penalty]))
-    np.testing.assert_allclose(made.readout.vector, vector, rtol=1e-6, atol=1e-9)
-    assert (made.readout.lists, made.readout.pairs) == (20, 160)
+    [vector] = ridge_path(moments, np.array([calibration.readout.penalty]))
+    np.testing.assert_allclose(calibration.readout.vector, vector, rtol=1e-6, atol=1e-9)
+    assert (calibration.readout.lists, calibration.readout.pairs) == (20, 160)
+
+
+def test_a_store_is_enough_to_calibrate(store: str, small_backbone: Backbone) -> None:
+    """It names its backbone, and without vectors its retriever is BM25."""
+    alone = calibrate(store, device="cpu", dtype="float32", **SIZES)
+    with PageStore.open(store) as opened:
+        told = calibrate(opened, backbone=small_backbone, retriever="bm25", **SIZES)
+    assert same(alone, told)
 
 
 def test_one_pass_gives_the_store_and_the_calibration_of_two(
@@ -99,7 +107,7 @@ def test_one_pass_gives_the_store_and_the_calibration_of_two(
 ) -> None:
     apart = run(store, small_backbone)
     uri = str(tmp_path / "onepass")
-    one_pass(reports, uri, small_backbone)
+    index_with_hook(reports, uri, small_backbone)
     assert contents(Path(uri)) == contents(Path(store))
     request.getfixturevalue("no_encoding")
     hook = RecordingHook()
@@ -161,20 +169,20 @@ def test_an_interrupted_one_pass_goes_on(
     monkeypatch.setattr(TargetHook, "encoded", interrupted)
     monkeypatch.setattr("ridgerank.indexing.encode._COMMIT_PAGES", 4)
     with pytest.raises(KeyboardInterrupt):
-        one_pass(reports, uri, small_backbone)
-    one_pass(reports, uri, small_backbone)
+        index_with_hook(reports, uri, small_backbone)
+    index_with_hook(reports, uri, small_backbone)
     hook = RecordingHook()
     run(uri, small_backbone, hook=hook)
     assert hook.plans[0].pages_to_encode == 0
 
 
 def test_a_saved_calibration_ranks(store: str, small_backbone: Backbone) -> None:
-    made = run(store, small_backbone)
+    calibration = run(store, small_backbone)
     with PageStore.open(store) as opened:
         retriever = overlap(opened)
     with Reranker.open(store, backbone=small_backbone, retriever=retriever) as reranker:
         ranking = reranker.search("margin of Norway", k=8, top_k=8)
-    assert ranking.weight == made.weight.weight
+    assert ranking.weight == calibration.weight.weight
     assert len(ranking.pages) == 8
     assert (calibrations_folder(store) / "default.png").read_bytes().startswith(b"\x89PNG")
 
@@ -183,9 +191,9 @@ def test_a_model_that_cannot_read_is_not_trusted_and_that_is_said(
     store: str, small_backbone: Backbone
 ) -> None:
     """The model here is random: it agrees with itself, and with nothing else."""
-    made = run(store, small_backbone)
-    assert made.weight.weight in (0.0, FALLBACK_WEIGHT)
-    assert made.diagnostics.warnings
+    calibration = run(store, small_backbone)
+    assert calibration.weight.weight in (0.0, FALLBACK_WEIGHT)
+    assert calibration.diagnostics.warnings
 
 
 def test_given_queries_and_judgements_are_used_and_both_weights_reported(
@@ -195,14 +203,14 @@ def test_given_queries_and_judgements_are_used_and_both_weights_reported(
     with PageStore.open(store) as opened:
         names = [opened.reference(page_id) for page_id in opened.page_ids()]
     qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
-    given: Any = {"queries": [*queries, Query("again", queries[0].text)], "queries_from": "by hand"}
-    made = run(store, small_backbone, **given, qrels=qrels)
-    assert made.diagnostics.closed_form is not None
-    assert made.diagnostics.queries == 20
-    assert made.diagnostics.queries_from == "by hand"
-    assert made.diagnostics.closed_form.method == "closed-form"
+    query_options: Any = {"queries": [*queries, Query("again", queries[0].text)], "queries_from": "by hand"}
+    calibration = run(store, small_backbone, **query_options, qrels=qrels)
+    assert calibration.diagnostics.closed_form is not None
+    assert calibration.diagnostics.queries == 20
+    assert calibration.diagnostics.queries_from == "by hand"
+    assert calibration.diagnostics.closed_form.method == "closed-form"
     with pytest.raises(CalibrationError, match="the judgements name none of the queries"):
-        run(store, small_backbone, **given, qrels={"other": {names[0]: 1}})
+        run(store, small_backbone, **query_options, qrels={"other": {names[0]: 1}})
 
 
 def test_a_weight_can_come_from_the_judgements_of_another_corpus(
@@ -216,10 +224,10 @@ def test_a_weight_can_come_from_the_judgements_of_another_corpus(
     qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
     judged = run(other, small_backbone, queries=queries, qrels=qrels).diagnostics.closed_form
     assert judged is not None
-    made = run(store, small_backbone, weight_from=other).diagnostics.closed_form
-    assert made is not None
-    assert (made.weight, made.weight_interval) == (judged.weight, judged.weight_interval)
-    assert made.note.startswith(f"read on the {judged.queries_used} judged queries of other")
+    transferred = run(store, small_backbone, weight_from=other).diagnostics.closed_form
+    assert transferred is not None
+    assert (transferred.weight, transferred.weight_interval) == (judged.weight, judged.weight_interval)
+    assert transferred.note.startswith(f"read on the {judged.queries_used} judged queries of other")
     with pytest.raises(CalibrationError, match=r"weighs the scores of 'word-overlap', wanted 'bm25'"):
         transfer_weight(other, lineage=PageStore.open(store).lineage, retriever="bm25")
     run(other, small_backbone, name="unjudged")
@@ -279,8 +287,8 @@ def test_all_readings_are_compared_and_the_one_taken_is_what_it_would_be_alone(
 def test_a_target_and_a_state_asked_for_are_learned_recorded_and_ranked_with(
     store: str, small_backbone: Backbone
 ) -> None:
-    made = run(store, small_backbone, target="likelihood", state="mean", name="asked")
-    assert (made.target, made.state) == ("likelihood", "mean")
+    calibration = run(store, small_backbone, target="likelihood", state="mean", name="asked")
+    assert (calibration.target, calibration.state) == ("likelihood", "mean")
     with PageStore.open(store) as opened:
         retriever = overlap(opened)
     with Reranker.open(store, readout="asked", backbone=small_backbone, retriever=retriever) as reranker:
@@ -288,7 +296,7 @@ def test_a_target_and_a_state_asked_for_are_learned_recorded_and_ranked_with(
         ranking = reranker.search("margin of Norway", k=6, top_k=6)
         ids = [page.page_id for page in ranking.pages]
         states = ShallowPass(small_backbone, reranker.store).run("margin of Norway", ids, state="mean").states
-    scores = made.readout.score(states.numpy().astype(np.float64))
+    scores = calibration.readout.score(states.numpy().astype(np.float64))
     np.testing.assert_allclose([page.readout_score for page in ranking.pages], scores, rtol=1e-4, atol=1e-6)
 
 
@@ -308,19 +316,19 @@ def test_pages_without_text_are_asked_of_the_model(
     store: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = iter(range(1000))
-    asked: list[int] = []
+    written_counts: list[int] = []
 
     def write(_: Backbone, pages: Sequence[object], **__: object) -> list[str]:
-        asked.append(len(pages))
+        written_counts.append(len(pages))
         return [f"what did the model write {next(written)}" for _ in pages]
 
     monkeypatch.setattr(Backbone, "write_queries", write)
     options: Any = {"query_source": "model", "name": "asked"}
-    made = run(store, small_backbone, **options)
-    assert made.diagnostics.queries_from == "asked of the model: 20, a page each"
-    assert sum(asked) == 20
-    assert same(run(store, small_backbone, **options), made)
-    assert sum(asked) == 20
+    calibration = run(store, small_backbone, **options)
+    assert calibration.diagnostics.queries_from == "asked of the model: 20, a page each"
+    assert sum(written_counts) == 20
+    assert same(run(store, small_backbone, **options), calibration)
+    assert sum(written_counts) == 20
 
 
 def test_without_matplotlib_there_is_no_picture_and_a_line_says_so(
@@ -340,7 +348,7 @@ def test_lists_of_one_corpus_fold_by_turns_and_of_three_by_corpus(
     store: str, small_backbone: Backbone
 ) -> None:
     queries = tuple(Query(str(n), f"growth of market {n} in Chile", "abc"[n % 3]) for n in range(18))
-    made = run(store, small_backbone, queries=queries)
-    assert set(made.diagnostics.chosen) == {"a", "b", "c"}
+    calibration = run(store, small_backbone, queries=queries)
+    assert set(calibration.diagnostics.chosen) == {"a", "b", "c"}
     lists = Ragged.of_lengths([8] * 18)
-    assert made.diagnostics.pairs == lists.members
+    assert calibration.diagnostics.pairs == lists.members

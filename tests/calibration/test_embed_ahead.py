@@ -48,8 +48,8 @@ def run(uri: str, backbone: Backbone, encoder: MultiVectorEncoder, hook: Recordi
 
 def vectors(uri: str) -> list[bytes]:
     with PageStore.open(uri) as store:
-        found = store.pages(store.page_ids(), vectors=True)
-        return [np.asarray(page.vectors).tobytes() for page in found]
+        pages = store.pages(store.page_ids(), vectors=True)
+        return [np.asarray(page.vectors).tobytes() for page in pages]
 
 
 def test_pages_are_embedded_once_and_no_page_is_read_again(
@@ -78,8 +78,8 @@ def test_pages_are_embedded_once_and_no_page_is_read_again(
     index(docs, uri, small_backbone, AheadEmbedder(encoder, max_pixels=small_backbone.max_pixels))
     assert sum(embedded) == 18
     hook = RecordingHook()
-    made = run(uri, small_backbone, encoder, hook)
-    assert made.retriever == encoder.name
+    calibration = run(uri, small_backbone, encoder, hook)
+    assert calibration.retriever == encoder.name
     assert hook.plans[0].pages > 0
 
 

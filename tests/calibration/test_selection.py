@@ -18,9 +18,9 @@ _DIM = 6
 def states(carried: Floats, *, seed: int, blur: float = 0.3) -> Floats:
     """Random states of which one direction is a score with some noise."""
     generator = np.random.default_rng(seed)
-    made = generator.normal(size=(len(carried), _DIM))
-    made[:, 2] = carried + blur * generator.normal(size=len(carried))
-    return made
+    drawn_states = generator.normal(size=(len(carried), _DIM))
+    drawn_states[:, 2] = carried + blur * generator.normal(size=len(carried))
+    return drawn_states
 
 
 def noise(count: int, seed: int) -> Floats:
@@ -36,12 +36,12 @@ def observed(*, margin_knows: bool, likelihood_knows: bool, carrier: State) -> C
     likelihood = other if likelihood_knows else noise(members, 3)
     both = states(margin, seed=4)
     both[:, 4] = likelihood + 0.3 * noise(members, 5)
-    found: dict[State, Floats] = {
+    states_by_name: dict[State, Floats] = {
         "last": both if carrier == "last" else states(noise(members, 6), seed=7),
         "mean": both if carrier == "mean" else states(noise(members, 8), seed=9),
     }
     targets: dict[Target, Floats] = {"margin": margin, "likelihood": likelihood}
-    return CalibrationData(drawn.lists, ("",) * QUERIES, drawn.retriever, targets, found, None)
+    return CalibrationData(drawn.lists, ("",) * QUERIES, drawn.retriever, targets, states_by_name, None)
 
 
 def test_the_papers_reading_stays_where_the_model_supports_it() -> None:
@@ -123,12 +123,12 @@ def two_targets(margin_sees: float, likelihood_sees: float) -> CalibrationData:
     """Targets that follow relevance more or less closely, each carried by a state of its own."""
     drawn = simulate(World(0.5, likelihood_sees, margin_sees), queries=QUERIES, seed=1)
     margin, likelihood = drawn.teacher, drawn.reranker
-    found: dict[State, Floats] = {
+    states_by_name: dict[State, Floats] = {
         "last": states(margin, seed=4, blur=1.0),
         "mean": states(likelihood, seed=5, blur=1.0),
     }
     targets: dict[Target, Floats] = {"margin": margin, "likelihood": likelihood}
-    return CalibrationData(drawn.lists, ("",) * QUERIES, drawn.retriever, targets, found, None)
+    return CalibrationData(drawn.lists, ("",) * QUERIES, drawn.retriever, targets, states_by_name, None)
 
 
 def test_a_margin_that_knows_far_less_than_the_likelihood_gives_way_though_it_is_supported() -> None:
@@ -147,14 +147,14 @@ def test_a_margin_that_knows_a_little_less_stays() -> None:
     assert selection.selected.option.name == "margin, last"
 
 
-def taught_by_the_margin(drawn: Sample, found: dict[State, Floats]) -> CalibrationData:
+def taught_by_the_margin(drawn: Sample, states_by_name: dict[State, Floats]) -> CalibrationData:
     """Judged queries of which only the margin is a target."""
     return CalibrationData(
         lists=drawn.lists,
         corpora=("",) * len(drawn.lists),
         retriever=drawn.retriever,
         targets={"margin": drawn.teacher},
-        states=found,
+        states=states_by_name,
         relevance=drawn.grades.astype(np.float64),
     )
 
@@ -173,8 +173,8 @@ def test_the_retriever_is_as_good_as_the_reading_that_shows_it_best() -> None:
     beside = select_readout(seen).fitted[0].decision
     assert alone.closed_form is not None
     assert beside.label_free.c_b > alone.label_free.c_b + 0.05
-    wanted = alone.closed_form.weight
-    assert abs(beside.label_free.weight - wanted) < abs(alone.label_free.weight - wanted) - 0.05
+    expected = alone.closed_form.weight
+    assert abs(beside.label_free.weight - expected) < abs(alone.label_free.weight - expected) - 0.05
 
 
 def test_a_readout_that_copies_the_retriever_does_not_make_it_perfect() -> None:

@@ -27,9 +27,9 @@ def test_a_line_cut_short_by_a_kill_is_dropped_wherever_it_was_cut(tmp_path: Pat
     both = (tmp_path / FILE_NAME).read_bytes()
     for length in range(len(whole), len(both)):
         (tmp_path / FILE_NAME).write_bytes(both[:length])
-        found = TargetCache(tmp_path, LINEAGE)
-        assert (found.margin("q", "page"), found.margin("q", "other")) == (1.0, None)
-        found.add({"third": {"q": 3.0}})
+        reopened = TargetCache(tmp_path, LINEAGE)
+        assert (reopened.margin("q", "page"), reopened.margin("q", "other")) == (1.0, None)
+        reopened.add({"third": {"q": 3.0}})
         assert TargetCache(tmp_path, LINEAGE).margin("q", "third") == 3.0
 
 
@@ -46,8 +46,8 @@ def test_both_targets_of_a_pair_are_kept_apart(tmp_path: Path) -> None:
     cache = TargetCache(tmp_path, LINEAGE)
     cache.add({"page": {"q": 1.0}})
     cache.add({"page": {"q": -2.5, "other": -3.5}}, target="likelihood")
-    for found in (cache, TargetCache(tmp_path, LINEAGE)):
-        assert found.margin("q", "page") == found.target("margin", "q", "page") == 1.0
-        assert found.target("likelihood", "q", "page") == -2.5
-        assert found.target("margin", "other", "page") is None
-        assert len(found) == 3
+    for reopened in (cache, TargetCache(tmp_path, LINEAGE)):
+        assert reopened.margin("q", "page") == reopened.target("margin", "q", "page") == 1.0
+        assert reopened.target("likelihood", "q", "page") == -2.5
+        assert reopened.target("margin", "other", "page") is None
+        assert len(reopened) == 3

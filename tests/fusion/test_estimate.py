@@ -10,7 +10,7 @@ from ridgerank.fusion.estimate import (
     user_estimate,
 )
 from ridgerank.fusion.prior import Prior
-from ridgerank.fusion.weight import on_the_edge, optimal_weight
+from ridgerank.fusion.weight import optimal_weight, resolve_heywood_case
 
 
 def labelled(sample: Sample) -> Correlations:
@@ -96,12 +96,12 @@ def test_a_teacher_as_good_as_relevance_is_no_reason_to_fall_back() -> None:
 
 def test_a_score_settled_on_the_edge_is_relevance_itself() -> None:
     low, middle, high = (np.asarray(value) for value in (0.4, 0.6, 0.9))
-    for triple_of, wanted in (
+    for triple_of, expected in (
         ((low, middle, high), (0.6, 0.9)),  # c_t² = 1.35
         ((middle, low, high), (0.6, 1.0)),  # c_s² = 1.35
         ((middle, high, low), (1.0, 0.6)),  # c_b² = 1.35
     ):
-        np.testing.assert_array_equal(on_the_edge(*triple_of), wanted)
+        np.testing.assert_array_equal(resolve_heywood_case(*triple_of), expected)
 
 
 def test_the_default_prior_is_the_retriever_alone() -> None:
@@ -119,7 +119,7 @@ def test_shrinking_moves_few_queries_to_the_prior_and_leaves_many_alone() -> Non
 
 
 def test_without_queries_the_prior_is_all_there_is() -> None:
-    assert Prior().pull(triple(0, 0, 0, queries=0)).tolist() == [1.0, 1.0, 1.0]
+    assert Prior().share(triple(0, 0, 0, queries=0)).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_shrunk_weight_is_almost_never_worse_than_the_retriever_alone() -> None:

@@ -19,15 +19,15 @@ def test_joining_matches_a_dictionary_lookup(
     first: dict[str, dict[str, float]], second: dict[str, dict[str, float]]
 ) -> None:
     joined = join(Run.of_dict(first), Run.of_dict(second))
-    found = {}
+    scores_by_page = {}
     for number, query in enumerate(joined.queries):
         for member in range(*joined.lists.offsets[number : number + 2].tolist()):
-            found[query, joined.vocabulary[joined.codes[member]]] = joined.scores[:, member]
-    wanted = {(query, page) for run in (first, second) for query, pages in run.items() for page in pages}
-    assert set(found) == wanted
-    for (query, page), (one, two) in found.items():
-        np.testing.assert_equal(one, first.get(query, {}).get(page, np.nan))
-        np.testing.assert_equal(two, second.get(query, {}).get(page, np.nan))
+            scores_by_page[query, joined.vocabulary[joined.codes[member]]] = joined.scores[:, member]
+    expected = {(query, page) for run in (first, second) for query, pages in run.items() for page in pages}
+    assert set(scores_by_page) == expected
+    for (query, page), (first_scores, second_scores) in scores_by_page.items():
+        np.testing.assert_equal(first_scores, first.get(query, {}).get(page, np.nan))
+        np.testing.assert_equal(second_scores, second.get(query, {}).get(page, np.nan))
 
 
 @given(scored, scored, st.floats(0, 1))
@@ -36,18 +36,18 @@ def test_fusing_keeps_every_page_and_matches_the_formula(
 ) -> None:
     fused = fuse_runs(join(Run.of_dict(first), Run.of_dict(second)), weight).to_dict()
     for query, pages in fused.items():
-        one, two = first.get(query, {}), second.get(query, {})
-        assert set(pages) == set(one) | set(two)
-        both = [page for page in pages if page in one and page in two]
+        first_scores, second_scores = first.get(query, {}), second.get(query, {})
+        assert set(pages) == set(first_scores) | set(second_scores)
+        both = [page for page in pages if page in first_scores and page in second_scores]
         if both:
             lists = Ragged.of_lengths([len(both)])
-            b = standardize(np.array([one[page] for page in both]), lists)
-            s = standardize(np.array([two[page] for page in both]), lists)
+            b = standardize(np.array([first_scores[page] for page in both]), lists)
+            s = standardize(np.array([second_scores[page] for page in both]), lists)
             np.testing.assert_allclose(
                 [pages[page] for page in both], (1 - weight) * b + weight * s, atol=1e-12
             )
-            rest = [page for page in pages if page not in both]
-            assert all(pages[page] < min(pages[known] for known in both) for page in rest)
+            below = [page for page in pages if page not in both]
+            assert all(pages[page] < min(pages[known] for known in both) for page in below)
 
 
 def test_pages_one_run_lacks_follow_in_their_own_order_and_are_counted() -> None:

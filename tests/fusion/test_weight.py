@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from ridgerank.fusion.weight import (
+    fit_one_factor,
     is_interior,
     objective,
-    one_factor,
     optimal_weight,
     partial_correlations,
 )
@@ -37,19 +37,19 @@ def test_the_closed_form_is_the_argmax_of_the_correlation_to_a_millionth() -> No
     for case in range(CASES):
         b, s, r = c_b[case], c_s[case], rho[case]
         bounds = (max(0.0, start[case] - 1e-3), min(1.0, start[case] + 1e-3))
-        found = minimize_scalar(
+        optimum = minimize_scalar(
             lambda w, b=b, s=s, r=r: -float(objective(np.asarray(w), b, s, r)),
             bounds=bounds,
             method="bounded",
             options={"xatol": 1e-12},
         )
         # Near the optimum the objective is flat: compare the weight where it is curved, else the value.
-        best = max(-found.fun, curve[case].max())
+        best = max(-optimum.fun, curve[case].max())
         assert float(objective(weights[case], b, s, r)) >= best - 1e-12
         kind = "inside" if 0 < weights[case] < 1 else "retriever" if weights[case] == 0 else "reranker"
         kinds[kind] += 1
-        if kind == "inside" and bounds[0] < found.x < bounds[1]:
-            assert weights[case] == pytest.approx(found.x, abs=1e-6)
+        if kind == "inside" and bounds[0] < optimum.x < bounds[1]:
+            assert weights[case] == pytest.approx(optimum.x, abs=1e-6)
         elif kind != "inside":
             assert weights[case] == start[case]
     assert min(kinds.values()) > 500
@@ -74,8 +74,8 @@ def test_partial_correlation_is_the_correlation_of_residuals() -> None:
 
     def residual(v: Floats) -> Floats:
         design = np.column_stack([np.ones(50), z])
-        rest: Floats = v - design @ np.linalg.lstsq(design, v, rcond=None)[0]
-        return rest
+        residual: Floats = v - design @ np.linalg.lstsq(design, v, rcond=None)[0]
+        return residual
 
     expected = np.corrcoef(residual(x), residual(y))[0, 1]
     of_x, _ = partial_correlations(np.corrcoef(x, y)[0, 1], np.corrcoef(z, y)[0, 1], np.corrcoef(x, z)[0, 1])
@@ -112,19 +112,19 @@ def test_swapping_the_scores_mirrors_the_weight(c_b: float, c_s: float, rho: flo
 
 @given(st.floats(0.05, 1.0), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
 def test_one_factor_recovers_the_correlations_it_was_made_from(b: float, s: float, t: float) -> None:
-    model = one_factor(*map(np.asarray, (b * s, b * t, s * t)))
+    model = fit_one_factor(*map(np.asarray, (b * s, b * t, s * t)))
     assert bool(model.defined)
     assert (float(model.c_b), float(model.c_s), float(model.c_third)) == pytest.approx((b, s, t))
 
 
 def test_one_factor_refuses_what_it_cannot_explain() -> None:
-    negative = one_factor(*map(np.asarray, (0.3, -0.2, 0.5)))
+    negative = fit_one_factor(*map(np.asarray, (0.3, -0.2, 0.5)))
     assert not negative.defined
-    assert not negative.beyond_one
+    assert not negative.heywood
     assert np.isnan(negative.c_b)
-    two_negative = one_factor(*map(np.asarray, (-0.3, -0.2, 0.5)))
+    two_negative = fit_one_factor(*map(np.asarray, (-0.3, -0.2, 0.5)))
     assert not two_negative.defined
-    heywood = one_factor(*map(np.asarray, (0.1, 0.005, 0.6)))
+    heywood = fit_one_factor(*map(np.asarray, (0.1, 0.005, 0.6)))
     assert not heywood.defined
-    assert heywood.beyond_one
+    assert heywood.heywood
     assert heywood.c_s > 1

@@ -10,7 +10,7 @@ from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.studies.weight_validation import sweep_corpus
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.estimate import FALLBACK_WEIGHT
-from ridgerank.fusion.weight import on_the_edge, one_factor, optimal_weight
+from ridgerank.fusion.weight import fit_one_factor, optimal_weight, resolve_heywood_case
 from ridgerank.ragged import Floats
 
 FEW = 16
@@ -65,9 +65,9 @@ def label_free_weight(means: Floats) -> tuple[float, bool]:
     An estimate above 1 is taken for 1; where the model has no solution at all, the documented fallback.
     """
     rho_bt, rho_st, rho_bs = means
-    model = one_factor(rho_bs, rho_bt, rho_st)
-    if bool(model.beyond_one):
-        c_b, c_s = on_the_edge(rho_bs, rho_bt, rho_st)
+    model = fit_one_factor(rho_bs, rho_bt, rho_st)
+    if bool(model.heywood):
+        c_b, c_s = resolve_heywood_case(rho_bs, rho_bt, rho_st)
         return float(optimal_weight(c_b, c_s, rho_bs)), True
     if not bool(model.defined):
         return FALLBACK_WEIGHT, False

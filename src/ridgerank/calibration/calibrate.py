@@ -15,22 +15,21 @@ import numpy as np
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import parse_dtype
 from ridgerank.backbones.model_settings import ModelSettings
-from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, Diagnostics, calibration_path
+from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, calibration_path
+from ridgerank.calibration.assemble import assemble_calibration
 from ridgerank.calibration.candidate_lists import find_candidates
 from ridgerank.calibration.executor import Executor, LocalExecutor
 from ridgerank.calibration.hooks import CalibrationHook, CalibrationPlan, SilentCalibrationHook
 from ridgerank.calibration.plot import plot_calibration
-from ridgerank.calibration.ridge_fit import LEAST_LISTS
-from ridgerank.calibration.selection import CalibrationData, Selection, select_readout
+from ridgerank.calibration.ridge_fit import LEAST_LISTS, RemoteStates
+from ridgerank.calibration.selection import CalibrationData, select_readout
 from ridgerank.calibration.synthetic_queries import QuerySet, queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import find_missing_targets
 from ridgerank.calibration.transfer import transfer_weight
 from ridgerank.errors import CalibrationError
-from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.ranking.shallow import ShallowPass
-from ridgerank.readout.readout import Readout
 from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
@@ -88,52 +87,46 @@ def calibrate(
     """
     hook = hook or SilentCalibrationHook()
     with ExitStack() as stack:
-        pages = store if isinstance(store, PageStore) else stack.enter_context(PageStore.open(str(store)))
-        folder = stack.enter_context(edit_calibrations(pages.uri))
+        page_store = (
+            store if isinstance(store, PageStore) else stack.enter_context(PageStore.open(str(store)))
+        )
+        folder = stack.enter_context(edit_calibrations(page_store.uri))
         path = calibration_path(folder, name)
-        retriever_source = retriever_source or _default_source(retriever, pages)
+        retriever_source = retriever_source or _default_source(retriever, page_store)
         if not isinstance(retriever, Retriever):
-            dtype = parse_dtype(dtype) if isinstance(dtype, str) else dtype
-            retriever = load_retriever(retriever, pages, device=device, dtype=dtype)
+            retriever = load_retriever(retriever, page_store, device=device, dtype=parse_dtype(dtype))
         transferred = None
         if weight_from:
-            transferred = transfer_weight(weight_from, lineage=pages.lineage, retriever=retriever.name)
+            transferred = transfer_weight(weight_from, lineage=page_store.lineage, retriever=retriever.name)
             target, state = transferred.target, transferred.state
         if executor is None:
-            executor = _local_executor(pages, backbone, device=device, dtype=dtype)
-        cache = TargetCache(folder, pages.lineage)
+            executor = _local_executor(page_store, backbone, device=device, dtype=dtype)
+        cache = TargetCache(folder, page_store.lineage)
         files = [Path(document) for document in documents]
         if queries:
             query_set = QuerySet(unique_queries(queries), queries_from)
         else:
-            query_set = _generate_queries(executor, pages, cache, query_source, query_count, files)
+            query_set = _generate_queries(executor, page_store, cache, query_source, query_count, files)
         _require_enough(query_set)
         lists = find_candidates(retriever, query_set.queries, candidates)
         targets = TARGETS if target is None else (target,)
-        _complete_targets(executor, pages, cache, lists, targets, files, query_set, hook)
-        data = CalibrationData(
-            lists=Ragged.of_lengths(len(query_candidates) for query_candidates in lists.values()),
-            corpora=tuple(query.corpus for query in lists),
-            retriever=np.array([candidate.score for _, candidate in _pairs(lists)]),
-            targets={each: _read_targets(cache, each, lists) for each in targets},
-            relevance=None if qrels is None else _read_relevance(pages, qrels, lists),
-            states=executor.compute_states(
-                lists, STATES if state is None else (state,), on_queries_run=hook.queries_run
-            ),
+        _complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
+        relevance = None if qrels is None else _read_relevance(page_store, qrels, lists)
+        states = executor.compute_states(
+            lists, STATES if state is None else (state,), on_queries_run=hook.queries_run
         )
+        data = _gather_data(lists, cache, targets, states, relevance)
         selection = select_readout(data, transferred=None if transferred is None else transferred.weight)
-        selected = selection.selected
-        calibration = Calibration(
-            readout=_fitted_readout(selection, pages),
-            weight=selected.decision.deployed,
+        calibration = assemble_calibration(
+            selection,
+            query_set,
+            candidates=candidates,
+            lineage=page_store.lineage,
             retriever=retriever.name,
             retriever_source=retriever_source,
-            diagnostics=_diagnostics(selection, query_set, candidates),
-            target=selected.option.target,
-            state=selected.option.state,
         )
         calibration.save(folder, name)
-        plot_calibration(calibration, selected.fit, path.with_suffix(".png"))
+        plot_calibration(calibration, selection.selected.fit, path.with_suffix(".png"))
         return calibration
 
 
@@ -215,14 +208,32 @@ def _complete_targets(
         hook.targets_stored(page_targets.pages)
 
 
+def _gather_data(
+    lists: Mapping[Query, Sequence[Candidate]],
+    cache: TargetCache,
+    targets: Sequence[Target],
+    states: Mapping[State, Floats | RemoteStates],
+    relevance: Floats | None,
+) -> CalibrationData:
+    pairs = _pairs(lists)
+    return CalibrationData(
+        lists=Ragged.of_lengths(len(candidates) for candidates in lists.values()),
+        corpora=tuple(query.corpus for query in lists),
+        retriever=np.array([candidate.score for _, candidate in pairs]),
+        targets={
+            target: np.array(
+                [cache.target(target, query.text, candidate.page_id) for query, candidate in pairs],
+                dtype=np.float64,
+            )
+            for target in targets
+        },
+        states=states,
+        relevance=relevance,
+    )
+
+
 def _pairs(lists: Mapping[Query, Sequence[Candidate]]) -> list[tuple[Query, Candidate]]:
     return [(query, candidate) for query, candidates in lists.items() for candidate in candidates]
-
-
-def _read_targets(cache: TargetCache, target: Target, lists: Mapping[Query, Sequence[Candidate]]) -> Floats:
-    """(members,) of one target."""
-    values = [cache.target(target, query.text, candidate.page_id) for query, candidate in _pairs(lists)]
-    return np.array(values, dtype=np.float64)
 
 
 def _read_relevance(store: PageStore, qrels: Qrels, lists: Mapping[Query, Sequence[Candidate]]) -> Floats:
@@ -238,49 +249,3 @@ def _read_relevance(store: PageStore, qrels: Qrels, lists: Mapping[Query, Sequen
         )
     grades = [max(judged[query].get(candidate.page_id, 0), 0) for query, candidate in _pairs(lists)]
     return np.array(grades, dtype=np.float64)
-
-
-def _fitted_readout(selection: Selection, store: PageStore) -> Readout:
-    fit, lists = selection.selected.fit, selection.selected.problem.lists
-    return Readout(
-        vector=fit.vector,
-        penalty=fit.penalty.deployed,
-        lists=len(lists),
-        pairs=lists.members,
-        lineage=store.lineage,
-    )
-
-
-def _diagnostics(selection: Selection, query_set: QuerySet, candidates: int) -> Diagnostics:
-    selected = selection.selected
-    lists, fit, decision, penalty = (
-        selected.problem.lists,
-        selected.fit,
-        selected.decision,
-        selected.fit.penalty,
-    )
-    return Diagnostics(
-        queries_from=query_set.origin,
-        queries=len(query_set.queries),
-        lists=len(lists),
-        candidates=candidates,
-        pairs=lists.members,
-        penalties=tuple(penalty.penalties.tolist()),
-        errors={
-            fold: tuple((errors / fit.validation_squares[fold]).tolist())
-            for fold, errors in penalty.errors.items()
-        },
-        chosen=dict(penalty.chosen),
-        penalty_at_edge=penalty.at_edge,
-        agreement=decision.agreement,
-        agreement_interval=decision.agreement_interval,
-        teacher_relevance=decision.teacher_relevance,
-        relevance_floor=decision.relevance_floor,
-        expected_gain=decision.expected_gain,
-        label_free=decision.label_free,
-        closed_form=decision.closed_form,
-        warnings=decision.warnings,
-        reason=selection.reason,
-        options=selection.options,
-        readout_spread=float(standard_deviations(fit.held_out_scores, lists).mean()),
-    )

@@ -25,7 +25,7 @@ from ridgerank.fusion.estimate import (
     label_free_estimate,
 )
 from ridgerank.fusion.prior import Prior
-from ridgerank.fusion.weight import objective, one_factor
+from ridgerank.fusion.weight import fit_one_factor, objective
 from ridgerank.ragged import Floats
 from ridgerank.readout.bound import relevance_floor
 
@@ -77,7 +77,7 @@ def decide_weight(
         closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
         c_t = float(correlate(b, t, relevance, lists).reranker.mean())
     else:
-        factors = one_factor(rho_bs, rho_bt, rho_st)
+        factors = fit_one_factor(rho_bs, rho_bt, rho_st)
         c_t = float(factors.c_third) if bool(factors.defined) else float("nan")
     agreement, interval = mean_interval(fit.agreement)
     deployed, gain, warnings = _deploy(closed_form or label_free, agreement, interval[0])

@@ -14,7 +14,7 @@ def reciprocal_rank_fusion(
 
     w = 1/2 is the usual unweighted form up to a factor.
     """
-    return (1.0 - weight) * _reciprocal(first, lists, has_first) + weight * _reciprocal(
+    return (1.0 - weight) * _reciprocal_ranks(first, lists, has_first) + weight * _reciprocal_ranks(
         second, lists, has_second
     )
 
@@ -26,15 +26,17 @@ def score_aggregation(
 
     A page that a list lacks counts as that list's lowest, which is what min-max scaling means by 0.
     """
-    return (1.0 - weight) * _min_max(first, lists, has_first) + weight * _min_max(second, lists, has_second)
+    return (1.0 - weight) * _scale_to_unit(first, lists, has_first) + weight * _scale_to_unit(
+        second, lists, has_second
+    )
 
 
-def _reciprocal(scores: Floats, lists: Ragged, present: Bools) -> Floats:
+def _reciprocal_ranks(scores: Floats, lists: Ragged, present: Bools) -> Floats:
     ranks = lists.ranks(np.where(present, scores, -np.inf))
     return np.where(present, 1.0 / (RECIPROCAL_RANK_CONSTANT + ranks), 0.0)
 
 
-def _min_max(scores: Floats, lists: Ragged, present: Bools) -> Floats:
+def _scale_to_unit(scores: Floats, lists: Ragged, present: Bools) -> Floats:
     low = lists.min(np.where(present, scores, np.inf))
     high = lists.max(np.where(present, scores, -np.inf))
     varied = high > low

@@ -1,7 +1,7 @@
 """The three correlations between retriever, reranker and a third vector, query by query (eq. 3).
 
 With relevance as the third vector they are c_b, c_s and ρ; with the full-depth margin in its place they
-are what the label-free weight is read from. One record serves both.
+are what the label-free weight is estimated from. One record serves both.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ridgerank.ragged import Bools, Floats, Ragged
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Correlations:
-    """Correlations of each usable query: (queries,) each."""
+    """Correlations of each query whose lists vary: (queries,) each."""
 
     retriever: Floats
     """Of the retriever's score with the third vector: c_b when that is relevance."""
@@ -32,12 +32,12 @@ class Correlations:
 
     @property
     def queries(self) -> int:
-        """How many queries speak."""
+        """Number of queries that have correlations."""
         return len(self.mutual)
 
     @property
     def skipped(self) -> int:
-        """How many queries were left out."""
+        """Number of queries that were left out."""
         return self.constant_retriever + self.constant_reranker + self.constant_third
 
     def stacked(self) -> Floats:
@@ -45,7 +45,7 @@ class Correlations:
         return np.column_stack([self.retriever, self.reranker, self.mutual])
 
     def require_queries(self) -> None:
-        """Raise when no query is left to read anything from."""
+        """Raise where no query is left to estimate anything from."""
         if not self.queries:
             raise CalibrationError(
                 f"none of {self.skipped} queries can be used: the retriever's scores are constant in "
@@ -66,8 +66,8 @@ def correlate(
     flat_retriever, flat_reranker, flat_third = (
         _constant(values, lists) for values in (retriever, reranker, third)
     )
-    usable = ~(flat_retriever | flat_reranker | flat_third)
-    kept, members = lists.select(usable)
+    varied = ~(flat_retriever | flat_reranker | flat_third)
+    kept, members = lists.select(varied)
     omega = weights[members]
     b, s, y = (standardize_weighted(values[members], omega, kept) for values in (retriever, reranker, third))
     total = kept.sum(omega)

@@ -1,4 +1,4 @@
-"""A weight to deploy, with what it was read from and how far it can be trusted."""
+"""A weight to deploy, what it was estimated from, and how far it can be trusted."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,13 @@ import numpy as np
 
 from ridgerank.fusion.correlations import Correlations
 from ridgerank.fusion.prior import Prior
-from ridgerank.fusion.weight import is_interior, objective, on_the_edge, one_factor, optimal_weight
+from ridgerank.fusion.weight import (
+    fit_one_factor,
+    is_interior,
+    objective,
+    optimal_weight,
+    resolve_heywood_case,
+)
 from ridgerank.ragged import Floats
 
 Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
@@ -29,11 +35,11 @@ _BLOCK = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class WeightEstimate:
-    """A fusion weight and its reasons."""
+    """A fusion weight and what it was estimated from."""
 
     weight: float
     weight_interval: tuple[float, float]
-    """95 % bootstrap interval over queries; (0, 1) where fewer than two queries speak."""
+    """95 % bootstrap interval over queries; (0, 1) where there are fewer than two queries."""
     method: Method
     c_b: float
     """Correlation of the retriever's score with relevance; NaN where it could not be estimated."""
@@ -46,7 +52,7 @@ class WeightEstimate:
     queries_used: int
     queries_skipped: int
     shrunk: bool
-    """The correlations were pulled towards a prior before the weight was read."""
+    """The correlations were shrunk towards a prior before the weight was computed."""
     chance_of_gain: float
     """Share of the resampled query sets in which this weight beats the retriever alone; NaN if unknown."""
     note: str
@@ -56,7 +62,7 @@ class WeightEstimate:
 
 
 def user_estimate(weight: float) -> WeightEstimate:
-    """A weight the user knows: nothing is estimated."""
+    """A weight that the user gives: nothing is estimated."""
     unknown = float("nan")
     return WeightEstimate(
         weight=weight,
@@ -77,13 +83,13 @@ def user_estimate(weight: float) -> WeightEstimate:
 def closed_form_estimate(correlations: Correlations, *, prior: Prior | None = None) -> WeightEstimate:
     """w* of eq. 4 from correlations with relevance; shrunk towards `prior` where one is given."""
     correlations.require_queries()
-    pull = _pull(correlations, prior)
-    mean = _shrunk(correlations.stacked().mean(axis=0), pull, prior)
+    prior_share = _prior_shares(correlations, prior)
+    mean = _shrink(correlations.stacked().mean(axis=0), prior_share, prior)
     c_b, c_s, rho = mean
     weight = float(optimal_weight(c_b, c_s, rho))
 
     def resampled(means: Floats) -> tuple[Floats, Floats]:
-        b, s, r = _shrunk(means, pull, prior).T
+        b, s, r = _shrink(means, prior_share, prior).T
         return optimal_weight(b, s, r), objective(np.asarray(weight), b, s, r) - b
 
     interval, chance, _ = _bootstrap(correlations, resampled)
@@ -114,20 +120,20 @@ def label_free_estimate(
     for 1, and the note says so. A `least_c_b` known from elsewhere raises c_b, and lowers c_s to ρ / c_b.
     """
     correlations.require_queries()
-    pull = _pull(correlations, prior)
-    mean = _shrunk(correlations.stacked().mean(axis=0), pull, prior)
+    prior_share = _prior_shares(correlations, prior)
+    mean = _shrink(correlations.stacked().mean(axis=0), prior_share, prior)
     rho_bt, rho_st, rho_bs = mean
-    model = one_factor(rho_bs, rho_bt, rho_st)
-    at_edge = bool(model.beyond_one) and _chance_explains(correlations)
+    model = fit_one_factor(rho_bs, rho_bt, rho_st)
+    at_edge = bool(model.heywood) and _chance_explains(correlations)
     if not bool(model.defined) and not at_edge:
-        return _fallback(correlations, mean, beyond_one=bool(model.beyond_one), shrunk=prior is not None)
-    estimates = on_the_edge(rho_bs, rho_bt, rho_st) if at_edge else (model.c_b, model.c_s)
+        return _fallback(correlations, mean, heywood=bool(model.heywood), shrunk=prior is not None)
+    estimates = resolve_heywood_case(rho_bs, rho_bt, rho_st) if at_edge else (model.c_b, model.c_s)
     c_b, c_s = _raise_c_b(*estimates, rho_bs, least_c_b)
     weight = float(optimal_weight(c_b, c_s, rho_bs))
 
     def resampled(means: Floats) -> tuple[Floats, Floats]:
-        bt, st, bs = _shrunk(means, pull, prior).T
-        draws = one_factor(bs, bt, st)
+        bt, st, bs = _shrink(means, prior_share, prior).T
+        draws = fit_one_factor(bs, bt, st)
         b, s = _raise_c_b(draws.c_b, draws.c_s, bs, least_c_b)
         weights = np.where(draws.defined, optimal_weight(b, s, bs), np.nan)
         return weights, objective(np.asarray(weight), b, s, bs) - b
@@ -176,15 +182,15 @@ def _chance_explains(correlations: Correlations) -> bool:
         return False
     means = np.concatenate(list(_resampled_means(rows)))
     bt, st, bs = means.T
-    return bool(one_factor(bs, bt, st).defined.mean() >= _WITHIN_REACH)
+    return bool(fit_one_factor(bs, bt, st).defined.mean() >= _WITHIN_REACH)
 
 
-def _fallback(correlations: Correlations, mean: Floats, *, beyond_one: bool, shrunk: bool) -> WeightEstimate:
+def _fallback(correlations: Correlations, mean: Floats, *, heywood: bool, shrunk: bool) -> WeightEstimate:
     rho_bt, rho_st, rho_bs = mean.tolist()
     measured = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
     reason = (
         "an estimate exceeds 1, so the scores share more than relevance"
-        if beyond_one
+        if heywood
         else "not all three correlations are positive"
     )
     cause = f"the one-factor model does not fit ({measured}): {reason}"
@@ -234,12 +240,12 @@ def _resampled_means(rows: Floats) -> Iterator[Floats]:
         yield rows[generator.integers(len(rows), size=(count, len(rows)))].mean(axis=1)
 
 
-def _pull(correlations: Correlations, prior: Prior | None) -> Floats:
-    return np.zeros(3) if prior is None else prior.pull(correlations)
+def _prior_shares(correlations: Correlations, prior: Prior | None) -> Floats:
+    return np.zeros(3) if prior is None else prior.share(correlations)
 
 
-def _shrunk(means: Floats, pull: Floats, prior: Prior | None) -> Floats:
-    return means if prior is None else (1.0 - pull) * means + pull * prior.mean
+def _shrink(means: Floats, prior_share: Floats, prior: Prior | None) -> Floats:
+    return means if prior is None else (1.0 - prior_share) * means + prior_share * prior.mean
 
 
 def _few_queries(correlations: Correlations) -> str:

@@ -1,4 +1,4 @@
-"""Runs over the same queries become aligned lists; what one run has and another lacks is kept and counted."""
+"""Runs over the same queries become aligned lists; pages that only some runs score are kept and counted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class JoinedRuns:
 
     def missing_queries(self) -> Ints:
         """(runs,): queries of which the run has no page at all."""
-        return np.array([int(self._gone(row).sum()) for row in self.present], dtype=np.int64)
+        return np.array([int(self._lacks_queries(row).sum()) for row in self.present], dtype=np.int64)
 
     def missing_pages(self) -> Ints:
         """(runs,): pages the run lacks under queries it does have."""
         lengths = self.lists.lengths
-        counts = [int((~row).sum() - lengths[self._gone(row)].sum()) for row in self.present]
+        counts = [int((~row).sum() - lengths[self._lacks_queries(row)].sum()) for row in self.present]
         return np.array(counts, dtype=np.int64)
 
     def complete(self) -> "JoinedRuns":
@@ -67,22 +67,22 @@ class JoinedRuns:
         )  # stable: equal scores stay by page id, last first
         return Run(self.queries, self.vocabulary, self.lists, self.codes[order], scores[order])
 
-    def _gone(self, present: Bools) -> Bools:
+    def _lacks_queries(self, present: Bools) -> Bools:
         return np.asarray(self.lists.sum(present.astype(float)) == 0)
 
 
 def join(*runs: Run) -> JoinedRuns:
     """Align runs by query and page; queries in the order in which they first appear."""
     queries = tuple(dict.fromkeys(query for run in runs for query in run.queries))
-    vocabulary = _union([run.vocabulary for run in runs])
-    keys, scores = zip(*(_keyed(run, queries, vocabulary) for run in runs), strict=True)
+    vocabulary = _merge_vocabularies([run.vocabulary for run in runs])
+    keys, scores = zip(*(_sort_by_key(run, queries, vocabulary) for run in runs), strict=True)
     if all(np.array_equal(keys[0], other) for other in keys[1:]):
         union, aligned = keys[0], np.vstack(scores)
     else:
         union = reduce(np.union1d, keys)
         aligned = np.full((len(runs), len(union)), np.nan)
-        for row, own_keys, own_scores in zip(aligned, keys, scores, strict=True):
-            row[np.searchsorted(union, own_keys)] = own_scores
+        for row, run_keys, run_scores in zip(aligned, keys, scores, strict=True):
+            row[np.searchsorted(union, run_keys)] = run_scores
     rows, reversed_codes = np.divmod(union, max(len(vocabulary), 1))
     lists = Ragged.of_lengths(np.bincount(rows, minlength=len(queries)).tolist())
     return JoinedRuns(queries, vocabulary, lists, len(vocabulary) - 1 - reversed_codes, aligned)
@@ -120,10 +120,10 @@ def fuse_runs(joined: JoinedRuns, weight: float) -> Run:
     fused = np.where(has_retriever, retriever, reranker)
     fused[both] = fuse_scores(shared.scores[0], shared.scores[1], weight, shared.lists)
     tier = np.where(both, 0, np.where(has_retriever, 1, 2))
-    return _below(joined, fused, tier)
+    return _order_by_tier(joined, fused, tier)
 
 
-def _below(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:
+def _order_by_tier(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:
     """Order by tier, then score; scores of lower tiers count down by one from the lowest fused score."""
     lists = joined.lists
     order = np.lexsort((-scores, tier, lists.list_numbers()))
@@ -135,14 +135,14 @@ def _below(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:
     return Run(joined.queries, joined.vocabulary, lists, joined.codes[order], final)
 
 
-def _union(vocabularies: list[tuple[str, ...]]) -> tuple[str, ...]:
+def _merge_vocabularies(vocabularies: list[tuple[str, ...]]) -> tuple[str, ...]:
     first = vocabularies[0]
     if all(other == first for other in vocabularies[1:]):
         return first
     return tuple(sorted(set().union(*vocabularies)))
 
 
-def _keyed(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]) -> tuple[Ints, Floats]:
+def _sort_by_key(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]) -> tuple[Ints, Floats]:
     """One ascending whole number per (query, page), pages last first, and the scores in that order."""
     numbers = {query: number for number, query in enumerate(queries)}
     rows = np.array([numbers[query] for query in run.queries], dtype=np.int64)

@@ -1,6 +1,6 @@
-"""What is believed of two scores before any query has been looked at, and how fast data overrules it.
+"""A prior for the correlations of two scores, and how fast data overrules it.
 
-With few queries the three correlations are noise, and the weight read from them can rank far below the
+With few queries the three correlations are noise, and the weight computed from them can rank far below the
 retriever alone. Shrinking pulls each correlation towards a prior by their precisions: a handful of
 queries moves the weight a little, a hundred leave nothing of the prior. It works on the correlations, not
 on the weight, because at the end points 0 and 1 the weight itself stops telling how uncertain it is.
@@ -22,7 +22,7 @@ class Prior:
     """Expected correlations of a corpus, and how much corpora and queries differ.
 
     The defaults describe a reranker that adds nothing to the retriever (c_s = ρ c_b, a weight of 0): the
-    order people already have is left only as far as queries speak for it. What that costs and saves is
+    retriever's order is left only as far as queries support it. What that costs and saves is
     measured in `benchmarks/weight_safety.py`. The spreads are assumptions: 0.1 between corpora, 0.25 between
     queries with twenty candidates.
     """
@@ -38,7 +38,7 @@ class Prior:
         """(3,): c_b, c_s, ρ."""
         return np.array([self.c_b, self.c_s, self.rho])
 
-    def pull(self, correlations: Correlations) -> Floats:
+    def share(self, correlations: Correlations) -> Floats:
         """(3,) in (0, 1]: the prior's share in the shrunk correlations, by the two precisions.
 
         σ²/n against τ²: σ² the spread between queries (the sample's, steadied by the prior's when there

@@ -1,4 +1,4 @@
-"""The closed-form weight of proposition 1 and its label-free reading, §B.6: pure formulas."""
+"""The closed-form weight of proposition 1 and its label-free estimate, §B.6: pure formulas."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ridgerank.ragged import Bools, Floats
 
-_ONE = 1.0 - 1e-12
+_UNIT = 1.0 - 1e-12
 """|ρ| beyond this is 1 to rounding: the two scores are one score, or its mirror image."""
 
 
@@ -21,7 +21,7 @@ def objective(weight: Floats, c_b: Floats, c_s: Floats, rho: Floats) -> Floats:
 
 def is_interior(c_b: Floats, c_s: Floats, rho: Floats) -> Bools:
     """Proposition 1's conditions: |ρ| < 1, c_b > ρc_s and c_s > ρc_b: both scores deserve weight."""
-    return (np.abs(rho) < _ONE) & (c_b > rho * c_s) & (c_s > rho * c_b)
+    return (np.abs(rho) < _UNIT) & (c_b > rho * c_s) & (c_s > rho * c_b)
 
 
 def optimal_weight(c_b: Floats, c_s: Floats, rho: Floats) -> Floats:
@@ -45,10 +45,12 @@ def partial_correlations(c_b: Floats, c_s: Floats, rho: Floats) -> tuple[Floats,
     r_{b·s} = (c_b − ρc_s) / √((1 − ρ²)(1 − c_s²)); NaN where the denominator vanishes.
     """
 
-    def partial(own: Floats, other: Floats) -> Floats:
-        rest = (1.0 - rho**2) * (1.0 - other**2)
+    def partial(score: Floats, other: Floats) -> Floats:
+        remaining = (1.0 - rho**2) * (1.0 - other**2)
         with np.errstate(divide="ignore", invalid="ignore"):
-            value: Floats = np.where(rest > 0, (own - rho * other) / np.sqrt(np.maximum(rest, 0.0)), np.nan)
+            value: Floats = np.where(
+                remaining > 0, (score - rho * other) / np.sqrt(np.maximum(remaining, 0.0)), np.nan
+            )
         return value
 
     return partial(c_b, c_s), partial(c_s, c_b)
@@ -63,11 +65,11 @@ class OneFactor:
     c_third: Floats
     defined: Bools
     """The model holds: all three estimates are real and at most 1."""
-    beyond_one: Bools
+    heywood: Bools
     """Real estimates, one of them above 1: the noises of two scores are not uncorrelated (a Heywood case)."""
 
 
-def one_factor(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> OneFactor:
+def fit_one_factor(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> OneFactor:
     """c_b = √(ρ_bs ρ_bt / ρ_st), c_s = √(ρ_bs ρ_st / ρ_bt), c_t = √(ρ_bt ρ_st / ρ_bs), §B.6.
 
     The three scores agree with relevance positively only if all three correlations are positive: a
@@ -83,13 +85,13 @@ def one_factor(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> OneFactor:
     return OneFactor(c_b, c_s, c_third, positive & ~beyond, beyond)
 
 
-def on_the_edge(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> tuple[Floats, Floats]:
+def resolve_heywood_case(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> tuple[Floats, Floats]:
     """c_b and c_s of a Heywood case, settled where the one-factor model ends.
 
     The score whose estimate is largest is taken for relevance itself, c = 1; the others' are then their
     correlations with it. One triple of correlations at a time.
     """
-    estimates = one_factor(rho_bs, rho_bt, rho_st)
+    estimates = fit_one_factor(rho_bs, rho_bt, rho_st)
     largest = int(np.argmax([estimates.c_b, estimates.c_s, estimates.c_third]))
-    one = np.ones_like(rho_bs)
-    return ((one, rho_bs), (rho_bs, one), (rho_bt, rho_st))[largest]
+    unit = np.ones_like(rho_bs)
+    return ((unit, rho_bs), (rho_bs, unit), (rho_bt, rho_st))[largest]

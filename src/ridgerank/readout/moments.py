@@ -1,9 +1,9 @@
 """Centered sums of states and targets, accumulated as lists stream by (eq. 7-8).
 
-A list of K pages says K − 1 things once its mean is gone: it is kept as K − 1 orthonormal contrasts, the
-same sums from fewer rows. Memory is O(d²) however many pairs are seen: as long as there are fewer contrasts
-than dimensions these themselves are kept (the dual form needs no more), after that their products H'PH and
-H'Pt. Everything is float64.
+A list of K pages has K − 1 degrees of freedom once its mean is gone: it is kept as K − 1 orthonormal
+contrasts, which give the same sums from fewer rows. Memory is O(d²) however many pairs are added. As long as
+there are fewer contrasts than dimensions, the contrasts themselves are kept (the dual form needs no more);
+after that, their products H'PH and H'Pt. Everything is float64.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class CenteredMoments:
         self._moment: Floats = np.zeros(dim)
         self._states: list[Floats] = []
         self._targets: list[Floats] = []
-        self._waiting = 0
+        self._pending_rows = 0
 
     def add(self, states: ArrayLike, targets: ArrayLike) -> None:
         """Add one candidate list: states (K, dim), targets (K,), for any K ≥ 1."""
@@ -63,7 +63,7 @@ class CenteredMoments:
         if H.ndim != 2 or H.shape[1] != self.dim or t.shape != (len(H),):
             raise CalibrationError(
                 f"states of shape {H.shape} with targets of shape {t.shape}, "
-                f"wanted (K, {self.dim}) and (K,): one state and one target a candidate"
+                f"wanted (K, {self.dim}) and (K,): one state and one target per candidate"
             )
         if not (np.isfinite(H).all() and np.isfinite(t).all()):
             raise CalibrationError("a state or target is NaN or infinite; leave that candidate out")
@@ -80,7 +80,7 @@ class CenteredMoments:
         if other.dim != self.dim:
             raise CalibrationError(f"moments of {other.dim} dimensions, wanted {self.dim}: another model's")
         if other._gram is not None:
-            self._fold()
+            self._add_to_products()
             assert self._gram is not None
             self._gram += other._gram
             self._moment += other._moment
@@ -93,8 +93,8 @@ class CenteredMoments:
     def problem(self) -> Problem:
         """What there is to solve: the contrasts, or their products once they outnumber dimensions."""
         if self._gram is None:
-            return Rows(self._stacked(), np.concatenate([*self._targets, np.zeros(0)]))
-        self._fold()
+            return Rows(self._stack(), np.concatenate([*self._targets, np.zeros(0)]))
+        self._add_to_products()
         return Products(self._gram, self._moment)
 
     def squared_error(self, readouts: Floats) -> Floats:
@@ -113,22 +113,22 @@ class CenteredMoments:
     def _append(self, H: Floats, t: Floats) -> None:
         self._states.append(H)
         self._targets.append(t)
-        self._waiting += len(H)
+        self._pending_rows += len(H)
         self.target_square += float(t @ t)
         limit = self.dim if self._gram is None else _BLOCK_ROWS
-        if self._waiting > limit:
-            self._fold()
+        if self._pending_rows > limit:
+            self._add_to_products()
 
-    def _fold(self) -> None:
+    def _add_to_products(self) -> None:
         if self._gram is None:
             self._gram = np.zeros((self.dim, self.dim))
         if self._states:
-            H, t = self._stacked(), np.concatenate(self._targets)
+            H, t = self._stack(), np.concatenate(self._targets)
             self._gram += H.T @ H
             self._moment = self._moment + H.T @ t
-            self._states, self._targets, self._waiting = [], [], 0
+            self._states, self._targets, self._pending_rows = [], [], 0
 
-    def _stacked(self) -> Floats:
+    def _stack(self) -> Floats:
         if len(self._states) > 1:
             self._states = [np.concatenate(self._states)]
             self._targets = [np.concatenate(self._targets)]

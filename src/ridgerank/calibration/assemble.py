@@ -1,0 +1,69 @@
+"""The selected readout, its weight and how both were fitted become one `Calibration`."""
+
+from ridgerank.calibration.artifact import Calibration, Diagnostics
+from ridgerank.calibration.selection import Selection
+from ridgerank.calibration.synthetic_queries import QuerySet
+from ridgerank.fusion.standardize import standard_deviations
+from ridgerank.lineage import Lineage
+from ridgerank.readout.readout import Readout
+
+
+def assemble_calibration(
+    selection: Selection,
+    query_set: QuerySet,
+    *,
+    candidates: int,
+    lineage: Lineage,
+    retriever: str,
+    retriever_source: str,
+) -> Calibration:
+    """The record that is saved beside the store; `candidates` is K."""
+    selected = selection.selected
+    lists = selected.problem.lists
+    readout = Readout(
+        vector=selected.fit.vector,
+        penalty=selected.fit.penalty.deployed,
+        lists=len(lists),
+        pairs=lists.members,
+        lineage=lineage,
+    )
+    return Calibration(
+        readout=readout,
+        weight=selected.decision.deployed,
+        retriever=retriever,
+        retriever_source=retriever_source,
+        diagnostics=_diagnostics(selection, query_set, candidates),
+        target=selected.option.target,
+        state=selected.option.state,
+    )
+
+
+def _diagnostics(selection: Selection, query_set: QuerySet, candidates: int) -> Diagnostics:
+    selected = selection.selected
+    lists, fit, decision = selected.problem.lists, selected.fit, selected.decision
+    penalty = fit.penalty
+    return Diagnostics(
+        queries_from=query_set.origin,
+        queries=len(query_set.queries),
+        lists=len(lists),
+        candidates=candidates,
+        pairs=lists.members,
+        penalties=tuple(penalty.penalties.tolist()),
+        errors={
+            fold: tuple((errors / fit.validation_squares[fold]).tolist())
+            for fold, errors in penalty.errors.items()
+        },
+        chosen=dict(penalty.chosen),
+        penalty_at_edge=penalty.at_edge,
+        agreement=decision.agreement,
+        agreement_interval=decision.agreement_interval,
+        teacher_relevance=decision.teacher_relevance,
+        relevance_floor=decision.relevance_floor,
+        expected_gain=decision.expected_gain,
+        label_free=decision.label_free,
+        closed_form=decision.closed_form,
+        warnings=decision.warnings,
+        reason=selection.reason,
+        options=selection.options,
+        readout_spread=float(standard_deviations(fit.held_out_scores, lists).mean()),
+    )
