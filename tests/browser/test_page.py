@@ -24,16 +24,16 @@ def pythons_order(answer: Answer, weight: float) -> list[str]:
         np.array([page[name] for page in pages]) for name in ("retriever_score", "readout_score")
     )
     fused = fuse(retriever, readout, weight, Ragged.of_lengths([len(pages)]))
-    return [pages[place]["page_id"] for place in np.argsort(-fused, kind="stable")]
+    return [pages[row]["page_id"] for row in np.argsort(-fused, kind="stable")]
 
 
 def test_a_search_shows_the_order_before_and_after(page: PageUnderTest, answer: Answer) -> None:
     page.search(answer["query"])
     results = answer["results"]
-    assert page.order("after") == page.seen_order("after") == [found["page_id"] for found in results]
-    retrieved = sorted(results, key=lambda found: int(found["retriever_rank"]))
-    assert page.order("before") == page.seen_order("before") == [found["page_id"] for found in retrieved]
-    entered = sum(found["retriever_rank"] > 5 for found in results[:5])
+    assert page.order("after") == page.seen_order("after") == [result["page_id"] for result in results]
+    retrieved = sorted(results, key=lambda result: int(result["retriever_rank"]))
+    assert page.order("before") == page.seen_order("before") == [result["page_id"] for result in retrieved]
+    entered = sum(result["retriever_rank"] > 5 for result in results[:5])
     assert page.text("changes-number") == f"{entered} of 5"
     assert page.text("live").startswith(f"{len(results)} pages.")
     assert results[0]["reference"] in page.text("live")
@@ -100,9 +100,9 @@ def test_every_page_that_moved_has_a_curve_that_says_which_way(page: PageUnderTe
         "return Object.fromEntries([...document.querySelectorAll('#moves g')]"
         ".map((curve) => [curve.dataset.page, curve.classList[0]]))"
     )
-    for found in answer["results"]:
-        climbed = found["retriever_rank"] - found["rank"]
-        assert kinds[found["page_id"]] == ("up" if climbed > 0 else "down" if climbed < 0 else "same")
+    for result in answer["results"]:
+        climbed = result["retriever_rank"] - result["rank"]
+        assert kinds[result["page_id"]] == ("up" if climbed > 0 else "down" if climbed < 0 else "same")
     dashes = {
         kind: page.run(
             "const way = document.querySelector(`#moves .${arguments[0]} .way`);"
@@ -207,8 +207,8 @@ def test_the_keyboard_alone_goes_all_the_way(page: PageUnderTest, answer: Answer
 def test_the_address_holds_query_and_weight(page: PageUnderTest, answer: Answer) -> None:
     page.search(answer["query"])
     page.weigh(0.25)
-    asked = parse_qs(urlsplit(page.driver.current_url).query)
-    assert asked == {"q": [answer["query"]], "w": ["0.25"]}
+    parameters = parse_qs(urlsplit(page.driver.current_url).query)
+    assert parameters == {"q": [answer["query"]], "w": ["0.25"]}
     page.open(q=answer["query"], w="0.25")
     page.until_answered()
     assert page.order("after") == pythons_order(answer, 0.25)
@@ -304,7 +304,7 @@ def test_every_control_has_a_name_a_screen_reader_can_say(page: PageUnderTest, a
 
 def nameless(page: PageUnderTest) -> list[str]:
     """Controls and pictures without a name, by the browser's own accessibility tree."""
-    wanted = {
+    control_roles = {
         "button",
         "searchbox",
         "slider",
@@ -317,12 +317,12 @@ def nameless(page: PageUnderTest) -> list[str]:
         "list",
     }
     tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    found = [node for node in tree if not node["ignored"] and node["role"]["value"] in wanted]
-    assert len(found) > 5, "the tree is empty"
+    controls = [node for node in tree if not node["ignored"] and node["role"]["value"] in control_roles]
+    assert len(controls) > 5, "the tree is empty"
     lists = {"list"}  # only the two columns need one
     return [
         node["role"]["value"]
-        for node in found
+        for node in controls
         if not node["name"]["value"].strip() and node["role"]["value"] not in lists
     ]
 

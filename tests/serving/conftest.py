@@ -69,18 +69,18 @@ MakeService = Callable[..., Service]
 @pytest.fixture
 def make_service(reranker: Reranker) -> Iterator[MakeService]:
     """Services over that model, closed at the end (the model stays)."""
-    made: list[Service] = []
+    services: list[Service] = []
 
     def make(*, limits: Limits | None = None, workers: int = 1, **settings: object) -> Service:
         service = Service(
             reranker,
             ServeSettings(limits=limits or Limits(), workers=workers, **settings),  # type: ignore[arg-type]
         )
-        made.append(service)
+        services.append(service)
         return service
 
     yield make
-    for service in made:
+    for service in services:
         service.engine.close()
         service.page_images.close()
 

@@ -132,13 +132,15 @@ def test_beyond_the_bound_callers_are_told_to_come_back_and_then_served(
     assert 'ridgerank_refused_total{route="/v1/search"} 5.0' in counted
 
 
-@pytest.mark.parametrize(("own", "status"), [(50, 408), (None, 503)])
+@pytest.mark.parametrize(("deadline_ms", "status"), [(50, 408), (None, 503)])
 def test_a_deadline_is_kept(
-    make_service: MakeService, corpus: Corpus, held: Held, own: int | None, status: int
+    make_service: MakeService, corpus: Corpus, held: Held, deadline_ms: int | None, status: int
 ) -> None:
     service = make_service(limits=Limits(deadline_seconds=0.2))
     with serve(service) as address, httpx.Client(base_url=address, timeout=SECONDS) as client:
-        late = client.post("/v1/search", json={"query": corpus.queries[0], "k": 5, "deadline_ms": own})
+        late = client.post(
+            "/v1/search", json={"query": corpus.queries[0], "k": 5, "deadline_ms": deadline_ms}
+        )
         assert late.status_code == status
         assert late.json()["code"] == "deadline_passed"
         held.leave.release(10)

@@ -1,6 +1,6 @@
-"""Page images and thumbnails: rendered from the documents the store remembers, kept in bounded memory.
+"""Page images and thumbnails: rendered from the indexed documents, kept in bounded memory.
 
-A request names a page by its id and nothing else; which file that is, only the store says.
+A request names a page by its id only; the store knows which file that is.
 """
 
 import io
@@ -18,7 +18,7 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import locate_pages, render_locations
 
 PIXELS = 2_000_000
-"""Of a page image: enough to read small print by."""
+"""Of a page image: enough to read small print."""
 RENDERING = 1
 """Raise this when pages are rendered in another way, so that browsers fetch them again."""
 _MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
