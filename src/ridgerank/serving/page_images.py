@@ -51,7 +51,7 @@ class PageImages:
         self._images: ByteLRU[str, EncodedImage] = ByteLRU(
             limits.image_cache_bytes, count_bytes=lambda image: len(image.data)
         )
-        self._coming: dict[str, Future[EncodedImage]] = {}
+        self._renders: dict[str, Future[EncodedImage]] = {}
         self._lock = Lock()
         # PDFium is for one thread at a time.
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="ridgerank-render")
@@ -68,12 +68,12 @@ class PageImages:
                 ready: Future[EncodedImage] = Future()
                 ready.set_result(image)
                 return ready
-            if page_id in self._coming:
-                return self._coming[page_id]
-            if len(self._coming) >= self._limits.waiting_renders:
+            if page_id in self._renders:
+                return self._renders[page_id]
+            if len(self._renders) >= self._limits.waiting_renders:
                 raise ApiError(429, "overloaded", "too many pages wait to be rendered", retry_after=1)
-            coming = self._coming[page_id] = self._renderer.submit(self._render_and_cache, page_id)
-        return coming
+            rendering = self._renders[page_id] = self._renderer.submit(self._render_and_cache, page_id)
+        return rendering
 
     def thumbnail(self, page_id: str) -> EncodedImage:
         """Read the small image in the store: call it outside the event loop."""
@@ -95,7 +95,7 @@ class PageImages:
             return image
         finally:
             with self._lock:
-                del self._coming[page_id]
+                del self._renders[page_id]
 
     def _render(self, page_id: str) -> EncodedImage:
         [stored] = self._store.pages([page_id])
