@@ -14,9 +14,7 @@ from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.serving.engine import Engine, RankingResult, SearchWork
 from ridgerank.serving.model_process import ModelProcess, WorkerDied
 from ridgerank.serving.serve_settings import Limits, default_processes
-from tests.serving.conftest import Corpus
-
-SECONDS = 120
+from tests.serving.conftest import SECONDS, Corpus
 
 
 @pytest.fixture(scope="module")
