@@ -42,8 +42,8 @@ def uri(small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> s
     uri = str(folder / "pages")
     index_documents([folder / "in"], uri, small_backbone, hook=Seen(), processes=1)
     with PageStore.open(uri) as store:
-        made = random_calibration(store.lineage, small_backbone.geometry.width)
-    made.save(calibrations_folder(uri))
+        calibration = random_calibration(store.lineage, small_backbone.geometry.width)
+    calibration.save(calibrations_folder(uri))
     return uri
 
 

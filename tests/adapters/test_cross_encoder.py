@@ -35,9 +35,9 @@ def test_documents_come_back_on_request(model: PageCrossEncoder) -> None:
 def test_images_and_the_retrievers_scores_are_taken(model: PageCrossEncoder, reranker: Reranker) -> None:
     image = scan("a page in no store")
     expected = reranker.rank(QUERY, [("new", 3.0), ("report.pdf#1", 1.0)], encode_missing={"new": image})
-    found = model.rank(QUERY, [image, "report.pdf#1"], return_documents=True, scores=[3.0, 1.0])
-    assert [row["score"] for row in found] == [page.fused_score for page in expected.pages]
-    assert next(row for row in found if row["corpus_id"] == 0)["image"] is image
+    rows = model.rank(QUERY, [image, "report.pdf#1"], return_documents=True, scores=[3.0, 1.0])
+    assert [row["score"] for row in rows] == [page.fused_score for page in expected.pages]
+    assert next(row for row in rows if row["corpus_id"] == 0)["image"] is image
     with pytest.raises(ScoreError, match="1 scores for 2 documents"):
         model.rank(QUERY, [image, "report.pdf#1"], scores=[3.0])
 
@@ -61,10 +61,10 @@ def test_its_arguments_are_those_of_sentence_transformers() -> None:
     ).CrossEncoder
     for method in ("rank", "predict"):
         ours = inspect.signature(getattr(PageCrossEncoder, method)).parameters
-        theirs = inspect.signature(inspect.unwrap(getattr(real, method))).parameters
-        assert set(ours) - {"scores"} <= set(theirs)
-        for name in set(ours) & set(theirs):
-            assert ours[name].default == theirs[name].default
+        expected_parameters = inspect.signature(inspect.unwrap(getattr(real, method))).parameters
+        assert set(ours) - {"scores"} <= set(expected_parameters)
+        for name in set(ours) & set(expected_parameters):
+            assert ours[name].default == expected_parameters[name].default
 
 
 def test_the_evaluator_of_sentence_transformers_runs_on_it(model: PageCrossEncoder) -> None:

@@ -1,4 +1,4 @@
-"""The compressor in LangChain's own hands."""
+"""The compressor as LangChain uses it."""
 
 import asyncio
 from typing import Any
@@ -24,47 +24,49 @@ def test_it_is_a_compressor_of_langchain(reranker: Reranker) -> None:
 @pytest.mark.parametrize("named_by", ["metadata", "id", "content"])
 def test_documents_come_back_in_the_rerankers_order(reranker: Reranker, named_by: str) -> None:
     names = [f"report.pdf#{number}" for number in range(1, 8)]
-    made = {
+    documents = {
         "metadata": [Document(page_content="some words", metadata={"page_id": name}) for name in names],
         "id": [Document(page_content="some words", id=reranker.store.find(name)) for name in names],
         "content": [Document(page_content=name) for name in names],
     }[named_by]
-    found = PageCompressor(reranker=reranker, top_n=4).compress_documents(made, QUERY)
+    ranked = PageCompressor(reranker=reranker, top_n=4).compress_documents(documents, QUERY)
     expected = reranker.rank(QUERY, names, top_k=4).pages
-    assert [made.index(_without_score(document)) for document in found] == [
+    assert [documents.index(_without_score(document)) for document in ranked] == [
         names.index(page.reference) for page in expected
     ]
     scores = [page.fused_score for page in expected]
-    assert [document.metadata["relevance_score"] for document in found] == scores
-    assert all("relevance_score" not in document.metadata for document in made)
+    assert [document.metadata["relevance_score"] for document in ranked] == scores
+    assert all("relevance_score" not in document.metadata for document in documents)
 
 
 def test_the_retrievers_scores_are_read_from_the_metadata(reranker: Reranker) -> None:
     pairs = [("report.pdf#1", 3.0), ("report.pdf#2", 1.0), ("report.pdf#3", 2.0)]
-    made = [Document(page_content="", metadata={"page": name, "bm25": score}) for name, score in pairs]
+    documents = [Document(page_content="", metadata={"page": name, "bm25": score}) for name, score in pairs]
     compressor = PageCompressor(reranker=reranker, page_key="page", score_key="bm25")
-    found = compressor.compress_documents(made, QUERY)
+    ranked = compressor.compress_documents(documents, QUERY)
     expected = [(page.reference, page.fused_score) for page in reranker.rank(QUERY, pairs).pages]
-    assert [(one.metadata["page"], one.metadata["relevance_score"]) for one in found] == expected
+    assert [
+        (document.metadata["page"], document.metadata["relevance_score"]) for document in ranked
+    ] == expected
     with pytest.raises(ScoreError, match="1 of 4 candidates have no score"):
-        compressor.compress_documents([*made, Document(page_content="report.pdf#4")], QUERY)
+        compressor.compress_documents([*documents, Document(page_content="report.pdf#4")], QUERY)
 
 
 def test_ranked_again_a_ranking_stays_as_it_is(reranker: Reranker) -> None:
-    made = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
+    documents = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
     compressor = PageCompressor(reranker=reranker)
-    once = compressor.compress_documents(made, QUERY)
+    once = compressor.compress_documents(documents, QUERY)
     twice = compressor.compress_documents(once, QUERY)
-    assert [one.page_content for one in twice] == [one.page_content for one in once]
-    scores = [[one.metadata["relevance_score"] for one in found] for found in (once, twice)]
+    assert [document.page_content for document in twice] == [document.page_content for document in once]
+    scores = [[document.metadata["relevance_score"] for document in ranked] for ranked in (once, twice)]
     assert scores[0] == pytest.approx(scores[1])
 
 
 def test_the_async_twin_gives_the_same(reranker: Reranker) -> None:
-    made = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
+    documents = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
     compressor = PageCompressor(reranker=reranker)
-    assert asyncio.run(compressor.acompress_documents(made, QUERY)) == compressor.compress_documents(
-        made, QUERY
+    assert asyncio.run(compressor.acompress_documents(documents, QUERY)) == compressor.compress_documents(
+        documents, QUERY
     )
     assert list(compressor.compress_documents([], QUERY)) == []
 
@@ -73,11 +75,11 @@ def test_it_runs_in_a_chain(reranker: Reranker) -> None:
     from langchain_core.runnables import RunnableLambda
 
     compressor = PageCompressor(reranker=reranker, top_n=1)
-    made = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
-    chain = RunnableLambda(lambda query: (query, made)) | (
-        lambda found: compressor.compress_documents(found[1], found[0])
+    documents = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
+    chain = RunnableLambda(lambda query: (query, documents)) | (
+        lambda pair: compressor.compress_documents(pair[1], pair[0])
     )
-    assert chain.invoke(QUERY) == compressor.compress_documents(made, QUERY)
+    assert chain.invoke(QUERY) == compressor.compress_documents(documents, QUERY)
 
 
 def test_a_document_of_no_page_is_an_error(reranker: Reranker) -> None:

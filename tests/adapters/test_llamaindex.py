@@ -1,4 +1,4 @@
-"""The postprocessor in LlamaIndex's own hands."""
+"""The postprocessor as LlamaIndex uses it."""
 
 import asyncio
 import base64
@@ -21,10 +21,10 @@ NAMES = [f"report.pdf#{number}" for number in range(1, 8)]
 
 
 def test_it_is_a_postprocessor_of_llamaindex(reranker: Reranker) -> None:
-    made = PagePostprocessor(reranker=reranker)
-    assert isinstance(made, BaseNodePostprocessor)
-    assert made.reranker is reranker
-    assert made.class_name() == "PagePostprocessor"
+    postprocessor = PagePostprocessor(reranker=reranker)
+    assert isinstance(postprocessor, BaseNodePostprocessor)
+    assert postprocessor.reranker is reranker
+    assert postprocessor.class_name() == "PagePostprocessor"
 
 
 def test_nodes_come_back_in_the_rerankers_order(reranker: Reranker) -> None:
@@ -33,11 +33,11 @@ def test_nodes_come_back_in_the_rerankers_order(reranker: Reranker) -> None:
         NodeWithScore(node=TextNode(text="some words", metadata={"page_id": name}), score=score)
         for name, score in pairs
     ]
-    made = PagePostprocessor(reranker=reranker, top_n=4)
-    found = made.postprocess_nodes(nodes, query_str=QUERY)
+    postprocessor = PagePostprocessor(reranker=reranker, top_n=4)
+    ranked = postprocessor.postprocess_nodes(nodes, query_str=QUERY)
     expected = [(page.reference, page.fused_score) for page in reranker.rank(QUERY, pairs, top_k=4).pages]
-    assert [(one.node.metadata["page_id"], one.score) for one in found] == expected
-    assert asyncio.run(made.apostprocess_nodes(nodes, schema.QueryBundle(QUERY))) == found
+    assert [(scored.node.metadata["page_id"], scored.score) for scored in ranked] == expected
+    assert asyncio.run(postprocessor.apostprocess_nodes(nodes, schema.QueryBundle(QUERY))) == ranked
 
 
 def test_nodes_without_scores_get_the_calibrations_retriever(reranker: Reranker) -> None:
@@ -45,8 +45,8 @@ def test_nodes_without_scores_get_the_calibrations_retriever(reranker: Reranker)
     by_content = [NodeWithScore(node=TextNode(text=name)) for name in NAMES]
     expected = [page.fused_score for page in reranker.rank(QUERY, NAMES).pages]
     for nodes in (by_id, by_content):
-        found = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
-        assert [one.score for one in found] == expected
+        ranked = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
+        assert [scored.score for scored in ranked] == expected
 
 
 def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_scan: Path) -> None:
@@ -60,14 +60,14 @@ def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_s
         nodes = [
             NodeWithScore(node=node, score=float(index)) for index, node in enumerate((named, held, unknown))
         ]
-        found = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
+        ranked = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
         expected = reranker.rank(
             QUERY, [("report.pdf#1", 0.0), ("scan.png#1", 1.0), ("new", 2.0)], encode_missing={"new": new}
         )
-        assert [one.score for one in found] == [page.fused_score for page in expected.pages]
+        assert [scored.score for scored in ranked] == [page.fused_score for page in expected.pages]
         order = ["report.pdf#1", "scan.png#1"]
         places = [order.index(page.reference) if page.reference in order else 2 for page in expected.pages]
-        assert [one.node for one in found] == [nodes[index].node for index in places]
+        assert [scored.node for scored in ranked] == [nodes[index].node for index in places]
 
 
 def test_an_image_behind_an_address_is_never_fetched(reranker: Reranker) -> None:
@@ -77,7 +77,7 @@ def test_an_image_behind_an_address_is_never_fetched(reranker: Reranker) -> None
 
 
 def test_no_query_is_an_error_and_no_nodes_are_none(reranker: Reranker) -> None:
-    made = PagePostprocessor(reranker=reranker)
+    postprocessor = PagePostprocessor(reranker=reranker)
     with pytest.raises(QueryError, match="pass query_bundle or query_str"):
-        made.postprocess_nodes([NodeWithScore(node=TextNode(text=NAMES[0]))])
-    assert made.postprocess_nodes([], query_str=QUERY) == []
+        postprocessor.postprocess_nodes([NodeWithScore(node=TextNode(text=NAMES[0]))])
+    assert postprocessor.postprocess_nodes([], query_str=QUERY) == []

@@ -12,15 +12,18 @@ from tests.store_calls import count_store_calls
 def test_documents_rank_as_their_pages_do(reranker: Reranker) -> None:
     candidates = reranker.retriever.search(QUERY, 8)
     expected = [(page.page_id, page.fused_score) for page in reranker.rank(QUERY, candidates).pages]
-    by_id = [LibraryDocument((one.page_id,), one.score) for one in candidates]
+    by_id = [LibraryDocument((document.page_id,), document.score) for document in candidates]
     by_reference = [
-        LibraryDocument((None, 7, reranker.store.reference(one.page_id)), one.score) for one in candidates
+        LibraryDocument((None, 7, reranker.store.reference(document.page_id)), document.score)
+        for document in candidates
     ]
-    unscored = [LibraryDocument((one.page_id,)) for one in candidates]
+    unscored = [LibraryDocument((document.page_id,)) for document in candidates]
     for documents in (by_id, by_reference, unscored):
         ranked = rank_documents(reranker, QUERY, documents)
-        assert [(one.page.page_id, one.page.fused_score) for one in ranked] == expected
-        assert [candidates[one.index].page_id for one in ranked] == [page_id for page_id, _ in expected]
+        assert [(document.page.page_id, document.page.fused_score) for document in ranked] == expected
+        assert [candidates[document.index].page_id for document in ranked] == [
+            page_id for page_id, _ in expected
+        ]
         assert rank_documents(reranker, QUERY, documents, top_k=3) == ranked[:3]
 
 
@@ -34,8 +37,8 @@ def test_the_first_name_the_store_knows_decides(reranker: Reranker) -> None:
 def test_documents_of_one_page_share_its_score_and_stand_together(reranker: Reranker) -> None:
     names = ["report.pdf#1", "report.pdf#2", "report.pdf#1", "report.pdf#3"]
     ranked = rank_documents(reranker, QUERY, [LibraryDocument((name,)) for name in names])
-    assert sorted(one.index for one in ranked) == [0, 1, 2, 3]
-    first = [one.index for one in ranked].index(0)
+    assert sorted(document.index for document in ranked) == [0, 1, 2, 3]
+    first = [document.index for document in ranked].index(0)
     assert ranked[first + 1].index == 2
     assert ranked[first].page == ranked[first + 1].page
     assert len(rank_documents(reranker, QUERY, [LibraryDocument((name,)) for name in names], top_k=2)) == 2
@@ -53,8 +56,10 @@ def test_an_image_of_no_stored_page_is_encoded_on_the_fly(reranker: Reranker) ->
     for fetch in (lambda: image, lambda: png(image)):
         documents = [LibraryDocument((), 2.0, fetch), LibraryDocument(("report.pdf#1",), 1.0)]
         ranked = rank_documents(reranker, QUERY, documents)
-        assert [one.page.fused_score for one in ranked] == [page.fused_score for page in expected.pages]
-        assert [one.page.page_id for one in ranked] == [page.page_id for page in expected.pages]
+        assert [document.page.fused_score for document in ranked] == [
+            page.fused_score for page in expected.pages
+        ]
+        assert [document.page.page_id for document in ranked] == [page.page_id for page in expected.pages]
 
 
 def test_an_image_is_not_fetched_where_a_name_is_known(reranker: Reranker) -> None:

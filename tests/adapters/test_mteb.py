@@ -1,4 +1,4 @@
-"""The model in MTEB's own hands: its protocol, its data loaders, its search."""
+"""The model as MTEB uses it: its protocol, its data loaders, its search."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_mteb_gets_the_rerankers_scores(reranker: Reranker) -> None:
     wrapper = SearchCrossEncoderWrapper(PageCrossEncoderModel(reranker))
     wrapper.index(corpus, task_metadata=metadata, encode_kwargs={}, **WHERE)
     top_ranked = {"q1": names[:5], "q2": names[2:]}
-    found = wrapper.search(
+    scores = wrapper.search(
         queries,
         task_metadata=metadata,
         top_k=10,
@@ -43,7 +43,7 @@ def test_mteb_gets_the_rerankers_scores(reranker: Reranker) -> None:
     )
     for query_id, query in QUERIES.items():
         ranking = reranker.rank(query, top_ranked[query_id])
-        assert found[query_id] == {page.reference: page.fused_score for page in ranking.pages}
+        assert scores[query_id] == {page.reference: page.fused_score for page in ranking.pages}
 
 
 def test_corpus_ids_of_a_task_lead_to_pages_by_a_mapping(reranker: Reranker) -> None:

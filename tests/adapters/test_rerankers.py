@@ -27,11 +27,11 @@ def test_results_are_the_rerankers_ranking(reranker: Reranker) -> None:
     results = ranker.rank(QUERY, NAMES)
     assert isinstance(results, RankedResults)
     expected = [(page.reference, page.fused_score, page.rank) for page in reranker.rank(QUERY, NAMES).pages]
-    assert [(one.text, one.score, one.rank) for one in results] == expected
-    assert [NAMES[one.doc_id] for one in results] == [name for name, _, _ in expected]
-    assert [one.text for one in results.top_k(2)] == [name for name, _, _ in expected[:2]]
+    assert [(result.text, result.score, result.rank) for result in results] == expected
+    assert [NAMES[result.doc_id] for result in results] == [name for name, _, _ in expected]
+    assert [result.text for result in results.top_k(2)] == [name for name, _, _ in expected[:2]]
     again = asyncio.run(ranker.rank_async(QUERY, NAMES))
-    assert [one.score for one in again] == [one.score for one in results]
+    assert [result.score for result in again] == [result.score for result in results]
 
 
 def test_documents_name_pages_by_metadata_id_or_text(reranker: Reranker) -> None:
@@ -40,11 +40,11 @@ def test_documents_name_pages_by_metadata_id_or_text(reranker: Reranker) -> None
     by_id = [Document("words", doc_id=reranker.store.find(name)) for name in NAMES]
     ranker = PageRanker(reranker)
     for docs in (by_metadata, by_id):
-        assert [one.score for one in ranker.rank(QUERY, docs)] == expected
+        assert [result.score for result in ranker.rank(QUERY, docs)] == expected
     words = ["words"] * len(NAMES)
-    assert [one.score for one in ranker.rank(QUERY, words, doc_ids=NAMES)] == expected
+    assert [result.score for result in ranker.rank(QUERY, words, doc_ids=NAMES)] == expected
     named = ranker.rank(QUERY, words, metadata=[{"page_id": name} for name in NAMES])
-    assert [one.score for one in named] == expected
+    assert [result.score for result in named] == expected
     assert all(document.doc_id is None for document in by_metadata)
     with pytest.raises(ScoreError, match="1 doc_ids for 7 documents"):
         ranker.rank(QUERY, words, doc_ids=["report.pdf#1"])
@@ -59,8 +59,8 @@ def test_scores_and_images_are_taken(reranker: Reranker, new_scan: Path) -> None
             Document(document_type="image", metadata={"score": 1.0}, **form),
             Document("report.pdf#1", metadata={"score": 2.0}),
         ]
-        found = PageRanker(reranker).rank(QUERY, docs)
-        assert [one.score for one in found] == [page.fused_score for page in expected.pages]
+        results = PageRanker(reranker).rank(QUERY, docs)
+        assert [result.score for result in results] == [page.fused_score for page in expected.pages]
 
 
 def test_one_page_alone_gets_the_readouts_score(reranker: Reranker) -> None:

@@ -52,8 +52,10 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_the_methods_are_those_of_the_real_base_pipeline(adapter: Any) -> None:  # noqa: ANN401
     base = adapter.BasePipeline
     for method in ("index", "search"):
-        ours, theirs = (inspect.signature(getattr(one, method)) for one in (adapter.PagePipeline, base))
-        assert list(ours.parameters) == list(theirs.parameters)
+        signature, base_signature = (
+            inspect.signature(getattr(pipeline, method)) for pipeline in (adapter.PagePipeline, base)
+        )
+        assert list(signature.parameters) == list(base_signature.parameters)
     if base is Standing:
         pytest.skip("BasePipeline is in no release of vidore-benchmark: compared with its declared signature")
 
@@ -62,10 +64,10 @@ def test_a_corpus_is_searched_as_the_reranker_searches(adapter: Any, reranker: R
     names = {f"doc{index}": page_id for index, page_id in enumerate(reranker.store.page_ids())}
     pipeline = adapter.PagePipeline(reranker, names=names, k=5)
     pipeline.index(list(names), _images(names), [""] * len(names), dataset_name="reports")
-    found = pipeline.search(query_ids=["q1", "q2"], queries=[QUERY, "number of staff"])
+    scores = pipeline.search(query_ids=["q1", "q2"], queries=[QUERY, "number of staff"])
     for query_id, query in (("q1", QUERY), ("q2", "number of staff")):
         pages = reranker.search(query, k=5, top_k=5).pages
-        assert {names[key]: score for key, score in found[query_id].items()} == {
+        assert {names[key]: score for key, score in scores[query_id].items()} == {
             page.page_id: page.fused_score for page in pages
         }
 
@@ -75,8 +77,8 @@ def test_pages_of_other_corpora_do_not_take_candidates_places(adapter: Any, rera
     pipeline = adapter.PagePipeline(reranker, k=4)
     pipeline.index(corpus, _images(corpus), [""] * 4)
     everything = reranker.retriever.search(QUERY, len(reranker.store))
-    own = [one for one in everything if reranker.store.reference(one.page_id) in corpus]
-    expected = {page.reference: page.fused_score for page in reranker.rank(QUERY, own).pages}
+    candidates = [hit for hit in everything if reranker.store.reference(hit.page_id) in corpus]
+    expected = {page.reference: page.fused_score for page in reranker.rank(QUERY, candidates).pages}
     assert pipeline.search(["q"], [QUERY]) == {"q": expected}
 
 

@@ -19,17 +19,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 @pytest.fixture(scope="session")
 def address(corpus: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(corpus[0], log=tmp_path_factory.mktemp("server") / "log") as found:
-        yield found
+    with serving(corpus[0], log=tmp_path_factory.mktemp("server") / "log") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
 def answer(address: str, corpus: tuple[Path, list[str]]) -> dict[str, Any]:
     """The server's answer to a query whose first five pages the readout changes."""
     for query in corpus[1]:
-        found: dict[str, Any] = ask(address, "/v1/search", {"query": query, "k": 20, "top_n": 20})
-        if any(page["retriever_rank"] > 5 for page in found["results"][:5]):
-            return found
+        search_answer: dict[str, Any] = ask(address, "/v1/search", {"query": query, "k": 20, "top_n": 20})
+        if any(page["retriever_rank"] > 5 for page in search_answer["results"][:5]):
+            return search_answer
     raise AssertionError("no query's first five pages change: nothing to look at")
 
 

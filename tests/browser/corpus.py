@@ -19,18 +19,18 @@ def make_store(folder: Path) -> tuple[Path, list[str]]:
     names = tuple(f"{document.name}#" for document in documents)
     judged = read_qrels(folder / "qrels.trec")
     lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
-    asked = [line for line in lines if any(page.startswith(names) for page in judged[line["query_id"]])][
+    selected = [line for line in lines if any(page.startswith(names) for page in judged[line["query_id"]])][
         :QUERIES
     ]
-    queries = folder / "asked.jsonl"
+    queries = folder / "selected.jsonl"
     queries.write_text(
-        "".join(json.dumps({key: line[key] for key in ("query_id", "text")}) + "\n" for line in asked)
+        "".join(json.dumps({key: line[key] for key in ("query_id", "text")}) + "\n" for line in selected)
     )
     store = folder / "pages"
     models = ["--backbone", "mini-qwen", "--retriever", "mini-colqwen"]
     _ridgerank("index", *map(str, documents), "--store", str(store), *models)
     _ridgerank("calibrate", "--store", str(store), "--queries", str(queries))
-    return store, [line["text"] for line in asked]
+    return store, [line["text"] for line in selected]
 
 
 def _ridgerank(*arguments: str) -> None:

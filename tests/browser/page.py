@@ -1,4 +1,4 @@
-"""The page as somebody at a keyboard has it: the few moves that the tests are told in."""
+"""The web page as a user at a keyboard has it: the actions that the tests are written in."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -47,8 +47,8 @@ class PageUnderTest:
     def order(self, column: str) -> list[str]:
         """The page ids of a column, first to last, as a screen reader has them."""
         script = "return [...document.querySelectorAll(`#${arguments[0]} li`)].map((row) => row.dataset.page)"
-        found: list[str] = self.run(script, column)
-        return found
+        page_ids: list[str] = self.run(script, column)
+        return page_ids
 
     def seen_order(self, column: str) -> list[str]:
         """The page ids of a column, top to bottom, as eyes have them."""
@@ -85,12 +85,12 @@ class PageUnderTest:
         return self.driver.find_element(By.ID, name)
 
     def all(self, selector: str) -> list[WebElement]:
-        found: list[WebElement] = self.driver.find_elements(By.CSS_SELECTOR, selector)
-        return found
+        elements: list[WebElement] = self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return elements
 
     def text(self, name: str) -> str:
-        found: str | None = self.by_id(name).get_attribute("textContent")
-        return (found or "").strip()
+        text: str | None = self.by_id(name).get_attribute("textContent")
+        return (text or "").strip()
 
     def visible(self, name: str) -> bool:
         return bool(self.by_id(name).is_displayed())
@@ -99,16 +99,16 @@ class PageUnderTest:
         return self.driver.execute_script(script, *arguments)
 
     def until(self, holds: Callable[[], T]) -> T:
-        """Wait for something to be true, within reason."""
+        """Wait for a condition, within a generous limit."""
         waiting = WebDriverWait(self.driver, PATIENCE_SECONDS, poll_frequency=0.1)
         held: T = waiting.until(lambda _: holds())
         return held
 
     def expect_complaints(self, *parts: str) -> None:
-        """Such words in the console belong to the test."""
+        """Expect messages with these words in the console."""
         self._expected = parts
 
     def complaints(self) -> Sequence[str]:
-        """Warnings and errors of the console nobody expected."""
+        """Warnings and errors of the console that were not expected."""
         entries = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
         return [entry for entry in entries if not any(part in entry for part in self._expected)]

@@ -1,7 +1,7 @@
 """`ridgerank serve` as a process on loopback, as people start it."""
 
 import json
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -13,20 +13,17 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 START_SECONDS = 300
-STOP_SECONDS = 30
+STOP_SECONDS = 120
 
 
 @contextmanager
 def serving(store: Path, *options: str, log: Path) -> Iterator[str]:
-    """The address of a server over a store; it is stopped, and its log is shown where it never started."""
-    port = _free_port()
-    command = [sys.executable, "-m", "ridgerank.cli.main", "serve", "--store", str(store)]
+    """The address of a server over a store; it has to end when it is told to."""
+    command = [sys.executable, "-m", "ridgerank.cli.main", "serve", "--store", str(store), "--port", "0"]
     with log.open("wb") as file:
-        process = subprocess.Popen([*command, "--port", str(port), *options], stdout=file, stderr=file)
+        process = subprocess.Popen([*command, *options], stdout=file, stderr=file)
         try:
-            address = f"http://127.0.0.1:{port}"
-            _wait(process, address, log)
-            yield address
+            yield _wait_until_ready(process, log)
         finally:
             process.terminate()
             try:
@@ -34,6 +31,7 @@ def serving(store: Path, *options: str, log: Path) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+                raise
 
 
 def ask(address: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 (JSON)
@@ -44,19 +42,16 @@ def ask(address: str, path: str, body: Mapping[str, Any] | None = None) -> Any: 
         return json.load(answer)
 
 
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
-
-
-def _wait(process: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
+def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    """The address that the server wrote to its log, once it answers there."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urlopen(f"{address}/readyz", timeout=5):
-                return
+            address = re.search(r"http://127\.0\.0\.1:\d+", log.read_text(errors="replace"))
+            if address is not None:
+                with urlopen(f"{address[0]}/readyz", timeout=30):
+                    return address[0]
         except (URLError, OSError):  # not listening yet, or not ready
-            time.sleep(0.2)
+            pass
+        time.sleep(0.2)
     raise RuntimeError(f"the server is not ready: {log.read_text(errors='replace')[-3000:]}")

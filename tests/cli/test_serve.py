@@ -1,12 +1,6 @@
 """`ridgerank serve`: closed by default, and an orderly start and end."""
 
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -19,7 +13,11 @@ from ridgerank.errors import ServingError
 from ridgerank.serving.serve_settings import read_keys
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
+from tests.browser.server import serving
 from tests.calibrated_store import index_pages, random_calibration
+
+SECONDS = 120
+"""How long anything may take before a test fails: the machine may be busy."""
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
@@ -58,30 +56,15 @@ def test_a_server_starts_answers_and_ends_in_order(
         [reference, *_] = [opened.reference(page_id) for page_id in opened.page_ids()]
     calibration.save(calibrations_folder(store))
     (tmp_path / "keys").write_text("# the only one\na-key-of-some-length\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ["serve", "--store", store, "--port", str(port), "--api-key-file", str(tmp_path / "keys")]
-    command = [sys.executable, "-m", "ridgerank.cli.main", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
-        address = f"http://127.0.0.1:{port}"
-        end = time.monotonic() + 120
-        while True:
-            try:
-                assert httpx.get(f"{address}/readyz").status_code == 200
-                break
-            except httpx.ConnectError:
-                assert time.monotonic() < end
-                assert server.poll() is None
-                time.sleep(0.1)
+    log = tmp_path / "log"
+    with serving(Path(store), "--api-key-file", str(tmp_path / "keys"), log=log) as address:
         body = {"query": "bars", "documents": [reference]}
-        assert httpx.post(f"{address}/v1/rerank", json=body).status_code == 401
+        assert httpx.post(f"{address}/v1/rerank", json=body, timeout=SECONDS).status_code == 401
         headers = {"Authorization": "Bearer a-key-of-some-length"}
-        answer = httpx.post(f"{address}/v1/rerank", json=body, headers=headers, timeout=60)
-        assert answer.status_code == 200
+        answer = httpx.post(f"{address}/v1/rerank", json=body, headers=headers, timeout=SECONDS)
+        assert answer.status_code == 200, log.read_text()
         assert answer.json()["weight_source"] == "readout_alone"  # its retriever cannot be loaded
-        server.send_signal(signal.SIGTERM)
-        _, said = server.communicate(timeout=60)
-    assert re.search(r"3 pages, ridgerank-\S+; http://127.0.0.1", said)
+    said = log.read_text()
+    assert re.search(rf"3 pages, ridgerank-\S+; {address}\n", said)
     assert "no retriever" in said
     assert "Traceback" not in said

@@ -22,6 +22,9 @@ from ridgerank.serving.service import Service
 from ridgerank.shipped_models import FOLDER
 
 HOME = "http://127.0.0.1"
+SECONDS = 120.0
+"""How long anything may take before a test fails: the machine may be busy."""
+PATIENT_LIMITS = Limits(deadline_seconds=SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +72,18 @@ MakeService = Callable[..., Service]
 @pytest.fixture
 def make_service(reranker: Reranker) -> Iterator[MakeService]:
     """Services over that model, closed at the end (the model stays)."""
-    made: list[Service] = []
+    services: list[Service] = []
 
     def make(*, limits: Limits | None = None, workers: int = 1, **settings: object) -> Service:
         service = Service(
             reranker,
-            ServeSettings(limits=limits or Limits(), workers=workers, **settings),  # type: ignore[arg-type]
+            ServeSettings(limits=limits or PATIENT_LIMITS, workers=workers, **settings),  # type: ignore[arg-type]
         )
-        made.append(service)
+        services.append(service)
         return service
 
     yield make
-    for service in made:
+    for service in services:
         service.engine.close()
         service.page_images.close()
 
@@ -108,7 +111,7 @@ def serve(service: Service) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    end = time.monotonic() + 20
+    end = time.monotonic() + SECONDS
     while not server.started:
         assert time.monotonic() < end, "the server did not start"
         time.sleep(0.01)
@@ -116,5 +119,5 @@ def serve(service: Service) -> Iterator[str]:
         yield f"{HOME}:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(SECONDS)
         listening.close()

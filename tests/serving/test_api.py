@@ -18,19 +18,21 @@ def png(colour: str = "white") -> str:
 
 
 def search(client: TestClient, query: str, **more: object) -> dict[str, object]:
-    answer = client.post("/v1/search", json={"query": query, **more})
-    assert answer.status_code == 200, answer.text
-    found: dict[str, object] = answer.json()
-    return found
+    response = client.post("/v1/search", json={"query": query, **more})
+    assert response.status_code == 200, response.text
+    answer: dict[str, object] = response.json()
+    return answer
 
 
 def test_search_answers_as_the_reranker_does(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
     query = corpus.queries[0]
     answer = client.post("/v1/search", json={"query": query, "k": 12, "top_n": 12}).json()
-    wanted = reranker.search(query, k=12, top_k=12)
-    assert [one["page_id"] for one in answer["results"]] == [page.page_id for page in wanted.pages]
-    assert [one["fused_score"] for one in answer["results"]] == [page.fused_score for page in wanted.pages]
-    assert answer["weight"] == wanted.weight
+    expected = reranker.search(query, k=12, top_k=12)
+    assert [result["page_id"] for result in answer["results"]] == [page.page_id for page in expected.pages]
+    assert [result["fused_score"] for result in answer["results"]] == [
+        page.fused_score for page in expected.pages
+    ]
+    assert answer["weight"] == expected.weight
     assert answer["weight_source"] == "calibration"
     assert set(answer["latency_ms"]) == {"queue", "retrieval", "reading", "compute", "ranking"}
 
@@ -38,13 +40,13 @@ def test_search_answers_as_the_reranker_does(client: TestClient, reranker: Reran
 def test_the_page_can_order_at_any_weight(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
     query = corpus.queries[1]
     answer = client.post("/v1/search", json={"query": query, "k": 10, "top_n": 10}).json()
-    for one in answer["results"]:
-        own = (1 - answer["weight"]) * one["retriever_z"] + answer["weight"] * one["readout_z"]
-        assert own == pytest.approx(one["fused_score"], abs=1e-12)
-    at_half = sorted(answer["results"], key=lambda one: -(one["retriever_z"] + one["readout_z"]))
-    candidates = [(one["page_id"], one["retriever_score"]) for one in answer["results"]]
-    wanted = reranker.rank(query, candidates, weight=0.5)
-    assert [one["page_id"] for one in at_half] == [page.page_id for page in wanted.pages]
+    for result in answer["results"]:
+        fused = (1 - answer["weight"]) * result["retriever_z"] + answer["weight"] * result["readout_z"]
+        assert fused == pytest.approx(result["fused_score"], abs=1e-12)
+    at_half = sorted(answer["results"], key=lambda result: -(result["retriever_z"] + result["readout_z"]))
+    candidates = [(result["page_id"], result["retriever_score"]) for result in answer["results"]]
+    expected = reranker.rank(query, candidates, weight=0.5)
+    assert [result["page_id"] for result in at_half] == [page.page_id for page in expected.pages]
 
 
 def test_top_n_only_cuts(client: TestClient, corpus: Corpus) -> None:
@@ -67,12 +69,16 @@ def test_rerank_takes_pages_by_id_and_reference(
         "return_documents": True,
     }
     answer = client.post(path, json=body).json()
-    wanted = reranker.rank(corpus.queries[0], page_ids)
-    assert [page_ids[one["index"]] for one in answer["results"]] == [page.page_id for page in wanted.pages]
-    assert [one["document"]["page"] for one in answer["results"]] == [page.reference for page in wanted.pages]
+    expected = reranker.rank(corpus.queries[0], page_ids)
+    assert [page_ids[result["index"]] for result in answer["results"]] == [
+        page.page_id for page in expected.pages
+    ]
+    assert [result["document"]["page"] for result in answer["results"]] == [
+        page.reference for page in expected.pages
+    ]
     assert answer["weight_source"] == "calibration"
     assert "'rerank-v3.5' was asked for" in answer["meta"]["warnings"][0]
-    scores = [one["relevance_score"] for one in answer["results"]]
+    scores = [result["relevance_score"] for result in answer["results"]]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
 
@@ -82,16 +88,18 @@ def test_retriever_scores_may_come_along(client: TestClient, reranker: Reranker,
     scores = [0.5, 3.0, -1.0, 2.0, 0.1]
     body = {"query": corpus.queries[0], "documents": page_ids, "retriever_scores": scores, "top_n": 2}
     answer = client.post("/v2/rerank", json=body).json()
-    wanted = reranker.rank(corpus.queries[0], list(zip(page_ids, scores, strict=True)), top_k=2)
-    assert [one["fused_score"] for one in answer["results"]] == [page.fused_score for page in wanted.pages]
-    assert [one["retriever_score"] for one in answer["results"]] == [
-        page.retriever_score for page in wanted.pages
+    expected = reranker.rank(corpus.queries[0], list(zip(page_ids, scores, strict=True)), top_k=2)
+    assert [result["fused_score"] for result in answer["results"]] == [
+        page.fused_score for page in expected.pages
+    ]
+    assert [result["retriever_score"] for result in answer["results"]] == [
+        page.retriever_score for page in expected.pages
     ]
 
 
 def test_a_page_sent_twice_is_answered_twice(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
-    one, other = reranker.store.page_ids()[:2]
-    body = {"query": corpus.queries[0], "documents": [one, other, one]}
+    repeated, other = reranker.store.page_ids()[:2]
+    body = {"query": corpus.queries[0], "documents": [repeated, other, repeated]}
     results = client.post("/v1/rerank", json=body).json()["results"]
     assert sorted(result["index"] for result in results) == [0, 1, 2]
     scores = {result["index"]: result["relevance_score"] for result in results}
@@ -105,18 +113,18 @@ def test_images_and_texts_are_encoded_and_the_readout_alone_ranks(
     parts = {"content": [{"type": "image_url", "image_url": {"url": png("navy")}}]}
     documents = [stored, png(), {"image": png("red")}, parts, {"text": "costs of Fenrow"}, "a text"]
     body = {"query": corpus.queries[0], "documents": documents, "return_documents": True}
-    answer = client.post("/v2/rerank", json=body)
-    assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert found["weight_source"] == "readout_alone"
-    assert found["weight"] == 1.0
-    assert "readout alone ranks" in found["note"]
-    assert sorted(one["index"] for one in found["results"]) == list(range(6))
-    assert all(one["retriever_score"] is None for one in found["results"])
-    shown = {one["index"]: one["document"] for one in found["results"]}
+    response = client.post("/v2/rerank", json=body)
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert answer["weight_source"] == "readout_alone"
+    assert answer["weight"] == 1.0
+    assert "readout alone ranks" in answer["note"]
+    assert sorted(result["index"] for result in answer["results"]) == list(range(6))
+    assert all(result["retriever_score"] is None for result in answer["results"])
+    shown = {result["index"]: result["document"] for result in answer["results"]}
     assert shown[1]["image"] == "image/png"
     assert shown[5]["text"] == "a text"
-    readout = {one["index"]: one["readout_score"] for one in found["results"]}
+    readout = {result["index"]: result["readout_score"] for result in answer["results"]}
     assert len(set(readout.values())) == 6
     [alone] = reranker.rank(corpus.queries[0], [stored], weight=1.0).pages
     assert readout[0] == pytest.approx(alone.readout_score, abs=1e-4)
@@ -128,16 +136,16 @@ def test_scores_of_pages_not_stored_are_weighed_where_they_are_given(
     body = {"query": corpus.queries[0], "documents": [png(), png("red")], "retriever_scores": [1.0, 2.0]}
     answer = client.post("/v1/rerank", json=body).json()
     assert answer["weight_source"] == "calibration"
-    assert {one["reference"] for one in answer["results"]} == {"documents[0]", "documents[1]"}
+    assert {result["reference"] for result in answer["results"]} == {"documents[0]", "documents[1]"}
 
 
 def test_texts_are_answered_in_tei_s_shape(client: TestClient, corpus: Corpus) -> None:
     body = {"query": corpus.queries[0], "texts": ["one", "two words"], "return_text": True}
     plain = client.post("/rerank", json=body).json()
     raw = client.post("/rerank", json={**body, "raw_scores": True}).json()
-    assert {one["text"] for one in plain} == {"one", "two words"}
-    assert all(0 <= one["score"] <= 1 for one in plain)
-    assert sorted(one["score"] for one in raw) == pytest.approx([-1.0, 1.0])
+    assert {result["text"] for result in plain} == {"one", "two words"}
+    assert all(0 <= result["score"] <= 1 for result in plain)
+    assert sorted(result["score"] for result in raw) == pytest.approx([-1.0, 1.0])
 
 
 def test_without_leave_to_encode_a_text_is_refused_and_told_why(
@@ -160,24 +168,28 @@ def test_what_looks_like_a_page_and_is_none_is_never_ranked_as_text(client: Test
 
 def test_score_gives_each_pair_s_own_score(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
     page_ids = reranker.store.page_ids()[:3]
-    one = client.post("/v1/score", json={"queries": corpus.queries[0], "documents": page_ids}).json()
-    wanted = {
+    same_query = client.post("/v1/score", json={"queries": corpus.queries[0], "documents": page_ids}).json()
+    expected = {
         page.page_id: page.readout_score
         for page in reranker.rank(corpus.queries[0], page_ids, weight=1.0).pages
     }
-    assert [pair["score"] for pair in one["data"]] == pytest.approx([wanted[page] for page in page_ids])
-    each = client.post("/v1/score", json={"queries": list(corpus.queries[:3]), "documents": page_ids}).json()
-    assert each["data"][0]["score"] == pytest.approx(one["data"][0]["score"], abs=1e-4)
-    assert each["data"][1]["score"] != pytest.approx(one["data"][1]["score"], abs=1e-4)
+    assert [pair["score"] for pair in same_query["data"]] == pytest.approx(
+        [expected[page] for page in page_ids]
+    )
+    other_queries = client.post(
+        "/v1/score", json={"queries": list(corpus.queries[:3]), "documents": page_ids}
+    ).json()
+    assert other_queries["data"][0]["score"] == pytest.approx(same_query["data"][0]["score"], abs=1e-4)
+    assert other_queries["data"][1]["score"] != pytest.approx(same_query["data"][1]["score"], abs=1e-4)
 
 
 def test_explain_answers_as_the_reranker_does(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
     page_id = reranker.store.page_ids()[3]
     answer = client.post("/v1/explain", json={"query": corpus.queries[0], "page": page_id}).json()
-    wanted = reranker.explain(corpus.queries[0], page_id)
-    assert answer["weights"] == list(wanted.weights)
-    assert answer["regions"] == [list(region) for region in wanted.regions]
-    assert answer["reference"] == wanted.reference
+    expected = reranker.explain(corpus.queries[0], page_id)
+    assert answer["weights"] == list(expected.weights)
+    assert answer["regions"] == [list(region) for region in expected.regions]
+    assert answer["reference"] == expected.reference
     assert client.post("/v1/explain", json={"query": "x", "page": page_id, "layer": 99}).status_code == 422
 
 

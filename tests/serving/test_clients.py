@@ -42,8 +42,8 @@ class Reranked(BaseRetriever):  # type: ignore[misc]
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        found = self.first.invoke(query)
-        return list(self.compressor.compress_documents(found, query))
+        retrieved = self.first.invoke(query)
+        return list(self.compressor.compress_documents(retrieved, query))
 
 
 def references(reranker: Reranker, count: int) -> list[str]:
@@ -59,8 +59,10 @@ def test_the_cohere_client_gets_our_ranking(
     query = corpus.queries[0]
     with kind(api_key=KEY, base_url=address) as client:
         answer = client.rerank(model="rerank-v3.5", query=query, documents=documents, top_n=3)
-    wanted = reranker.rank(query, documents, top_k=3)
-    assert [documents[one.index] for one in answer.results] == [page.reference for page in wanted.pages]
+    expected = reranker.rank(query, documents, top_k=3)
+    assert [documents[result.index] for result in answer.results] == [
+        page.reference for page in expected.pages
+    ]
     assert answer.results[0].relevance_score >= answer.results[1].relevance_score
     assert answer.meta.api_version.version == str(version)
 
@@ -71,7 +73,7 @@ def test_the_cohere_client_sends_texts_and_gets_them_back(address: str, corpus: 
         answer = client.rerank(
             model="ridgerank", query=corpus.queries[0], documents=texts, return_documents=True
         )
-    assert {one.document.text for one in answer.results if one.document is not None} == set(texts)
+    assert {result.document.text for result in answer.results if result.document is not None} == set(texts)
 
 
 def test_the_cohere_client_is_told_of_a_wrong_key_and_a_page_there_is_not(address: str) -> None:
@@ -95,8 +97,8 @@ def test_a_langchain_retriever_is_reranked_by_the_server(
     with cohere.ClientV2(api_key=KEY, base_url=address) as client:
         compressor = CohereRerank(client=client, model="ridgerank", top_n=4)
         retriever = Reranked(first=Stored(references=documents), compressor=compressor)
-        found = retriever.invoke(corpus.queries[0])
-    wanted = reranker.rank(corpus.queries[0], documents, top_k=4)
-    assert [one.page_content for one in found] == [page.reference for page in wanted.pages]
-    scores = [one.metadata["relevance_score"] for one in found]
+        retrieved = retriever.invoke(corpus.queries[0])
+    expected = reranker.rank(corpus.queries[0], documents, top_k=4)
+    assert [result.page_content for result in retrieved] == [page.reference for page in expected.pages]
+    scores = [result.metadata["relevance_score"] for result in retrieved]
     assert scores == sorted(scores, reverse=True)

@@ -10,14 +10,16 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ridgerank.serving.serve_settings import Limits
-from tests.serving.conftest import MakeService, client_of
+from tests.serving.conftest import SECONDS, MakeService, client_of
 
 QUERY = "costs"
 
 
 @pytest.fixture
 def client(make_service: MakeService) -> Iterator[TestClient]:
-    limits = Limits(body_bytes=2_000_000, candidates=50, images=4, image_pixels=1_000_000)
+    limits = Limits(
+        body_bytes=2_000_000, candidates=50, images=4, image_pixels=1_000_000, deadline_seconds=SECONDS
+    )
     with client_of(make_service(encode_missing=True, limits=limits)) as opened:
         yield opened
 

@@ -14,26 +14,26 @@ from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.serving.engine import Engine, RankingResult, SearchWork
 from ridgerank.serving.model_process import ModelProcess, WorkerDied
 from ridgerank.serving.serve_settings import Limits, default_processes
-from tests.serving.conftest import Corpus
-
-SECONDS = 120
+from tests.serving.conftest import SECONDS, Corpus
 
 
 @pytest.fixture(scope="module")
 def process(corpus: Corpus) -> Iterator[ModelProcess]:
-    made = ModelProcess(RerankerOptions(cache_bytes=64 << 20), corpus.store, threads=torch.get_num_threads())
-    yield made
-    made.close()
+    started = ModelProcess(
+        RerankerOptions(cache_bytes=64 << 20), corpus.store, threads=torch.get_num_threads()
+    )
+    yield started
+    started.close()
 
 
 def test_it_ranks_as_the_model_here_to_the_last_digit(
     process: ModelProcess, reranker: Reranker, corpus: Corpus
 ) -> None:
-    [found] = process.retrieve(corpus.queries[:1], k=5)
-    [here] = reranker.retrieve(corpus.queries[:1], k=5)
-    assert found.page_ids == here.page_ids
-    [ranked], [wanted] = process.rank_lists([found]), reranker.rank_lists([here])
-    assert ranked.pages == wanted.pages
+    [candidates] = process.retrieve(corpus.queries[:1], k=5)
+    [candidates_here] = reranker.retrieve(corpus.queries[:1], k=5)
+    assert candidates.page_ids == candidates_here.page_ids
+    [ranked], [expected] = process.rank_lists([candidates]), reranker.rank_lists([candidates_here])
+    assert ranked.pages == expected.pages
     assert process.cache_counts().pages == 5
 
 

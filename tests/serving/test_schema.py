@@ -37,10 +37,10 @@ def api(reranker: Reranker) -> Iterator[BaseSchema]:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 def test_no_answer_breaks_the_contract(api: BaseSchema, mode: GenerationMode) -> None:
-    asked = 0
-    for found in api.get_all_operations():
-        assert isinstance(found, Ok)
-        operation = found.ok()
+    requests = 0
+    for operation_result in api.get_all_operations():
+        assert isinstance(operation_result, Ok)
+        operation = operation_result.ok()
         if mode is GenerationMode.NEGATIVE and operation.method == "get" and "{" not in operation.path:
             continue  # nothing is sent, so nothing can be wrong with it
 
@@ -53,9 +53,9 @@ def test_no_answer_breaks_the_contract(api: BaseSchema, mode: GenerationMode) ->
             suppress_health_check=list(HealthCheck),
         )
         def keeps_to_it(case: schemathesis.Case[Any]) -> None:
-            nonlocal asked
-            asked += 1
+            nonlocal requests
+            requests += 1
             case.call_and_validate(timeout=120)
 
         keeps_to_it()
-    assert asked > 80
+    assert requests > 80

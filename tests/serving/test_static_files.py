@@ -66,16 +66,18 @@ def test_markup_has_no_inline_script_style_or_handler() -> None:
 
 
 def test_every_part_a_file_asks_for_is_served() -> None:
-    asked = set(re.findall(r'(?:src|href)="page/([^"]+)"', TEXTS[INDEX]))
+    requested = set(re.findall(r'(?:src|href)="page/([^"]+)"', TEXTS[INDEX]))
     for name in FILES:
-        asked |= set(re.findall(r'from "\./([^"]+)"', TEXTS[name]))
-    assert asked == set(FILES)
+        requested |= set(re.findall(r'from "\./([^"]+)"', TEXTS[name]))
+    assert requested == set(FILES)
 
 
 def test_every_element_a_script_names_is_in_the_markup() -> None:
     there = set(re.findall(r'\sid="([^"]+)"', TEXTS[INDEX]))
     named = {
-        found for name in FILES for found in re.findall(r'(?:byId|getElementById)\("([^"]+)"\)', TEXTS[name])
+        element
+        for name in FILES
+        for element in re.findall(r'(?:byId|getElementById)\("([^"]+)"\)', TEXTS[name])
     }
     assert named, "the pattern finds nothing"
     assert named <= there

@@ -33,7 +33,7 @@ def serve_command(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for a free one.")] = 8080,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="File of keys, one a line; requests then need one of them.")
+        Path | None, typer.Option(help="File of keys, one per line; requests then need one of them.")
     ] = None,
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="Listen beyond loopback without keys: anyone may call.")
@@ -43,9 +43,9 @@ def serve_command(
         typer.Option("--encode-missing", help="Encode texts and images that are not stored on the fly."),
     ] = False,
     max_requests: Annotated[
-        int, typer.Option(min=1, help="Requests admitted at once; more are told to come back (429).")
+        int, typer.Option(min=1, help="Requests admitted at once; more are refused for a while (429).")
     ] = 16,
-    max_candidates: Annotated[int, typer.Option(min=1, max=1000, help="Candidates of a request.")] = 200,
+    max_candidates: Annotated[int, typer.Option(min=1, max=1000, help="Candidates per request.")] = 200,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 30,
     workers: Annotated[
         int | None,
@@ -57,8 +57,8 @@ def serve_command(
         bool | None,
         typer.Option(
             "--processes/--threads",
-            help="Workers as processes, each with the model in memory, or as threads that share it, which "
-            "give fewer answers a second. [default: processes on a CPU, for models of a tenth of its memory]",
+            help="Workers as processes, each with the model in memory, or as threads that share it and give "
+            "fewer answers per second. [default: processes on a CPU, for models of a tenth of its memory]",
             show_default=False,
         ),
     ] = None,
@@ -74,12 +74,12 @@ def serve_command(
     ] = "1",
     corpus: Annotated[
         list[str] | None,
-        typer.Option(help="With --ray: a further store, NAME=STORE, asked for by name.", show_default=False),
+        typer.Option(help="With --ray: a further store, NAME=STORE, requested by name.", show_default=False),
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
-    """Serve a calibrated store: the rerank API people already call, and a page to look at.
+    """Serve a calibrated store: the rerank API of existing clients, and a web page.
 
     With `--ray` it runs as a deployment of Ray Serve; requests that name a corpus in the header
     `serve_multiplexed_model_id` go to replicas that have its pages in memory, where there are any.
@@ -180,9 +180,10 @@ def _run(service: "Service", host: str, port: int) -> None:
         limit_concurrency=1000,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    server = uvicorn.Server(config)
-    typer.echo(f"{len(service.reranker.store)} pages, {service.model}; http://{host}:{port}", err=True)
-    server.run()
+    listening = config.bind_socket()  # bound here, so that the address names the port that 0 stands for
+    address = f"http://{host}:{listening.getsockname()[1]}"
+    typer.echo(f"{len(service.reranker.store)} pages, {service.model}; {address}", err=True)
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 def _is_loopback(host: str) -> bool:

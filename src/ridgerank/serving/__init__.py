@@ -1,1 +1,1 @@
-"""The reranker behind HTTP: the rerank API people already call, and a page to look at."""
+"""The reranker behind HTTP: the rerank API of existing clients, and a web page."""

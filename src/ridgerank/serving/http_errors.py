@@ -1,4 +1,4 @@
-"""What the API answers where it cannot do as asked: a status, one word for programs, a line for people."""
+"""The errors of the API: a status, a code for programs, a message for people."""
 
 from ridgerank.errors import BackboneError, DocumentError, QueryError, RidgeRankError, ScoreError
 
@@ -6,7 +6,7 @@ _SHOWN_CHARACTERS = 80
 
 
 class ApiError(Exception):
-    """A request that is not answered as asked."""
+    """A request that gets an error as its answer."""
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)

@@ -6,7 +6,7 @@ than two processes. The price is one more model in memory per process.
 
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -36,7 +36,7 @@ _EMPTY_CACHE = CacheCounts(0, 0, 0, 0)
 class _Call:
     """A method of the reranker and its arguments."""
 
-    method: str
+    method: Callable[..., Any]
     arguments: tuple[Any, ...]
     options: dict[str, Any]
 
@@ -69,14 +69,14 @@ class ModelProcess:
 
     def retrieve(self, queries: Sequence[str], *, k: int) -> list[CandidateList]:
         """`Reranker.retrieve` in the process."""
-        candidates: list[CandidateList] = self._call("retrieve", list(queries), k=k)
+        candidates: list[CandidateList] = self._call(Reranker.retrieve, list(queries), k=k)
         return candidates
 
     def rank_lists(self, lists: Sequence[CandidateList]) -> list[Ranking]:
         """`Reranker.rank_lists` in the process."""
         if not lists:
             return []
-        rankings: list[Ranking] = self._call("rank_prepared", list(lists))
+        rankings: list[Ranking] = self._call(Reranker.rank_lists, list(lists))
         return rankings
 
     def cache_counts(self) -> CacheCounts:
@@ -107,7 +107,7 @@ class ModelProcess:
         self._process = WorkerProcess(_serve_calls, *self._arguments)
         self._ready = False
 
-    def _call(self, method: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+    def _call(self, method: Callable[..., Any], *arguments: object, **options: object) -> Any:  # noqa: ANN401
         for last_try in (False, True):
             try:
                 self._wait()
@@ -148,7 +148,7 @@ def _serve_calls(pipe: Connection, options: RerankerOptions, store: str, threads
 def _answer_call(reranker: Reranker, call: _Call) -> _Reply:
     result = error = trace = None
     try:
-        result = getattr(reranker, call.method)(*call.arguments, **call.options)
+        result = call.method(reranker, *call.arguments, **call.options)
     except RidgeRankError as raised:
         error = raised
     except Exception:

@@ -1,6 +1,6 @@
-"""Page images and thumbnails: rendered from the documents the store remembers, kept in bounded memory.
+"""Page images and thumbnails: rendered from the indexed documents, kept in bounded memory.
 
-A request names a page by its id and nothing else; which file that is, only the store says.
+A request names a page by its id only; the store knows which file that is.
 """
 
 import io
@@ -18,7 +18,7 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import locate_pages, render_locations
 
 PIXELS = 2_000_000
-"""Of a page image: enough to read small print by."""
+"""Of a page image: enough to read small print."""
 RENDERING = 1
 """Raise this when pages are rendered in another way, so that browsers fetch them again."""
 _MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
@@ -51,7 +51,7 @@ class PageImages:
         self._images: ByteLRU[str, EncodedImage] = ByteLRU(
             limits.image_cache_bytes, count_bytes=lambda image: len(image.data)
         )
-        self._coming: dict[str, Future[EncodedImage]] = {}
+        self._renders: dict[str, Future[EncodedImage]] = {}
         self._lock = Lock()
         # PDFium is for one thread at a time.
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="ridgerank-render")
@@ -68,12 +68,12 @@ class PageImages:
                 ready: Future[EncodedImage] = Future()
                 ready.set_result(image)
                 return ready
-            if page_id in self._coming:
-                return self._coming[page_id]
-            if len(self._coming) >= self._limits.waiting_renders:
+            if page_id in self._renders:
+                return self._renders[page_id]
+            if len(self._renders) >= self._limits.waiting_renders:
                 raise ApiError(429, "overloaded", "too many pages wait to be rendered", retry_after=1)
-            coming = self._coming[page_id] = self._renderer.submit(self._render_and_cache, page_id)
-        return coming
+            rendering = self._renders[page_id] = self._renderer.submit(self._render_and_cache, page_id)
+        return rendering
 
     def thumbnail(self, page_id: str) -> EncodedImage:
         """Read the small image in the store: call it outside the event loop."""
@@ -95,7 +95,7 @@ class PageImages:
             return image
         finally:
             with self._lock:
-                del self._coming[page_id]
+                del self._renders[page_id]
 
     def _render(self, page_id: str) -> EncodedImage:
         [stored] = self._store.pages([page_id])

@@ -28,12 +28,12 @@ def info_router(service: Service) -> APIRouter:
 
     @routes.get("/v1/calibration", summary="The calibration's report")
     def calibration() -> CalibrationResponse:
-        """How readout and weight came about."""
+        """How readout and weight were fitted."""
         return calibration_response(service)
 
     @routes.get("/v1/models", summary="The model this server ranks with")
     def models() -> ModelsResponse:
-        """One model, whatever name requests carry."""
+        """One model, under whatever name requests ask for it."""
         return ModelsResponse(
             data=[
                 Model(
@@ -45,9 +45,9 @@ def info_router(service: Service) -> APIRouter:
             ]
         )
 
-    @routes.get("/healthz", summary="Whether the server lives")
+    @routes.get("/healthz", summary="Whether the server runs")
     async def healthz() -> Health:
-        """Answers as long as the process does."""
+        """Answers as long as the process runs."""
         return Health(status="ok")
 
     @routes.get("/readyz", summary="Whether the server takes requests", responses=error_responses(503))

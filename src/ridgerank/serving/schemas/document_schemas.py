@@ -41,21 +41,21 @@ class ImageDocument(RequestModel):
 
 
 class ImageUrl(RequestModel):
-    """The address of an image, in the words of vLLM and OpenAI; only data URIs are taken."""
+    """The address of an image, as vLLM and OpenAI have it; only data URIs are accepted."""
 
     url: DataUri
     detail: Literal["auto", "low", "high"] | None = None
 
 
 class TextPart(RequestModel):
-    """A text among the parts of a document."""
+    """A text part of a document."""
 
     type: Literal["text"]
     text: Text
 
 
 class ImagePart(RequestModel):
-    """An image among the parts of a document."""
+    """An image part of a document."""
 
     type: Literal["image_url"]
     image_url: ImageUrl
@@ -83,7 +83,7 @@ Scores: TypeAlias = Annotated[
     list[Score],
     Field(
         max_length=MAX_DOCUMENTS,
-        description="The first stage's score of each document, in their order: an extension of ours.",
+        description="The first stage's score of each document, in their order: an extension of RidgeRank.",
     ),
 ]
 
@@ -93,4 +93,4 @@ class ReturnedDocument(ResponseModel):
 
     text: str | None = None
     page: str | None = None
-    image: str | None = Field(default=None, description="The kind of image, without its bytes.")
+    image: str | None = Field(default=None, description="The media type of the image, without its bytes.")

@@ -1,4 +1,4 @@
-"""What a server says of itself: store, calibration, models, health."""
+"""What a server says about itself: store, calibration, models, health."""
 
 from typing import Any, Literal
 
@@ -15,13 +15,13 @@ class StoreResponse(ResponseModel):
     pages: int
     prefix_bytes: int
     bytes_per_page: float
-    lineage: dict[str, Any] = Field(description="What the store was made with.")
-    retriever: str | None = Field(description="The retriever searched with; null where there is none.")
+    lineage: dict[str, Any] = Field(description="The model and settings the store was made with.")
+    retriever: str | None = Field(description="The retriever of a search; null where there is none.")
     encodes_missing: bool = Field(description="Whether texts and images that are not stored may be sent.")
 
 
 class WeightReport(ResponseModel):
-    """A fusion weight and its reasons; null is what could not be estimated."""
+    """A fusion weight and how it was estimated; null where something could not be estimated."""
 
     weight: float
     weight_interval: tuple[float, float]
@@ -39,7 +39,7 @@ class WeightReport(ResponseModel):
 
 
 class ReadingReport(ResponseModel):
-    """One target read at one place, and what speaks for it; null is what could not be measured."""
+    """One target with one state, and how well the readout fits it; null where nothing could be measured."""
 
     target: Target
     state: State
@@ -56,16 +56,16 @@ class ReadingReport(ResponseModel):
 
 
 class CalibrationResponse(ResponseModel):
-    """How readout and weight came about; null is what could not be estimated."""
+    """How readout and weight were fitted; null where something could not be estimated."""
 
     name: str
     retriever: str
-    target: Target = Field(description="What the readout was taught.")
-    state: State = Field(description="Where its states are read.")
-    reason: str = Field(description="Why these two.")
-    readings: list[ReadingReport] = Field(description="All targets and states that were looked at.")
+    target: Target = Field(description="What the readout is fitted to.")
+    state: State = Field(description="Which state the readout reads.")
+    reason: str = Field(description="Why this target and this state.")
+    readings: list[ReadingReport] = Field(description="All targets and states that were compared.")
     penalty: float = Field(description="λ.")
-    weight: WeightReport = Field(description="What is deployed.")
+    weight: WeightReport = Field(description="The weight in use.")
     label_free: WeightReport
     closed_form: WeightReport | None
     queries_from: str
@@ -77,7 +77,7 @@ class CalibrationResponse(ResponseModel):
     errors: dict[str, list[float]] = Field(description="Held-out part → its error at each λ.")
     chosen: dict[str, float] = Field(description="Held-out part → the λ its fold picked.")
     penalty_at_edge: bool
-    agreement: float | None = Field(description="r: the readout with its teacher, held out.")
+    agreement: float | None = Field(description="r: the readout with its target, held out.")
     agreement_interval: tuple[float | None, float | None]
     teacher_relevance: float | None
     relevance_floor: float | None
@@ -99,13 +99,13 @@ class Model(ResponseModel):
 
 
 class ModelsResponse(ResponseModel):
-    """All of them: one."""
+    """The models of this server: one."""
 
     object: Literal["list"] = "list"
     data: list[Model]
 
 
 class Health(ResponseModel):
-    """Whether the server lives, or takes requests."""
+    """Whether the server runs, or takes requests."""
 
     status: Literal["ok", "ready"]

@@ -1,4 +1,4 @@
-"""Reranking: Cohere's and Jina's shape, and TEI's."""
+"""Reranking, in the shape of Cohere and Jina, and in that of TEI."""
 
 from typing import Literal
 
@@ -44,15 +44,15 @@ class RerankRequest(RequestModel):
         default=None, min_length=1, max_length=MAX_DOCUMENTS, description="TEI's word for documents."
     )
     model: Name | None = Field(
-        default=None, description="Any name: a server has one model, and says so where another was asked for."
+        default=None, description="Any name: a server has one model, and warns where a request names another."
     )
-    top_n: int | None = Field(default=None, ge=1, description="How many results; all unless said.")
+    top_n: int | None = Field(default=None, ge=1, description="How many results; all by default.")
     return_documents: bool = Field(default=False, description="Send each document back with its result.")
     retriever_scores: Scores | None = None
     deadline_ms: DeadlineMs = None
     raw_scores: bool = Field(default=False, description="TEI: the fused score instead of the one in [0, 1].")
     return_text: bool = Field(default=False, description="TEI's word for return_documents.")
-    # What other servers have and a page reranker has no use for: taken, and the answer says it was not used.
+    # Fields of other servers that mean nothing for pages: accepted, with a warning that they are not used.
     max_tokens_per_doc: int | None = Field(default=None, ge=1)
     max_chunks_per_doc: int | None = Field(default=None, ge=1)
     rank_fields: list[Name] | None = Field(default=None, max_length=64)
@@ -65,7 +65,7 @@ class RerankRequest(RequestModel):
     user: Name | None = None
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "RerankRequest":
+    def _check_documents(self) -> "RerankRequest":
         if (self.documents is None) == (self.texts is None):
             raise ValueError("wanted either documents or texts")
         count = len(self.documents or self.texts or [])
@@ -77,9 +77,9 @@ class RerankRequest(RequestModel):
 
 
 class RerankResult(ResponseModel):
-    """One document in its place."""
+    """One document, with the scores it was ranked by."""
 
-    index: int = Field(ge=0, description="Its place in the request, from 0.")
+    index: int = Field(ge=0, description="Its index in the request, from 0.")
     relevance_score: float = Field(ge=0, le=1, description="In [0, 1]; orders as the fused score does.")
     document: ReturnedDocument | None = None
     page_id: str = Field(pattern=PAGE_ID)
@@ -102,11 +102,11 @@ class BilledUnits(ResponseModel):
 
 
 class Meta(ResponseModel):
-    """What Cohere's clients read beside the results."""
+    """What Cohere's clients read besides the results."""
 
     api_version: ApiVersion
     billed_units: BilledUnits = BilledUnits()
-    warnings: list[str] = Field(description="What a careful caller should know; empty if nothing.")
+    warnings: list[str] = Field(description="What a careful caller should know; empty if there is nothing.")
 
 
 class RerankResponse(ResponseModel):

@@ -28,12 +28,12 @@ class SearchRequest(RequestModel):
 
     query: QueryText
     k: int = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
-    top_n: int = Field(default=5, ge=1, description="Of these, the best to return.")
+    top_n: int = Field(default=5, ge=1, description="How many of these to return, best first.")
     deadline_ms: DeadlineMs = None
 
 
 class SearchResult(ResponseModel):
-    """A page in its final place, with both scores it was placed by."""
+    """A page with its rank and both scores it was ranked by."""
 
     rank: int = Field(ge=1)
     retriever_rank: int = Field(ge=1)
@@ -74,9 +74,7 @@ class ExplainRequest(RequestModel):
 
     query: QueryText
     page: Name
-    layer: int | None = Field(
-        default=None, ge=0, description="One stored layer; the mean of all unless said."
-    )
+    layer: int | None = Field(default=None, ge=0, description="One stored layer; the mean of all by default.")
     deadline_ms: DeadlineMs = None
 
 

@@ -1,4 +1,4 @@
-"""Words and limits that several requests and answers share."""
+"""Types and limits that several requests and responses share."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from ridgerank.runs.queries import MAX_CHARACTERS
 
 MAX_DOCUMENTS = 1000
-"""Of a request, whatever a server allows; it may allow fewer."""
+"""Per request; a server may allow fewer."""
 MAX_NAME = 1024
 MAX_TEXT = 20_000
 MAX_DATA_URI = 30_000_000
@@ -24,37 +24,37 @@ QueryText = Annotated[
 Score = Annotated[float, Field(allow_inf_nan=False)]
 DeadlineMs = Annotated[
     int | None,
-    Field(ge=1, le=3_600_000, description="Give up after so many milliseconds; the server has a limit too."),
+    Field(ge=1, le=3_600_000, description="Milliseconds after which to give up; the server has a limit too."),
 ]
 
 
 class RequestModel(BaseModel):
-    """Whatever a caller sends."""
+    """The base of everything a caller sends."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ResponseModel(BaseModel):
-    """Whatever the server sends."""
+    """The base of everything the server sends."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
-"""Where w came from: calibrated, or 1 because no retriever scores were to be had."""
+"""Where w came from: calibrated, or 1 because there were no retriever scores."""
 
 
 class LatencyMs(ResponseModel):
     """Where the time of a request went, in milliseconds."""
 
-    queue: float = Field(description="Waiting for its turn.")
+    queue: float = Field(description="Waiting in the queue.")
     retrieval: float
     reading: float = Field(description="Waiting for stored prefixes.")
-    compute: float = Field(description="The model; passes are shared, and each request counts them in full.")
+    compute: float = Field(description="The model; a shared pass counts in full for each request.")
     ranking: float
 
 
 class Usage(ResponseModel):
-    """What it took."""
+    """What a request cost."""
 
-    total_tokens: int = Field(ge=0, description="Tokens the model ran: those of the query, for each page.")
+    total_tokens: int = Field(ge=0, description="Tokens the model ran: those of the query, once per page.")

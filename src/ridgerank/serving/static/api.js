@@ -1,4 +1,4 @@
-// What the server is asked, and how its errors read. Knows no element of the page but the key's dialog.
+// Requests to the server, and how its errors read. Knows no element of the page but the dialog for the key.
 
 const KEY = "ridgerank-key";
 
@@ -15,11 +15,11 @@ export const search = (query, signal) =>
   json("v1/search", { method: "POST", body: { query, k: 20, top_n: 20 }, signal });
 export const explain = (query, page, signal) =>
   json("v1/explain", { method: "POST", body: { query, page }, signal });
-export const storeFacts = () => json("v1/store");
-export const calibrationFacts = () => json("v1/calibration");
+export const fetchStore = () => json("v1/store");
+export const fetchCalibration = () => json("v1/calibration");
 
 /**
- * Show a page's picture in an <img>. Without a key the browser fetches it; with one it has to be fetched
+ * Show a page's image in an <img>. Without a key the browser fetches it; with one it has to be fetched
  * here, because an <img> sends no key.
  */
 export async function showImage(image, address) {
@@ -27,10 +27,10 @@ export async function showImage(image, address) {
     image.src = address;
     return;
   }
-  image.dataset.wanted = address;
+  image.dataset.address = address;
   const response = await reach(address, {});
   const picture = URL.createObjectURL(await response.blob());
-  if (image.dataset.wanted !== address) {
+  if (image.dataset.address !== address) {
     URL.revokeObjectURL(picture); // the viewer went on to another page meanwhile
     return;
   }

@@ -1,4 +1,4 @@
-// The drawings of the report: pure from facts to SVG.
+// The charts of the report: pure functions from numbers to SVG.
 
 import { draw } from "./dom.js";
 import { expectedCorrelation } from "./ranking.js";
@@ -45,10 +45,10 @@ export function markWeight(chart, w) {
 /** Held-out error over the penalties tried: every fold thin, their mean strong, the deployed λ marked. */
 export function penaltyChart({ penalties, errors, penalty }) {
   const folds = Object.values(errors);
-  const mean = penalties.map((_, place) => folds.reduce((sum, fold) => sum + fold[place], 0) / folds.length);
+  const mean = penalties.map((_, index) => folds.reduce((sum, fold) => sum + fold[index], 0) / folds.length);
   const x = linear(Math.log(penalties[0]), Math.log(penalties.at(-1)), EDGE.left, WIDTH - EDGE.right);
   const y = linear(...padded(folds.flat()), HEIGHT - EDGE.bottom, EDGE.top);
-  const at = (values) => line(values.map((value, place) => [x(Math.log(penalties[place])), y(value)]));
+  const at = (values) => line(values.map((value, index) => [x(Math.log(penalties[index])), y(value)]));
   const chosen = x(Math.log(penalty));
   const chart = frame(
     `Held-out error over ${penalties.length} penalties from ${power(penalties[0])} to ` +
@@ -88,7 +88,7 @@ const axis = () => draw("line", {
   class: "rule", x1: EDGE.left, x2: WIDTH - EDGE.right, y1: HEIGHT - EDGE.bottom, y2: HEIGHT - EDGE.bottom,
 });
 const label = (x, y, text, anchor) => draw("text", { x, y, "text-anchor": anchor }, String(text));
-const line = (points) => points.map(([x, y], place) => `${place ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+const line = (points) => points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 const ends = (values) => [Math.min(...values), Math.max(...values)];
 
 function linear(from, to, start, end) {

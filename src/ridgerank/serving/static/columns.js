@@ -5,10 +5,10 @@ import { calm, make, score, signed } from "./dom.js";
 import { drawMoves, placeMoves } from "./moves.js";
 import { asRetrieved, fused, ordered, parts, TOP } from "./ranking.js";
 
-const SETTLE_MS = 110; // after so long a page has 63 % of its way behind it
-const CLOSE = 0.004; // of a row: nobody sees the rest
+const SETTLE_MS = 110; // time constant: after it a page has moved 63 % of its way
+const CLOSE = 0.004; // of a row: too small a distance to see
 
-/** The columns; `open(page)` is called with the page somebody wants to see. */
+/** The columns; `open(page)` is called with the page to show large. */
 export class Columns {
   constructor({ before, after, moves, open }) {
     this.lists = { before, after };
@@ -33,9 +33,9 @@ export class Columns {
     this.lists.before.replaceChildren(...this.before.map((page) => this.rows.get(page).before.item));
     this.lists.after.replaceChildren(...this.after.map((page) => this.rows.get(page).after.item));
     // Pages start where the retriever had them and go to their new places: the answer explains itself.
-    this.shown = new Map(this.before.map((page, place) => [page, place]));
+    this.shown = new Map(this.before.map((page, index) => [page, index]));
     drawMoves(this.moves, this.before);
-    for (const [place, page] of this.before.entries()) this.tellBefore(page, place);
+    for (const [index, page] of this.before.entries()) this.describeBefore(page, index);
     for (const side of ["before", "after"]) this.rove(side, this.lists[side].querySelector("button"));
     this.order(w);
   }
@@ -43,10 +43,10 @@ export class Columns {
   /** Put the after column in the order it has at w. */
   order(w) {
     const after = ordered(this.pages, w);
-    const moved = after.some((page, place) => page !== this.after[place]);
+    const moved = after.some((page, index) => page !== this.after[index]);
     this.after = after;
     if (moved) this.rearrange();
-    for (const [place, page] of after.entries()) this.tellAfter(page, place, w);
+    for (const [index, page] of after.entries()) this.describeAfter(page, index, w);
     this.settle();
   }
 
@@ -60,7 +60,7 @@ export class Columns {
 
   settle() {
     if (calm()) {
-      this.after.forEach((page, place) => this.shown.set(page, place));
+      this.after.forEach((page, index) => this.shown.set(page, index));
       this.paint();
       return;
     }
@@ -75,10 +75,10 @@ export class Columns {
     const share = 1 - Math.exp(-Math.max(now - this.last, 0) / SETTLE_MS);
     this.last = now;
     let moving = false;
-    for (const [place, page] of this.after.entries()) {
-      const rest = place - this.shown.get(page);
-      const there = Math.abs(rest) < CLOSE;
-      this.shown.set(page, there ? place : this.shown.get(page) + rest * share);
+    for (const [index, page] of this.after.entries()) {
+      const distance = index - this.shown.get(page);
+      const there = Math.abs(distance) < CLOSE;
+      this.shown.set(page, there ? index : this.shown.get(page) + distance * share);
       moving ||= !there;
     }
     this.paint();
@@ -88,8 +88,8 @@ export class Columns {
   paint() {
     const height = this.lists.after.firstElementChild?.offsetHeight ?? 0;
     if (!height) return;
-    for (const [place, page] of this.after.entries()) {
-      const offset = this.shown.get(page) - place;
+    for (const [index, page] of this.after.entries()) {
+      const offset = this.shown.get(page) - index;
       const style = this.rows.get(page).after.item.style;
       style.transform = offset ? `translateY(${(offset * height).toFixed(1)}px)` : "";
       style.zIndex = offset < 0 ? 1 : ""; // who moves down passes over who moves up
@@ -124,29 +124,29 @@ export class Columns {
     return part;
   }
 
-  tellBefore(page, place) {
+  describeBefore(page, index) {
     const row = this.rows.get(page).before;
-    row.rank.textContent = place + 1;
+    row.rank.textContent = index + 1;
     row.total.textContent = signed(page.retriever_z);
     row.total.title = "the retriever’s score, standardized over the candidates";
     this.balance(row, page.retriever_z, 0);
     row.button.setAttribute("aria-label",
-      `Before, rank ${place + 1}: ${page.reference}. ${this.scores(page)}. Open the page.`);
+      `Before, rank ${index + 1}: ${page.reference}. ${this.scores(page)}. Open the page.`);
   }
 
-  tellAfter(page, place, w) {
+  describeAfter(page, index, w) {
     const row = this.rows.get(page).after;
-    const climbed = page.retriever_rank - (place + 1);
-    row.rank.textContent = place + 1;
+    const climbed = page.retriever_rank - (index + 1);
+    row.rank.textContent = index + 1;
     row.total.textContent = signed(fused(page, w));
     row.total.title = "fused score: (1 − w) z(b) + w z(s)";
     row.move.textContent = climbed > 0 ? `▲ ${climbed}` : climbed < 0 ? `▼ ${-climbed}` : "=";
     row.item.dataset.move = climbed > 0 ? "up" : climbed < 0 ? "down" : "same";
-    row.item.dataset.entered = place < TOP && page.retriever_rank > TOP;
+    row.item.dataset.entered = index < TOP && page.retriever_rank > TOP;
     this.balance(row, ...parts(page, w));
     const way = climbed > 0 ? `up ${climbed} from` : climbed < 0 ? `down ${-climbed} from` : "unchanged from";
     row.button.setAttribute("aria-label",
-      `After, rank ${place + 1}, ${way} ${page.retriever_rank}: ${page.reference}. ` +
+      `After, rank ${index + 1}, ${way} ${page.retriever_rank}: ${page.reference}. ` +
       `${this.scores(page)}, fused score ${signed(fused(page, w))}. Open the page.`);
   }
 
@@ -165,9 +165,9 @@ export class Columns {
     bar(row.readout, retriever * readout > 0 ? retriever : 0, readout);
   }
 
-  // --- hands ------------------------------------------------------------------------------------
+  // --- input ------------------------------------------------------------------------------------
 
-  /** One stop of the tab key a column; arrows go on from there. */
+  /** One stop of the tab key per column; the arrow keys move from there. */
   rove(side, button) {
     for (const other of this.lists[side].querySelectorAll("button")) other.tabIndex = other === button ? 0 : -1;
   }
@@ -191,15 +191,15 @@ export class Columns {
   press(event, side) {
     const page = this.pageOf(event.target);
     const order = this[side];
-    const place = order.indexOf(page);
-    const wanted = {
-      ArrowDown: [side, order[place + 1]], ArrowUp: [side, order[place - 1]],
+    const index = order.indexOf(page);
+    const target = {
+      ArrowDown: [side, order[index + 1]], ArrowUp: [side, order[index - 1]],
       Home: [side, order[0]], End: [side, order.at(-1)],
       ArrowLeft: ["before", page], ArrowRight: ["after", page],
     }[event.key];
-    if (!wanted || !page) return;
+    if (!target || !page) return;
     event.preventDefault();
-    const [column, next] = wanted;
+    const [column, next] = target;
     if (next) this.rows.get(next)[column].button.focus();
   }
 

@@ -25,13 +25,13 @@ export function draw(tag, attributes = {}, ...children) {
 
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** A number with its sign, a true minus, and so many decimals. */
+/** A number with its sign, a true minus, and this many decimals. */
 export function signed(value, decimals = 2) {
   const text = Math.abs(value).toFixed(decimals);
   return `${value < 0 ? "−" : "+"}${text}`;
 }
 
-/** A raw score: about four digits that matter, whatever its scale. */
+/** A raw score: about four significant digits. */
 export function score(value) {
   const size = Math.abs(value);
   const decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;

@@ -1,4 +1,4 @@
-// Attention over a page, as heat.py draws it: each kept position in proportion to the one looked at most.
+// Attention over a page, as ranking/heatmap.py draws it: the position with most attention is the darkest.
 
 const HEAT = "230 60 0";
 
@@ -8,11 +8,11 @@ export function paintHeat(canvas, image, explanation) {
   canvas.height = image.naturalHeight;
   const context = canvas.getContext("2d");
   const most = Math.max(...explanation.weights, 0) || 1;
-  // Weakest first, each replacing what lies under it: where a part is seen twice, the stronger look shows.
-  const looks = explanation.weights
-    .map((weight, place) => ({ weight, region: explanation.regions[place] }))
+  // Weakest first, each replacing what lies under it: where a part is seen twice, the stronger attention shows.
+  const patches = explanation.weights
+    .map((weight, index) => ({ weight, region: explanation.regions[index] }))
     .sort((a, b) => a.weight - b.weight);
-  for (const { weight, region } of looks) {
+  for (const { weight, region } of patches) {
     const [left, top, right, bottom] = pixels(region, canvas);
     context.clearRect(left, top, right - left, bottom - top);
     context.fillStyle = `rgb(${HEAT} / ${weight / most})`;

@@ -1,4 +1,4 @@
-// Joins the parts: a query in the address, an answer in two columns, a weight under the thumb.
+// Joins the parts: a query in the address, an answer in two columns, a slider for the weight.
 
 import { search } from "./api.js";
 import { Columns } from "./columns.js";
@@ -24,53 +24,53 @@ let resting = false;
 
 // --- a search -----------------------------------------------------------------------------------------
 
-async function run(query, wanted = null) {
+async function run(query, chosenWeight = null) {
   running?.abort();
-  const mine = (running = new AbortController());
+  const current = (running = new AbortController());
   byId("query").value = query;
   document.title = query ? `${query} · RidgeRank` : "RidgeRank";
-  if (!query) return rest();
+  if (!query) return showStart();
   if (resting) report.open(false); // opened by itself, it makes room by itself
   resting = false;
   byId("results").setAttribute("aria-busy", "true");
   state(loading());
   try {
-    const found = await search(query, mine.signal);
-    if (mine === running) show(found, wanted);
+    const received = await search(query, current.signal);
+    if (current === running) show(received, chosenWeight);
   } catch (error) {
-    if (error.name === "AbortError" || mine !== running) return;
-    state(failed(error, () => run(query, wanted)));
+    if (error.name === "AbortError" || current !== running) return;
+    state(failed(error, () => run(query, chosenWeight)));
   } finally {
-    if (mine === running) byId("results").removeAttribute("aria-busy");
+    if (current === running) byId("results").removeAttribute("aria-busy");
   }
 }
 
-function show(found, wanted) {
-  answer = found;
-  if (!found.results.length) {
+function show(received, chosenWeight) {
+  answer = received;
+  if (!received.results.length) {
     state(message("No pages", "The retriever found nothing for this query."));
-    tell("No pages found.");
+    announce("No pages found.");
     return;
   }
-  byId("note").textContent = found.note;
-  byId("note").hidden = !found.note;
+  byId("note").textContent = received.note;
+  byId("note").hidden = !received.note;
   state(null);
-  placeStar(found.weight);
-  showLatency(found.latency_ms);
-  weight = wanted ?? found.weight;
+  placeStar(received.weight);
+  showLatency(received.latency_ms);
+  weight = chosenWeight ?? received.weight;
   slider.value = weight;
-  columns.show(found.results, weight);
+  columns.show(received.results, weight);
   showWeight();
-  tell(`${found.results.length} pages. ${summary()}`);
+  announce(`${received.results.length} pages. ${summary()}`);
 }
 
-function rest() {
+function showStart() {
   answer = null;
   resting = true;
   report.open(true);
   state(message("Look at what reranking changes",
     "Search, and see each page’s place before and after, the two scores that decided it, and where on the page the query looked."));
-  report.facts.then(({ store }) => {
+  report.data.then(({ store }) => {
     byId("query").placeholder = `Search ${store.pages.toLocaleString("en")} pages`;
   }, () => {});
 }
@@ -82,7 +82,7 @@ function weigh(w) {
   columns.order(w);
   showWeight();
   clearTimeout(quiet);
-  quiet = setTimeout(() => tell(`Weight ${w.toFixed(2)}. ${summary()}`), QUIET_MS);
+  quiet = setTimeout(() => announce(`Weight ${w.toFixed(2)}. ${summary()}`), QUIET_MS);
 }
 
 function showWeight() {
@@ -112,7 +112,7 @@ function placeStar(best) {
   byId("weight-star").style.setProperty("--at", best);
   byId("weight-star").firstElementChild.textContent = `w* ${best.toFixed(2)}`;
   byId("weight-star").dataset.side = best > 0.94 ? "left" : best < 0.06 ? "right" : "middle";
-  report.facts.then(({ calibration }) => {
+  report.data.then(({ calibration }) => {
     const [low, high] = calibration.weight.weight_interval;
     byId("weight-interval").style.setProperty("--from", low);
     byId("weight-interval").style.setProperty("--to", high);
@@ -131,7 +131,7 @@ byId("weight-return").addEventListener("click", () => {
   slider.focus();
 });
 
-// --- what stands beside the columns -------------------------------------------------------------------
+// --- beside the columns -------------------------------------------------------------------------------
 
 function showLatency(parts) {
   const entries = Object.entries(parts);
@@ -148,7 +148,7 @@ function showLatency(parts) {
     make("li", { className: name }, make("i"), `${name} `, make("b", {}, milliseconds(value)))));
 }
 
-/** What stands in the columns' place; null shows the columns. */
+/** Show content instead of the columns; null shows the columns. */
 function state(content) {
   byId("state").replaceChildren(...(content ? [content] : []));
   byId("columns").hidden = content !== null;
@@ -161,7 +161,7 @@ function message(title, text) {
 }
 
 function loading() {
-  tell("Searching…");
+  announce("Searching…");
   const rows = Array.from({ length: 6 }, () => make("i"));
   return make("div", { className: "skeleton", "aria-hidden": "true" }, ...rows);
 }
@@ -169,7 +169,7 @@ function loading() {
 function failed(error, again) {
   const retry = make("button", { type: "button", className: "primary" }, "Try again");
   retry.addEventListener("click", again);
-  tell("");
+  announce("");
   return make("div", { className: "message failed", role: "alert" },
     make("h1", {}, "That did not work"), make("p", {}, error.message),
     make("p", { className: "code" }, error.code), retry);
@@ -177,13 +177,13 @@ function failed(error, again) {
 
 function openPage(page, button) {
   viewer.open(answer, ordered(answer.results, weight), page, weight, (last) => {
-    // Back to where one came from, or to the row of the page one went on to.
+    // Focus returns to the row it came from, or to the row of the page shown last.
     if (last === page) button.focus();
     else columns.rows.get(last).after.button.focus();
   });
 }
 
-function tell(text) {
+function announce(text) {
   byId("live").textContent = text;
 }
 
@@ -192,15 +192,15 @@ function tell(text) {
 /** Write query and weight into the address: what is seen can be linked. */
 function address(same) {
   const query = byId("query").value.trim();
-  const found = new URLSearchParams({ q: query });
-  if (answer && answer.query === query && weight !== answer.weight) found.set("w", weight.toFixed(2));
-  history[same ? "replaceState" : "pushState"](null, "", `?${found}`);
+  const parameters = new URLSearchParams({ q: query });
+  if (answer && answer.query === query && weight !== answer.weight) parameters.set("w", weight.toFixed(2));
+  history[same ? "replaceState" : "pushState"](null, "", `?${parameters}`);
 }
 
 function follow() {
-  const found = new URLSearchParams(location.search);
-  const w = found.has("w") ? Number(found.get("w")) : NaN;
-  run(found.get("q")?.trim() ?? "", w >= 0 && w <= 1 ? w : null);
+  const parameters = new URLSearchParams(location.search);
+  const w = parameters.has("w") ? Number(parameters.get("w")) : NaN;
+  run(parameters.get("q")?.trim() ?? "", w >= 0 && w <= 1 ? w : null);
 }
 
 byId("search").addEventListener("submit", (event) => {

@@ -32,8 +32,8 @@ export function newInTop(before, after, top = TOP) {
 
 /** How many pages went up, and how many down. */
 export function moved(before, after) {
-  const places = new Map(after.map((page, place) => [page, place]));
-  const climbed = before.map((page, place) => place - places.get(page));
+  const indices = new Map(after.map((page, index) => [page, index]));
+  const climbed = before.map((page, index) => index - indices.get(page));
   return { up: climbed.filter((way) => way > 0).length, down: climbed.filter((way) => way < 0).length };
 }
 

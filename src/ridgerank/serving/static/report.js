@@ -1,6 +1,6 @@
-// The calibration report and the store's facts: how much to trust what is shown above.
+// The report of calibration and store: how much to trust the ranking above.
 
-import { calibrationFacts, storeFacts } from "./api.js";
+import { fetchCalibration, fetchStore } from "./api.js";
 import { dot, markWeight, penaltyChart, power, weightChart } from "./charts.js";
 import { byId, make, signed } from "./dom.js";
 
@@ -11,21 +11,21 @@ const METHODS = {
   given: "given by hand",
 };
 
-/** The panel; `facts` resolves to what it shows, and fails where the server does. */
+/** The panel; `data` resolves to what it shows, and rejects where the server fails. */
 export class Report {
   constructor() {
     this.section = byId("report");
     this.toggle = byId("report-toggle");
     this.toggle.addEventListener("click", () => this.open(this.section.hidden));
-    this.facts = this.load();
-    this.facts.catch((error) => {
+    this.data = this.load();
+    this.data.catch((error) => {
       byId("report-body").replaceChildren(make("p", { className: "failed" }, error.message));
     });
   }
 
-  open(wanted) {
-    this.section.hidden = !wanted;
-    this.toggle.setAttribute("aria-expanded", String(wanted));
+  open(visible) {
+    this.section.hidden = !visible;
+    this.toggle.setAttribute("aria-expanded", String(visible));
   }
 
   mark(w) {
@@ -33,7 +33,7 @@ export class Report {
   }
 
   async load() {
-    const [store, calibration] = await Promise.all([storeFacts(), calibrationFacts()]);
+    const [store, calibration] = await Promise.all([fetchStore(), fetchCalibration()]);
     this.chart = weightChart(calibration.weight);
     byId("report-body").replaceChildren(
       warnings(calibration),
@@ -45,9 +45,9 @@ export class Report {
   }
 }
 
-function warnings({ warnings: found }) {
-  const list = make("ul", { className: "warnings", hidden: !found.length });
-  list.append(...found.map((warning) => make("li", {}, warning)));
+function warnings({ warnings: texts }) {
+  const list = make("ul", { className: "warnings", hidden: !texts.length });
+  list.append(...texts.map((warning) => make("li", {}, warning)));
   return list;
 }
 
@@ -63,13 +63,13 @@ function weightCard({ weight, expected_gain: gain }, chart) {
     make("p", {}, text.join(" ")));
 }
 
-function correlationCard(facts) {
-  const { c_b: retriever, c_s: readout, rho } = facts.weight;
+function correlationCard(calibration) {
+  const { c_b: retriever, c_s: readout, rho } = calibration.weight;
   const rows = [
-    ["r", "readout and full model, held out", facts.agreement, facts.agreement_interval],
+    ["r", "readout and full model, held out", calibration.agreement, calibration.agreement_interval],
     ["c_b", "retriever and relevance", retriever],
     ["c_s", "readout and relevance", readout],
-    ["c_t", "full model and relevance", facts.teacher_relevance],
+    ["c_t", "full model and relevance", calibration.teacher_relevance],
     ["ρ", "the two scores with each other", rho],
   ];
   const body = make("tbody");
@@ -81,26 +81,26 @@ function correlationCard(facts) {
       make("td", {}, value === null ? "" : dot(value, interval)),
       make("td", { className: "value" }, value === null ? "unknown" : value.toFixed(2).replace("-", "−"))));
   }
-  const r = facts.agreement;
+  const r = calibration.agreement;
   return card(headline("r = ", r === null ? "?" : r.toFixed(2), "agreement with the full model"),
     make("table", { className: "correlations" }, make("caption", { className: "unseen" }, "Correlations"), body),
-    make("p", {}, `From ${facts.lists} lists of ${facts.candidates} pages; the interval of `, make("var", {}, "r"),
-      ` is over lists. ${from(facts)}`));
+    make("p", {}, `From ${calibration.lists} lists of ${calibration.candidates} pages; the interval of `, make("var", {}, "r"),
+      ` is over lists. ${from(calibration)}`));
 }
 
-const from = (facts) => `${facts.queries} queries: ${facts.queries_from}.`;
+const from = (calibration) => `${calibration.queries} queries: ${calibration.queries_from}.`;
 
-function penaltyCard(facts) {
-  const edge = facts.penalty_at_edge ? " It is at the edge of the range tried." : "";
-  return card(headline("λ = ", power(facts.penalty), "penalty of the ridge"), penaltyChart(facts),
+function penaltyCard(calibration) {
+  const edge = calibration.penalty_at_edge ? " It is at the edge of the range tried." : "";
+  return card(headline("λ = ", power(calibration.penalty), "penalty of the ridge"), penaltyChart(calibration),
     make("p", { className: "axis" }, "held-out error, as a share of the targets’ spread, over ", make("var", {}, "λ")),
-    make("p", {}, `${facts.pairs.toLocaleString("en")} pairs, ${Object.keys(facts.errors).length} folds.${edge}`));
+    make("p", {}, `${calibration.pairs.toLocaleString("en")} pairs, ${Object.keys(calibration.errors).length} folds.${edge}`));
 }
 
 function storeCard(store, { name }) {
   const { lineage } = store;
   const layers = lineage.join_layer ? `${lineage.join_layer} to ${lineage.exit_layer}` : lineage.exit_layer;
-  const facts = {
+  const entries = {
     "Store": store.name,
     "Model": lineage.backbone,
     "Retriever": store.retriever ?? "none",
@@ -108,10 +108,10 @@ function storeCard(store, { name }) {
     "Exit layer": layers,
     "Positions kept": lineage.keep,
     "Stored as": lineage.quantization,
-    "Prefixes": `${megabytes(store.prefix_bytes)} MB, ${megabytes(store.bytes_per_page)} MB a page`,
+    "Prefixes": `${megabytes(store.prefix_bytes)} MB, ${megabytes(store.bytes_per_page)} MB per page`,
   };
   const list = make("dl");
-  for (const [term, value] of Object.entries(facts)) {
+  for (const [term, value] of Object.entries(entries)) {
     list.append(make("dt", {}, term), make("dd", { title: String(value) }, String(value)));
   }
   return card(headline("", store.pages.toLocaleString("en"), "pages in the store"), list);

@@ -19,18 +19,18 @@ export class Viewer {
     byId("heat-opacity").addEventListener("input", () => this.shade());
     this.dialog.addEventListener("keydown", (event) => this.press(event));
     this.dialog.addEventListener("click", (event) => {
-      if (event.target === this.dialog) this.dialog.close(); // beside the frame, that is
+      if (event.target === this.dialog) this.dialog.close(); // a click beside the frame
     });
     this.dialog.addEventListener("close", () => {
       this.stop?.abort();
-      this.closed?.(this.pages[this.place]);
+      this.closed?.(this.pages[this.index]);
     });
   }
 
-  /** Open at a page; `closed` hears which page was last looked at. */
+  /** Open at a page; `closed` is called with the page that was shown last. */
   open(answer, pages, page, w, closed) {
     if (this.query !== answer.query) this.explanations.clear();
-    Object.assign(this, { query: answer.query, pages, w, closed, place: pages.indexOf(page) });
+    Object.assign(this, { query: answer.query, pages, w, closed, index: pages.indexOf(page) });
     this.stop = new AbortController();
     this.dialog.showModal();
     byId("viewer-close").focus();
@@ -38,9 +38,9 @@ export class Viewer {
   }
 
   go(steps) {
-    const place = this.place + steps;
-    if (place < 0 || place >= this.pages.length) return;
-    this.place = place;
+    const index = this.index + steps;
+    if (index < 0 || index >= this.pages.length) return;
+    this.index = index;
     this.show();
   }
 
@@ -53,19 +53,19 @@ export class Viewer {
   }
 
   async show() {
-    const page = this.pages[this.place];
+    const page = this.pages[this.index];
     this.describe(page);
     this.canvas.hidden = true;
     this.say("Reading the page…");
     byId("sheet").classList.add("waiting");
     byId("viewer-shares").textContent = "";
     byId("scale-most").textContent = "";
-    const here = () => this.pages[this.place] === page;
+    const here = () => this.pages[this.index] === page;
     try {
       const [remark, explanation] = await Promise.all([this.load(page), this.explained(page)]);
       if (!here()) return;
       paintHeat(this.canvas, this.image, explanation);
-      this.tellShares(explanation);
+      this.describeShares(explanation);
       this.canvas.hidden = false;
       this.shade();
       this.say(remark);
@@ -84,7 +84,7 @@ export class Viewer {
       await this.loaded(page.image_url);
       return "";
     } catch (error) {
-      if (this.pages[this.place] !== page) throw error; // the picture belongs to another page by now
+      if (this.pages[this.index] !== page) throw error; // the picture belongs to another page by now
       await this.loaded(page.thumbnail_url);
       return "The document is not where it was indexed: this is the store’s thumbnail.";
     }
@@ -102,15 +102,15 @@ export class Viewer {
 
   explained(page) {
     if (!this.explanations.has(page.page_id)) {
-      const asked = explain(this.query, page.page_id, this.stop.signal);
-      asked.catch(() => this.explanations.delete(page.page_id)); // the next look asks again
-      this.explanations.set(page.page_id, asked);
+      const explanation = explain(this.query, page.page_id, this.stop.signal);
+      explanation.catch(() => this.explanations.delete(page.page_id)); // the next time it is requested again
+      this.explanations.set(page.page_id, explanation);
     }
     return this.explanations.get(page.page_id);
   }
 
   describe(page) {
-    const rank = this.place + 1;
+    const rank = this.index + 1;
     const climbed = page.retriever_rank - rank;
     const way = climbed > 0 ? `▲ up ${climbed}` : climbed < 0 ? `▼ down ${-climbed}` : "= unchanged";
     byId("viewer-title").textContent = page.reference;
@@ -123,7 +123,7 @@ export class Viewer {
       ...term("Fused score", signed(fused(page, this.w)), `w = ${this.w.toFixed(2)}`),
     );
     byId("viewer-place").textContent = `${rank} of ${this.pages.length}`;
-    byId("viewer-previous").disabled = this.place === 0;
+    byId("viewer-previous").disabled = this.index === 0;
     byId("viewer-next").disabled = rank === this.pages.length;
     // A button that has just been disabled would drop the focus out of the dialog.
     if (document.activeElement?.disabled || document.activeElement === document.body) {
@@ -131,7 +131,7 @@ export class Viewer {
     }
   }
 
-  tellShares(explanation) {
+  describeShares(explanation) {
     const share = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}\u00a0%`;
     const { page_share: page, instruction_share: instruction, query_share: query, kept, grid } = explanation;
     byId("scale-most").textContent = share(Math.max(...explanation.weights, 0));
