@@ -26,7 +26,7 @@ class Agreement:
         return relevance_floor(self.teacher, self.teacher_relevance)
 
 
-def agree(scores: Floats, targets: Floats, relevance: Floats, lists: Ragged) -> Agreement:
+def measure_agreement(scores: Floats, targets: Floats, relevance: Floats, lists: Ragged) -> Agreement:
     """Correlate readout scores, teacher margins and relevance, (members,) each, within their lists."""
     varied = np.logical_and.reduce([lists.max(v) > lists.min(v) for v in (scores, targets, relevance)])
     kept, members = lists.select(varied)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.protocols.agreement import agree
+from experiments.protocols.agreement import measure_agreement
 from experiments.protocols.leave_one_out import corpus_moments
 from experiments.reproduce.analysis import Analysis
 from ridgerank.ragged import Floats
@@ -61,7 +61,8 @@ def _study(analysis: Analysis, backbone: str) -> LayerStudy:
             scores_by_penalty = ridge_path(merge_moments(moments, others)) @ sample.states.T
             ndcg.append(float(sample.fused_ndcg(scores_by_penalty[deployed_row], weight).mean()))
             agreed = [
-                agree(scores, sample.margins, sample.relevance, sample.lists) for scores in scores_by_penalty
+                measure_agreement(scores, sample.margins, sample.relevance, sample.lists)
+                for scores in scores_by_penalty
             ]
             r.append([float(each.teacher.mean()) for each in agreed])
             c_s.append([float(each.relevance.mean()) for each in agreed])

@@ -1,24 +1,26 @@
 import numpy as np
 
-from experiments.protocols.agreement import agree
+from experiments.protocols.agreement import measure_agreement
 from ridgerank.evaluation.simulation import World, simulate
 from ridgerank.ragged import Ragged
 
 
 def test_no_list_falls_below_the_floor_its_agreement_sets() -> None:
     sample = simulate(World(c_s=0.7, c_t=0.8), queries=200, seed=0)
-    found = agree(sample.reranker, sample.teacher, sample.grades, sample.lists)
+    found = measure_agreement(sample.reranker, sample.teacher, sample.grades, sample.lists)
     assert (found.relevance >= found.floor - 1e-9).all()
 
 
 def test_a_readout_that_is_its_teacher_has_the_teachers_relevance_as_floor() -> None:
     sample = simulate(World(), queries=50, seed=1)
-    found = agree(sample.teacher, sample.teacher, sample.grades, sample.lists)
+    found = measure_agreement(sample.teacher, sample.teacher, sample.grades, sample.lists)
     np.testing.assert_allclose(found.teacher, 1.0)
     np.testing.assert_allclose(found.floor, found.relevance, atol=1e-6)
 
 
 def test_lists_in_which_something_is_constant_say_nothing() -> None:
     lists = Ragged.of_lengths([2, 2])
-    found = agree(np.array([1.0, 2, 1, 1]), np.array([1.0, 2, 1, 2]), np.array([0.0, 1, 0, 1]), lists)
+    found = measure_agreement(
+        np.array([1.0, 2, 1, 1]), np.array([1.0, 2, 1, 2]), np.array([0.0, 1, 0, 1]), lists
+    )
     assert len(found.teacher) == 1
