@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ridgerank.backbones.load import load_backbone
     from ridgerank.calibration.calibrate import calibrate
     from ridgerank.errors import RidgeRankError
-    from ridgerank.fusion.standardize import fuse
+    from ridgerank.fusion.join import fuse
     from ridgerank.indexing.index import index_documents
     from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import RankedPage, Ranking
@@ -46,7 +46,7 @@ _HOMES = {
     "Reranker": "ridgerank.ranking.reranker",
     "RidgeRankError": "ridgerank.errors",
     "calibrate": "ridgerank.calibration.calibrate",
-    "fuse": "ridgerank.fusion.standardize",
+    "fuse": "ridgerank.fusion.join",
     "index_documents": "ridgerank.indexing.index",
     "load_backbone": "ridgerank.backbones.load",
 }
