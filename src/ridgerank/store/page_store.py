@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -67,7 +68,7 @@ class PageStore:
     @classmethod
     def open(
         cls,
-        uri: str,
+        store: str | Path,
         *,
         lineage: Lineage | None = None,
         mapped: bool = True,
@@ -78,6 +79,7 @@ class PageStore:
         Unless `mapped`, files are read without mapping them: slower, but the system then does not count
         what it caches of them as this process's memory. With `disk`, prefixes are kept there after reading.
         """
+        uri = str(store)
         dataset = lance_dataset.open_dataset(uri)
         if dataset is None:
             raise StoreError(f"no page store at {uri}; make one with `ridgerank index`")
