@@ -41,7 +41,7 @@ class Held:
             assert self.leave.acquire(timeout=SECONDS)
             return rank_lists(reranker, prepared, **more)
 
-        monkeypatch.setattr(Reranker, "rank_prepared", held)
+        monkeypatch.setattr(Reranker, "rank_lists", held)
 
 
 @pytest.fixture
