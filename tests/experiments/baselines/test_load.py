@@ -147,8 +147,8 @@ def test_many_queries_score_as_one_by_one(
     candidates_of = {query.text: candidates[:3] for query in corpus.queries}
     for baseline in baselines.values():
         together = baseline.score_many(candidates_of)
-        for text, expected in candidates_of.items():
-            assert together[text] == pytest.approx(baseline.score(text, expected))
+        for text, pool in candidates_of.items():
+            assert together[text] == pytest.approx(baseline.score(text, pool))
 
 
 def test_published_checkpoints_read_the_stored_text_and_the_page_image(

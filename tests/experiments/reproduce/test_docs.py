@@ -28,8 +28,8 @@ def quality_lines() -> list[str]:
         (table, name) for table in ("table1", "table2") for name in ("mini-colqwen", "mini-colqwen-small")
     ]
     return [
-        f"| {arm} | {' | '.join(f'{figures[column]:.1f}' if column in figures else '–' for column in columns)} |"
-        for arm, figures in by_method.items()
+        f"| {name} | {' | '.join(f'{row[each]:.1f}' if each in row else '–' for each in columns)} |"
+        for name, row in by_method.items()
     ]
 
 
