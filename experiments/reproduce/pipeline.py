@@ -61,7 +61,7 @@ def run_experiments(
         progress.advance()
     claims = [] if only else check_claims(analysis)
     if not only:
-        _write_json(out / "check_claims.json", [asdict(claim) for claim in claims])
+        _write_json(out / "directions.json", [asdict(claim) for claim in claims])
     tabled = time.perf_counter() - start - staged
     facts = describe_run(settings, analysis, staged, tabled, resumed=resumed) | {"processes": processes}
     _write_json(out / ("run.json" if not only else f"run-{'-'.join(only)}.json"), facts)

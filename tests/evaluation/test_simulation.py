@@ -14,8 +14,8 @@ def test_the_same_seed_draws_the_same_sample() -> None:
 def test_scores_correlate_with_each_other_as_one_factor_predicts() -> None:
     sample = simulate(World(c_b=0.5, c_s=0.6, c_t=0.7, candidates=200), queries=300, seed=0)
     pairs = ((sample.retriever, sample.reranker, 0.3), (sample.reranker, sample.teacher, 0.42))
-    for one, two, expected in pairs:
-        assert correlation(one, two, sample.lists).mean() == pytest.approx(expected, abs=0.01)
+    for first, second, expected in pairs:
+        assert correlation(first, second, sample.lists).mean() == pytest.approx(expected, abs=0.01)
 
 
 def test_shared_noise_makes_retriever_and_reranker_more_alike() -> None:

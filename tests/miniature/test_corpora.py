@@ -104,8 +104,14 @@ class Reading:
     def grade(self, question: Question) -> int:
         match question:
             case Binding(entity, measure, year):
-                found = [years for e, m, years, _ in self.bound if (e, m) == (entity, measure)]
-                return 0 if not found else 2 if not year or any(year in years for years in found) else 1
+                years_of_pair = [years for e, m, years, _ in self.bound if (e, m) == (entity, measure)]
+                return (
+                    0
+                    if not years_of_pair
+                    else 2
+                    if not year or any(year in years for years in years_of_pair)
+                    else 1
+                )
             case ChartLookUp(entity, measure):
                 charted = [chart for e, m, _, chart in self.bound if (e, m) == (entity, measure)]
                 return 0 if not charted else 2 if any(charted) else 1

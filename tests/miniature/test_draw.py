@@ -41,8 +41,8 @@ def test_a_drawn_corpus_holds_its_documents_queries_and_grades(
     list(draw_corpus(corpus, tmp_path))
     for name, pages in corpus.documents.items():
         assert count_pages(tmp_path / "documents" / name) == len(pages)
-    found = list(find_sources([tmp_path / "documents"]))
-    assert sorted(each.name for each in found if isinstance(each, SourceFile)) == sorted(corpus.documents)
+    sources = list(find_sources([tmp_path / "documents"]))
+    assert sorted(each.name for each in sources if isinstance(each, SourceFile)) == sorted(corpus.documents)
     rows = [json.loads(line) for line in (tmp_path / "queries.jsonl").read_text().splitlines()]
     assert [(row["text"], row["kind"]) for row in rows] == [(q.text, q.kind) for q in corpus.questions]
     qrels = read_qrels(tmp_path / "qrels.trec")
@@ -77,8 +77,8 @@ def test_the_text_layer_has_exactly_the_placed_words(pages: list[PlannedPage], t
     with PdfReader() as reader:
         for number, page in enumerate(pages, start=1):
             _, text = reader.read(path, number, max_pixels=MAX_PIXELS)
-            found = [word for word in text.split() if word != "|"]  # between the cells of a table
-            assert sorted(found) == sorted(placed.word for placed in page.words)
+            words = [word for word in text.split() if word != "|"]  # between the cells of a table
+            assert sorted(words) == sorted(placed.word for placed in page.words)
 
 
 def test_a_page_rendered_for_training_is_the_page_of_the_pdf_file(

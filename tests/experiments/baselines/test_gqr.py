@@ -20,13 +20,13 @@ def query() -> Tensor:
 def pages() -> list[NDArray[np.float16]]:
     generator = np.random.default_rng(2)
     drawn = [generator.normal(size=(length, 8)) for length in (5, 3, 7, 1)]
-    return [(one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for one in drawn]
+    return [(page / np.linalg.norm(page, axis=1, keepdims=True)).astype(np.float16) for page in drawn]
 
 
 def scores(query: Tensor, pages: list[NDArray[np.float16]]) -> Floats:
     lengths = np.array([len(page) for page in pages])
-    found: Floats = maxsim([query], np.concatenate(pages), lengths)[0]
-    return found
+    maxsim_scores: Floats = maxsim([query], np.concatenate(pages), lengths)[0]
+    return maxsim_scores
 
 
 def softmax(values: Floats) -> Floats:
@@ -48,12 +48,12 @@ def test_the_first_loss_is_the_divergence_from_the_average_of_both_distributions
     query: Tensor, pages: list[NDArray[np.float16]]
 ) -> None:
     guidance = np.array([0.0, 3.0, 1.0, 2.0])
-    own, other = softmax(scores(query, pages)), softmax(guidance)
+    initial, other = softmax(scores(query, pages)), softmax(guidance)
     refined = refine_query(query, pages, guidance, RefinementSettings(steps=1))
-    assert refined.losses[0] == pytest.approx(kl((own + other) / 2, own), rel=1e-4)
+    assert refined.losses[0] == pytest.approx(kl((initial + other) / 2, initial), rel=1e-4)
     warm = refine_query(query, pages, guidance, RefinementSettings(steps=1, mixture=0.2, temperature=4.0))
-    own, other = softmax(scores(query, pages) / 4), softmax(guidance / 4)
-    assert warm.losses[0] == pytest.approx(kl(0.8 * own + 0.2 * other, own), rel=1e-3)
+    initial, other = softmax(scores(query, pages) / 4), softmax(guidance / 4)
+    assert warm.losses[0] == pytest.approx(kl(0.8 * initial + 0.2 * other, initial), rel=1e-3)
 
 
 def test_the_first_step_of_two_pages_is_as_computed_by_hand() -> None:

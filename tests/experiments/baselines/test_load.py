@@ -1,4 +1,4 @@
-"""Every arm over one small store of drawn pages: it runs, or a row says why not."""
+"""Every baseline over one small store of drawn pages: it runs, or a row says why not."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,7 +32,7 @@ from tests.indexing.test_index import Seen
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
+def _single_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -68,32 +68,34 @@ def candidates(store: PageStore, query: str) -> list[Candidate]:
 
 
 @pytest.fixture(scope="module")
-def arms(store: PageStore, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Baseline]:
-    made = load_baselines(
+def baselines(store: PageStore, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Baseline]:
+    loaded = load_baselines(
         BaselineModels("miniature", device="cpu"), store, work=tmp_path_factory.mktemp("margins")
     )
-    running = {role: arm for role, arm in made.items() if isinstance(arm, Baseline)}
-    assert running == made
-    return {str(role): arm for role, arm in running.items()}
+    running = {role: baseline for role, baseline in loaded.items() if isinstance(baseline, Baseline)}
+    assert running == loaded
+    return {str(role): baseline for role, baseline in running.items()}
 
 
 @pytest.mark.parametrize("role", NAMES["miniature"])
 def test_every_stand_in_runs_and_is_named_for_what_it_is(
-    role: str, arms: dict[str, Baseline], query: str, candidates: list[Candidate]
+    role: str, baselines: dict[str, Baseline], query: str, candidates: list[Candidate]
 ) -> None:
-    scores = arms[role].score(query, candidates)
+    scores = baselines[role].score(query, candidates)
     assert scores.shape == (6,)
     assert np.isfinite(scores).all()
-    assert arms[role].name not in NAMES["published"].values()
-    backwards = arms[role].score(query, candidates[::-1])
+    assert baselines[role].name not in NAMES["published"].values()
+    backwards = baselines[role].score(query, candidates[::-1])
     assert backwards == pytest.approx(scores[::-1], rel=1e-4, abs=1e-4)
 
 
 def test_the_text_retrievers_scores_are_those_of_its_search(
-    store: PageStore, arms: dict[str, Baseline], query: str
+    store: PageStore, baselines: dict[str, Baseline], query: str
 ) -> None:
-    found = BM25(store).search(query, 5)
-    assert arms["text retriever"].score(query, found) == pytest.approx([one.score for one in found])
+    ranking = BM25(store).search(query, 5)
+    assert baselines["text retriever"].score(query, ranking) == pytest.approx(
+        [candidate.score for candidate in ranking]
+    )
 
 
 def test_refinement_without_steps_gives_the_retrievers_own_scores(
@@ -101,24 +103,32 @@ def test_refinement_without_steps_gives_the_retrievers_own_scores(
 ) -> None:
     encoder = load_encoder("mini-colqwen-small", device="cpu")
     still = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=0))
-    own = [candidate.score for candidate in candidates]
-    assert still.score(query, candidates) == pytest.approx(own, rel=1e-5)
+    expected = [candidate.score for candidate in candidates]
+    assert still.score(query, candidates) == pytest.approx(expected, rel=1e-5)
     moved = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=5))
-    assert moved.score(query, candidates) != pytest.approx(own, rel=1e-5)
+    assert moved.score(query, candidates) != pytest.approx(expected, rel=1e-5)
 
 
 def test_the_pool_is_the_union_of_both_retrievers_best(store: PageStore, query: str) -> None:
     encoder = load_encoder("mini-colqwen-small", device="cpu")
-    arm = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=2, steps=2))
-    found = arm.search(query)
+    baseline = GuidedQueryRefinement(
+        encoder, store, BM25(store), settings=RefinementSettings(pool=2, steps=2)
+    )
+    ranking = baseline.search(query)
     pages, texts = load_retriever(None, store, device="cpu").search(query, 2), BM25(store).search(query, 2)
-    assert {one.page_id for one in found} == {one.page_id for one in (*pages, *texts)}
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert arm.score(query, found) == pytest.approx([one.score for one in found], rel=1e-5)
+    assert {candidate.page_id for candidate in ranking} == {
+        candidate.page_id for candidate in (*pages, *texts)
+    }
+    assert [candidate.score for candidate in ranking] == sorted(
+        (candidate.score for candidate in ranking), reverse=True
+    )
+    assert baseline.score(query, ranking) == pytest.approx(
+        [candidate.score for candidate in ranking], rel=1e-5
+    )
 
 
 def test_the_image_stand_in_is_the_whole_backbones_margin(
-    arms: dict[str, Baseline], query: str, candidates: list[Candidate], corpus: BenchmarkCorpus
+    baselines: dict[str, Baseline], query: str, candidates: list[Candidate], corpus: BenchmarkCorpus
 ) -> None:
     from ridgerank.documents.pages import list_pages, render_pages
     from ridgerank.records import Page
@@ -126,19 +136,19 @@ def test_the_image_stand_in_is_the_whole_backbones_margin(
     backbone = load_backbone("mini-glm", device="cpu")
     read = render_pages(list_pages(corpus.documents), max_pixels=backbone.max_pixels)
     images = {page.page_id: page.image for page in read if isinstance(page, Page)}
-    expected = full_margins(backbone, query, [images[one.page_id] for one in candidates[:2]])
-    scores = arms["image reranker"].score(query, candidates[:2])
+    expected = full_margins(backbone, query, [images[candidate.page_id] for candidate in candidates[:2]])
+    scores = baselines["image reranker"].score(query, candidates[:2])
     assert scores == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-3)
 
 
 def test_many_queries_score_as_one_by_one(
-    arms: dict[str, Baseline], corpus: BenchmarkCorpus, candidates: list[Candidate]
+    baselines: dict[str, Baseline], corpus: BenchmarkCorpus, candidates: list[Candidate]
 ) -> None:
-    asked = {query.text: candidates[:3] for query in corpus.queries}
-    for arm in arms.values():
-        together = arm.score_many(asked)
-        for text, own in asked.items():
-            assert together[text] == pytest.approx(arm.score(text, own))
+    candidates_of = {query.text: candidates[:3] for query in corpus.queries}
+    for baseline in baselines.values():
+        together = baseline.score_many(candidates_of)
+        for text, pool in candidates_of.items():
+            assert together[text] == pytest.approx(baseline.score(text, pool))
 
 
 def test_published_checkpoints_read_the_stored_text_and_the_page_image(
@@ -148,15 +158,17 @@ def test_published_checkpoints_read_the_stored_text_and_the_page_image(
     models = BaselineModels(
         "published", device="cpu", text_reranker=str(text.folder), image_reranker=str(image.adapter)
     )
-    arms = load_baselines(models, store, work=tmp_path, text="bm25", documents=corpus.documents)
-    assert isinstance(arms["text reranker"], TextReranker)
-    assert isinstance(arms["image reranker"], ImageReranker)
-    assert arms["text reranker"].name == "Qwen3-Reranker-0.6B"
+    baselines = load_baselines(models, store, work=tmp_path, text="bm25", documents=corpus.documents)
+    assert isinstance(baselines["text reranker"], TextReranker)
+    assert isinstance(baselines["image reranker"], ImageReranker)
+    assert baselines["text reranker"].name == "Qwen3-Reranker-0.6B"
     texts = store.texts()
-    expected: Floats = models.text_reranker.judge(query, [texts[one.page_id] for one in candidates])
-    assert arms["text reranker"].score(query, candidates) == pytest.approx(expected)
-    by_image = arms["image reranker"].score(query, candidates)
-    assert by_image[::-1] == pytest.approx(arms["image reranker"].score(query, candidates[::-1]))
+    expected: Floats = models.text_reranker.judge(
+        query, [texts[candidate.page_id] for candidate in candidates]
+    )
+    assert baselines["text reranker"].score(query, candidates) == pytest.approx(expected)
+    by_image = baselines["image reranker"].score(query, candidates)
+    assert by_image[::-1] == pytest.approx(baselines["image reranker"].score(query, candidates[::-1]))
     assert len(set(by_image.tolist())) > 1
     assert models.image_reranker.max_pixels == load_mono_qwen(str(image.adapter), device="cpu").max_pixels
 
@@ -164,10 +176,10 @@ def test_published_checkpoints_read_the_stored_text_and_the_page_image(
 def test_an_arm_that_cannot_run_is_a_row_that_says_why(store: PageStore, tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     models = BaselineModels("published", device="cpu", text_reranker=nowhere, image_reranker=nowhere)
-    arms = load_baselines(models, store, work=tmp_path, text="dense:")
-    assert list(arms) == ["text retriever", "GQR", "text reranker", "image reranker"]
+    baselines = load_baselines(models, store, work=tmp_path, text="dense:")
+    assert list(baselines) == ["text retriever", "GQR", "text reranker", "image reranker"]
     reasons = {"text retriever": "without a model", "GQR": "without a model"}
-    for role, arm in arms.items():
-        assert isinstance(arm, Unavailable)
-        assert reasons.get(role, nowhere) in arm.why
-        assert arm.name == ("dense:" if role == "text retriever" else NAMES["published"][role])
+    for role, baseline in baselines.items():
+        assert isinstance(baseline, Unavailable)
+        assert reasons.get(role, nowhere) in baseline.why
+        assert baseline.name == ("dense:" if role == "text retriever" else NAMES["published"][role])

@@ -43,7 +43,7 @@ def test_the_score_is_the_log_odds_of_the_librarys_own_forward(
         yes, no = tokenizer.convert_tokens_to_ids(["yes", "no"])
         expected.append(torch.log_softmax(logits[[yes, no]], dim=0))
     judge = load_qwen3_reranker(str(built.folder), device="cpu")
-    odds = [float(one[0] - one[1]) for one in expected]
+    odds = [float(logits[0] - logits[1]) for logits in expected]
     assert judge.judge(QUERY, TEXTS) == pytest.approx(odds, rel=1e-4, abs=1e-4)
     assert len({round(value, 2) for value in odds}) == 3
 

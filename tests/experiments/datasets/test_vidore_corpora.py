@@ -50,16 +50,16 @@ def like_vidore3(tmp_path: Path) -> DatasetTables:
 
 
 def test_queries_come_with_their_language_and_graded_judgements(like_vidore2: DatasetTables) -> None:
-    asked = read_judged_queries(like_vidore2)
-    assert [query.text for query in asked.queries] == [
+    judged_queries = read_judged_queries(like_vidore2)
+    assert [query.text for query in judged_queries.queries] == [
         "revenue english",
         "margin english",
         "revenue french",
         "margin french",
     ]
-    assert asked.qrels["0"] == {"0": 2, "1": 1}
-    assert asked.languages == {"english": 2, "french": 2}
-    assert asked.left_out == 2
+    assert judged_queries.qrels["0"] == {"0": 2, "1": 1}
+    assert judged_queries.languages == {"english": 2, "french": 2}
+    assert judged_queries.left_out == 2
 
 
 def test_languages_are_selected(like_vidore2: DatasetTables) -> None:
@@ -215,8 +215,8 @@ def test_a_family_is_read_in_the_order_of_the_papers_tables(tmp_path: Path) -> N
     assert biomed.qrels == {"0": {"0.png#1": 2, "1.jpg#1": 1}, "1": {"3.png#1": 2}}
     assert "8 queries in all, the paper counts 1,038" in benchmark.note
     assert "Biomed: 1 of 5 pages are copies" in benchmark.note
-    one = load_vidore("vidore2", tmp_path / "w", corpora=frozenset({"Econ"}), local=tmp_path / "hub")
-    assert [corpus.name for corpus in one.corpora] == ["Econ"]
+    corpus = load_vidore("vidore2", tmp_path / "w", corpora=frozenset({"Econ"}), local=tmp_path / "hub")
+    assert [corpus.name for corpus in corpus.corpora] == ["Econ"]
     with pytest.raises(DatasetError, match="no corpus 'econ' in vidore2; there are: Biomed, Econ"):
         load_vidore("vidore2", tmp_path / "w", corpora=frozenset({"econ"}), local=tmp_path / "hub")
 
@@ -229,22 +229,22 @@ def test_the_papers_counts_add_up() -> None:
     assert {len(revision) for revision in revisions} == {40}
 
 
-def asked(languages: dict[str, int], left_out: int = 0) -> JudgedQueries:
+def judged_queries(languages: dict[str, int], left_out: int = 0) -> JudgedQueries:
     queries = tuple(Query(f"{language}-{n}", "?") for language, k in languages.items() for n in range(k))
     return JudgedQueries(queries, {}, languages, left_out)
 
 
 def test_a_count_that_differs_from_the_papers_is_explained_by_languages_or_stated() -> None:
     source = PublishedCorpus("ESG-F", PUBLISHED, 114)
-    four = asked({"english": 57, "french": 57, "german": 57, "spanish": 57})
+    four = judged_queries({"english": 57, "french": 57, "german": 57, "spanish": 57})
     assert count_note(source, four) == (
         "ESG-F: 228 queries (57 in each of english, french, german, spanish); the paper counts 114, "
         "as many as 2 of its languages hold; it does not say which"
     )
-    assert count_note(source, asked({"english": 57, "french": 57})) == (
+    assert count_note(source, judged_queries({"english": 57, "french": 57})) == (
         "ESG-F: 114 queries (57 in each of english, french)"
     )
-    assert count_note(source, asked({"english": 50, "french": 51}, 3)) == (
+    assert count_note(source, judged_queries({"english": 50, "french": 51}, 3)) == (
         "ESG-F: 101 queries (50 english, 51 french), 3 more that no page answers left out; "
         "the paper counts 114"
     )

@@ -43,13 +43,13 @@ def test_unknown_words_are_spelled(trainable: TrainableModel) -> None:
 
 def test_packed_questions_get_the_margins_of_the_backbone(trainable: TrainableModel, tmp_path: Path) -> None:
     pages = list(islice(training_pages(5), 2))
-    asked = [training_queries(page, Random(1)) for page in pages]
+    examples_by_page = [training_queries(page, Random(1)) for page in pages]
     packer, reader = Packer(trainable), CellReader(trainable)
     everything = torch.arange(CELLS).expand(2, -1)
     with torch.inference_mode():
         features = reader.features(pages)
         logits = packer.answer(
-            features, packer.pack(asked), everything, torch.ones(2, CELLS, dtype=torch.bool)
+            features, packer.pack(examples_by_page), everything, torch.ones(2, CELLS, dtype=torch.bool)
         ).logits
     margins = logits[:, packer.answers[0]] - logits[:, packer.answers[1]]
 
@@ -60,14 +60,14 @@ def test_packed_questions_get_the_margins_of_the_backbone(trainable: TrainableMo
     backbone = load_backbone(tmp_path / "half", device="cpu")
     expected = [
         full_margins(backbone, each.question.text, [image])
-        for image, examples in zip(render(pages), asked, strict=True)
+        for image, examples in zip(render(pages), examples_by_page, strict=True)
         for each in examples
     ]
     torch.testing.assert_close(margins, torch.cat(expected), atol=2e-5, rtol=1e-4)
 
 
 def test_cells_that_are_not_kept_do_not_reach_the_answer(trainable: TrainableModel) -> None:
-    pages, asked = pages_with_questions(0, 0, 2)
+    pages, examples_by_page = pages_with_questions(0, 0, 2)
     packer = Packer(trainable)
     features = trainable.model.model.language_model.embed_tokens.weight[cell_tokens(trainable)][
         cell_words(pages)
@@ -78,15 +78,16 @@ def test_cells_that_are_not_kept_do_not_reach_the_answer(trainable: TrainableMod
     everything = torch.ones(2, CELLS, dtype=torch.bool)
     with torch.inference_mode():
         said = [
-            packer.answer(each, packer.pack(asked), odd, everything).logits for each in (features, changed)
+            packer.answer(each, packer.pack(examples_by_page), odd, everything).logits
+            for each in (features, changed)
         ]
     torch.testing.assert_close(said[0], said[1])
 
 
 def test_what_is_hidden_from_questions_changes_their_answers(trainable: TrainableModel) -> None:
-    pages, asked = pages_with_questions(0, 0, 1)
+    pages, examples_by_page = pages_with_questions(0, 0, 1)
     packer = Packer(trainable)
-    packed = packer.pack(asked)
+    packed = packer.pack(examples_by_page)
     kept = torch.arange(CELLS)[None]
     features = trainable.model.model.language_model.embed_tokens.weight[cell_tokens(trainable)][
         cell_words(pages)
@@ -133,16 +134,16 @@ def test_a_head_looks_where_its_biases_say() -> None:
     """Brute force over distances: the score is largest at the wanted one."""
     frequencies = [0.2, 0.4, 0.9]
     half = len(frequencies)
-    for wanted in (-3, 0, 2, 5):
-        query, key = distance_biases([(f, wanted) for f in frequencies], strength=4.0)
+    for expected in (-3, 0, 2, 5):
+        query, key = distance_biases([(f, expected) for f in frequencies], strength=4.0)
         scores = {}
         for distance in range(-6, 7):
             angle = torch.tensor(frequencies) * distance  # the query stands so much further on
             cos, sin = angle.cos(), angle.sin()
             upper, lower = query[:half] * cos - query[half:] * sin, query[half:] * cos + query[:half] * sin
             scores[distance] = float(torch.cat([upper, lower]) @ key) / (2 * half) ** 0.5
-        assert max(scores, key=lambda distance: scores[distance]) == wanted
-        assert scores[wanted] == pytest.approx(4.0 * half, rel=1e-5)
+        assert max(scores, key=lambda distance: scores[distance]) == expected
+        assert scores[expected] == pytest.approx(4.0 * half, rel=1e-5)
 
 
 def test_words_of_a_kind_start_far_apart(trainable: TrainableModel) -> None:

@@ -63,8 +63,8 @@ def test_no_combination_of_any_corpus_is_ever_trained_on(corpora: dict[str, Corp
 def test_whatever_the_seed_training_keeps_to_its_split(seed: int) -> None:
     generator = Random(seed)
     for page in islice(training_pages(seed), PAGES_PER_THEME):
-        asked = {joined_words(each.question) for each in training_queries(page, generator)} - {None}
-        assert all(split_of(*joined) is Split.TRAINING for joined in joined_on(page) | asked if joined)
+        pairs_asked = {joined_words(each.question) for each in training_queries(page, generator)} - {None}
+        assert all(split_of(*joined) is Split.TRAINING for joined in joined_on(page) | pairs_asked if joined)
 
 
 def test_a_seed_gives_the_same_stream_and_another_seed_another() -> None:

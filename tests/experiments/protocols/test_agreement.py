@@ -7,20 +7,20 @@ from ridgerank.ragged import Ragged
 
 def test_no_list_falls_below_the_floor_its_agreement_sets() -> None:
     sample = simulate(World(c_s=0.7, c_t=0.8), queries=200, seed=0)
-    found = measure_agreement(sample.reranker, sample.teacher, sample.grades, sample.lists)
-    assert (found.relevance >= found.floor - 1e-9).all()
+    agreement = measure_agreement(sample.reranker, sample.teacher, sample.grades, sample.lists)
+    assert (agreement.relevance >= agreement.floor - 1e-9).all()
 
 
 def test_a_readout_that_is_its_teacher_has_the_teachers_relevance_as_floor() -> None:
     sample = simulate(World(), queries=50, seed=1)
-    found = measure_agreement(sample.teacher, sample.teacher, sample.grades, sample.lists)
-    np.testing.assert_allclose(found.teacher, 1.0)
-    np.testing.assert_allclose(found.floor, found.relevance, atol=1e-6)
+    agreement = measure_agreement(sample.teacher, sample.teacher, sample.grades, sample.lists)
+    np.testing.assert_allclose(agreement.teacher, 1.0)
+    np.testing.assert_allclose(agreement.floor, agreement.relevance, atol=1e-6)
 
 
 def test_lists_in_which_something_is_constant_say_nothing() -> None:
     lists = Ragged.of_lengths([2, 2])
-    found = measure_agreement(
+    agreement = measure_agreement(
         np.array([1.0, 2, 1, 1]), np.array([1.0, 2, 1, 2]), np.array([0.0, 1, 0, 1]), lists
     )
-    assert len(found.teacher) == 1
+    assert len(agreement.teacher) == 1

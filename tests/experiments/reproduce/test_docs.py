@@ -18,18 +18,18 @@ def result(name: str) -> Any:  # noqa: ANN401 (whatever lies there)
 
 def quality_lines() -> list[str]:
     """One line an arm: its macro figure in both families, behind both retrievers."""
-    found: dict[str, dict[tuple[str, str], float]] = {}
+    by_method: dict[str, dict[tuple[str, str], float]] = {}
     for table in ("table1", "table2"):
         for row in result(table)["rows"]:
             if row["source"] == "this run":
                 retriever, arm, average = row["cells"][:3]
-                found.setdefault(arm, {})[table, retriever] = average
-    places = [
+                by_method.setdefault(arm, {})[table, retriever] = average
+    columns = [
         (table, name) for table in ("table1", "table2") for name in ("mini-colqwen", "mini-colqwen-small")
     ]
     return [
-        f"| {arm} | {' | '.join(f'{own[place]:.1f}' if place in own else '–' for place in places)} |"
-        for arm, own in found.items()
+        f"| {name} | {' | '.join(f'{row[each]:.1f}' if each in row else '–' for each in columns)} |"
+        for name, row in by_method.items()
     ]
 
 
@@ -38,7 +38,7 @@ def direction_lines() -> list[str]:
     lines = []
     for each in result("directions"):
         here = "holds" if each["holds"] else "does not hold"
-        lines.append(f"| {each['claim']} | {here} | {each['found'].split(';')[0]} |")
+        lines.append(f"| {each['claim']} | {here} | {each['by_method'].split(';')[0]} |")
     return lines
 
 

@@ -8,29 +8,29 @@ from experiments.reproduce import paper
 
 @pytest.mark.parametrize(("table", "corpora"), [("table1", 4), ("table2", 8)])
 def test_averages_are_those_of_the_columns(table: str, corpora: int) -> None:
-    rows = [(arm, row) for arms in paper.look_up(table).values() for arm, row in arms.items()]
+    rows = [(method, row) for arms in paper.look_up(table).values() for method, row in arms.items()]
     assert len(rows) == 17
-    for arm, row in rows:
-        own = [value for name, value in row.items() if name != "Avg"]
-        assert len(own) == corpora
+    for method, row in rows:
+        columns = [value for name, value in row.items() if name != "Avg"]
+        assert len(columns) == corpora
         # Four of the paper's own averages are 0.15 to 0.4 away from the columns beside them.
-        assert np.mean(own) == pytest.approx(row["Avg"], abs=0.4), arm
+        assert np.mean(columns) == pytest.approx(row["Avg"], abs=0.4), method
 
 
 def test_the_further_measures_repeat_the_quality_tables() -> None:
     for family, table in zip(paper.FAMILIES, ("table1", "table2"), strict=True):
         for retriever, arms in paper.look_up("table5", family).items():
-            for arm, row in arms.items():
-                assert row["nDCG@5"] == paper.look_up(table, retriever, arm, "Avg")
+            for method, row in arms.items():
+                assert row["nDCG@5"] == paper.look_up(table, retriever, method, "Avg")
 
 
 def test_recoveries_follow_from_the_figures_beside_them() -> None:
     for retriever, arms in paper.look_up("table4").items():
         base, full = arms["retriever"]["NDCG@5"], arms["cross encoder"]["NDCG@5"]
-        for arm, row in arms.items():
+        for method, row in arms.items():
             if row["recovery"] is not None:
                 share = 100 * (row["NDCG@5"] - base) / (full - base)
-                assert share == pytest.approx(row["recovery"], abs=1.1), (retriever, arm)
+                assert share == pytest.approx(row["recovery"], abs=1.1), (retriever, method)
 
 
 def test_depth_20_is_the_deployed_one() -> None:
@@ -51,8 +51,8 @@ def test_depth_20_is_the_deployed_one() -> None:
         ("qwen2.5-vl-3b", None),
     ],
 )
-def test_models_find_their_counterpart(name: str, theirs: str | None) -> None:
-    assert paper.model_name(name) == theirs
+def test_models_find_their_counterpart(name: str, published: str | None) -> None:
+    assert paper.model_name(name) == published
 
 
 def test_where_the_paper_has_nothing_there_is_nothing_to_show() -> None:

@@ -61,6 +61,8 @@ def test_every_table_and_figure_is_there_in_every_form(folder: Path) -> None:
         kinds = ["json", "md", "tex", *(["png", "svg"] if name.startswith("figure") else [])]
         for kind in kinds:
             assert (folder / f"out/{name}.{kind}").stat().st_size > 0, f"{name}.{kind}"
+    claims = json.loads((folder / "out/directions.json").read_text())
+    assert {"claim", "holds", "found"} == set(claims[0])
 
 
 def test_the_report_holds_everything_and_fetches_nothing(folder: Path) -> None:
@@ -78,8 +80,8 @@ def test_figures_of_the_paper_are_marked(folder: Path) -> None:
     rows = json.loads((folder / "out/table1.json").read_text())["rows"]
     sources = {row["source"] for row in rows}
     assert sources == {"this run", "paper, A100"}
-    theirs = [row["cells"] for row in rows if row["source"] != "this run"]
-    assert ["ColNomic-7B", "No reranking", 60.9] in [cells[:3] for cells in theirs]
+    published = [row["cells"] for row in rows if row["source"] != "this run"]
+    assert ["ColNomic-7B", "No reranking", 60.9] in [cells[:3] for cells in published]
     assert "(paper, A100)" in (folder / "out/table1.md").read_text()
 
 

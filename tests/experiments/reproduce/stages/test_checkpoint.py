@@ -15,20 +15,20 @@ class KilledError(Exception):
 
 
 def test_a_killed_stage_goes_on_with_the_part_it_was_at(tmp_path: Path) -> None:
-    made: list[range] = []
+    computed: list[range] = []
 
     def make(items: range, *, until: int) -> Arrays:
         if items.start >= until:
             raise KilledError
-        made.append(items)
+        computed.append(items)
         return {"squares": np.array([item**2 for item in items])}
 
     with pytest.raises(KilledError):
         compute_in_parts(tmp_path, 10, 4, lambda items: make(items, until=8))
     assert not is_complete(tmp_path, 10, 4)
-    found = compute_in_parts(tmp_path, 10, 4, lambda items: make(items, until=99))
-    assert found["squares"].tolist() == [item**2 for item in range(10)]
-    assert made == [range(4), range(4, 8), range(8, 10)]
+    arrays = compute_in_parts(tmp_path, 10, 4, lambda items: make(items, until=99))
+    assert arrays["squares"].tolist() == [item**2 for item in range(10)]
+    assert computed == [range(4), range(4, 8), range(8, 10)]
     assert is_complete(tmp_path, 10, 4)
 
 

@@ -46,9 +46,11 @@ def test_the_measured_weight_is_the_mean_of_those_within_a_point() -> None:
 
 def test_the_predicted_weight_is_read_from_mean_correlations() -> None:
     c_b, c_s, rho = np.array([0.2, 0.4]), np.array([0.5, 0.7]), np.array([0.1, 0.3])
-    own = subset(c_b, c_s, rho, peaked(0.8, 2))
-    assert own.predicted == pytest.approx(float(optimal_weight(np.array(0.3), np.array(0.6), np.array(0.2))))
-    assert own.least_partial == pytest.approx(min(0.3 - 0.2 * 0.6, 0.6 - 0.2 * 0.3))
+    of_readout = subset(c_b, c_s, rho, peaked(0.8, 2))
+    assert of_readout.predicted == pytest.approx(
+        float(optimal_weight(np.array(0.3), np.array(0.6), np.array(0.2)))
+    )
+    assert of_readout.least_partial == pytest.approx(min(0.3 - 0.2 * 0.6, 0.6 - 0.2 * 0.3))
 
 
 def test_halves_that_agree_are_perfectly_reliable_and_halves_of_noise_are_not() -> None:
@@ -68,21 +70,21 @@ def test_halves_that_agree_are_perfectly_reliable_and_halves_of_noise_are_not() 
 def test_the_interval_of_a_weight_holds_it() -> None:
     chance = np.random.default_rng(1)
     quality = peaked(0.6, 50) + chance.normal(0, 8, size=(21, 50))
-    own = subset(np.full(50, 0.3), np.full(50, 0.5), np.full(50, 0.2), quality)
-    low, high = own.interval(seed=0)
-    assert low <= own.measured <= high
+    of_readout = subset(np.full(50, 0.3), np.full(50, 0.5), np.full(50, 0.2), quality)
+    low, high = of_readout.interval(seed=0)
+    assert low <= of_readout.measured <= high
     assert 0.02 < high - low < 0.6
 
 
 def test_queries_that_do_not_speak_are_in_no_half() -> None:
     c_b, c_s, rho = np.full(3, 0.3), np.array([0.5, 0.6, 0.7]), np.full(3, 0.1)
     speaking = np.array([True, False, True, True, False, False])
-    own = Subset(
+    of_readout = Subset(
         0, "one", "r", "arm", (Correlations(c_b, c_s, rho, 0, 0, 3),), (speaking,),
         (WeightSweep(GRID, peaked(0.5, 6)),),
     )  # fmt: skip
     first = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 0.0])
-    wanted = optimal_weight(
+    expected = optimal_weight(
         np.array(0.3), np.array(0.6), np.array(0.1)
     )  # c_s of the first and third: 0.5, 0.7
-    assert own._predicted_on(first) == pytest.approx(float(wanted))
+    assert of_readout._predicted_on(first) == pytest.approx(float(expected))

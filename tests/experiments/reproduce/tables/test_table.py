@@ -28,11 +28,11 @@ def test_markdown_has_every_row_and_says_where_figures_are_from() -> None:
 
 
 def test_json_keeps_the_figures_unrounded() -> None:
-    found = json.loads(TABLE.to_json())
-    assert found["columns"] == ["arm", "kind", "nDCG@5", "Δ"]
-    assert found["rows"][0] == {"source": "this run", "cells": ["ours", "a|b", 71.234, 1.5]}
-    assert found["rows"][1]["source"] == "paper, A100"
-    assert found["rows"][2] == {
+    content = json.loads(TABLE.to_json())
+    assert content["columns"] == ["arm", "kind", "nDCG@5", "Δ"]
+    assert content["rows"][0] == {"source": "this run", "cells": ["ours", "a|b", 71.234, 1.5]}
+    assert content["rows"][1]["source"] == "paper, A100"
+    assert content["rows"][2] == {
         "source": "this run", "note": "no GPU here", "cells": ["missing", "z", None, None],
     }  # fmt: skip
 
