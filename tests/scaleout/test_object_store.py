@@ -166,7 +166,7 @@ def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backb
 def test_margins_reach_the_bucket_while_a_calibration_runs(
     s3: LoopbackS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_folder, "_SECONDS_BETWEEN_SAVINGS", 0.05)
+    monkeypatch.setattr(remote_folder, "_UPLOAD_INTERVAL_S", 0.05)
     uri = f"s3://{BUCKET}/saved"
     with edit_calibrations(uri) as folder:
         (folder / "margins.jsonl").write_text("first\n")

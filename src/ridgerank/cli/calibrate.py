@@ -87,7 +87,7 @@ def calibrate_command(
     from ridgerank.runs.trec import read_qrels
 
     # All that can be refused is refused before the heavy imports.
-    given_queries = None if queries is None else read_queries(queries)
+    calibration_queries = None if queries is None else read_queries(queries)
     judgements = None if qrels is None else read_qrels(qrels)
     if judgements is not None and queries is None:
         raise typer.BadParameter("judgements need the queries they judge: --queries", param_hint="--qrels")
@@ -112,8 +112,8 @@ def calibrate_command(
         calibration = calibrate_store(
             pages,
             backbone=backbone,
-            retriever=retriever if run is None else _read_candidates(run, given_queries or [], pages),
-            queries=given_queries,
+            retriever=retriever if run is None else _read_candidates(run, calibration_queries or [], pages),
+            queries=calibration_queries,
             queries_from="" if queries is None else f"from {queries.name}",
             qrels=judgements,
             name=name,

@@ -99,12 +99,12 @@ def index_command(
     """
     from ridgerank.store.pruning import Keep
 
-    kept = Keep.parse(keep)  # before the heavy imports: a slip of the fingers should not cost seconds
+    keep_rule = Keep.parse(keep)  # before the heavy imports, so that a mistake is reported at once
     if queries is not None and not calibrate:
         raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
     from ridgerank.runs.queries import read_queries
 
-    given_queries = None if queries is None else read_queries(queries)
+    calibration_queries = None if queries is None else read_queries(queries)
     from ridgerank.backbones.model_settings import ModelSettings
 
     name = backbone or default_backbone()
@@ -116,14 +116,14 @@ def index_command(
             )
         from ridgerank.scaleout.encoding_worker import EncodingPlan
 
-        held = _held(retriever, pool, store)
-        plan = EncodingPlan(model_settings, keep, exit_layer, join_layer, *held, ocr=ocr)
-        _finish(_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
+        retriever, pool_factor = _choose_retriever(retriever, pool, store)
+        plan = EncodingPlan(model_settings, keep, exit_layer, join_layer, retriever, pool_factor, ocr)
+        _finish(_index_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
     from ridgerank.backbones.load import parse_dtype
 
-    recognizer = _recognizer() if ocr else None
-    encoder = _embedder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))
+    recognizer = _make_recognizer() if ocr else None
+    encoder = _load_encoder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))
     model = model_settings.load()
     try:
         with Bar("listing") as bar:
@@ -131,7 +131,7 @@ def index_command(
             options: IndexOptions = {
                 "exit_layer": exit_layer,
                 "join_layer": join_layer,
-                "keep": kept,
+                "keep": keep_rule,
                 "prune": prune,
                 "processes": processes,
                 "recognizer": recognizer,
@@ -140,14 +140,14 @@ def index_command(
                 from ridgerank.calibration.calibrated_index import index_with_targets
 
                 report = index_with_targets(
-                    paths, store, model, encoder=encoder, queries=given_queries, hook=hook, **options
+                    paths, store, model, encoder=encoder, queries=calibration_queries, hook=hook, **options
                 )
             else:
                 from ridgerank.indexing.index import index_documents
 
                 report = index_documents(paths, store, model, embedder=encoder, hook=hook, **options)
     except KeyboardInterrupt:
-        raise _interrupted(store) from None
+        raise _report_interruption(store) from None
     _summarize(report, store, ocr=ocr)
     if calibrate:
         from ridgerank.calibration.calibrate import calibrate as calibrate_store
@@ -156,17 +156,17 @@ def index_command(
             calibration = calibrate_store(
                 store,
                 backbone=model,
-                queries=given_queries,
+                queries=calibration_queries,
                 queries_from="" if queries is None else f"from {queries.name}",
                 device=device,
                 dtype=dtype,
                 hook=calibration_hook,
             )
         print_report(calibration, store, "default", as_json=False)
-    _tell_failures(report)
+    _exit_if_incomplete(report)
 
 
-def _on_ray(
+def _index_on_ray(
     address: str, workers: int | None, paths: list[Path], store: str, plan: "EncodingPlan", *, prune: bool
 ) -> "IndexReport":
     from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
@@ -187,40 +187,40 @@ def _on_ray(
                     prune=prune,
                 )
         except KeyboardInterrupt:
-            raise _interrupted(store) from None
+            raise _report_interruption(store) from None
 
 
-def _interrupted(store: str) -> typer.Exit:
+def _report_interruption(store: str) -> typer.Exit:
     typer.echo(f"\ninterrupted; what was committed is safe in {store}: run it again to go on", err=True)
     return typer.Exit(130)
 
 
 def _finish(report: "IndexReport", store: str, *, ocr: bool) -> None:
     _summarize(report, store, ocr=ocr)
-    _tell_failures(report)
+    _exit_if_incomplete(report)
 
 
-def _tell_failures(report: "IndexReport") -> None:
+def _exit_if_incomplete(report: "IndexReport") -> None:
     if report.failures or report.without_vectors:
         raise typer.Exit(SOME_FAILED)
 
 
-def _held(name: str | None, pool: int | None, store: str) -> tuple[str | None, int]:
-    """The retriever named, else the one whose vectors the store holds already, and how it pools."""
+def _choose_retriever(name: str | None, pool: int | None, store: str) -> tuple[str | None, int]:
+    """The named retriever, else the one whose vectors the store holds, and its pool factor."""
     from ridgerank.store.vector_columns import find_vector_origin
 
-    held = find_vector_origin(store)
-    if name is None and held is not None:
-        typer.echo(f"{store} holds vectors of {held.source}: new pages get theirs, too", err=True)
-        name = held.source
-    return name, pool if pool is not None else 1 if held is None else held.pool_factor
+    stored = find_vector_origin(store)
+    if name is None and stored is not None:
+        typer.echo(f"{store} holds vectors of {stored.source}: new pages get theirs, too", err=True)
+        name = stored.source
+    return name, pool if pool is not None else 1 if stored is None else stored.pool_factor
 
 
-def _embedder(
+def _load_encoder(
     name: str | None, pool: int | None, store: str, *, device: str | None, dtype: "torch.dtype | None"
 ) -> "MultiVectorEncoder | None":
-    """The retriever named, else the one whose vectors the store holds already, if any."""
-    name, pool_factor = _held(name, pool, store)
+    """The encoder of the named retriever, else of the one whose vectors the store holds, if any."""
+    name, pool_factor = _choose_retriever(name, pool, store)
     if name is None:
         return None
     from ridgerank.retrievers.encoders.load import load_encoder
@@ -228,8 +228,8 @@ def _embedder(
     return load_encoder(name, device=device, dtype=dtype, pool_factor=pool_factor)
 
 
-def _recognizer() -> "Recognizer":
-    """OCR whose texts are kept where a system keeps what can be made again."""
+def _make_recognizer() -> "Recognizer":
+    """OCR with a cache of texts in the user's cache folder."""
     from ridgerank.documents.ocr import Recognizer
 
     home = os.environ.get("XDG_CACHE_HOME")
