@@ -63,13 +63,13 @@ class ModelCache:
 
         model = self.load_backbone(name)
         layer, keep = self.exit_layer(model), self._settings.keep
-        require_lineage(folder, make_lineage(model, exit_layer=layer, join_layer=0, keep=keep).to_json())
+        require_lineage(folder, make_lineage(model, exit_layer=layer, join_layer=0, keep=keep))
         return model
 
     def encoder_for(self, folder: Path, name: str) -> "MultiVectorEncoder":
         """An encoder whose results are kept in `folder`; results of another model there are refused."""
         encoder = self.load_encoder(name)
-        require_lineage(folder, encoder.origin.to_json())
+        require_lineage(folder, encoder.origin)
         return encoder
 
     def margin_cache(self, folder: Path, backbone: str) -> "TargetCache":

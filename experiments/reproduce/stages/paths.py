@@ -6,6 +6,8 @@ from pathlib import Path
 
 from ridgerank.atomic import replace_text_file
 from ridgerank.errors import LineageMismatch
+from ridgerank.lineage import Lineage
+from ridgerank.store.vector_columns import VectorOrigin
 
 _LINEAGE = "lineage.json"
 
@@ -46,14 +48,19 @@ def read_lineage(folder: Path) -> str:
     return (folder / _LINEAGE).read_text()
 
 
-def require_lineage(folder: Path, at_hand: str) -> None:
-    """Write what computes the contents of a folder; refuse a folder that something else computed."""
+def require_lineage(folder: Path, at_hand: Lineage | VectorOrigin) -> None:
+    """Write what computes the contents of a folder; refuse a folder that something else computed.
+
+    What an older release wrote is read as today's fields, so that its results are used.
+    """
     path = folder / _LINEAGE
     if not path.exists():
         with replace_text_file(path) as file:
-            file.write(at_hand)
-    elif (recorded := path.read_text()) != at_hand:
+            file.write(at_hand.to_json())
+        return
+    recorded = type(at_hand).from_json(path.read_text())
+    if recorded != at_hand:
         raise LineageMismatch(
-            f"{folder} was made with {recorded}, at hand is {at_hand}; use another --work folder, "
-            "or remove it"
+            f"{folder} was made with {recorded.to_json()}, at hand is {at_hand.to_json()}; "
+            "use another --work folder, or remove it"
         )

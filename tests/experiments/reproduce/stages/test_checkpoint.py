@@ -1,5 +1,7 @@
 """Stages go on where they stopped."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,8 @@ import pytest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete, short_digest
 from experiments.reproduce.stages.paths import require_lineage, slug
 from ridgerank.errors import LineageMismatch
+from ridgerank.lineage import Lineage
+from ridgerank.store.vector_columns import VectorOrigin
 
 
 class KilledError(Exception):
@@ -46,11 +50,43 @@ def test_other_queries_have_another_name() -> None:
     assert short_digest(["ab", "c"]) == short_digest(["ab", "c"])
 
 
+LINEAGE = Lineage(
+    backbone="mini-qwen",
+    family="qwen2_5_vl",
+    weights="396c",
+    transformers="5.22.2",
+    processor="4696",
+    prompt="e762",
+    exit_layer=6,
+    join_layer=0,
+    keep="stride 1/3",
+    quantization="int8",
+    max_pixels=150528,
+)
+
+
 def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
-    require_lineage(tmp_path, "one model")
-    require_lineage(tmp_path, "one model")
+    require_lineage(tmp_path, LINEAGE)
+    require_lineage(tmp_path, LINEAGE)
     with pytest.raises(LineageMismatch, match="another --work"):
-        require_lineage(tmp_path, "another model")
+        require_lineage(tmp_path, replace(LINEAGE, weights="427a"))
+
+
+def test_vectors_of_another_retriever_are_refused(tmp_path: Path) -> None:
+    require_lineage(tmp_path, VectorOrigin("mini-colqwen", "f00", 32, 1))
+    with pytest.raises(LineageMismatch, match="another --work"):
+        require_lineage(tmp_path, VectorOrigin("mini-colqwen", "ba2", 32, 1))
+
+
+def test_results_of_a_run_before_settings_were_fields_are_used(tmp_path: Path) -> None:
+    stored = json.loads(LINEAGE.to_json())
+    stored["processor"] = "4696, 150528 pixels a page"
+    for name in ("max_pixels", "page_text", "prompt_name"):
+        del stored[name]
+    (tmp_path / "lineage.json").write_text(json.dumps(stored))
+    require_lineage(tmp_path, LINEAGE)
+    with pytest.raises(LineageMismatch):
+        require_lineage(tmp_path, replace(LINEAGE, max_pixels=1000))
 
 
 def test_names_become_folders() -> None:
