@@ -17,7 +17,7 @@ def result(name: str) -> Any:  # noqa: ANN401 (whatever lies there)
 
 
 def quality_lines() -> list[str]:
-    """One line an arm: its macro figure in both families, behind both retrievers."""
+    """One line per method: its macro figure in both families, behind both retrievers."""
     by_method: dict[str, dict[tuple[str, str], float]] = {}
     for table in ("table1", "table2"):
         for row in result(table)["rows"]:
@@ -34,11 +34,11 @@ def quality_lines() -> list[str]:
 
 
 def direction_lines() -> list[str]:
-    """One line a claim, with the first part of what was found."""
+    """One line per claim, with the first part of what was found."""
     lines = []
     for each in result("directions"):
         here = "holds" if each["holds"] else "does not hold"
-        lines.append(f"| {each['claim']} | {here} | {each['by_method'].split(';')[0]} |")
+        lines.append(f"| {each['claim']} | {here} | {each['found'].split(';')[0]} |")
     return lines
 
 

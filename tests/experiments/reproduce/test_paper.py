@@ -42,7 +42,7 @@ def test_depth_20_is_the_deployed_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "theirs"),
+    ("name", "published"),
     [
         ("mini-colqwen", "ColNomic-7B"),
         ("mini-colqwen-small", "ColPali-v1.3"),
