@@ -23,12 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
-from benchmarks.real_documents_checkpoints import (
-    complete_questions,
-    cross_path,
-    stored_path,
-    teacher_path,
-)
+from benchmarks.real_documents_checkpoints import complete_questions, cross_path, stored_path, teacher_path
 from benchmarks.real_documents_questions import (
     Question,
     answerable,

@@ -25,7 +25,7 @@ from experiments.reproduce.stages.page_vectors import (
     embed_pages,
     list_corpus_pages,
 )
-from experiments.reproduce.stages.paths import CorpusPaths, read_lineage, slug
+from experiments.reproduce.stages.paths import CorpusPaths, read_folder_lineage, slug
 from experiments.reproduce.stages.query_states import CandidateStates, run_deeper, run_states
 from experiments.reproduce.stages.stage_progress import StageProgress
 from experiments.reproduce.stages.store_build import build_store, gather_margins
@@ -253,7 +253,7 @@ class Experiment:
         """The retriever's page vectors, as indexing takes them."""
         folder = self.paths(corpus_key).retriever(retriever)
         return CachedEmbedder(
-            VectorOrigin.from_json(read_lineage(folder)),
+            VectorOrigin.from_json(read_folder_lineage(folder)),
             lambda: self.models.encoder_for(folder, retriever),
             self.vectors(corpus_key, retriever),
         )

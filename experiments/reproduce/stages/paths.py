@@ -43,7 +43,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].casefold()).strip("-")
 
 
-def read_lineage(folder: Path) -> str:
+def read_folder_lineage(folder: Path) -> str:
     """What computed the contents of a folder, as `require_lineage` wrote it."""
     return (folder / _LINEAGE).read_text()
 
