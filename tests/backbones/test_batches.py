@@ -110,6 +110,13 @@ def test_queries_and_pages_have_to_match(backbone: Backbone, pages: list[Image])
         backbone.states([], prefixes)
 
 
+def test_one_text_in_place_of_a_list_of_queries_is_refused(backbone: Backbone, pages: list[Image]) -> None:
+    prefixes = DensePrefixes(backbone.encode(pages[:1], exit_layer=backbone.geometry.layers))
+    for run in (backbone.states, backbone.targets):
+        with pytest.raises(BackboneError, match=r"one text 'revenue' .* write \[query\]"):
+            run("revenue", prefixes)
+
+
 def test_prefixes_of_differing_depth_are_refused(backbone: Backbone, pages: list[Image]) -> None:
     mixed = [*backbone.encode(pages[:1], exit_layer=1), *backbone.encode(pages[:1], exit_layer=2)]
     with pytest.raises(BackboneError, match="differing"):

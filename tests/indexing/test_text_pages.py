@@ -153,11 +153,11 @@ def test_a_text_model_writes_queries_one_line_each(backbone: Backbone) -> None:
     assert all("\n" not in text for text in written)
 
 
-def test_a_page_without_text_is_no_guest_of_a_text_model(backbone: Backbone, store: str) -> None:
+def test_an_unstored_page_without_text_is_refused_by_a_text_model(backbone: Backbone, store: str) -> None:
     with PageStore.open(store) as opened:
-        guests = UnstoredPages(backbone, opened.lineage, capacity_bytes=1 << 20)
+        unstored = UnstoredPages(backbone, opened.lineage, capacity_bytes=1 << 20)
     with pytest.raises(StoreError, match=r"new.png#1 carries no text.*--ocr"):
-        guests.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
+        unstored.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
 
 
 def test_tokens_of_a_text_page_have_no_regions(backbone: Backbone, store: str) -> None:

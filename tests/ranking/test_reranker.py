@@ -178,7 +178,7 @@ def test_a_missing_page_is_encoded_on_the_fly_as_if_it_were_stored(
         reranker.rank(QUERY, ["new.pdf#1"], encode_missing=images)
 
 
-def test_stored_and_guest_pages_score_alike(uri: str, small_backbone: Backbone, tmp_path: Path) -> None:
+def test_stored_and_unstored_pages_score_alike(uri: str, small_backbone: Backbone, tmp_path: Path) -> None:
     """The same pages, once stored and once encoded on the fly."""
     documents, half = Path(uri).parent / "in", str(tmp_path / "half")
     index_documents([documents / "0.pdf"], half, small_backbone, hook=Seen(), processes=1)

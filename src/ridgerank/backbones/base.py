@@ -127,6 +127,7 @@ class Backbone(ABC):
         decides. The mean is over the query's own positions and needs no cue for an answer; a query without
         tokens is read at the instruction's last position.
         """
+        _require_list(queries)
         rows = None if owners is None else torch.tensor(owners)
         if state == "last":
             suffixes = [self.tokens.suffix(query) for query in queries]
@@ -169,6 +170,7 @@ class Backbone(ABC):
         The margin is eq. 6, the likelihood log p(query | page) per token; both come from one pass where the
         tokenizer allows it.
         """
+        _require_list(queries)
         if prefixes.join_layer or prefixes.exit_layer != self.geometry.layers:
             raise BackboneError(
                 f"targets over pages of layers [{prefixes.join_layer}, {prefixes.exit_layer}) of "
@@ -317,3 +319,9 @@ class Backbone(ABC):
     def _embed(self, ids: Tensor) -> Tensor:
         embedded: Tensor = self._text_model().embed_tokens(ids)
         return embedded
+
+
+def _require_list(queries: Sequence[str]) -> None:
+    """Refuse a single text: it is a sequence of its letters, each of which would run as a query."""
+    if isinstance(queries, str):
+        raise BackboneError(f"one text {queries[:40]!r} in place of a list of queries; write [query]")
