@@ -101,10 +101,11 @@ BLOCKS: Mapping[str, Callable[[Path], str]] = {
 def write_blocks(page: str, results: Path = RESULTS) -> str:
     """The page with every block as the results have it."""
     for name, render in BLOCKS.items():
-        block = f"<!-- {name} -->\n{render(results)}\n<!-- end of {name} -->"
         pattern = f"<!-- {name} -->.*<!-- end of {name} -->"
-        page, count = re.subn(pattern, lambda _, block=block: block, page, flags=re.DOTALL)
+        count = len(re.findall(pattern, page, flags=re.DOTALL))
         assert count == 1, f"docs/reproduce.md has {count} blocks called {name}, wanted one"
+        before, after = re.split(pattern, page, flags=re.DOTALL)
+        page = f"{before}<!-- {name} -->\n{render(results)}\n<!-- end of {name} -->{after}"
     return page
 
 

@@ -49,17 +49,17 @@ def _gap(analysis: Analysis, number: int, threshold: float) -> Claim:
         backbone: reference - analysis.result(0, retriever, f"ours {backbone}").macro()
         for backbone in settings.backbones
     }
-    below = "; ".join(f"{backbone} {gap:.1f} below" for backbone, gap in gaps.items())
+    measured = "; ".join(f"{backbone} {-gap:+.1f} points" for backbone, gap in gaps.items())
     wholes = {name: analysis.full_depth(0, retriever, name).macro() for name in settings.backbones[1:]}
     others = [
-        f"{name} {whole - reference + gaps[name]:.1f} below its own cross encoder"
+        f"{name} {reference - gaps[name] - whole:+.1f} against its own cross encoder"
         for name, whole in wholes.items()
     ]
     return Claim(
         f"RidgeRank comes within {threshold} points of the full cross encoder, behind {retriever}",
         "abstract, §4.1" if number == 0 else "§4.1",
         f"at most {threshold} points below, of the better backbone",
-        "; ".join([below, *others]),
+        "; ".join([measured, *others]),
         min(gaps.values()) <= threshold,
     )
 
