@@ -19,7 +19,7 @@ class TextJudge(Protocol):
     """A model that judges texts."""
 
     def judge(self, query: str, texts: Sequence[str]) -> Floats:
-        """Log odds (texts,) that each is relevant."""
+        """Probabilities (texts,) that each is relevant."""
 
 
 class ImageJudge(Protocol):
@@ -29,7 +29,7 @@ class ImageJudge(Protocol):
     """A larger image would be scaled down."""
 
     def judge(self, query: str, images: Sequence[Image]) -> Floats:
-        """Log odds (images,) that each is relevant."""
+        """Probabilities (images,) that each is relevant."""
 
 
 class TextReranker(Baseline):
@@ -46,7 +46,7 @@ class TextReranker(Baseline):
             )
 
     def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
-        """Log odds; a page without text is read as an empty one."""
+        """Probabilities; a page without text is read as an empty one."""
         return self._model.judge(query, [self._texts[candidate.page_id] for candidate in candidates])
 
 
@@ -62,11 +62,13 @@ class ImageReranker(Baseline):
         self._documents = documents
 
     def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
-        """Log odds, a few pages in memory at a time."""
+        """Probabilities, a few pages in memory at a time."""
         page_ids = [candidate.page_id for candidate in candidates]
-        odds_of: dict[str, float] = {}
+        probability_of: dict[str, float] = {}
         pixels = self._model.max_pixels
         for batch in rerender_pages(self._store, page_ids, max_pixels=pixels, documents=self._documents):
-            odds = self._model.judge(query, [page.image for page in batch])
-            odds_of |= {page.page_id: value for page, value in zip(batch, odds.tolist(), strict=True)}
-        return np.array([odds_of[page_id] for page_id in page_ids], dtype=np.float64)
+            probabilities = self._model.judge(query, [page.image for page in batch])
+            probability_of |= {
+                page.page_id: value for page, value in zip(batch, probabilities.tolist(), strict=True)
+            }
+        return np.array([probability_of[page_id] for page_id in page_ids], dtype=np.float64)

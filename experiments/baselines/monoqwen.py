@@ -1,7 +1,7 @@
 """MonoQwen2-VL: Qwen2-VL-2B with an adapter, tuned to answer True or False to a page image and a query.
 
 Published as a peft adapter; image processor and tokenizer are the base's. The page comes first, then the
-question, and the score is the log odds of the two answers at the next token.
+question, and the score is the probability of True among the two answers at the next token, as published.
 """
 
 import json
@@ -61,8 +61,8 @@ class MonoQwen:
         self.max_pixels = int(image_processor.size["longest_edge"])
 
     def judge(self, query: str, images: Sequence[Image]) -> Floats:
-        """Log odds (images,) of True against False, one page at a time as published."""
-        return np.array([self._odds(query, image) for image in images], dtype=np.float64)
+        """Probabilities (images,) of True against False, one page at a time as published."""
+        return np.array([self._probability(query, image) for image in images], dtype=np.float64)
 
     def prompt_ids(self, query: str, visual_positions: int) -> list[int]:
         """Tokens of the whole prompt with `visual_positions` visual positions."""
@@ -70,7 +70,7 @@ class MonoQwen:
         page = self._ids(BEFORE + IMAGE * visual_positions + AFTER_IMAGE)
         return [*page, *question.ids, *self._ids(AFTER)]
 
-    def _odds(self, query: str, image: Image) -> float:
+    def _probability(self, query: str, image: Image) -> float:
         batch = self._image_processor(images=[image], return_tensors="pt").to(self._model.device)
         positions = int(batch["image_grid_thw"].prod()) // self._image_processor.merge_size**2
         ids = torch.tensor([self.prompt_ids(query, positions)], device=self._model.device)
@@ -80,7 +80,7 @@ class MonoQwen:
             logits = self._model(
                 input_ids=ids, mm_token_type_ids=types, **batch, use_cache=False, logits_to_keep=1
             ).logits[0, -1, self._answers]
-        return float(logits[0].float() - logits[1].float())
+        return float(logits.double().softmax(dim=0)[0])
 
     def _ids(self, text: str) -> list[int]:
         return list(self._backend.encode(text, add_special_tokens=False).ids)

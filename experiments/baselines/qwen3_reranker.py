@@ -1,7 +1,8 @@
 """Qwen3-Reranker: a causal language model that answers yes or no to a query and a text, in that order.
 
-The score is the log odds of the two answers. The instruction is the one its authors give for search; the
-text comes last and is cut where the prompt would exceed `MAX_TOKENS`.
+The score is the probability of yes among the two answers, as published: a softmax over their logits. The
+instruction is the one its authors give for search; the text comes last and is cut where the prompt would
+exceed `MAX_TOKENS`.
 """
 
 from collections.abc import Sequence
@@ -44,9 +45,9 @@ class Qwen3Reranker:
         self._answers = [answer_id(tokenizer, answer) for answer in ANSWERS]
 
     def judge(self, query: str, texts: Sequence[str]) -> Floats:
-        """Log odds (texts,) of yes against no."""
+        """Probabilities (texts,) of yes against no."""
         prompts = [torch.tensor(self.prompt_ids(query, text)) for text in texts]
-        odds: list[float] = []
+        probabilities: list[float] = []
         for start in range(0, len(prompts), _TEXTS_AT_ONCE):
             batch = prompts[start : start + _TEXTS_AT_ONCE]
             # Padded on the left, so that every prompt's last token stands last.
@@ -58,8 +59,8 @@ class Qwen3Reranker:
                 logits = self._model(
                     input_ids=ids, attention_mask=mask.to(ids.device), use_cache=False, logits_to_keep=1
                 ).logits[:, -1, self._answers]
-            odds += (logits[:, 0] - logits[:, 1]).float().tolist()
-        return np.array(odds, dtype=np.float64)
+            probabilities += logits.double().softmax(dim=1)[:, 0].tolist()
+        return np.array(probabilities, dtype=np.float64)
 
     def prompt_ids(self, query: str, text: str) -> list[int]:
         """Tokens of the whole prompt; a long text loses its end."""

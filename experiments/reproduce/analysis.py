@@ -19,17 +19,20 @@ from experiments.reproduce.corpus_key import CorpusKey
 from experiments.reproduce.experiment import Experiment
 from experiments.reproduce.method_results import (
     CorpusResult,
-    MethodLatency,
     MethodResult,
     evaluate_fused,
     mean_over_readouts,
+    measure_latency,
 )
 from experiments.reproduce.prepare import roles_behind
+from experiments.reproduce.refined_results import (
+    choose_refinements,
+    describe_refinements,
+    evaluate_refinements,
+)
 from experiments.reproduce.sample import calibration_sample
-from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.runs.run import Run
 
 Value = TypeVar("Value")
 
@@ -102,6 +105,21 @@ class Analysis:
         [result] = [result for result in self.results(family, retriever) if result.key == key]
         return result
 
+    def full_depth(self, family: int, retriever: str, backbone: str) -> MethodResult:
+        """A backbone's own full cross encoder, fused at its w*; the first one's is the reference."""
+        if backbone == self.settings.backbones[0]:
+            return self.result(family, retriever, "cross encoder")
+
+        def evaluate_margins() -> MethodResult:
+            corpus_keys = self.experiment.corpus_keys(family)
+            corpora = [self.scored(corpus_key, retriever) for corpus_key in corpus_keys]
+            margins = [self.experiment.margins(each, backbone, retriever).ravel() for each in corpus_keys]
+            by_corpus = evaluate_fused(corpora, margins, cyclic_weights(corpora, margins))
+            name = f"Full cross encoder of {backbone}"
+            return MethodResult(f"cross encoder {backbone}", name, by_corpus, None)
+
+        return self.cached(("full depth", family, retriever, backbone), evaluate_margins)
+
     def scores_by_readout(self, family: int, retriever: str, backbone: str) -> list[list[Floats]]:
         """Readout by readout, corpus by corpus: s."""
         by_corpus = [
@@ -137,15 +155,15 @@ class Analysis:
         corpus_keys = self.experiment.corpus_keys(family)
         corpora = [self.scored(corpus_key, retriever) for corpus_key in corpus_keys]
         pools = [self.experiment.pools(corpus_key, retriever) for corpus_key in corpus_keys]
-        retrieval_ms = float(np.mean(np.concatenate([pool.retrieval_ms for pool in pools])))
+        retrieval_ms = np.concatenate([pool.retrieval_ms for pool in pools])
         margins = [scored.margins for scored in corpora]
-        full = MethodLatency(retrieval_ms, 0.0, self._full_pass_ms(family))
+        full = measure_latency(retrieval_ms, self._full_pass_ms(family))
         return [
             MethodResult(
                 "retriever",
                 "No reranking",
                 tuple(CorpusResult(scored.evaluate(scored.retriever).values, np.nan) for scored in corpora),
-                MethodLatency(retrieval_ms, 0.0, 0.0),
+                measure_latency(retrieval_ms, np.zeros_like(retrieval_ms)),
             ),
             MethodResult(
                 "cross encoder",
@@ -167,16 +185,16 @@ class Analysis:
         ]
 
     def _ridgerank_result(
-        self, family: int, retriever: str, backbone: str, corpora: list[ScoredCorpus], retrieval_ms: float
+        self, family: int, retriever: str, backbone: str, corpora: list[ScoredCorpus], retrieval_ms: Floats
     ) -> MethodResult:
         states = [
             self.experiment.states(corpus_key, backbone, retriever)
             for corpus_key in self.experiment.corpus_keys(family)
         ]
-        latency = MethodLatency(
+        latency = measure_latency(
             retrieval_ms,
-            float(np.mean(np.concatenate([of_corpus.reading_ms for of_corpus in states]))),
-            float(np.mean(np.concatenate([of_corpus.compute_ms for of_corpus in states]))),
+            np.concatenate([of_corpus.compute_ms for of_corpus in states]),
+            np.concatenate([of_corpus.reading_ms for of_corpus in states]),
         )
         by_readout = [
             evaluate_fused(corpora, scores, cyclic_weights(corpora, scores))
@@ -187,7 +205,7 @@ class Analysis:
         )
 
     def _baseline_results(
-        self, family: int, retriever: str, corpora: list[ScoredCorpus], retrieval_ms: float
+        self, family: int, retriever: str, corpora: list[ScoredCorpus], retrieval_ms: Floats
     ) -> list[MethodResult]:
         """RRF, Score Aggregation, GQR, text and image reranker: the role of each, and how it is fused."""
         methods: list[tuple[str, BaselineRole, Fusion | None]] = [
@@ -209,39 +227,38 @@ class Analysis:
             if missing is not None:
                 results.append(MethodResult(key, label, (), None, why=missing.why))
                 continue
-            scores = [baseline.scores.ravel() for baseline in scored if not isinstance(baseline, Unavailable)]
-            baseline_ms = self._baseline_ms(family, retriever, role)
-            # GQR searches by itself: its time includes a retrieval.
-            compute_ms = max(baseline_ms - retrieval_ms, 0.0) if key == "GQR" else baseline_ms
-            by_corpus = (
-                self._searched_results(family, retriever, role)
-                if fusion is None
-                else evaluate_fused(
-                    corpora, scores, cyclic_weights(corpora, scores, best_weight(fusion)), fusion
-                )
-            )
-            results.append(MethodResult(key, label, by_corpus, MethodLatency(retrieval_ms, 0.0, compute_ms)))
+            if fusion is None:
+                results.append(self._refined_result(family, retriever, label, retrieval_ms))
+                continue
+            scores = [each.scores.ravel() for each in scored if not isinstance(each, Unavailable)]
+            weights = cyclic_weights(corpora, scores, best_weight(fusion))
+            by_corpus = evaluate_fused(corpora, scores, weights, fusion)
+            latency = measure_latency(retrieval_ms, self._baseline_ms(family, retriever, role))
+            results.append(MethodResult(key, label, by_corpus, latency))
         return results
 
-    def _searched_results(self, family: int, retriever: str, role: BaselineRole) -> tuple[CorpusResult, ...]:
-        """A baseline that finds pages by itself, ranked by its scores."""
-        results = []
+    def _refined_result(self, family: int, retriever: str, name: str, retrieval_ms: Floats) -> MethodResult:
+        """GQR, which finds pages by itself, each corpus at the setting that is best on the next one."""
+        by_setting, times = [], []
         for corpus_key in self.experiment.corpus_keys(family):
-            baseline = self.experiment.baseline_scores(corpus_key, retriever, role)
-            corpus = self.experiment.corpus(corpus_key)
+            baseline = self.experiment.baseline_scores(corpus_key, retriever, "GQR")
             assert not isinstance(baseline, Unavailable)
-            names = self.references(corpus_key)
-            rows, columns = np.nonzero(np.isfinite(baseline.scores))
-            run = Run.of_columns(
-                [corpus.queries[row].query_id for row in rows.tolist()],
-                [names[page_id] for page_id in baseline.page_ids[rows, columns].tolist()],
-                baseline.scores[rows, columns].tolist(),
-            )
-            results.append(CorpusResult(evaluate(run, corpus.qrels).values, np.nan))
-        return tuple(results)
+            corpus, names = self.experiment.corpus(corpus_key), self.references(corpus_key)
+            by_setting.append(evaluate_refinements(baseline, corpus, names))
+            times.append(baseline.latency_ms)
+        chosen = choose_refinements(by_setting)
+        compute = np.concatenate([each[:, setting] for each, setting in zip(times, chosen, strict=True)])
+        # Its time includes a retrieval.
+        compute = np.maximum(compute - retrieval_ms, 0.0)
+        results = tuple(
+            CorpusResult(values[setting], np.nan) for values, setting in zip(by_setting, chosen, strict=True)
+        )
+        latency = measure_latency(retrieval_ms, compute)
+        remark = describe_refinements(self.corpora(family), chosen)
+        return MethodResult("GQR", name, results, latency, remark=remark)
 
-    def _baseline_ms(self, family: int, retriever: str, role: BaselineRole) -> float:
-        """The baseline's time; where it was not timed, its time behind the first retriever: as many pages."""
+    def _baseline_ms(self, family: int, retriever: str, role: BaselineRole) -> Floats:
+        """The baseline's times; where it was not timed, those behind the first retriever: as many pages."""
         for behind in (retriever, self.settings.retrievers[0]):
             scored = [
                 self.experiment.baseline_scores(corpus_key, behind, role)
@@ -249,14 +266,14 @@ class Analysis:
             ]
             times = [baseline.latency_ms for baseline in scored if not isinstance(baseline, Unavailable)]
             if not np.isnan(np.concatenate(times)).all():
-                return float(np.nanmean(np.concatenate(times)))
-        return float("nan")
+                break
+        return np.concatenate(times)
 
-    def _full_pass_ms(self, family: int) -> float:
+    def _full_pass_ms(self, family: int) -> Floats:
         """Of the first backbone over the first retriever's candidates; the others' are as many pages."""
         backbone, retriever = self.settings.backbones[0], self.settings.retrievers[0]
         times = [
             self.experiment.states(corpus_key, backbone, retriever).full_ms
             for corpus_key in self.experiment.corpus_keys(family)
         ]
-        return float(np.nanmean(np.concatenate(times)))
+        return np.concatenate(times)

@@ -199,7 +199,7 @@ class Experiment:
 
         try:
             return run_baseline(
-                self.paths(corpus_key).folder / f"arm-{slug(role)}-{slug(retriever)}",
+                self.paths(corpus_key).folder / f"arm-{self._score_name(role)}-{slug(retriever)}",
                 corpus,
                 pools,
                 load,
@@ -211,6 +211,13 @@ class Experiment:
         finally:
             for store in opened:
                 store.close()
+
+    def _score_name(self, role: "BaselineRole") -> str:
+        """A baseline and the kind of its scores, so that a folder with scores of another kind is not read."""
+        if role == "GQR":
+            return "gqr-grid"
+        trained = role in ("text reranker", "image reranker") and self.settings.baselines == "published"
+        return f"{slug(role)}-probability" if trained else slug(role)
 
     def _gather_margins(self, corpus_key: CorpusKey, backbone: str, retriever: str) -> Floats:
         self._require_store(corpus_key, backbone)

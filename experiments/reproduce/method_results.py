@@ -11,6 +11,8 @@ from ridgerank.evaluation.metrics import MEASURES
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats
 
+LATENCY_RESAMPLES = 2000
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusResult:
@@ -28,16 +30,47 @@ class CorpusResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MethodLatency:
-    """Mean milliseconds per query, over all queries of a family."""
+    """Mean milliseconds per query, over the queries of a family that were timed."""
 
     retrieval_ms: float
     reading_ms: float
     compute_ms: float
+    samples_ms: Floats
+    """(timed queries,): the whole time of each."""
 
     @property
     def total_ms(self) -> float:
         """The sum."""
         return self.retrieval_ms + self.reading_ms + self.compute_ms
+
+    def redraw(self, seed: int) -> Floats:
+        """(resamples,): the total when the timed queries are drawn again with replacement."""
+        count = len(self.samples_ms)
+        shares = np.random.default_rng(seed).multinomial(
+            count, np.full(count, 1.0 / count), size=LATENCY_RESAMPLES
+        )
+        totals: Floats = shares @ self.samples_ms / count
+        return totals
+
+
+def interval_95(draws: Floats) -> tuple[float, float]:
+    """The middle 95 % of the draws."""
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def measure_latency(
+    retrieval_ms: Floats, compute_ms: Floats, reading_ms: Floats | None = None
+) -> MethodLatency:
+    """From the times of every query, (queries,) each, in one order; NaN where a query was not timed."""
+    reading = np.zeros_like(compute_ms) if reading_ms is None else reading_ms
+    timed = ~np.isnan(compute_ms)
+    return MethodLatency(
+        float(retrieval_ms.mean()),
+        float(reading[timed].mean()),
+        float(compute_ms[timed].mean()),
+        (retrieval_ms + reading + compute_ms)[timed],
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +83,8 @@ class MethodResult:
     by_corpus: tuple[CorpusResult, ...]
     latency: MethodLatency | None
     why: str = ""
+    remark: str = ""
+    """What was chosen for it, where that is not a weight."""
 
     def macro(self, measure: str = "nDCG@5") -> float:
         """The mean over corpora of a measure."""

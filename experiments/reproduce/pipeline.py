@@ -10,7 +10,8 @@ from pathlib import Path
 
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.catalogue import select_entries
-from experiments.reproduce.claims import Claim, check_claims
+from experiments.reproduce.claims.check_claims import check_claims
+from experiments.reproduce.claims.claim import Claim
 from experiments.reproduce.experiment import Experiment
 from experiments.reproduce.figures.figure import PaperFigure
 from experiments.reproduce.prepare import Need, prepare

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from experiments.reproduce.claims import Claim
+from experiments.reproduce.claims.claim import Claim
 from experiments.reproduce.figures.figure import PaperFigure
 from experiments.reproduce.paper import SOURCE
 from experiments.reproduce.tables.table import Table
@@ -31,7 +31,7 @@ def write_report(
     path: Path, results: Sequence[Table | PaperFigure], claims: Sequence[Claim], facts: Mapping[str, object]
 ) -> None:
     """Write the page."""
-    contents = [("directions", "The paper's directions")] if claims else []
+    contents = [("directions", "The paper's claims")] if claims else []
     contents += [(result.name, result.title) for result in results]
     contents.append(("run", "What was run"))
     links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in contents)
@@ -53,17 +53,22 @@ def write_report(
 
 
 def _claims_section(claims: Sequence[Claim]) -> str:
+    wide = 'class="words" style="white-space:normal"'
     rows = "".join(
-        f'<tr><td class="words">{escape(claim.claim)}</td>'
+        f"<tr><td {wide}>{escape(claim.claim)}</td><td {wide}>{escape(claim.where)}</td>"
+        f"<td {wide}>{escape(claim.threshold)}</td><td {wide}>{escape(claim.measured)}</td>"
         f'<td class="words {"holds" if claim.holds else "fails"}">'
-        f"{'holds' if claim.holds else 'does not hold here'}</td>"
-        f'<td class="words" style="white-space:normal">{escape(claim.found)}</td></tr>'
+        f"{'holds' if claim.holds else 'does not hold here'}</td><td {wide}>{escape(claim.reason)}</td></tr>"
         for claim in claims
     )
-    head = '<tr><th class="words">claim</th><th class="words">here</th><th class="words">found</th></tr>'
+    headings = ("claim", "in the paper", "the paper's threshold", "measured", "here", "why not, where known")
+    head = "".join(f'<th class="words">{heading}</th>' for heading in headings)
+    failed = sum(not claim.holds for claim in claims)
     return (
-        '<section id="directions"><h2>The paper\'s directions</h2><div class="scroll">'
-        f"<table><thead>{head}</thead><tbody>{rows}</tbody></table></div></section>"
+        '<section id="directions"><h2>The paper\'s claims</h2>'
+        f"<p>{len(claims)} claims, each with the threshold that the paper prints; {failed} do not hold "
+        f'here.</p><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></section>"
     )
 
 

@@ -50,7 +50,7 @@ class ExperimentSettings:
     depths: tuple[int, ...] = DEPTHS
     draws: int = 5
     splits: int = 200
-    full_pass_every: int = 25
+    full_pass_every: int = 10
     """Every N-th query is also timed by full passes; 1 times all of them, as the paper does."""
     seed: int = 0
 
@@ -87,7 +87,7 @@ def make_settings(
     local: Path | None = None,
     languages: Sequence[str] | None = None,
     candidates: int = 20,
-    full_pass_every: int = 25,
+    full_pass_every: int = 10,
     device: str | None = None,
     ocr: bool = False,
     quick: bool = False,

@@ -8,9 +8,8 @@ from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.figures.figure import COLOURS, GREY, PaperFigure
 from experiments.reproduce.studies.depth_study import study_depths
-from experiments.reproduce.studies.few_queries import study_few_queries
+from experiments.reproduce.studies.few_queries import refined_on_sample, study_few_queries
 from experiments.reproduce.studies.layer_study import study_layers
-from ridgerank.evaluation.metrics import MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +91,7 @@ def figure8(analysis: Analysis) -> PaperFigure:
     """Number of calibration queries."""
     settings = analysis.settings
     studies = {backbone: study_few_queries(analysis, backbone) for backbone in settings.backbones}
-    refined = _refined_on_sample(analysis)
+    refined = refined_on_sample(analysis)
 
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
@@ -132,14 +131,3 @@ def figure8(analysis: Analysis) -> PaperFigure:
         (4.8, 3.4),
         draw,
     )
-
-
-def _refined_on_sample(analysis: Analysis) -> float | None:
-    """GQR on the same queries, None where it did not run."""
-    method = analysis.result(0, analysis.settings.retrievers[0], "GQR")
-    row = MEASURES.index("nDCG@5")
-    means = [
-        float(result.values[row][chosen].mean())
-        for result, chosen in zip(method.by_corpus, analysis.sample, strict=False)
-    ]
-    return float(np.mean(means)) if means else None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from experiments.baselines.base import Baseline, Unavailable
 from experiments.baselines.full_depth_baseline import FullDepthBaseline
-from experiments.baselines.gqr import GuidedQueryRefinement
+from experiments.baselines.gqr import GRID, STEPS, GuidedQueryRefinement
 from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import QUERIES_PER_PART, CandidatePools, queries_digest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete
@@ -28,11 +28,11 @@ class BaselineScores:
 
     name: str
     scores: Floats
-    """(queries, candidates); of one that searches by itself (queries, pages), −∞ where there is none."""
+    """(queries, candidates); of GQR, which searches by itself, (queries, settings, pages), −∞ for no page."""
     page_ids: NDArray[np.str_]
     """(queries, candidates): what was scored."""
     latency_ms: Floats
-    """(queries,): the baseline's time, NaN where it was not timed."""
+    """(queries,): the baseline's time, NaN where it was not timed; of GQR (queries, settings)."""
 
 
 def run_baseline(
@@ -65,7 +65,7 @@ def run_baseline(
     def compute(items: range) -> Arrays:
         assert isinstance(baseline, Baseline)
         if isinstance(baseline, GuidedQueryRefinement):
-            return _search(baseline, [corpus.queries[item].text for item in items])
+            return _search(baseline, {item: corpus.queries[item].text for item in items})
         candidates_of = {corpus.queries[item].text: pools.of(item, candidates) for item in items}
         if isinstance(baseline, FullDepthBaseline):
             scores: Mapping[str, Floats] = baseline.score_many(candidates_of)
@@ -92,19 +92,25 @@ def run_baseline(
     return BaselineScores(name_file.read_text(), arrays["scores"], arrays["page_ids"], arrays["latency_ms"])
 
 
-def _search(baseline: GuidedQueryRefinement, texts: Sequence[str]) -> Arrays:
-    """What GQR finds by itself: its pool, which does not depend on the number of candidates."""
+def _search(baseline: GuidedQueryRefinement, texts: Mapping[int, str]) -> Arrays:
+    """What GQR finds by itself, under every setting: its pool does not depend on the number of candidates.
+
+    Its time depends on the steps alone: queries are timed at each number of steps in turn.
+    """
     width = 2 * baseline.settings.pool
     page_ids = np.full((len(texts), width), "", dtype="U64")
-    scores = np.full((len(texts), width), -np.inf)
-    seconds = []
-    for row, text in enumerate(texts):
+    scores = np.full((len(texts), len(GRID), width), -np.inf)
+    latency_ms = np.full((len(texts), len(GRID)), np.nan)
+    for row, (item, text) in enumerate(texts.items()):
+        pool, by_setting = baseline.search_grid(text)
+        page_ids[row, : len(pool)] = pool
+        scores[row, :, : len(pool)] = by_setting
+        timed = STEPS[item % len(STEPS)]
         start = time.perf_counter()
-        ranking = baseline.search(text)
-        seconds.append(time.perf_counter() - start)
-        page_ids[row, : len(ranking)] = [candidate.page_id for candidate in ranking]
-        scores[row, : len(ranking)] = [candidate.score for candidate in ranking]
-    return {"scores": scores, "page_ids": page_ids, "latency_ms": 1000.0 * np.array(seconds)}
+        baseline.search(text, steps=timed)
+        milliseconds = 1000.0 * (time.perf_counter() - start)
+        latency_ms[row, [steps == timed for _, steps in GRID]] = milliseconds
+    return {"scores": scores, "page_ids": page_ids, "latency_ms": latency_ms}
 
 
 def _time_queries(

@@ -7,6 +7,7 @@ import numpy as np
 from experiments.protocols.query_draws import draw_queries
 from experiments.protocols.scored_corpus import ScoredCorpus
 from experiments.reproduce.analysis import Analysis
+from ridgerank.evaluation.metrics import MEASURES
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
@@ -32,6 +33,17 @@ class FewQueries:
 def study_few_queries(analysis: Analysis, backbone: str) -> FewQueries:
     """Draw queries at random from the corpora that a fold is fitted on; fit at the λ that is deployed."""
     return analysis.cached(("few", backbone), lambda: _study(analysis, backbone))
+
+
+def refined_on_sample(analysis: Analysis) -> float | None:
+    """GQR on the same queries, None where it did not run."""
+    method = analysis.result(0, analysis.settings.retrievers[0], "GQR")
+    row = MEASURES.index("nDCG@5")
+    means = [
+        float(result.values[row][chosen].mean())
+        for result, chosen in zip(method.by_corpus, analysis.sample, strict=False)
+    ]
+    return float(np.mean(means)) if means else None
 
 
 def _study(analysis: Analysis, backbone: str) -> FewQueries:

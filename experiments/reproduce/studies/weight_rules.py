@@ -31,6 +31,12 @@ class WeightRuleQuality:
 
 def compare_weight_rules(analysis: Analysis, family: int, retriever: str, backbone: str) -> WeightRuleQuality:
     """One row of the table."""
+    return analysis.cached(
+        ("weight rules", family, retriever, backbone), lambda: _compare(analysis, family, retriever, backbone)
+    )
+
+
+def _compare(analysis: Analysis, family: int, retriever: str, backbone: str) -> WeightRuleQuality:
     settings, corpus_keys = analysis.settings, analysis.experiment.corpus_keys(family)
     corpora = [analysis.scored(corpus_key, retriever) for corpus_key in corpus_keys]
     swept, label_free, edges = [], [], []

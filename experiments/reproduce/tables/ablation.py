@@ -16,28 +16,41 @@ Score = Callable[[int], tuple[Floats, float]]
 """The number of a corpus → its scores and the weight they are fused with."""
 
 
+NAMES = {
+    "operating point": "− operating point (w = 1)",
+    "fitted readout": "− fitted readout (logit lens)",
+    "list centering": "− list centering (pointwise, with intercept)",
+    "full": "RidgeRank",
+}
+"""Key of a row → what is removed."""
+
+
+def component_quality(analysis: Analysis) -> dict[str, list[float]]:
+    """Key of a row → nDCG@5 corpus by corpus, of the first backbone."""
+    return analysis.cached("components", lambda: _component_quality(analysis))
+
+
+def _component_quality(analysis: Analysis) -> dict[str, list[float]]:
+    backbone, weight = analysis.settings.backbones[0], analysis.settings.sample_weight
+    samples, readouts = analysis.samples(backbone), analysis.readouts(backbone)
+    pointwise = _pointwise(samples, readouts.choice.deployed)
+    scores: dict[str, Score] = {
+        "operating point": lambda n: (samples[n].states @ readouts.vectors[n], 1.0),
+        "fitted readout": lambda n: (samples[n].lens, weight),
+        "list centering": lambda n: (samples[n].states @ pointwise[n], weight),
+        "full": lambda n: (samples[n].states @ readouts.vectors[n], weight),
+    }
+    return {key: _by_corpus(samples, score) for key, score in scores.items()}
+
+
 def table3(analysis: Analysis) -> Table:
     """Without fusion, without a fit, without centering; of the first backbone."""
     settings = analysis.settings
     backbone, weight = settings.backbones[0], settings.sample_weight
-    samples, readouts = analysis.samples(backbone), analysis.readouts(backbone)
-    penalty = readouts.choice.deployed
-    pointwise = _pointwise(samples, penalty)
-    rows: dict[str, tuple[str, Score]] = {
-        "operating point": (
-            "− operating point (w = 1)",
-            lambda n: (samples[n].states @ readouts.vectors[n], 1.0),
-        ),
-        "fitted readout": ("− fitted readout (logit lens)", lambda n: (samples[n].lens, weight)),
-        "list centering": (
-            "− list centering (pointwise, with intercept)",
-            lambda n: (samples[n].states @ pointwise[n], weight),
-        ),
-        "full": ("RidgeRank", lambda n: (samples[n].states @ readouts.vectors[n], weight)),
-    }
-    quality = {key: _by_corpus(samples, score) for key, (_, score) in rows.items()}
+    samples, penalty = analysis.samples(backbone), analysis.readouts(backbone).choice.deployed
+    quality = component_quality(analysis)
     table_rows = []
-    for key, (name, _) in rows.items():
+    for key, name in NAMES.items():
         table_rows.append(_row(name, quality[key], quality["full"], last=key == "full"))
         published = paper.look_up("table3", key) if paper.model_name(backbone) == "Qwen2.5-VL-7B" else None
         if published is not None:

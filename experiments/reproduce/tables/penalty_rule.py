@@ -1,11 +1,8 @@
 """Table 7: λ chosen by judgements and by the teacher alone (§B.4)."""
 
-import numpy as np
-
-from experiments.protocols.labelled_penalty import choose_penalty_by_relevance
-from experiments.protocols.leave_one_out import corpus_moments, fit_without_each
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
+from experiments.reproduce.studies.penalty_rules import compare_penalty_rules
 from experiments.reproduce.tables.table import Column, Row, Table, number_columns, text_columns
 
 _RULES = {"judgements": "relevance judgements", "teacher": "teacher alone"}
@@ -18,22 +15,10 @@ def table7(analysis: Analysis) -> Table:
     corpora = analysis.corpora(0)
     rows: list[Row] = []
     for backbone in settings.backbones:
-        samples = analysis.samples(backbone)
-        moments = {sample.corpus: corpus_moments(sample) for sample in samples}
-        choices = {
-            "judgements": choose_penalty_by_relevance(samples, weight=weight),
-            "teacher": analysis.readouts(backbone).choice,
-        }
-        for rule, choice in choices.items():
-            vectors = fit_without_each(moments, dict.fromkeys(moments, choice.deployed))
-            quality = np.mean(
-                [
-                    sample.fused_ndcg(sample.states @ vector, weight).mean()
-                    for sample, vector in zip(samples, vectors, strict=True)
-                ]
-            )
+        for rule, outcome in compare_penalty_rules(analysis, backbone).items():
+            choice = outcome.choice
             chosen = [choice.chosen[corpus] for corpus in corpora]
-            rows.append(Row((backbone, _RULES[rule], *chosen, choice.deployed, float(quality))))
+            rows.append(Row((backbone, _RULES[rule], *chosen, choice.deployed, outcome.quality)))
             published = paper.look_up("table7", paper.model_name(backbone), rule)
             if published is not None:
                 cells = [published.get(paper.corpus_name(corpus)) for corpus in corpora]

@@ -57,6 +57,12 @@ def _quality(analysis: Analysis, family: int) -> Table:
             "its w*, and alone (w = 1)",
             "weights are read on the next corpus of the family: w* for RidgeRank and the cross encoder, the "
             "best by nDCG@5 for the others; GQR is not fused and stands under the first retriever only",
+            *(
+                method.remark
+                for retriever in settings.retrievers
+                for method in analysis.results(family, retriever)
+                if method.remark
+            ),
             *([benchmark.note] if benchmark.note else []),
         ),
     )

@@ -43,7 +43,7 @@ def reproduce_command(
     candidates: Annotated[int, typer.Option(min=5, help="Candidates per query.")] = 20,
     time_every: Annotated[
         int, typer.Option(min=1, help="Time full passes on every N-th query; 1 times all.", metavar="N")
-    ] = 25,
+    ] = 10,
     ocr: Annotated[
         bool,
         typer.Option("--ocr", help="Read page text from images, for baselines that need text (slow)."),
@@ -102,7 +102,7 @@ def reproduce_command(
         typer.echo("\ninterrupted; what was computed is kept: run it again to go on", err=True)
         raise typer.Exit(130) from None
     for claim in claims:
-        typer.echo(f"{'holds' if claim.holds else 'does not hold here'}: {claim.claim} ({claim.found})")
+        typer.echo(f"{'holds' if claim.holds else 'does not hold here'}: {claim.claim} ({claim.measured})")
     typer.echo(f"{out}: tables, figures and report", err=True)
 
 

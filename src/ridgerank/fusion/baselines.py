@@ -12,7 +12,8 @@ def reciprocal_rank_fusion(
 ) -> Floats:
     """(1 − w)/(k + rank₁) + w/(k + rank₂) with k = 60; a list that lacks a page adds nothing for it.
 
-    w = 1/2 is the usual unweighted form up to a factor.
+    w = 1/2 is the usual unweighted form up to a factor. Pages of equal score share the mean of the ranks they
+    take up: nothing but the scores orders a list.
     """
     return (1.0 - weight) * _reciprocal_ranks(first, lists, has_first) + weight * _reciprocal_ranks(
         second, lists, has_second
@@ -32,8 +33,21 @@ def score_aggregation(
 
 
 def _reciprocal_ranks(scores: Floats, lists: Ragged, present: Bools) -> Floats:
-    ranks = lists.ranks(np.where(present, scores, -np.inf))
+    ranks = _mean_ranks(np.where(present, scores, -np.inf), lists)
     return np.where(present, 1.0 / (RECIPROCAL_RANK_CONSTANT + ranks), 0.0)
+
+
+def _mean_ranks(scores: Floats, lists: Ragged) -> Floats:
+    """Rank from 1 within the list, highest score first; equal scores get the mean of their ranks."""
+    numbers, ranks = lists.list_numbers(), lists.ranks(scores)
+    order = np.lexsort((ranks, numbers))
+    starts = np.ones(lists.members, dtype=np.bool_)
+    starts[1:] = (np.diff(numbers[order]) != 0) | (scores[order][1:] != scores[order][:-1])
+    tied = np.cumsum(starts) - 1
+    means = np.bincount(tied, weights=ranks[order]) / np.bincount(tied)
+    mean_ranks: Floats = np.empty(lists.members)
+    mean_ranks[order] = means[tied]
+    return mean_ranks
 
 
 def _scale_to_unit(scores: Floats, lists: Ragged, present: Bools) -> Floats:

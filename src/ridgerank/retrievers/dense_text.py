@@ -26,7 +26,13 @@ from ridgerank.store.page_store import PageStore
 logger = logging.getLogger(__name__)
 
 INSTRUCTION = "Instruct: Given a question, retrieve passages that answer the question\nQuery: "
-"""Precedes a query for embedders tuned from a language model, such as Linq-Embed and E5-Mistral."""
+"""Precedes a query for embedders tuned from a language model, such as E5-Mistral."""
+_PUBLISHED_INSTRUCTIONS = {
+    "linq-embed-mistral": (
+        "Instruct: Given a question, retrieve Wikipedia passages that answer the question\nQuery: "
+    )
+}
+"""Model → what its card puts before a query, where its configuration has no query prompt."""
 _NO_TEXT_SCORE = -1.0
 """The score of a page without text: below every cosine."""
 _PAGES_PER_SAVE = 512
@@ -37,7 +43,8 @@ class DenseText(Retriever):
     """Pages by the cosine of their text's embedding and the query's.
 
     The query prompt in the model's configuration is used where there is one. Otherwise, a model that pools
-    the last token (a language model tuned to embed) gets the query after `INSTRUCTION`; pages get no prompt.
+    the last token (a language model tuned to embed) gets the query after the instruction on its model card,
+    or after `INSTRUCTION`; pages get no prompt.
     """
 
     def __init__(
@@ -59,7 +66,7 @@ class DenseText(Retriever):
             )
         self.name = f"dense:{Path(source).name if Path(source).is_dir() else source}"
         self._model = _load(source, device, dtype)
-        self._prompt = _query_prompt(self._model)
+        self._prompt = _query_prompt(self._model, source)
         self._ids = list(texts)
         self._row_of = {page_id: row for row, page_id in enumerate(self._ids)}
         self._uri = store.uri
@@ -123,12 +130,13 @@ def _load(source: str, device: str | torch.device | None, dtype: torch.dtype | N
     return model.eval()
 
 
-def _query_prompt(model: Any) -> str:  # noqa: ANN401
+def _query_prompt(model: Any, source: str) -> str:  # noqa: ANN401
     prompt: str = model.prompts.get("query") or ""
     if prompt:
         return prompt
     pools_last_token = any("lasttoken" in getattr(module, "pooling_mode", ()) for module in model)
-    return INSTRUCTION if pools_last_token else ""
+    instruction = _PUBLISHED_INSTRUCTIONS.get(Path(source).name.casefold(), INSTRUCTION)
+    return instruction if pools_last_token else ""
 
 
 def _fingerprint(model: Any) -> str:  # noqa: ANN401

@@ -1,4 +1,7 @@
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,9 +9,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.baselines.gqr import RefinementSettings, refine_query
+from experiments.baselines.gqr import (
+    GRID,
+    LEARNING_RATES,
+    STEPS,
+    PagePool,
+    RefinementSettings,
+    refine_query,
+    refine_together,
+)
 from ridgerank.ragged import Floats
 from ridgerank.retrievers.maxsim import maxsim
+from tests.experiments.baselines.refinement_inputs import (
+    PAGES,
+    QUERIES,
+    page_vectors,
+    query_vectors,
+    text_vectors,
+)
+
+RECORDED = json.loads((Path(__file__).parents[2] / "fixtures/gqr_as_published.json").read_text())
+"""What the published code gave for the same vectors."""
 
 
 @pytest.fixture
@@ -26,7 +47,7 @@ def pages() -> list[NDArray[np.float16]]:
 def scores(query: Tensor, pages: list[NDArray[np.float16]]) -> Floats:
     lengths = np.array([len(page) for page in pages])
     maxsim_scores: Floats = maxsim([query], np.concatenate(pages), lengths)[0]
-    return maxsim_scores
+    return maxsim_scores / len(query)
 
 
 def softmax(values: Floats) -> Floats:
@@ -91,3 +112,65 @@ def test_a_guide_that_agrees_moves_nothing(query: Tensor, pages: list[NDArray[np
         query, pages, scores(query, pages), RefinementSettings(steps=1, learning_rate=1e-3)
     )
     assert refined.losses[0] == pytest.approx(0.0, abs=1e-6)
+
+
+def recorded(setting: tuple[float, int], query: int) -> Any:  # noqa: ANN401 (a row of the file)
+    rows = [
+        row
+        for row in RECORDED["refined"]
+        if (row["learning_rate"], row["steps"], row["query"]) == (*setting, query)
+    ]
+    [row] = rows
+    return row
+
+
+def test_the_grid_is_that_of_the_published_code() -> None:
+    assert {(row["learning_rate"], row["steps"]) for row in RECORDED["refined"]} == set(GRID)
+    assert len(GRID) == 18
+
+
+def test_the_score_is_that_of_the_published_code() -> None:
+    pool = PagePool(list(page_vectors()), torch.device("cpu"))
+    scores = pool.mean_maxsim(torch.tensor(query_vectors()))
+    assert scores.shape == (QUERIES, PAGES)
+    assert scores.numpy() == pytest.approx(np.array(RECORDED["initial"]), abs=1e-6)
+
+
+@pytest.mark.parametrize("query", range(QUERIES))
+def test_refined_scores_are_those_of_the_published_code(query: int) -> None:
+    vectors, (texts, questions) = torch.tensor(query_vectors()[query]), text_vectors()
+    for setting in GRID:
+        row = recorded(setting, query)
+        pages = [page_vectors()[page] for page in row["pages"]]
+        guidance = (texts[row["pages"]] @ questions[query]).astype(np.float64)
+        rate, steps = setting
+        refined = refine_query(vectors, pages, guidance, RefinementSettings(learning_rate=rate, steps=steps))
+        pool = PagePool(pages, vectors.device)
+        assert pool.mean_maxsim(refined.vectors[None])[0].numpy() == pytest.approx(row["scores"], abs=1e-5)
+    if query == 0:  # the last setting moves furthest
+        assert refined.vectors.numpy() == pytest.approx(np.array(RECORDED["vectors"]), abs=1e-5)
+
+
+def test_settings_refined_together_are_those_refined_alone(
+    query: Tensor, pages: list[NDArray[np.float16]]
+) -> None:
+    guidance = np.array([0.0, 3.0, 1.0, 2.0])
+    together = refine_together(
+        query,
+        PagePool(pages, query.device),
+        guidance,
+        RefinementSettings(),
+        learning_rates=LEARNING_RATES,
+        steps=STEPS,
+    )
+    for setting in (GRID[0], GRID[4], GRID[-1]):
+        rate, steps = setting
+        alone = refine_query(query, pages, guidance, RefinementSettings(learning_rate=rate, steps=steps))
+        assert together[GRID.index(setting)].vectors.numpy() == pytest.approx(alone.vectors.numpy(), abs=1e-5)
+        assert together[GRID.index(setting)].losses == pytest.approx(alone.losses, abs=1e-6)
+
+
+def test_a_shorter_page_is_not_matched_by_its_padding() -> None:
+    query = torch.tensor([[1.0, 0.0]])
+    pages = [np.array([[-1.0, 0.0]], dtype=np.float16), np.array([[-0.5, 0], [-0.8, 0]], dtype=np.float16)]
+    assert PagePool(pages, query.device).mean_maxsim(query[None])[0].tolist() == [-1.0, -0.5]

@@ -23,7 +23,7 @@ def tokenizer(built: Built) -> PreTrainedTokenizerFast:
     return AutoTokenizer.from_pretrained(built.folder)
 
 
-def test_the_score_is_the_log_odds_of_the_librarys_own_forward(
+def test_the_score_is_the_probability_by_the_librarys_own_forward(
     built: Built, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     """The published recipe with the library alone, a prompt at a time and without padding."""
@@ -43,9 +43,9 @@ def test_the_score_is_the_log_odds_of_the_librarys_own_forward(
         yes, no = tokenizer.convert_tokens_to_ids(["yes", "no"])
         expected.append(torch.log_softmax(logits[[yes, no]], dim=0))
     judge = load_qwen3_reranker(str(built.folder), device="cpu")
-    odds = [float(logits[0] - logits[1]) for logits in expected]
-    assert judge.judge(QUERY, TEXTS) == pytest.approx(odds, rel=1e-4, abs=1e-4)
-    assert len({round(value, 2) for value in odds}) == 3
+    probabilities = [float(logits[:2].softmax(dim=0)[0]) for logits in expected]
+    assert judge.judge(QUERY, TEXTS) == pytest.approx(probabilities, rel=1e-4, abs=1e-5)
+    assert len({round(value, 4) for value in probabilities}) == 3
 
 
 def test_a_long_text_loses_its_end_and_nothing_else(built: Built, tokenizer: PreTrainedTokenizerFast) -> None:

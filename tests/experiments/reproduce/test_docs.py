@@ -2,63 +2,35 @@
 
 import json
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 from experiments.reproduce.catalogue import CATALOGUE
+from experiments.reproduce.docs_tables import BLOCKS, PAGE, RESULTS, write_blocks
 
-ROOT = Path(__file__).parents[3]
-RESULTS = ROOT / "results/miniature/reproduce"
-TEXT = (ROOT / "docs/reproduce.md").read_text()
-
-
-def result(name: str) -> Any:  # noqa: ANN401 (whatever lies there)
-    return json.loads((RESULTS / f"{name}.json").read_text())
+TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def quality_lines() -> list[str]:
-    """One line per method: its macro figure in both families, behind both retrievers."""
-    by_method: dict[str, dict[tuple[str, str], float]] = {}
-    for table in ("table1", "table2"):
-        for row in result(table)["rows"]:
-            if row["source"] == "this run":
-                retriever, arm, average = row["cells"][:3]
-                by_method.setdefault(arm, {})[table, retriever] = average
-    columns = [
-        (table, name) for table in ("table1", "table2") for name in ("mini-colqwen", "mini-colqwen-small")
-    ]
-    return [
-        f"| {name} | {' | '.join(f'{row[each]:.1f}' if each in row else '–' for each in columns)} |"
-        for name, row in by_method.items()
-    ]
+def test_the_tables_are_those_of_the_run() -> None:
+    """If not: `python -m experiments.reproduce.docs_tables`."""
+    assert write_blocks(TEXT) == TEXT
 
 
-def direction_lines() -> list[str]:
-    """One line per claim, with the first part of what was found."""
-    lines = []
-    for each in result("directions"):
-        here = "holds" if each["holds"] else "does not hold"
-        lines.append(f"| {each['claim']} | {here} | {each['found'].split(';')[0]} |")
-    return lines
+def test_the_page_shows_every_method_and_every_claim() -> None:
+    claims = json.loads((RESULTS / "directions.json").read_text())
+    assert sum(f"| {claim['claim']} |" in TEXT for claim in claims) == len(claims) > 30
+    assert TEXT.count("| RidgeRank (mini-qwen) |") == 2
+    assert "RidgeRank (mini-glm), label-free weight" in TEXT
 
 
-def test_the_quality_table_is_the_run_s() -> None:
-    lines = quality_lines()
-    assert len(lines) == 10
-    for line in lines:
-        assert line in TEXT
-
-
-def test_the_claims_are_the_run_s() -> None:
-    for line in direction_lines():
-        assert line in TEXT
-
-
-def test_the_shift_of_predicted_weights_is_the_run_s() -> None:
-    rows = [row["cells"] for row in result("weights")["rows"]]
-    assert len(rows) == 72
-    shift = fmean(predicted - measured for *_, predicted, measured, _, _, _ in rows)
-    assert f"above the measured weight by {shift:.2f} on average" in TEXT
+def test_a_page_is_written_anew_from_other_results(tmp_path: Path) -> None:
+    for name in ("table1", "table2", "table4", "directions", "weights", "run"):
+        (tmp_path / f"{name}.json").write_text((RESULTS / f"{name}.json").read_text())
+    table = json.loads((tmp_path / "table1.json").read_text())
+    table["rows"][0]["cells"][2] = 12.34
+    (tmp_path / "table1.json").write_text(json.dumps(table))
+    page = write_blocks(TEXT, tmp_path)
+    assert "| No reranking | 12.3 |" in page
+    for name in BLOCKS:
+        assert page.count(f"<!-- {name} -->") == 1
 
 
 def test_the_committed_run_is_whole() -> None:

@@ -1,0 +1,128 @@
+"""The tables of docs/reproduce.md that show a run; `python -m experiments.reproduce.docs_tables` writes them.
+
+Each stands between two comments that name it. A test compares them with the committed run.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results/miniature/reproduce"
+PAGE = ROOT / "docs/reproduce.md"
+_FIRST = "mini-colqwen"
+
+
+def quality_table(results: Path) -> str:
+    """nDCG@5 of every method, macro over the corpora of a family, behind each retriever (tables 1 and 2)."""
+    columns: list[tuple[str, str]] = []
+    by_method: dict[str, dict[tuple[str, str], float]] = {}
+    for name in ("table1", "table2"):
+        for retriever, method, average, *_ in _rows(results, name):
+            if (name, retriever) not in columns:
+                columns.append((name, retriever))
+            by_method.setdefault(method, {})[name, retriever] = average
+    families = {"table1": "miniature-1", "table2": "miniature-2"}
+    head = ["", *(f"{families[name]}, {retriever}" for name, retriever in columns)]
+    lines = [
+        [method, *(f"{row[each]:.1f}" if each in row else "–" for each in columns)]
+        for method, row in by_method.items()
+    ]
+    return _markdown(head, lines)
+
+
+def cost_table(results: Path) -> str:
+    """RidgeRank and the cross encoders behind the first retriever (table 4)."""
+    head = [
+        "behind mini-colqwen", "nDCG@5", "recovery of the single reference", "of its own cross encoder",
+        "latency, ms (95 %)", "faster (95 %)",
+    ]  # fmt: skip
+    lines = []
+    for retriever, method, *cells in _rows(results, "table4"):
+        if retriever != _FIRST or not method.startswith(("RidgeRank", "Full cross encoder", "GQR")):
+            continue
+        quality, share, latency, speedup, own_share, *ends, _ = cells
+        timed = latency is not None
+        lines.append(
+            [
+                method,
+                f"{quality:.1f}",
+                f"{share:.1f} %",
+                "–" if own_share is None else f"{own_share:.1f} %",
+                f"{latency:,.1f} ({ends[0]:,.1f} to {ends[1]:,.1f})" if timed else "–",
+                f"{speedup:.1f}x ({ends[2]:.1f} to {ends[3]:.1f})" if timed else "–",
+            ]
+        )
+    return _markdown(head, lines)
+
+
+def claims_table(results: Path) -> str:
+    """Every claim, those that do not hold included (directions.json)."""
+    claims = _read(results, "directions")
+    head = ["claim", "in the paper", "the paper's threshold", "measured", "here", "why not, where known"]
+    lines = [
+        [
+            claim["claim"], claim["where"], claim["threshold"], claim["measured"],
+            "holds" if claim["holds"] else "**does not hold**", claim["reason"],
+        ]
+        for claim in claims
+    ]  # fmt: skip
+    held = sum(claim["holds"] for claim in claims)
+    return f"{held} of {len(claims)} hold.\n\n{_markdown(head, lines)}"
+
+
+def run_summary(results: Path) -> str:
+    """How long the run took, and the weights in one sentence."""
+    minutes = _read(results, "run")["minutes"]
+    weights = [row[4:6] for row in _rows(results, "weights")]
+    shift = fmean(predicted - measured for predicted, measured in weights)
+    low, high = min(min(pair) for pair in weights), max(max(pair) for pair in weights)
+    side = "above" if shift > 0 else "below"
+    return (
+        f"All predicted and measured weights lie between {low:.2f} and {high:.2f}; w* lies {side} the "
+        f"measured weight by {abs(shift):.2f} on average.\n\n"
+        f"The run took {minutes['stages'] + minutes['tables']:.0f} minutes, of which the tables took "
+        f"{minutes['tables']:.0f}, or {minutes['processor']:.0f} minutes of one core."
+    )
+
+
+BLOCKS: Mapping[str, Callable[[Path], str]] = {
+    "quality": quality_table,
+    "cost": cost_table,
+    "claims": claims_table,
+    "run": run_summary,
+}
+"""Name in the comments → what stands between them."""
+
+
+def write_blocks(page: str, results: Path = RESULTS) -> str:
+    """The page with every block as the results have it."""
+    for name, render in BLOCKS.items():
+        pattern = f"<!-- {name} -->.*<!-- end of {name} -->"
+        count = len(re.findall(pattern, page, flags=re.DOTALL))
+        assert count == 1, f"docs/reproduce.md has {count} blocks called {name}, wanted one"
+        before, after = re.split(pattern, page, flags=re.DOTALL)
+        page = f"{before}<!-- {name} -->\n{render(results)}\n<!-- end of {name} -->{after}"
+    return page
+
+
+def _rows(results: Path, name: str) -> list[list[Any]]:
+    """What was measured; rows of the paper and of what was not run are left out."""
+    rows = _read(results, name)["rows"]
+    return [row["cells"] for row in rows if row["source"] == "this run" and "note" not in row]
+
+
+def _read(results: Path, name: str) -> Any:  # noqa: ANN401 (any JSON value)
+    return json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def _markdown(head: list[str], lines: list[list[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(write_blocks(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
