@@ -64,7 +64,7 @@ miniature: $(READY)  ## the miniature's models on its first four corpora, about 
 
 reproduce: $(READY)  ## the paper's tables and figures on the miniature; at most 40 minutes on two quiet cores
 	$(BIN)/ridgerank reproduce --benchmark miniature --work build/reproduce --out results/miniature/reproduce
-	$(BIN)/python -m experiments.reproduce.docs_tables
+	$(BIN)/python -m benchmarks.docs_tables
 
 figures: $(READY)  ## the pictures in docs/, and the results they show
 	$(BIN)/python -m benchmarks.overview_figure

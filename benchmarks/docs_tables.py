@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.markdown_tables import ROOT, TableMakers, insert_tables
 from benchmarks.real_documents_tables import REAL_DOCUMENTS_TABLES
+from benchmarks.reproduce_tables import REPRODUCE_TABLES
 from benchmarks.summary_tables import SUMMARY_TABLES
-from experiments.reproduce.docs_tables import REPRODUCE_TABLES
 
 TABLES: TableMakers = {**SUMMARY_TABLES, **REPRODUCE_TABLES, **REAL_DOCUMENTS_TABLES}
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

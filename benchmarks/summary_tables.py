@@ -149,7 +149,7 @@ def band_table() -> str:
 def _costs() -> dict[str, dict[str, Any]]:
     """Table 4 behind the first retriever: method → its cells by column."""
     table = read_result("miniature/reproduce/table4")
-    columns = [column["name"] for column in table["columns"]]
+    columns = table["columns"]
     rows = [
         dict(zip(columns, row["cells"], strict=True)) for row in table["rows"] if row["source"] == "this run"
     ]

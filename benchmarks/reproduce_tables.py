@@ -1,27 +1,19 @@
-"""The tables of docs/reproduce.md that show a run; `python -m experiments.reproduce.docs_tables` writes them.
+"""The tables of docs/reproduce.md, made from the committed run of `ridgerank reproduce`."""
 
-Each stands between two comments that name it. A test compares them with the committed run.
-"""
-
-import json
-import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "results/miniature/reproduce"
-PAGE = ROOT / "docs/reproduce.md"
+from benchmarks.markdown_tables import TableMakers, format_table, read_result
+
 _FIRST = "mini-colqwen"
 
 
-def quality_table(results: Path) -> str:
+def quality_table() -> str:
     """nDCG@5 of every method, macro over the corpora of a family, behind each retriever (tables 1 and 2)."""
     columns: list[tuple[str, str]] = []
     by_method: dict[str, dict[tuple[str, str], float]] = {}
     for name in ("table1", "table2"):
-        for retriever, method, average, *_ in _rows(results, name):
+        for retriever, method, average, *_ in _rows(name):
             if (name, retriever) not in columns:
                 columns.append((name, retriever))
             by_method.setdefault(method, {})[name, retriever] = average
@@ -31,17 +23,17 @@ def quality_table(results: Path) -> str:
         [method, *(f"{row[each]:.1f}" if each in row else "–" for each in columns)]
         for method, row in by_method.items()
     ]
-    return _markdown(head, lines)
+    return format_table(head, lines)
 
 
-def cost_table(results: Path) -> str:
+def cost_table() -> str:
     """RidgeRank and the cross encoders behind the first retriever (table 4)."""
     head = [
         "behind mini-colqwen", "nDCG@5", "recovery of the single reference", "of its own cross encoder",
         "latency, ms (95 %)", "faster (95 %)",
     ]  # fmt: skip
     lines = []
-    for retriever, method, *cells in _rows(results, "table4"):
+    for retriever, method, *cells in _rows("table4"):
         if retriever != _FIRST or not method.startswith(("RidgeRank", "Full cross encoder", "GQR")):
             continue
         quality, share, latency, speedup, own_share, *ends, _ = cells
@@ -56,12 +48,12 @@ def cost_table(results: Path) -> str:
                 f"{speedup:.1f}x ({ends[2]:.1f} to {ends[3]:.1f})" if timed else "–",
             ]
         )
-    return _markdown(head, lines)
+    return format_table(head, lines)
 
 
-def claims_table(results: Path) -> str:
+def claims_table() -> str:
     """Every claim, those that do not hold included (directions.json)."""
-    claims = _read(results, "directions")
+    claims = read_result("miniature/reproduce/directions")
     head = ["claim", "in the paper", "the paper's threshold", "measured", "here", "why not, where known"]
     lines = [
         [
@@ -71,13 +63,13 @@ def claims_table(results: Path) -> str:
         for claim in claims
     ]  # fmt: skip
     held = sum(claim["holds"] for claim in claims)
-    return f"{held} of {len(claims)} hold.\n\n{_markdown(head, lines)}"
+    return f"{held} of {len(claims)} hold.\n\n{format_table(head, lines)}"
 
 
-def run_summary(results: Path) -> str:
+def run_summary() -> str:
     """How long the run took, and the weights in one sentence."""
-    minutes = _read(results, "run")["minutes"]
-    weights = [row[4:6] for row in _rows(results, "weights")]
+    minutes = read_result("miniature/reproduce/run")["minutes"]
+    weights = [row[4:6] for row in _rows("weights")]
     shift = fmean(predicted - measured for predicted, measured in weights)
     low, high = min(min(pair) for pair in weights), max(max(pair) for pair in weights)
     side = "above" if shift > 0 else "below"
@@ -89,40 +81,15 @@ def run_summary(results: Path) -> str:
     )
 
 
-BLOCKS: Mapping[str, Callable[[Path], str]] = {
-    "quality": quality_table,
-    "cost": cost_table,
-    "claims": claims_table,
-    "run": run_summary,
-}
-"""Name in the comments → what stands between them."""
-
-
-def write_blocks(page: str, results: Path = RESULTS) -> str:
-    """The page with every block as the results have it."""
-    for name, render in BLOCKS.items():
-        pattern = f"<!-- {name} -->.*<!-- end of {name} -->"
-        count = len(re.findall(pattern, page, flags=re.DOTALL))
-        assert count == 1, f"docs/reproduce.md has {count} blocks called {name}, wanted one"
-        before, after = re.split(pattern, page, flags=re.DOTALL)
-        page = f"{before}<!-- {name} -->\n{render(results)}\n<!-- end of {name} -->{after}"
-    return page
-
-
-def _rows(results: Path, name: str) -> list[list[Any]]:
+def _rows(name: str) -> list[list[Any]]:
     """What was measured; rows of the paper and of what was not run are left out."""
-    rows = _read(results, name)["rows"]
+    rows = read_result(f"miniature/reproduce/{name}")["rows"]
     return [row["cells"] for row in rows if row["source"] == "this run" and "note" not in row]
 
 
-def _read(results: Path, name: str) -> Any:  # noqa: ANN401 (any JSON value)
-    return json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def _markdown(head: list[str], lines: list[list[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(write_blocks(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+REPRODUCE_TABLES: TableMakers = {
+    "methods": quality_table,
+    "costs": cost_table,
+    "claims": claims_table,
+    "run": run_summary,
+}
