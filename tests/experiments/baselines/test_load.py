@@ -10,7 +10,7 @@ import torch
 
 from experiments.baselines.base import Baseline, Unavailable
 from experiments.baselines.cross_encoders import ImageReranker, TextReranker
-from experiments.baselines.gqr import GuidedQueryRefinement, RefinementSettings
+from experiments.baselines.gqr import GRID, STEPS, GuidedQueryRefinement, RefinementSettings
 from experiments.baselines.load import NAMES, BaselineModels, load_baselines
 from experiments.baselines.monoqwen import load_mono_qwen
 from experiments.datasets.base import BenchmarkCorpus
@@ -98,15 +98,28 @@ def test_the_text_retrievers_scores_are_those_of_its_search(
     )
 
 
-def test_refinement_without_steps_gives_the_retrievers_own_scores(
+def test_refinement_without_steps_gives_the_retrievers_scores_per_query_vector(
     store: PageStore, query: str, candidates: list[Candidate]
 ) -> None:
     encoder = load_encoder("mini-colqwen-small", device="cpu")
     still = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=0))
-    expected = [candidate.score for candidate in candidates]
+    [vectors] = encoder.embed_queries([query])
+    expected = [candidate.score / len(vectors) for candidate in candidates]
     assert still.score(query, candidates) == pytest.approx(expected, rel=1e-5)
     moved = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=5))
     assert moved.score(query, candidates) != pytest.approx(expected, rel=1e-5)
+
+
+def test_the_grid_holds_the_search_of_every_setting(store: PageStore, query: str) -> None:
+    encoder = load_encoder("mini-colqwen-small", device="cpu")
+    settings = RefinementSettings(pool=3, learning_rate=5e-3)
+    baseline = GuidedQueryRefinement(encoder, store, BM25(store), settings=settings)
+    page_ids, by_setting = baseline.search_grid(query)
+    assert by_setting.shape == (len(GRID), len(page_ids))
+    for steps in STEPS:
+        scores = {each.page_id: each.score for each in baseline.search(query, steps=steps)}
+        row = by_setting[GRID.index((5e-3, steps))]
+        assert [scores[page_id] for page_id in page_ids] == pytest.approx(row.tolist(), abs=1e-5)
 
 
 def test_the_pool_is_the_union_of_both_retrievers_best(store: PageStore, query: str) -> None:
