@@ -32,7 +32,7 @@ _PUBLISHED_INSTRUCTIONS = {
         "Instruct: Given a question, retrieve Wikipedia passages that answer the question\nQuery: "
     )
 }
-"""Model → what its card puts before a query, where its configuration has no query prompt."""
+"""Model → what is put before a query in published use, where its configuration has no query prompt."""
 _NO_TEXT_SCORE = -1.0
 """The score of a page without text: below every cosine."""
 _PAGES_PER_SAVE = 512
@@ -43,7 +43,7 @@ class DenseText(Retriever):
     """Pages by the cosine of their text's embedding and the query's.
 
     The query prompt in the model's configuration is used where there is one. Otherwise, a model that pools
-    the last token (a language model tuned to embed) gets the query after the instruction on its model card,
+    the last token (a language model tuned to embed) gets the query after the instruction of its published use,
     or after `INSTRUCTION`; pages get no prompt.
     """
 
