@@ -248,6 +248,7 @@ class Experiment:
             pools,
             candidates=self.settings.candidates,
             exit_layer=self.models.exit_layer(model),
+            join_layer=self.settings.join_layer,
             keep=self.settings.keep,
             embedder=embedder,
             recognizer=recognizer,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
     from ridgerank.calibration.target_cache import TargetCache
     from ridgerank.documents.ocr import Recognizer
+    from ridgerank.lineage import Lineage
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 
 
@@ -59,11 +60,8 @@ class ModelCache:
 
     def backbone_for(self, folder: Path, name: str) -> "Backbone":
         """A backbone whose results are kept in `folder`; results of another model there are refused."""
-        from ridgerank.store.model_lineage import make_lineage
-
         model = self.load_backbone(name)
-        layer, keep = self.exit_layer(model), self._settings.keep
-        require_lineage(folder, make_lineage(model, exit_layer=layer, join_layer=0, keep=keep))
+        require_lineage(folder, self._lineage(model))
         return model
 
     def encoder_for(self, folder: Path, name: str) -> "MultiVectorEncoder":
@@ -75,11 +73,20 @@ class ModelCache:
     def margin_cache(self, folder: Path, backbone: str) -> "TargetCache":
         """The full-depth margins of a backbone that are kept in `folder`."""
         from ridgerank.calibration.target_cache import TargetCache
-        from ridgerank.store.model_lineage import make_lineage
 
         model = self.backbone_for(folder, backbone)
-        layer, keep = self.exit_layer(model), self._settings.keep
-        return TargetCache(folder, make_lineage(model, exit_layer=layer, join_layer=0, keep=keep))
+        return TargetCache(folder, self._lineage(model))
+
+    def _lineage(self, model: "Backbone") -> "Lineage":
+        from ridgerank.store.model_lineage import make_lineage
+
+        settings = self._settings
+        return make_lineage(
+            model,
+            exit_layer=self.exit_layer(model),
+            join_layer=settings.join_layer,
+            keep=settings.keep,
+        )
 
     def exit_layer(self, model: "Backbone") -> int:
         """The exit layer of the settings, or the default of a model of this depth."""

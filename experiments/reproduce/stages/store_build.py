@@ -34,6 +34,7 @@ def build_store(
     *,
     candidates: int,
     exit_layer: int,
+    join_layer: int,
     keep: Keep,
     embedder: PageEmbedder | None,
     recognizer: Recognizer | None,
@@ -50,6 +51,7 @@ def build_store(
             backbone,
             hook=_ProgressHook(progress, f"{corpus.name}: pages into {Path(uri).parent.name}"),
             exit_layer=exit_layer,
+            join_layer=join_layer,
             keep=keep,
             processes=1,  # rendering is little beside the models, and a process takes long to start
             embedder=embedder,
