@@ -141,13 +141,13 @@ def read_fully(
         }
     )
     unread = teacher.missing
-    batches = rerender_pages(store, unread, max_pixels=backbone.max_pixels)
+    batches = rerender_pages(store, unread, max_pixels=backbone.page_budget)
     total = -(-len(unread) // BATCH_PAGES)
     for batch in track(batches, "full model", total=total, console=Console(stderr=True)):
         teacher.encode(batch)
     timed = list(rankings.items())[:TIMED_QUERIES]
     timed_pages = sorted({page.page_id for _, ranking in timed for page in ranking.pages})
-    shown = chain.from_iterable(rerender_pages(store, timed_pages, max_pixels=backbone.max_pixels))
+    shown = chain.from_iterable(rerender_pages(store, timed_pages, max_pixels=backbone.page_budget))
     contents = {page.page_id: backbone.content(page) for page in shown}
     seconds = []
     for query, ranking in timed:

@@ -1,5 +1,7 @@
 """A trained model as a cross encoder: the best 20 pages of counting words, ranked again by its margins.
 
+Before that, the share of words that its vision tower reads.
+
 python -m benchmarks.miniature_models --model DIR [--corpus alder] [--out results/miniature/models.json]
 """
 
@@ -9,13 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import torch
+from transformers import AutoConfig, AutoTokenizer
 
 from benchmarks.report import publish
 from experiments.miniature_training.counting import counting_run
+from experiments.miniature_training.reading_lesson import CellReader
 from experiments.miniature_training.render import render
+from experiments.miniature_training.trainable_model import TrainableModel
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.load import FAMILIES, load_backbone
+from ridgerank.backbones.mrope import GridBackbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.miniature.corpora import NAMES, Corpus, find_plan, make_corpus
@@ -34,8 +41,37 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     backbone = load_backbone(arguments.model)
-    figures = {name: measure(backbone, name) for name in arguments.corpus or ["alder"]}
+    reader = load_reader(arguments.model)
+    figures = {
+        name: {"words read": words_read(reader, name)} | measure(backbone, name)
+        for name in arguments.corpus or ["alder"]
+    }
     publish({"model": arguments.model.name, "corpora": figures}, arguments.out)
+
+
+def load_reader(folder: Path) -> CellReader:
+    """The vision tower of a model, compared with its embeddings."""
+    family = FAMILIES[AutoConfig.from_pretrained(folder).model_type]
+    assert issubclass(family, GridBackbone)
+    model = family.model_class.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    image_processor = family.image_processor_class.from_pretrained(folder)
+    return CellReader(TrainableModel(model, tokenizer, image_processor, family))
+
+
+def words_read(reader: CellReader, name: str) -> float:
+    """Percent of the cells with a word, on all pages of a corpus, that the vision tower names rightly."""
+    pages = list(make_corpus(find_plan(name)).pages().values())
+    shares: list[float] = []
+    cells: list[int] = []
+    with torch.inference_mode():
+        for start in range(0, len(pages), PAGES_AT_ONCE):
+            batch = pages[start : start + PAGES_AT_ONCE]
+            shares.append(reader.grade(reader.features(batch), batch).words)
+            cells.append(sum(placed.width_cells for page in batch for placed in page.words))
+    share = round(100 * float(np.average(shares, weights=cells)), 2)
+    print(f"{name}: {share} % of words read")
+    return share
 
 
 def measure(backbone: Backbone, name: str) -> dict[str, float]:

@@ -27,7 +27,7 @@ OF_IMAGES = (
     '"quantization": "int8, bfloat16 scale per key channel and value position", '
     '"transformers": "5.22.2", "weights": "396c084919eda1f2a2076aefba989df7"}'
 )
-"""As lineages were written before settings were fields; this one is of the shipped miniature."""
+"""As lineages were written before settings were fields; this one is of the first shipped miniature."""
 OF_TEXT = (
     '{"backbone": "/models/text", "exit_layer": 4, "family": "qwen2", "join_layer": 0, '
     '"keep": "informative 1", "processor": "8262f872f3bd5c4652879b2e7f296606, ends 40 tokens a page", '
@@ -85,6 +85,18 @@ def test_targets_kept_before_settings_were_fields_are_still_of_the_same_teacher(
     assert Lineage.from_json(OF_TEXT).teacher_fingerprint() == "8079dc7488656e42adffe37066817d7f"
     lineage = replace(Lineage.from_json(OF_TEXT), exit_layer=2, keep="stride 1/2")
     assert lineage.teacher_fingerprint() == "8079dc7488656e42adffe37066817d7f"
+
+
+def test_a_lineage_of_before_images_were_resized_once_is_readable_and_says_so() -> None:
+    older, today = Lineage.from_json(OF_IMAGES), replace(Lineage.from_json(OF_IMAGES), image_resize="once")
+    assert older.image_resize is None
+    older.require(today, artifact="the store")
+    today.require(older, artifact="the calibration")
+    assert Lineage.from_json(today.to_json()) == today
+    with pytest.raises(LineageMismatch, match="image_resize: 'once' there, 'never' here"):
+        today.require(replace(today, image_resize="never"), artifact="the store")
+    # What was taught by other pixels is not taken for the same.
+    assert older.teacher_fingerprint() != today.teacher_fingerprint()
 
 
 def test_a_fingerprint_depends_on_every_value_and_on_no_order() -> None:

@@ -42,7 +42,7 @@ class FullDepthBaseline(Baseline):
         """Margins of many queries; those in the cache are not computed again."""
         teacher = Teacher(self._backbone, self._margins)
         teacher.request(candidates_of)
-        pixels = self._backbone.max_pixels
+        pixels = self._backbone.page_budget
         missing = teacher.missing
         for batch in rerender_pages(self._store, missing, max_pixels=pixels, documents=self._documents):
             teacher.encode(batch)

@@ -48,9 +48,18 @@ class TrainingLesson(ABC):
 
 
 def train_lesson(
-    lesson: TrainingLesson, folder: Path, *, until: float, log_every: int = 20, save_every_s: float = 90.0
+    lesson: TrainingLesson,
+    folder: Path,
+    *,
+    until: float,
+    stop_at: int | None = None,
+    log_every: int = 20,
+    save_every_s: float = 90.0,
 ) -> int:
-    """Teach until the lesson or the time (`until`, by `time.monotonic`) is over; the next step's number."""
+    """Teach until the lesson or the time (`until`, by `time.monotonic`) is over; the next step's number.
+
+    `stop_at` ends the lesson early: its rates stay those of all its steps.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{lesson.name}.pt"
     trained_parameters = list(lesson.trained_parameters())
@@ -61,7 +70,8 @@ def train_lesson(
     number = _resume(lesson, optimizer, path)
     seen: dict[str, list[float]] = defaultdict(list)
     saved = start = time.monotonic()
-    while number < lesson.steps and time.monotonic() < until:
+    last = lesson.steps if stop_at is None else min(stop_at, lesson.steps)
+    while number < last and time.monotonic() < until:
         for group in optimizer.param_groups:
             group["lr"] = lesson.rate * rate_at(number, lesson.steps)
         loss, measures = lesson.step(number)

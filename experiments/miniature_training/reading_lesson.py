@@ -6,7 +6,7 @@ where there is none. The decoder can then be taught on words alone, at the same 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from random import Random
 
 import numpy as np
@@ -32,6 +32,8 @@ from ridgerank.miniature.vocabulary import (
     PAGE_WORDS,
     SUBJECTS,
     YEARS,
+    Split,
+    split_of,
 )
 from ridgerank.miniature.world import COLUMNS, ROWS, Mark, PlacedWord, PlannedPage
 
@@ -69,7 +71,10 @@ def cell_tokens(trainable: TrainableModel) -> Tensor:
 
 
 def practice_page(generator: Random) -> PlannedPage:
-    """A page full of words that say nothing: three times as many to read as on a real one."""
+    """A page full of words that say nothing: three times as many to read as on a real one.
+
+    As on a real page of training, no row holds two words that belong together in a corpus.
+    """
     words: list[PlacedWord] = []
     marks: list[Mark] = []
     for row in range(ROWS):
@@ -84,6 +89,19 @@ def practice_page(generator: Random) -> PlannedPage:
     return PlannedPage("practice", ("", ""), (), (), tuple(words), tuple(marks), style)
 
 
+def _evaluation_partners() -> Mapping[str, frozenset[str]]:
+    partners: dict[str, set[str]] = {}
+    for first, second in (*product(ENTITIES, MEASURES), *product(FIELDS, SUBJECTS)):
+        if split_of(first, second) is Split.EVALUATION:
+            partners.setdefault(first, set()).add(second)
+            partners.setdefault(second, set()).add(first)
+    return {word: frozenset(others) for word, others in partners.items()}
+
+
+EVALUATION_PARTNERS = _evaluation_partners()
+"""Word → the words it belongs together with in a corpus: none of them may stand on its row."""
+
+
 def _fill(
     row: int,
     kind: Sequence[str],
@@ -92,15 +110,21 @@ def _fill(
     *,
     other: tuple[Sequence[str], Role] | None = None,
 ) -> list[PlacedWord]:
+    """Words from left to right, each of one of two kinds, none beside a partner of evaluation."""
+    kinds = [(kind, role), other or (kind, role)]
     placed: list[PlacedWord] = []
+    barred: set[str] = set()
     column = generator.choice((1, 1, 2, 3))
     while True:
-        words, drawn = (kind, role) if other is None or generator.random() < 0.5 else other
-        word = generator.choice(words)
+        # Of one kind nothing may be left; what stands on the row already may always stand there again.
+        generator.shuffle(kinds)
+        words, drawn = next(each for each in kinds if not barred.issuperset(each[0]))
+        word = generator.choice([word for word in words if word not in barred])
         cells = width_cells(word, drawn)
         if column + cells > COLUMNS:
             return placed
         placed.append(PlacedWord(word, row, column, cells, drawn))
+        barred |= EVALUATION_PARTNERS.get(word, frozenset())
         column += cells + (generator.random() < 0.15)
 
 

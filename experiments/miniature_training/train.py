@@ -51,13 +51,24 @@ STEPS = {"reading": 1000, "matching": 1500, "keeping": 1200, "wording": 400}
 VISION, DECODER = ("model.visual.",), ("model.language_model.", "lm_head.")
 
 
-def train(name: str, out: Path, *, stages: Mapping[str, int], minutes: float, seed: int) -> None:
-    """Teach stages (name → steps) one after the other, within the time; after the last, save the model."""
+def train(
+    name: str,
+    out: Path,
+    *,
+    stages: Mapping[str, int],
+    minutes: float,
+    seed: int,
+    stop_at: int | None = None,
+) -> None:
+    """Teach stages (name → steps) one after the other, within the time; after the last, save the model.
+
+    `stop_at` ends a stage at that step, whose rate is still that of the whole stage.
+    """
     until = time.monotonic() + 60 * minutes
     for stage, steps in stages.items():
         trainable = DESIGNS[name](seed)
         lesson = _lesson(stage, trainable, out, seed=seed, steps=steps)
-        reached = train_lesson(lesson, out, until=until)
+        reached = train_lesson(lesson, out, until=until, stop_at=stop_at)
         logger.info("%s: %d of %d steps", stage, reached, lesson.steps)
         if stage == "wording":
             load_weights(trainable.model, out / "reading.pt", VISION)
@@ -116,6 +127,7 @@ def train_from_command_line() -> None:
         "--minutes", type=float, default=600, help="stop after this time; start again to go on"
     )
     parser.add_argument("--steps", type=int, help=f"of each stage; {STEPS} by default")
+    parser.add_argument("--stop-at", type=int, help="end a stage at this step, as the shipped weights did")
     parser.add_argument("--eyes", type=Path, help="for a retriever: the checkpoint of a reading mini-qwen")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -138,6 +150,7 @@ def train_from_command_line() -> None:
         stages={stage: arguments.steps or STEPS[stage] for stage in arguments.stage or STEPS},
         minutes=arguments.minutes,
         seed=arguments.seed,
+        stop_at=arguments.stop_at,
     )
 
 

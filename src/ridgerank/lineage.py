@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from ridgerank.errors import ArtifactError, LineageMismatch
@@ -49,6 +49,9 @@ class Lineage:
     """How much of a page's text is read (`head 512`, in tokens), None where the model reads images."""
     prompt_name: str | None = None
     """The name of the prompt, where the family has several."""
+    image_resize: str | None = None
+    """`once` where page images were resized once; None where the model reads text, and in stores of before,
+    whose images above the budget were resized twice, with slightly other pixels. PDF pages are the same."""
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted, so that equal lineages give equal text."""
@@ -58,6 +61,8 @@ class Lineage:
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` wrote, now or before settings were fields; other fields are an error."""
         stored = json.loads(text)
+        if isinstance(stored, dict):
+            stored.setdefault("image_resize", None)
         names = {field.name for field in fields(cls)}
         if isinstance(stored, dict) and set(stored) == names - _SETTINGS:
             stored = _split_prose(stored)
@@ -72,8 +77,14 @@ class Lineage:
     def require(self, expected: "Lineage", *, artifact: str) -> None:
         """Raise `LineageMismatch`, showing both values of every field that differs from `expected`.
 
-        The name a model was loaded by does not count: a folder may move, and its weights are compared.
+        The name a model was loaded by does not count: a folder may move, and its weights are compared. Nor
+        does a lineage of before images were resized once: its pages are readable, and `StoreWriter` says
+        which of them differ.
         """
+        if self.image_resize is None:
+            expected = replace(expected, image_resize=None)
+        elif expected.image_resize is None:
+            expected = replace(expected, image_resize=self.image_resize)
         if shown := describe_differences(self, expected, ignored="backbone"):
             raise LineageMismatch(
                 f"{artifact} was made with another lineage ({shown}); "
@@ -87,15 +98,14 @@ class Lineage:
         disk since then stay valid.
         """
         processor, prompt = _join_prose(self)
-        return fingerprint(
-            {
-                "family": self.family,
-                "weights": self.weights,
-                "transformers": self.transformers,
-                "processor": processor,
-                "prompt": prompt,
-            }
-        )
+        parts = {
+            "family": self.family,
+            "weights": self.weights,
+            "transformers": self.transformers,
+            "processor": processor,
+            "prompt": prompt,
+        }
+        return fingerprint(parts | ({"image_resize": self.image_resize} if self.image_resize else {}))
 
 
 _SETTINGS = {"max_pixels", "page_text", "prompt_name"}

@@ -4,10 +4,13 @@ import json
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ridgerank.miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, Split, split_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -117,6 +120,25 @@ def test_the_miniature_s_table_says_what_the_results_say() -> None:
             f"{pair['recovery_percent']:.1f} % | {pair['speedup']:.0f}x |"
         )
         assert wanted in text
+
+
+def test_the_effect_of_the_split_on_reading_is_what_was_measured() -> None:
+    folder = ROOT / "results" / "miniature" / "training"
+    measured, text = json.loads((folder / "split.json").read_text()), (folder / "README.md").read_text()
+    for model, figures in measured["models"].items():
+        words, ndcg = figures["words read, percent"], figures["nDCG@5 of the cross encoder"]
+        shown = (
+            f"{words['before']:.1f} %",
+            f"{words['now']:.1f} %",
+            f"{ndcg['before']:.1f}",
+            f"{ndcg['now']:.1f}",
+        )
+        assert f"| `{model}` | {' | '.join(shown)} |" in text
+    assert f"{measured['models']['mini-qwen']['words read, percent']['now, after 400 steps']:.1f} %" in text
+    combinations = (*product(ENTITIES, MEASURES), *product(FIELDS, SUBJECTS))
+    evaluated = [pair for pair in combinations if split_of(*pair) is Split.EVALUATION]
+    assert len(evaluated) == measured["combinations of evaluation"]
+    assert f"each of the {len(evaluated)}\npairs and topics" in text
 
 
 def test_the_readme_s_quality_table_says_what_the_results_say() -> None:

@@ -248,3 +248,17 @@ def test_a_full_disk_loses_nothing_already_stored(uri: str) -> None:
         assert writer.page_ids() == {page_id(number) for number in range(12)}
         writer.append([row(100)])
     read_back(uri, [*range(12), 100])
+
+
+@pytest.mark.parametrize(("source", "warned"), [("scan.png", True), ("report.pdf", False)])
+def test_adding_to_a_store_whose_images_were_resized_twice_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, source: str, warned: bool
+) -> None:
+    uri, today = str(tmp_path / "store"), replace(LINEAGE, image_resize="once")
+    older = row(0)
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.append([replace(older, page=replace(older.page, source=source))])
+    with StoreWriter(uri, today) as writer:
+        writer.append([row(1)])
+    assert ("holds images (scan.png)" in caplog.text) is warned
+    read_back(uri, [0, 1])

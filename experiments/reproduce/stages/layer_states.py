@@ -41,7 +41,7 @@ def run_layers(
         states: list[NDArray[np.float32]] = []
         with PageStore.open(store) as opened:
             of_part = pages[items.start : items.stop].tolist()
-            for batch in rerender_pages(opened, of_part, max_pixels=model.max_pixels):
+            for batch in rerender_pages(opened, of_part, max_pixels=model.page_budget):
                 contents = [model.content(page) for page in batch]
                 encoded = model.encode(contents, exit_layer=model.geometry.layers)
                 for page, prefix in zip(batch, encoded, strict=True):

@@ -111,7 +111,7 @@ def _run_query(
 def _full_pass_ms(shallow_pass: ShallowPass, text: str, page_ids: list[str]) -> float:
     """The model's time over all page images; rendering them does not count."""
     backbone = shallow_pass.backbone
-    batches = rerender_pages(shallow_pass.store, page_ids, max_pixels=backbone.max_pixels)
+    batches = rerender_pages(shallow_pass.store, page_ids, max_pixels=backbone.page_budget)
     contents = [backbone.content(page) for batch in batches for page in batch]
     start = time.perf_counter()
     full_margins(backbone, text, contents)

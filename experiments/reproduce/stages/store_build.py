@@ -62,7 +62,7 @@ def build_store(
     if teacher.missing:
         with PageStore.open(uri) as store:
             progress.start(f"{corpus.name}: margins left out", len(teacher.missing))
-            for batch in rerender_pages(store, teacher.missing, max_pixels=backbone.max_pixels):
+            for batch in rerender_pages(store, teacher.missing, max_pixels=backbone.page_budget):
                 teacher.encode(batch)
                 progress.advance(len(batch))
 

@@ -139,7 +139,7 @@ def _match_image(
         if page_id in store:
             return page_id
         image = decode_image(image)
-    page_id = page_from_image(image, description, max_pixels=reranker.backbone.max_pixels).page_id
+    page_id = page_from_image(image, description, max_pixels=reranker.backbone.page_budget).page_id
     if page_id not in store:
         images[page_id] = image
     return page_id

@@ -82,5 +82,5 @@ class PagePipeline(BasePipeline):  # type: ignore[misc]
         }
 
     def _match_image(self, corpus_id: str, image: Image) -> str | None:
-        page_id = page_from_image(image, corpus_id, max_pixels=self.reranker.backbone.max_pixels).page_id
+        page_id = page_from_image(image, corpus_id, max_pixels=self.reranker.backbone.page_budget).page_id
         return page_id if page_id in self.reranker.store else None

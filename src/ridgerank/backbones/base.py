@@ -27,6 +27,7 @@ from ridgerank.backbones.query_positions import mean_log_probability, mean_state
 from ridgerank.backbones.regions import Regions, cells
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
+from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page, State, Target
 
 Content: TypeAlias = Image | str
@@ -45,6 +46,8 @@ class Backbone(ABC):
     """Whether a page is its text to this family, and a page without any is blank."""
     max_pixels: int
     """Pixel budget of a page image: a larger image is scaled down, so rendering more is waste."""
+    page_budget: PixelBudget
+    """How large pages are read for this model: as its image processor would have them, resized once."""
     page_text: str | None = None
     """How much of a page's text is read (`head 512`), None where the model reads images."""
 

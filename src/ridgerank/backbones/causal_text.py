@@ -57,6 +57,7 @@ class CausalText(Backbone):
         self.prompt = prompt
         self.budget = budget
         self.max_pixels = _PAGE_PIXELS
+        self.page_budget = _PAGE_PIXELS
         self.page_text = str(budget)
         super().__init__(name, model, tokenizer)
 

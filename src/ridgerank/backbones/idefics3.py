@@ -27,6 +27,7 @@ from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.backbones.regions import Regions, tiled
 from ridgerank.backbones.visual import VisualBackbone
 from ridgerank.errors import BackboneError
+from ridgerank.page_sizing import EdgeSizing
 
 _TILE_START = "<fake_token_around_image>"
 
@@ -49,6 +50,15 @@ class Idefics3(VisualBackbone):
     def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
         """The pixel budget: the square of the longest edge a page is scaled to."""
         return int(image_processor.size["longest_edge"]) ** 2
+
+    @classmethod
+    def page_sizing(cls, image_processor: BaseImageProcessor) -> EdgeSizing:
+        """The first of the processor's resizes, which sets the longest edge; cutting tiles stays its own."""
+        return EdgeSizing(
+            max_pixels=cls.pixel_budget(image_processor),
+            resample=int(image_processor.resample),
+            longest_edge=int(image_processor.size["longest_edge"]),
+        )
 
     @classmethod
     def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import torch
 from PIL.Image import Image
-from transformers import PreTrainedModel
+from transformers import BaseImageProcessor, PreTrainedModel
 
 from ridgerank.backbones.page_tokens import PageTokens
 from ridgerank.backbones.visual import VisualBackbone
+from ridgerank.page_sizing import PatchSizing
 
 
 class GridBackbone(VisualBackbone):
@@ -15,6 +16,18 @@ class GridBackbone(VisualBackbone):
 
     image_token: str
     """The text of one visual position."""
+
+    @classmethod
+    def page_sizing(cls, image_processor: BaseImageProcessor) -> PatchSizing:
+        """Sides of whole visual tokens, the area within the processor's bounds."""
+        size, max_pixels = image_processor.size, cls.pixel_budget(image_processor)
+        return PatchSizing(
+            max_pixels=max_pixels,
+            resample=int(image_processor.resample),
+            bounds=(int(size["shortest_edge"]), int(size["longest_edge"])),
+            multiple=image_processor.patch_size * image_processor.merge_size,
+            frames=int(size["longest_edge"]) // max_pixels,
+        )
 
     def _text_model(self) -> PreTrainedModel:
         return self._model.model.language_model

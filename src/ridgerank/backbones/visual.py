@@ -10,6 +10,7 @@ from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreT
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.fingerprints import fingerprint_processor
 from ridgerank.errors import BackboneError
+from ridgerank.page_sizing import PageSizing
 from ridgerank.records import Page
 
 
@@ -31,6 +32,7 @@ class VisualBackbone(Backbone):
         """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
         self._image_processor = image_processor
         self.max_pixels = self.pixel_budget(image_processor)
+        self.page_budget = self.page_sizing(image_processor)
         super().__init__(name, model, tokenizer)
 
     def content(self, page: Page) -> Image:
@@ -41,6 +43,11 @@ class VisualBackbone(Backbone):
     @abstractmethod
     def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
         """The image processor's pixel budget of a page."""
+
+    @classmethod
+    @abstractmethod
+    def page_sizing(cls, image_processor: BaseImageProcessor) -> PageSizing:
+        """How the image processor resizes a page, so that whoever reads one can do it instead."""
 
     @classmethod
     @abstractmethod

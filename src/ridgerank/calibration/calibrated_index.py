@@ -94,7 +94,7 @@ def index_with_targets(
     **options: Unpack[IndexOptions],
 ) -> IndexReport:
     """Index documents and compute the targets of a later `calibrate` with the same arguments."""
-    embedder = None if encoder is None else AheadEmbedder(encoder, max_pixels=backbone.max_pixels)
+    embedder = None if encoder is None else AheadEmbedder(encoder, max_pixels=backbone.page_budget)
     with edit_calibrations(store) as folder:
         target_hook = TargetHook(
             store,

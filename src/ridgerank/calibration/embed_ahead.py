@@ -16,6 +16,7 @@ from PIL.Image import Image
 
 from ridgerank.calibration.index_hook import PendingCorpus
 from ridgerank.documents.pages import render_pages
+from ridgerank.page_sizing import PixelBudget
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate, Page
 from ridgerank.retrievers.base import Retriever, top_candidates
@@ -34,7 +35,7 @@ class AheadEmbedder:
     """A `PageEmbedder` that can embed pages ahead, to search them before they are stored."""
 
     def __init__(
-        self, encoder: MultiVectorEncoder, *, max_pixels: int, capacity_bytes: int = _CAPACITY_BYTES
+        self, encoder: MultiVectorEncoder, *, max_pixels: PixelBudget, capacity_bytes: int = _CAPACITY_BYTES
     ) -> None:
         """Pages are rendered at `max_pixels`, the budget they will be indexed with."""
         self._encoder = encoder

@@ -65,7 +65,7 @@ class LocalExecutor:
             some_ids = page_ids[start : start + count]
             unwritten = [page_id for page_id in some_ids if cache.written_query(page_id) is None]
             for pages in rerender_pages(
-                store, unwritten, max_pixels=backbone.max_pixels, documents=documents
+                store, unwritten, max_pixels=backbone.page_budget, documents=documents
             ):
                 contents = [backbone.content(page) for page in pages]
                 prefixes = backbone.encode(contents, exit_layer=backbone.geometry.layers)
@@ -115,7 +115,7 @@ def compute_page_targets(
     storage = MemoryTargets()
     teacher = Teacher(backbone, storage, targets=targets)
     teacher.request_pairs({page.ref.page_id: queries_by_page[page.ref.page_id] for page in pages})
-    teacher.encode(require_rendered(pages, max_pixels=backbone.max_pixels))
+    teacher.encode(require_rendered(pages, max_pixels=backbone.page_budget))
     return PageTargets(len(pages), storage.values)
 
 

@@ -16,6 +16,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, MAX_IMAGE_PIXELS, fit_within_pixels
 from ridgerank.errors import DocumentError
+from ridgerank.page_sizing import PageSizing, PixelBudget
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 _REDUCING_GAP = 2.0
@@ -32,15 +33,16 @@ def count_frames(path: Path) -> int:
     return count
 
 
-def read_image(path: Path, number: int, *, max_pixels: int) -> Image.Image:
+def read_image(path: Path, number: int, *, max_pixels: PixelBudget) -> Image.Image:
     """Frame `number`, counted from 1, as a page: see `to_page_image`."""
     with _open_path(path) as image:
         if number > 1:
             image.seek(number - 1)
         _require_pixels(image)
-        columns, rows = fit_within_pixels(*image.size, max_pixels)
-        # A JPEG can be decoded at half, a quarter or an eighth of its size: a photo costs half the time.
-        image.draft(None, (int(columns * _REDUCING_GAP), int(rows * _REDUCING_GAP)))
+        if not isinstance(max_pixels, PageSizing):
+            # A JPEG can be decoded at half, a quarter or an eighth of its size: a photo costs half the time.
+            columns, rows = fit_within_pixels(*image.size, max_pixels)
+            image.draft(None, (int(columns * _REDUCING_GAP), int(rows * _REDUCING_GAP)))
         return to_page_image(image, max_pixels=max_pixels)
 
 
@@ -54,7 +56,7 @@ def decode_image(data: bytes, *, max_pixels: int | None = None) -> Image.Image:
         return normalize_image(image)
 
 
-def to_page_image(image: Image.Image, *, max_pixels: int) -> Image.Image:
+def to_page_image(image: Image.Image, *, max_pixels: PixelBudget) -> Image.Image:
     """Normalize an image, and shrink it if it has more than `max_pixels` pixels; it is never enlarged."""
     return shrink_image(normalize_image(image), max_pixels=max_pixels)
 
@@ -73,8 +75,15 @@ def normalize_image(image: Image.Image) -> Image.Image:
     return flat
 
 
-def shrink_image(image: Image.Image, *, max_pixels: int) -> Image.Image:
-    """Make an image smaller if it has more than `max_pixels` pixels."""
+def shrink_image(image: Image.Image, *, max_pixels: PixelBudget) -> Image.Image:
+    """Make an image smaller if it has more than `max_pixels` pixels.
+
+    For an image processor it is resized as the processor would, which then does not resize it again.
+    """
+    if isinstance(max_pixels, PageSizing):
+        fit_within_pixels(*image.size, max_pixels.max_pixels)  # refuses what is too narrow to be read
+        reading_size = max_pixels.reading_size(*image.size)
+        return image if reading_size is None else image.resize(reading_size, max_pixels.resample)
     size = fit_within_pixels(*image.size, max_pixels)
     if image.width * image.height <= max_pixels:
         return image

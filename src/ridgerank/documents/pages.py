@@ -18,6 +18,7 @@ from ridgerank.documents.limits import MAX_FILE_BYTES
 from ridgerank.documents.sources import SourceFile, find_sources
 from ridgerank.documents.worker_pool import map_in_order
 from ridgerank.errors import DocumentError
+from ridgerank.page_sizing import PixelBudget, count_budget
 from ridgerank.records import Page
 
 if TYPE_CHECKING:
@@ -65,9 +66,12 @@ def list_pages(paths: Iterable[str | Path], *, processes: int = 1) -> Generator[
 
 
 def render_pages(
-    listed: Iterable[ListedItem], *, max_pixels: int, processes: int = 1
+    listed: Iterable[ListedItem], *, max_pixels: PixelBudget, processes: int = 1
 ) -> Generator[ReadItem, None, None]:
     """Read listed pages, each image within `max_pixels` pixels; what is no page passes through.
+
+    With a `PageSizing` for `max_pixels`, images are resized once, as that processor would; PDF pages are
+    drawn within its budget.
 
     From two processes on, a file that crashes its reader costs only the page it crashed on.
     """
@@ -91,7 +95,7 @@ def read_texts(refs: Iterable[PageRef]) -> Iterator[tuple[str, str]]:
 def read_pages(
     paths: Iterable[str | Path],
     *,
-    max_pixels: int,
+    max_pixels: PixelBudget,
     processes: int = 1,
     skip: Callable[[str], bool] = lambda page_id: False,
 ) -> Generator[ReadItem, None, None]:
@@ -102,7 +106,7 @@ def read_pages(
         yield from render_pages(items, max_pixels=max_pixels, processes=processes)
 
 
-def page_from_image(image: "Image", reference: str, *, max_pixels: int, text: str = "") -> Page:
+def page_from_image(image: "Image", reference: str, *, max_pixels: PixelBudget, text: str = "") -> Page:
     """Make a page of an image in memory; its id depends on the pixels and the text.
 
     The id is computed before the image is scaled, so that it does not depend on `max_pixels`.
@@ -152,7 +156,7 @@ def _examiner() -> Iterator[
 
 
 @contextmanager
-def _renderer(max_pixels: int) -> Iterator[Callable[[ListedItem], ReadItem]]:
+def _renderer(max_pixels: PixelBudget) -> Iterator[Callable[[ListedItem], ReadItem]]:
     from ridgerank.documents.images import read_image
     from ridgerank.documents.pdf import PdfReader
 
@@ -160,7 +164,7 @@ def _renderer(max_pixels: int) -> Iterator[Callable[[ListedItem], ReadItem]]:
         path, text = ref.source.path, ""
         _require_unchanged(ref)
         if ref.source.is_pdf:
-            image, text = pdfs.read(path, ref.number, max_pixels=max_pixels)
+            image, text = pdfs.read(path, ref.number, max_pixels=count_budget(max_pixels))
         else:
             image = read_image(path, ref.number, max_pixels=max_pixels)
         _require_unchanged(ref)
@@ -191,9 +195,9 @@ def _require_unchanged(ref: PageRef) -> None:
         raise DocumentError("changed since it was listed; list it again")
 
 
-def _require_budget(max_pixels: int) -> None:
-    if max_pixels < 1:
-        raise ValueError(f"max_pixels is {max_pixels}, wanted at least 1")
+def _require_budget(max_pixels: PixelBudget) -> None:
+    if (pixels := count_budget(max_pixels)) < 1:
+        raise ValueError(f"max_pixels is {pixels}, wanted at least 1")
 
 
 def _lost_failure(item: SourceFile | ListedItem, fate: str) -> Failure:

@@ -175,7 +175,7 @@ class _LocalEncodingExecutor:
         """Do the task; yields after each commit."""
         numbered = number_batches(task.listing, task.done, self.batch_pages)
         failed = partial(task.failed, hook)
-        max_pixels = self.page_encoder.backbone.max_pixels
+        max_pixels = self.page_encoder.backbone.page_budget
         pages = render_batches(numbered, failed, self.recognizer, max_pixels, self.processes)
         for commit in group_for_commits(
             self.page_encoder.encode(batch, task.listing, task.stored) for batch in pages

@@ -9,6 +9,7 @@ from ridgerank.documents.failures import Failure, SkippedFile
 from ridgerank.documents.ocr import Recognizer, recognize_pages
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
 from ridgerank.indexing.progress import IndexHook
+from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
 
 
@@ -54,7 +55,7 @@ def render_batches(
     numbered: Iterable[tuple[int, PageRef]],
     failed: Callable[[Failure], None],
     recognizer: Recognizer | None,
-    max_pixels: int,
+    max_pixels: PixelBudget,
     processes: int,
 ) -> Iterator[list[Page]]:
     """Render pages batch by batch; a page that cannot be rendered goes to `failed` and is left out."""

@@ -52,7 +52,7 @@ class UnstoredPages:
     def _as_page(self, image_or_page: Image | Page, name: str) -> Page:
         if isinstance(image_or_page, Page):
             return image_or_page
-        return page_from_image(image_or_page, name, max_pixels=self._backbone.max_pixels)
+        return page_from_image(image_or_page, name, max_pixels=self._backbone.page_budget)
 
     def _find_in_files(self, names: Sequence[str], paths: tuple[str, ...]) -> dict[str, UnstoredPage]:
         with self._lock:
@@ -65,7 +65,7 @@ class UnstoredPages:
         held = {name: self._encoded_pages.get(ref.page_id) for name, ref in refs_by_name.items()}
         pages = {name: page for name, page in held.items() if page is not None}
         missing = {name: ref for name, ref in refs_by_name.items() if name not in pages}
-        rendered = render_pages(missing.values(), max_pixels=self._backbone.max_pixels)
+        rendered = render_pages(missing.values(), max_pixels=self._backbone.page_budget)
         for name, page in zip(missing, rendered, strict=True):
             if not isinstance(page, Page):
                 raise StoreError(f"a missing page cannot be read from its file: {page}")

@@ -163,7 +163,7 @@ class EncodingWorker:
         refs = {ref.page_id: ref for batch in task.batches for ref in batch}
         listing = Listing(refs=refs, references=task.references)
         numbered = ((number, ref) for number, batch in enumerate(task.batches) for ref in batch)
-        max_pixels = self._page_encoder.backbone.max_pixels
+        max_pixels = self._page_encoder.backbone.page_budget
         failed = result.failures.append
         for pages in render_batches(numbered, failed, self._recognizer, max_pixels, _RENDERING_PROCESSES):
             yield self._page_encoder.encode(pages, listing, task.stored)

@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from ridgerank.documents.images import decode_image
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError
+from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
 
 _PAPER = (850, 1100)
@@ -44,7 +45,7 @@ class AttachmentPages(Mapping[str, Page]):
         attachments: Mapping[str, Attachment],
         check_caller: Callable[[], None],
         *,
-        max_pixels: int,
+        max_pixels: PixelBudget,
         image_pixels: int,
     ) -> None:
         """`check_caller` runs before each page is made: it raises where the caller has left.

@@ -4,6 +4,7 @@ import transformers
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.lineage import Lineage
+from ridgerank.page_sizing import RESIZED_ONCE, PageSizing
 from ridgerank.store.pruning import Keep
 from ridgerank.store.quantize import QUANTIZATION
 
@@ -31,6 +32,7 @@ def make_lineage(backbone: Backbone, *, exit_layer: int, join_layer: int, keep: 
         max_pixels=None if backbone.reads_text else backbone.max_pixels,
         page_text=backbone.page_text,
         prompt_name=backbone.prompt.name or None,
+        image_resize=RESIZED_ONCE if isinstance(backbone.page_budget, PageSizing) else None,
     )
 
 

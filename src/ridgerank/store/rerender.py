@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
 from ridgerank.errors import CalibrationError
+from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
@@ -43,7 +44,7 @@ def locate_pages(
     return [PageLocation(ref, stored[ref.page_id].text) for ref in refs.values()]
 
 
-def render_locations(locations: Sequence[PageLocation], *, max_pixels: int) -> Iterator[Page | str]:
+def render_locations(locations: Sequence[PageLocation], *, max_pixels: PixelBudget) -> Iterator[Page | str]:
     """Each page in turn with its stored text, or the reason why it cannot be read any more."""
     pages = render_pages((location.ref for location in locations), max_pixels=max_pixels)
     for location, page in zip(locations, pages, strict=True):
@@ -65,7 +66,7 @@ def require_locations(
     return locations
 
 
-def require_rendered(locations: Sequence[PageLocation], *, max_pixels: int) -> list[Page]:
+def require_rendered(locations: Sequence[PageLocation], *, max_pixels: PixelBudget) -> list[Page]:
     """Pages as they were indexed; pages that cannot be read any more are named in an error."""
     rendered = list(render_locations(locations, max_pixels=max_pixels))
     failures = [page for page in rendered if not isinstance(page, Page)]
@@ -75,7 +76,7 @@ def require_rendered(locations: Sequence[PageLocation], *, max_pixels: int) -> l
 
 
 def rerender_pages(
-    store: PageStore, page_ids: Sequence[str], *, max_pixels: int, documents: Sequence[Path] = ()
+    store: PageStore, page_ids: Sequence[str], *, max_pixels: PixelBudget, documents: Sequence[Path] = ()
 ) -> Iterator[list[Page]]:
     """Pages of a store, `BATCH_PAGES` at a time; pages that cannot be rendered are named in an error."""
     locations = require_locations(store, page_ids, documents=documents)

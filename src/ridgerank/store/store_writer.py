@@ -22,6 +22,7 @@ from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout, rows
 from ridgerank.store.catalog import has_page_index
+from ridgerank.store.image_resize import warn_of_older_images
 from ridgerank.store.lock import LOCK_NAME, WriterLock
 from ridgerank.store.rows import PageRow
 from ridgerank.store.vector_columns import (
@@ -77,6 +78,7 @@ class StoreWriter:
             )
             self._sweep()
             self._page_ids: set[str] = set(self._columns(layout.PAGE_ID)[0])
+            warn_of_older_images(self._dataset, uri, lineage)
         except BaseException:
             self.close()
             raise

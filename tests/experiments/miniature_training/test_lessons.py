@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from experiments.miniature_training import train as training
+from experiments.miniature_training.join_vision import join_vision, join_vision_in_folder
 from experiments.miniature_training.keeping_lesson import KeepingLesson
 from experiments.miniature_training.lessons import TrainingLesson, load_weights, rate_at, train_lesson
 from experiments.miniature_training.matching_lesson import MatchingLesson
@@ -87,6 +89,15 @@ def test_joining_asks_for_the_lessons_before(tmp_path: Path) -> None:
         load_weights(_lesson(WordingLesson).model, tmp_path / "reading.pt", ("model.visual.",))
 
 
+def test_a_lesson_stopped_early_has_the_weights_of_its_whole_self_at_that_step(tmp_path: Path) -> None:
+    parts, whole = _lesson(MatchingLesson, steps=9), _lesson(MatchingLesson, steps=9)
+    assert train_lesson(parts, tmp_path / "parts", until=_forever(), stop_at=1) == 1
+    assert train_lesson(parts, tmp_path / "parts", until=_forever(), stop_at=3) == 3
+    assert train_lesson(whole, tmp_path / "whole", until=_forever(), stop_at=3) == 3
+    for name, weight in whole.model.state_dict().items():
+        assert weight.equal(parts.model.state_dict()[name]), name
+
+
 def test_the_rate_rises_then_falls() -> None:
     rates = [rate_at(number, 1000) for number in range(1000)]
     assert rates.index(max(rates)) == 99
@@ -105,3 +116,35 @@ def test_training_leaves_a_model_that_loads_and_answers(
     assert margins.shape == (2,)
     assert margins.isfinite().all()
     assert backbone.encode(images[:1], exit_layer=2)[0].grid == (16, 12)
+
+
+@pytest.mark.parametrize("prefix", ["", "vlm."])
+def test_a_new_vision_tower_joins_an_old_decoder(prefix: str, tmp_path: Path) -> None:
+    lesson = _lesson(ReadingLesson, steps=1)
+    shipped = {
+        name.replace("model.", prefix, 1): weight.to(torch.float16)
+        for name, weight in lesson.model.state_dict().items()
+    }
+    save_file(shipped, tmp_path / "model.safetensors")
+    train_lesson(lesson, tmp_path, until=_forever())
+    join_vision_in_folder(tmp_path, tmp_path / "reading.pt")
+    joined = load_file(tmp_path / "model.safetensors")
+    taught = lesson.model.state_dict()
+    assert set(joined) == set(shipped)
+    for name, weight in joined.items():
+        if "visual." in name:
+            assert weight.equal(taught[name.replace(prefix, "model.", 1)].to(torch.float16)), name
+        else:
+            assert weight.equal(shipped[name]), name
+    assert any(not weight.equal(shipped[name]) for name, weight in joined.items())
+
+
+def test_a_vision_tower_of_other_embeddings_or_another_family_is_refused(tmp_path: Path) -> None:
+    weights = _lesson(ReadingLesson).model.state_dict()
+    other = dict(make_mini_qwen(2, layers=2).model.state_dict())
+    with pytest.raises(MiniatureError, match="other embeddings"):
+        join_vision(weights, other)
+    with pytest.raises(MiniatureError, match="the same family"):
+        join_vision(weights, make_mini_glm(1, layers=2).model.state_dict())
+    with pytest.raises(MiniatureError, match=r"no model\.safetensors"):
+        join_vision_in_folder(tmp_path, tmp_path / "reading.pt")

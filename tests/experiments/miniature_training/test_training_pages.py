@@ -1,3 +1,4 @@
+from collections import Counter
 from itertools import islice, pairwise, product
 from random import Random
 
@@ -5,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.miniature_training.reading_lesson import practice_page
 from experiments.miniature_training.training_pages import (
     KINDS,
     PAGES_PER_THEME,
@@ -65,6 +67,21 @@ def test_whatever_the_seed_training_keeps_to_its_split(seed: int) -> None:
     for page in islice(training_pages(seed), PAGES_PER_THEME):
         pairs_asked = {joined_words(each.question) for each in training_queries(page, generator)} - {None}
         assert all(split_of(*joined) is Split.TRAINING for joined in joined_on(page) | pairs_asked if joined)
+
+
+def test_practice_pages_of_the_reading_lesson_keep_to_the_training_split() -> None:
+    """Nowhere on a row, adjacent or not, in either order: what belongs together in a corpus stays apart."""
+    generator = Random("practice")
+    combinations = (*product(ENTITIES, MEASURES), *product(FIELDS, SUBJECTS))
+    evaluated = [pair for pair in combinations if split_of(*pair) is Split.EVALUATION]
+    practised: Counter[str] = Counter()
+    for _ in range(PAGES // 2):
+        page = practice_page(generator)
+        practised.update(placed.word for placed in page.words)
+        for row in range(ROWS):
+            words = {placed.word for placed in page.words if placed.row == row}
+            assert not [pair for pair in evaluated if words.issuperset(pair)]
+    assert set(practised) == set(PAGE_WORDS)  # no word is lost by it
 
 
 def test_a_seed_gives_the_same_stream_and_another_seed_another() -> None:

@@ -145,7 +145,7 @@ def _rank_work(
         pages = AttachmentPages(
             documents.attachments,
             check_caller,
-            max_pixels=service.reranker.backbone.max_pixels,
+            max_pixels=service.reranker.backbone.page_budget,
             image_pixels=service.settings.limits.image_pixels,
         )
         candidates = service.reranker.prepare(
