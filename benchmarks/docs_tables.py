@@ -1,7 +1,7 @@
 """Write every table of README and docs/ that shows a measurement, from the files in results/.
 
-    python -m benchmarks.docs_tables            # after new results: rewrite the pages
-    python -m benchmarks.docs_tables --check    # say which pages differ, change nothing
+python -m benchmarks.docs_tables            # after new results: rewrite the pages
+python -m benchmarks.docs_tables --check    # say which pages differ, change nothing
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The tables of README, docs/evidence.md and docs/benchmarks.md: one line for each thing that was measured."""
+"""The tables of README, docs/evidence.md and docs/benchmarks.md: a line for each thing that was measured."""
 
 from typing import Any
 
@@ -50,9 +50,8 @@ def readme_real_documents() -> str:
             continue
         quality = {row: f"{cells['nDCG@5']:.1f}" for row, cells in measured["table"].items()}
         cells = [name, str(measured["questions"]), quality["bm25"], quality[TEACHER]]
-        for row in (JUDGED_ROW, DEPLOYED):
-            cells.append(f"{quality[row]} ({format_gain(measured, row)})")
-        rows.append(cells)
+        ours = [f"{quality[row]} ({format_gain(measured, row)})" for row in (JUDGED_ROW, DEPLOYED)]
+        rows.append([*cells, *ours])
     header = ["model", "questions", "BM25", "every page at full depth, fused"]
     return format_table([*header, "RidgeRank, judged weight", "RidgeRank, no judgements"], rows)
 
@@ -69,8 +68,8 @@ def speed_table() -> str:
     rows = []
     for shape in read_result("shallow_speed")["shapes"]:
         what = (
-            f"a query over 20 stored pages, exit layer 21 of 28; {shape['visual_positions']:,} visual positions, "
-            f"{shape['suffix']} tokens behind the page"
+            f"a query over 20 stored pages, exit layer 21 of 28; {shape['visual_positions']:,} visual "
+            f"positions, {shape['suffix']} tokens behind the page"
         )
         paper = next(each for each in shape["by_join_layer"] if each["join_layer"] == 0)
         measured = f"{paper['ratio']}x faster; operations allow {paper['operations_allow']}x"
@@ -128,7 +127,8 @@ def speed_table() -> str:
 def band_table() -> str:
     """A band of layers: how fast, and what it costs in ranking."""
     speeds = {
-        each["join_layer"]: each["ratio"] for each in read_result("shallow_speed")["shapes"][0]["by_join_layer"]
+        each["join_layer"]: each["ratio"]
+        for each in read_result("shallow_speed")["shapes"][0]["by_join_layer"]
     }
     rows = []
     for row in read_result("miniature/band")["rows"]:
@@ -201,7 +201,11 @@ def _real_rows() -> list[list[str]]:
             quality = {row: f"{cells['nDCG@5']:.1f}" for row, cells in measured["table"].items()}
             ours = "; ".join(
                 f"{words} {quality[row]} ({format_gain(measured, row)}"
-                + (f", {format_recovery(measured['recovery'][row])} of the teacher's gain" if measured.get("recovery") else "")
+                + (
+                    f", {format_recovery(measured['recovery'][row])} of the teacher's gain"
+                    if measured.get("recovery")
+                    else ""
+                )
                 + ")"
                 for row, words in ((JUDGED_ROW, "judged weight"), (DEPLOYED, "no judgements"))
             )
@@ -210,13 +214,20 @@ def _real_rows() -> list[list[str]]:
                     f"real PDFs, {name}, {label}",
                     f"BM25 {quality['bm25']}, fused teacher {quality[TEACHER]}; {ours}",
                     f"{measured['questions']} questions of MMLongBench-Doc, page text and OCR",
-                    "leave one kind of document out; our deployed rule, not the paper's: query likelihood, mean "
-                    "state, one c_b for all readings, shrinking, gate to 0. Intervals draw whole documents",
+                    "leave one kind of document out; our deployed rule, not the paper's: query likelihood, "
+                    "mean state, one c_b for all readings, shrinking, gate to 0. Intervals draw whole documents",
                     "[real documents](real-documents.md), `python -m benchmarks.real_documents`",
                     proof[folder],
                 ]
             )
     return rows
+
+
+def _gain_and_recovery(measured: dict[str, Any], row: str) -> str:
+    gain = format_gain(measured, row)
+    if row not in measured.get("recovery", {}):
+        return gain
+    return f"{gain}, {format_recovery(measured['recovery'][row])} of the teacher's gain"
 
 
 def _claims_row() -> list[str]:
@@ -256,8 +267,8 @@ def _shape_rows() -> list[list[str]]:
             [
                 f"the pass itself, {shape['shape']}",
                 f"{paper['ratio']}x, where operations allow {paper['operations_allow']}x",
-                f"a random Qwen2.5-VL of 119 million weights, {shape['visual_positions']:,} visual positions, "
-                f"{shape['suffix']} tokens behind the page",
+                f"a random Qwen2.5-VL of 119 million weights, {shape['visual_positions']:,} visual "
+                f"positions, {shape['suffix']} tokens behind the page",
                 "20 full passes of the library's own forward over one shallow pass, prefixes in memory",
                 "[shallow_speed](../results/shallow_speed.json), `python -m benchmarks.shallow_speed`",
                 "ranking quality, or the time to read prefixes from a disk",

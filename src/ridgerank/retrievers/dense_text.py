@@ -43,8 +43,8 @@ class DenseText(Retriever):
     """Pages by the cosine of their text's embedding and the query's.
 
     The query prompt in the model's configuration is used where there is one. Otherwise, a model that pools
-    the last token (a language model tuned to embed) gets the query after the instruction of its published use,
-    or after `INSTRUCTION`; pages get no prompt.
+    the last token (a language model tuned to embed) gets the query after the instruction it is
+    published with, or after `INSTRUCTION`; pages get no prompt.
     """
 
     def __init__(
