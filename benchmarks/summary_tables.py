@@ -215,7 +215,7 @@ def _real_rows() -> list[list[str]]:
                     f"BM25 {quality['bm25']}, fused teacher {quality[TEACHER]}; {ours}",
                     f"{measured['questions']} questions of MMLongBench-Doc, page text and OCR",
                     "leave one kind of document out; our deployed rule, not the paper's: query likelihood, "
-                    "mean state, one c_b for all readings, shrinking, gate to 0. Intervals draw whole documents",
+                    "mean state, one c_b for all readings, shrinking, gate to 0. Intervals draw documents",
                     "[real documents](real-documents.md), `python -m benchmarks.real_documents`",
                     proof[folder],
                 ]
