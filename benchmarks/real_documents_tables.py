@@ -89,6 +89,25 @@ def quality_table(folder: str, model: str) -> str:
     )
 
 
+def headline(folder: str) -> list[str]:
+    """For each model that was measured on a folder, the sentence that README may say of it."""
+    (bm25, _), (teacher, _), (cross, _), (judged, _), (deployed, _), *_ = SHOWN.values()
+    sentences = []
+    for name, measured in ((name, read_results(folder, model)) for model, name in MODELS.items()):
+        if measured is not None:
+            quality = {row: f"{each[MEASURE]:.1f}" for row, each in measured["table"].items()}
+            ours = [
+                f"{quality[row]} {words} ({format_gain(measured, row)}; "
+                f"{format_recovery(measured['recovery'][row])} of the teacher's gain)"
+                for row, words in ((judged, "with a judged weight"), (deployed, "without any judgement"))
+            ]
+            sentences.append(
+                f"{name}: BM25 {quality[bm25]}, fused teacher {quality[teacher]}, trained cross encoder "
+                f"fused {quality[cross]}, RidgeRank {ours[0]} and {ours[1]}."
+            )
+    return sentences
+
+
 def weight_table() -> str:
     """Judged and label-free weights by folder and model."""
     rows = []
@@ -262,6 +281,8 @@ def main() -> None:
     tables = make_tables()
     if path is None:
         print("\n\n".join(f"{name}\n\n{table}" for name, table in tables.items()))
+        for folder, label in FOLDERS.items():
+            print(f"\n{label}", *headline(folder), sep="\n")
     else:
         path.write_text(insert_tables(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
