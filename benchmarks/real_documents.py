@@ -5,53 +5,56 @@ r"""RidgeRank on real PDFs with a small language model over page text, question 
 
 A question is about one document: BM25 picks up to 20 of its pages, the other methods rerank them. The teacher
 reads the candidates to full depth; readouts and weights come from the other kinds of document, as calibration
-fits them (`real_documents_report.py`). Every question is written to `--checkpoints` when it is done: run the
-same command again to continue. `--evaluate` runs no model and evaluates the questions that are complete. The
-table is followed by one line of JSON.
+fits them (`real_documents_transfer.py`). Every question is written to `--checkpoints` when it is done: the
+same command continues. `--evaluate` runs no model and evaluates the questions that are complete. The
+table is followed by one line of JSON. Beside `--out` goes a CSV with the nDCG@5 of every method on every
+question, from which `real_documents_resample` makes the intervals. `--other-folder` adds rows for which the
+questions of another folder, run before with the same model, have taught readout, penalty and weight.
 """
 
 import argparse
-import json
 import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
-from benchmarks.real_documents_checkpoints import complete_questions, cross_path, stored_path, teacher_path
+from benchmarks.real_documents_checkpoints import (
+    QuestionTable,
+    complete_questions,
+    cross_path,
+    load_questions,
+    stored_path,
+    teacher_path,
+)
 from benchmarks.real_documents_questions import (
     Question,
-    answerable,
+    QuestionFolder,
     find_candidates,
     fingerprint,
-    page_texts,
-    read_questions,
+    read_question_folder,
 )
 from benchmarks.real_documents_report import report
-from benchmarks.real_documents_speed import measure_speed, print_speed
+from benchmarks.real_documents_resample import write_questions
+from benchmarks.real_documents_speed import measure_speed_once, print_speed, read_speed
 from benchmarks.report import publish
-from ridgerank.atomic import replace_file, replace_text_file
+from ridgerank.atomic import replace_file
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.documents.ocr import has_little_text
 from ridgerank.errors import RidgeRankError
 from ridgerank.records import Page
-from ridgerank.runs.trec import read_qrels
 from ridgerank.store.compress import compress
 from ridgerank.store.layout import PackedPrefix, block_shape, pack, unpack
 from ridgerank.store.model_lineage import default_exit_layer
 from ridgerank.store.pruning import Keep
 from ridgerank.store.stored_prefixes import StoredPrefixes
 from ridgerank.worker_process import usable_cores
-
-_LATENCY = "latency.json"
 
 KEEPS = ("stride 1/3", "stride 1")
 """How stored pages are kept, the first as the paper does."""
@@ -156,46 +159,6 @@ def score_with_cross_encoder(
         _save(path, {"cross": scores})
 
 
-def _measure_speed(
-    questions: Sequence[Question],
-    documents: dict[str, list[Page]],
-    reader: PageReader,
-    folder: Path,
-    options: argparse.Namespace,
-) -> None:
-    """Time one question per document, kinds in turns, on one thread, and save the times."""
-    if _is_measured(folder, options):
-        return
-    first = {question.document: question for question in reversed(questions)}
-    timed = [question for question in questions if first[question.document] is question][: options.latency]
-    print(f"timing {len(timed)} questions", flush=True)
-    torch.set_num_threads(1)
-    speed = measure_speed(
-        reader.backbone,
-        [(question.text, find_candidates(question, documents[question.document])[0]) for question in timed],
-        exit_layer=reader.exit_layer,
-        keeps=options.keeps,
-        cross_encoder=OnnxCrossEncoder(options.cross_encoder) if options.cross_encoder else None,
-    )
-    with replace_text_file(folder / _LATENCY) as file:
-        file.write(json.dumps(speed))
-
-
-def _is_measured(folder: Path, options: argparse.Namespace) -> bool:
-    """Whether an earlier run timed as many questions and the same methods."""
-    if not (folder / _LATENCY).exists():
-        return False
-    known = _read_speed(folder)
-    methods = {f"{keep}, last" for keep in options.keeps}
-    methods |= {"cross encoder"} if options.cross_encoder else set()
-    return known["questions"] >= options.latency and methods <= set(known["processor_seconds"])
-
-
-def _read_speed(folder: Path) -> dict[str, Any]:
-    speed: dict[str, Any] = json.loads((folder / _LATENCY).read_text(encoding="utf-8"))
-    return speed
-
-
 def main() -> None:
     """Run the questions, evaluate, print a table, then one line of JSON."""
     options = make_parser().parse_args()
@@ -210,35 +173,56 @@ def main() -> None:
 def run(options: argparse.Namespace) -> None:
     """Run what is missing, unless only to evaluate; then evaluate the questions that are complete."""
     torch.set_num_threads(options.threads)
-    cache = options.checkpoints / "ocr" if options.ocr else None
-    documents, without_text = page_texts(options.documents, ocr_cache=cache)
-    qrels = read_qrels(options.qrels)
-    questions = answerable(read_questions(options.queries), documents, qrels)[: options.questions]
-    name = f"{Path(options.backbone).name}-{options.page_text.replace(' ', '-')}"
-    folder = options.checkpoints / f"{name}-{fingerprint(options.queries, documents, options.backbone)}"
+    folder = _read_folder(options.documents, options.queries, options.qrels, options)
+    checkpoints = _checkpoints(folder, options)
+    questions = folder.questions[: options.questions]
     if not options.evaluate:
-        _run_model(questions, documents, folder, options)
+        _run_model(questions, folder.documents, checkpoints, options)
     if options.cross_encoder:
-        score_with_cross_encoder(questions, documents, folder, options.cross_encoder)
-    texts = {page.reference: page.text for pages in documents.values() for page in pages}
-    unreadable = {reference for reference in without_text if has_little_text(texts[reference])}
-    evidence = [set(qrels[question.query_id]) for question in questions]
-    complete = complete_questions(questions, folder, [Keep.parse(keep) for keep in options.keeps])
-    results = report(
-        {question.query_id: question.kind for question in complete},
-        qrels,
-        folder,
+        score_with_cross_encoder(questions, folder.documents, checkpoints, options.cross_encoder)
+    qualities, results = report(
+        _load_complete(folder, questions, checkpoints, options),
+        folder.qrels,
         keeps=options.keeps,
-        evidence_without_text={
-            "text layer": float(np.mean([bool(pages & without_text) for pages in evidence])),
-            "in use": float(np.mean([bool(pages & unreadable) for pages in evidence])),
-        },
+        other_folder=_load_other_folder(options),
     )
-    if (folder / _LATENCY).exists():
-        results["latency"] = _read_speed(folder)
-        print_speed(results["latency"])
+    shares = folder.evidence_without_text()
+    results["evidence_without_text"] = {name: round(share, 3) for name, share in shares.items()}
+    if speed := read_speed(checkpoints):
+        results["latency"] = speed
+        print_speed(speed)
     results |= {"backbone": Path(options.backbone).name, "page_text": options.page_text, "ocr": options.ocr}
     publish(results, options.out)
+    if options.out is not None:
+        write_questions(qualities, options.out.with_name(f"{options.out.stem}_questions.csv"))
+
+
+def _read_folder(documents: Path, queries: Path, qrels: Path, options: argparse.Namespace) -> QuestionFolder:
+    cache = options.checkpoints / "ocr" if options.ocr else None
+    return read_question_folder(documents, queries, qrels, ocr_cache=cache)
+
+
+def _checkpoints(folder: QuestionFolder, options: argparse.Namespace) -> Path:
+    name = f"{Path(options.backbone).name}-{options.page_text.replace(' ', '-')}"
+    path: Path = options.checkpoints
+    return path / f"{name}-{fingerprint(folder.queries, folder.documents, options.backbone)}"
+
+
+def _load_complete(
+    folder: QuestionFolder, questions: Sequence[Question], checkpoints: Path, options: argparse.Namespace
+) -> QuestionTable:
+    complete = complete_questions(questions, checkpoints, [Keep.parse(keep) for keep in options.keeps])
+    return load_questions(complete, folder.qrels, checkpoints, options.keeps)
+
+
+def _load_other_folder(options: argparse.Namespace) -> QuestionTable | None:
+    """The questions of the other folder, which were run before with the same model and checkpoints."""
+    other: Path | None = options.other_folder
+    if other is None:
+        return None
+    paths = (other / "documents", other / "queries.jsonl", other / "qrels.trec")
+    folder = _read_folder(*paths, options)
+    return _load_complete(folder, folder.questions, _checkpoints(folder, options), options)
 
 
 def _run_model(
@@ -255,7 +239,16 @@ def _run_model(
         spent = time.perf_counter() - start
         print(f"{number}/{len(questions)} {question.query_id} {spent:.0f} s", flush=True)
     if options.latency:
-        _measure_speed(questions, documents, reader, folder, options)
+        measure_speed_once(
+            questions,
+            documents,
+            backbone,
+            folder,
+            exit_layer=reader.exit_layer,
+            keeps=options.keeps,
+            cross_encoder=options.cross_encoder,
+            count=options.latency,
+        )
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -286,6 +279,12 @@ def make_parser() -> argparse.ArgumentParser:
         "--evaluate", action="store_true", help="evaluate the questions that are complete, run no model"
     )
     arguments.add_argument("--keeps", nargs="+", default=list(KEEPS), help="how stored pages are kept")
+    arguments.add_argument(
+        "--other-folder",
+        type=Path,
+        metavar="DIR",
+        help="also rank with what another folder (documents/, queries.jsonl, qrels.trec) teaches",
+    )
     arguments.add_argument("--latency", type=int, default=4, metavar="N", help="time N questions as well")
     arguments.add_argument("--threads", type=int, default=usable_cores(), help="threads of the model")
     arguments.add_argument("--out", type=Path, help="also write the JSON here")

@@ -1,7 +1,7 @@
 """The checkpoints of `real_documents`: where they are, which questions are complete, all as arrays."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ class QuestionTable:
     """All questions laid end to end."""
 
     queries: list[str]
+    documents: list[str]
+    """The document each question is about."""
     kinds: np.ndarray
     """(questions,)."""
     lists: Ragged
@@ -41,13 +43,14 @@ class QuestionTable:
         """The states over pages pruned by `keep`, by where they were read."""
         return {state: self.columns[f"{keep}, {state}"] for state in STATES}
 
-    def observed(self, kind: str, keep: str, *, judged: bool) -> CalibrationData:
-        """The questions of all kinds but one, as calibration sees them."""
-        lists, members = self.lists.select(self.kinds != kind)
+    def observed(self, without_kind: str | None, keep: str, *, judged: bool) -> CalibrationData:
+        """The questions of all kinds, or of all but one, as calibration sees them."""
+        observed = self.kinds != without_kind
+        lists, members = self.lists.select(observed)
         targets: dict[Target, Floats] = {target: self.columns[target][members] for target in TARGETS}
         return CalibrationData(
             lists=lists,
-            corpora=tuple(self.kinds[self.kinds != kind].tolist()),
+            corpora=tuple(self.kinds[observed].tolist()),
             retriever=self.columns["bm25"][members],
             targets=targets,
             states={state: states[members] for state, states in self.states(keep).items()},
@@ -94,12 +97,12 @@ def complete_questions(questions: Sequence[Question], folder: Path, keeps: Seque
 
 
 def load_questions(
-    kinds: Mapping[str, str], qrels: Qrels, folder: Path, keeps: Sequence[str]
+    questions: Sequence[Question], qrels: Qrels, folder: Path, keeps: Sequence[str]
 ) -> QuestionTable:
     """Read the checkpoints of these questions; a column that only some of them have is left out."""
     parts: dict[str, list[np.ndarray]] = {}
     per_question: dict[str, list[float]] = {}
-    lengths, queries = [], list(kinds)
+    lengths, queries = [], [question.query_id for question in questions]
     for query in queries:
         arrays = _read_arrays(query, folder, keeps)
         lengths.append(len(arrays["references"]))
@@ -118,7 +121,8 @@ def load_questions(
     )
     return QuestionTable(
         queries=queries,
-        kinds=np.array([kinds[query] for query in queries]),
+        documents=[question.document for question in questions],
+        kinds=np.array([question.kind for question in questions]),
         lists=lists,
         references=references,
         columns=columns,

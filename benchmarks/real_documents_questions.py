@@ -13,9 +13,10 @@ import numpy as np
 from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, has_little_text, recognize_pages
 from ridgerank.documents.pages import read_pages
 from ridgerank.errors import DatasetError
-from ridgerank.ragged import Floats
+from ridgerank.ragged import Floats, Ints
 from ridgerank.records import Page
 from ridgerank.runs.run import Qrels
+from ridgerank.runs.trec import read_qrels
 
 CANDIDATES = 20
 _SMALL_PIXELS = 4096
@@ -30,6 +31,45 @@ class Question:
     text: str
     document: str
     kind: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuestionFolder:
+    """Questions, their documents' pages and the judgements."""
+
+    questions: list[Question]
+    documents: dict[str, list[Page]]
+    """Document → its pages in order."""
+    qrels: Qrels
+    without_text: set[str]
+    """References of the pages without a text layer."""
+    queries: Path
+    """The file with the questions."""
+
+    def evidence_without_text(self) -> dict[str, float]:
+        """Share of the questions with an evidence page that has no text: in its layer, and as it is used."""
+        texts = {page.reference: page.text for pages in self.documents.values() for page in pages}
+        unreadable = {reference for reference in self.without_text if has_little_text(texts[reference])}
+        evidence = [set(self.qrels[question.query_id]) for question in self.questions]
+        return {
+            "text layer": float(np.mean([bool(pages & self.without_text) for pages in evidence])),
+            "in use": float(np.mean([bool(pages & unreadable) for pages in evidence])),
+        }
+
+
+def read_question_folder(
+    documents: Path, queries: Path, qrels: Path, *, ocr_cache: Path | None
+) -> QuestionFolder:
+    """Read PDFs, questions and judgements; questions that cannot be answered are named and left out."""
+    pages, without_text = page_texts(documents, ocr_cache=ocr_cache)
+    judgements = read_qrels(qrels)
+    return QuestionFolder(
+        questions=answerable(read_questions(queries), pages, judgements),
+        documents=pages,
+        qrels=judgements,
+        without_text=without_text,
+        queries=queries,
+    )
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -82,23 +122,36 @@ def page_texts(folder: Path, *, ocr_cache: Path | None) -> tuple[dict[str, list[
     return documents, without_text
 
 
-def bm25(query: str, pages: Sequence[Page]) -> Floats:
-    """BM25 of every page of a document for one query."""
-    tokens = bm25s.tokenize([page.text or " " for page in pages], stopwords="en", show_progress=False)
-    if not tokens.vocab:
-        return np.zeros(len(pages))
-    index = bm25s.BM25()
-    index.index(tokens, show_progress=False)
-    [words] = bm25s.tokenize([query], stopwords="en", show_progress=False, return_ids=False)
-    scores: Floats = np.asarray(index.get_scores(words), dtype=np.float64) if words else np.zeros(len(pages))
-    return scores
+class DocumentIndex:
+    """BM25 over the pages of one document."""
+
+    def __init__(self, pages: Sequence[Page]) -> None:
+        self._pages = len(pages)
+        tokens = bm25s.tokenize([page.text or " " for page in pages], stopwords="en", show_progress=False)
+        self._index: bm25s.BM25 | None = None
+        if tokens.vocab:
+            self._index = bm25s.BM25()
+            self._index.index(tokens, show_progress=False)
+
+    def score(self, query: str) -> Floats:
+        """BM25 of every page; 0 where page or query has no word."""
+        [words] = bm25s.tokenize([query], stopwords="en", show_progress=False, return_ids=False)
+        if self._index is None or not words:
+            return np.zeros(self._pages)
+        scores: Floats = np.asarray(self._index.get_scores(words), dtype=np.float64)
+        return scores
+
+    def find(self, query: str) -> tuple[Ints, Floats]:
+        """The best pages in order, and their scores."""
+        scores = self.score(query)
+        order = np.lexsort((np.arange(len(scores)), -scores))[:CANDIDATES]
+        return order, scores[order]
 
 
 def find_candidates(question: Question, pages: Sequence[Page]) -> tuple[list[Page], Floats]:
     """The best pages of the question's document by BM25, and their scores."""
-    scores = bm25(question.text, pages)
-    order = np.lexsort((np.arange(len(pages)), -scores))[:CANDIDATES]
-    return [pages[row] for row in order], scores[order]
+    order, scores = DocumentIndex(pages).find(question.text)
+    return [pages[row] for row in order], scores
 
 
 def answerable(

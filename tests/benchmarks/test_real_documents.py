@@ -13,7 +13,8 @@ from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
 from benchmarks import real_documents
-from benchmarks.real_documents_questions import bm25, read_questions
+from benchmarks.real_documents_questions import DocumentIndex, read_questions
+from benchmarks.real_documents_resample import read_written_questions, summarize, summarize_recovery
 from ridgerank.errors import CalibrationError, DatasetError
 from ridgerank.records import Page
 from tests.backbones.small_text_models import build_text
@@ -86,10 +87,13 @@ def test_every_method_has_a_row_with_its_interval(results: dict[str, Any]) -> No
 
 
 def test_kinds_bytes_speed_and_text_layers_are_reported(results: dict[str, Any]) -> None:
-    assert results["questions_by_kind"] == dict.fromkeys(KINDS, 10)
-    assert set(results["by_kind"]) == set(KINDS)
+    assert {kind: row["questions"] for kind, row in results["by_kind"].items()} == dict.fromkeys(KINDS, 10)
+    assert {row["documents"] for row in results["by_kind"].values()} == {2}
     assert results["bytes_a_page"]["stride 1/3"] > 0
-    assert results["latency"]["times_faster"]["stride 1/3, mean"] > 1
+    latency = results["latency"]
+    assert set(latency["times_faster"]) == {"stride 1/3, last", "stride 1/3, mean"}
+    assert latency["processor_seconds"]["retrieval"] < latency["processor_seconds"]["stride 1/3, mean"]
+    assert latency["offline_seconds_a_page"]["stride 1/3"] > 0
     assert results["evidence_without_text"] == {"text layer": 0, "in use": 0}
 
 
@@ -100,7 +104,7 @@ def test_run_again_it_asks_nothing_and_finds_the_same(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("run_teacher", "run_stored", "measure_speed"):
+    for name in ("run_teacher", "run_stored"):
         monkeypatch.delattr(real_documents, name)
     real_documents.run(options(drawn, checkpoints))
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == results
@@ -199,7 +203,7 @@ def test_a_corpus_without_any_token_says_that_nothing_can_be_fused(drawn: Path, 
 @pytest.mark.parametrize("query", ["", "the", "!!!", "harbour", "nowhere"])
 def test_bm25_scores_pages_without_a_word_as_zero(texts: list[str], query: str) -> None:
     pages = [Page(f"{n}", f"a.pdf#{n}", Image.new("RGB", (8, 8)), text) for n, text in enumerate(texts)]
-    scores = bm25(query, pages)
+    scores = DocumentIndex(pages).score(query)
     assert (scores > 0).tolist() == [query == "harbour" and "harbour" in text for text in texts]
 
 
@@ -259,3 +263,48 @@ def test_it_runs_as_a_script_from_anywhere(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "--backbone" in done.stdout
+
+
+def test_the_intervals_follow_from_the_questions_file_alone(
+    checkpoints: Path, results: dict[str, Any]
+) -> None:
+    written = read_written_questions(checkpoints / "results_questions.csv")
+    assert len(written.queries) == results["questions"] == 30
+    assert set(written.documents) == {f"{kind}-{number}.pdf" for kind in KINDS for number in (1, 2)}
+    assert summarize(written) == results["table"]
+    assert summarize_recovery(written) == results["recovery"]
+
+
+def test_the_questions_file_holds_no_text_of_a_question(drawn: Path, checkpoints: Path) -> None:
+    written = (checkpoints / "results_questions.csv").read_text()
+    assert not any(question.text in written for question in read_questions(drawn / "queries.jsonl"))
+
+
+def test_the_paper_s_own_weights_stand_beside_the_deployed_ones(results: dict[str, Any]) -> None:
+    for way in ("closed form of the paper", "label-free of the paper"):
+        assert f"stride 1/3, margin, last, {way}" in results["table"]
+        assert set(results["weights"][f"stride 1/3, margin, last, {way}"]) == set(KINDS)
+
+
+def test_another_folder_teaches_readout_and_weight(
+    drawn: Path, checkpoints: Path, results: dict[str, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "results.json"
+    arguments = ["--evaluate", "--other-folder", str(drawn), "--out", str(out)]
+    real_documents.run(options(drawn, checkpoints, *arguments))
+    taught = json.loads(out.read_text())
+    assert taught["table"].items() >= results["table"].items(), "the other rows are not changed"
+    row = "other folder: stride 1/3, taken by measure, label-free"
+    assert row in taught["table"]
+    assert len(set(taught["weights"][row].values())) == 1, "one calibration serves all kinds"
+    assert taught["recovery"][row]["teacher"] == "other folder: teacher: likelihood, closed form"
+
+
+def test_another_folder_that_was_never_run_is_named(drawn: Path, checkpoints: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(drawn / "documents", other / "documents")
+    shutil.copy(drawn / "qrels.trec", other)
+    text = (drawn / "queries.jsonl").read_text()
+    (other / "queries.jsonl").write_text(text.replace("When was", "In which year was"))
+    with pytest.raises(DatasetError, match="no question has been asked yet"):
+        real_documents.run(options(drawn, checkpoints, "--evaluate", "--other-folder", str(other)))

@@ -1,0 +1,291 @@
+r"""The tables of docs/real-documents.md, made from the files in results/.
+
+    python -m benchmarks.real_documents_tables [--write docs/real-documents.md]
+
+A table stands in the page between `<!-- table NAME -->` and `<!-- end -->`. Without `--write` they are
+printed.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.real_documents_resample import MEASURE, OTHER_FOLDER, SELECTED, format_recovery
+from benchmarks.real_documents_transfer import JUDGED, LABEL_FREE, ONE_READING, PAPER_JUDGED, PAPER_LABEL_FREE
+
+RESULTS = Path(__file__).parent.parent / "results"
+MODELS = {"smollm2": "SmolLM2-135M", "qwen2.5_coder": "Qwen2.5-Coder-0.5B"}
+FOLDERS = {"second": "second folder", "first": "first folder"}
+KEEP = "stride 1/3"
+READING = f"{KEEP}, likelihood, mean"
+PAPER_READING = f"{KEEP}, margin, last"
+TEACHER = f"teacher: likelihood, {JUDGED}"
+SHOWN = {
+    "BM25": ("bm25", "retrieval"),
+    "fused teacher: every page at full depth, likelihood": (TEACHER, "full passes"),
+    "trained cross encoder, fused": (f"cross encoder, {JUDGED}", "cross encoder"),
+    "**RidgeRank, judged weight**": (f"{READING}, {JUDGED}", f"{KEEP}, mean"),
+    "**RidgeRank, no judgement, as deployed**": (f"{KEEP}, {SELECTED}, {LABEL_FREE}", f"{KEEP}, mean"),
+    "the same reading, weight of §B.6": (f"{READING}, {PAPER_LABEL_FREE}", f"{KEEP}, mean"),
+    "the paper's teacher fused: margin": (f"teacher: margin, {JUDGED}", "full passes"),
+    "the paper's reading, eq. 4": (f"{PAPER_READING}, {PAPER_JUDGED}", f"{KEEP}, last"),
+    "the paper's reading, §B.6": (f"{PAPER_READING}, {PAPER_LABEL_FREE}", f"{KEEP}, last"),
+    "taught by the first folder: fused teacher": (f"{OTHER_FOLDER}{TEACHER}", "full passes"),
+    "taught by the first folder: RidgeRank, judged weight": (
+        f"{OTHER_FOLDER}{READING}, {JUDGED}",
+        f"{KEEP}, mean",
+    ),
+    "taught by the first folder: RidgeRank, no judgement": (
+        f"{OTHER_FOLDER}{KEEP}, {SELECTED}, {LABEL_FREE}",
+        f"{KEEP}, mean",
+    ),
+}
+"""Row of a table → row of a results file, and whose seconds a query are."""
+NOT_MEASURED = "Not measured yet."
+
+
+def read_results(folder: str, model: str) -> dict[str, Any] | None:
+    """What was measured on a folder with a model; None where nothing was."""
+    names = [
+        f"real_documents_{folder}_{model}.json",
+        *([f"real_documents_{model}.json"] * (folder == "first")),
+    ]
+    for name in names:
+        if (RESULTS / name).exists():
+            measured: dict[str, Any] = json.loads((RESULTS / name).read_text(encoding="utf-8"))
+            return measured
+    return None
+
+
+def format_gain(measured: Mapping[str, Any], name: str) -> str:
+    """A gain with its interval over documents; without one where only questions were resampled."""
+    row = measured["table"][name]
+    if name == "bm25" or "intervals" not in measured:
+        return f"{row['gain']:+.1f}"
+    low, high = row["gain_interval"]
+    return f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def quality_table(folder: str, model: str) -> str:
+    """The methods side by side: quality, gain, recovery, seconds a query."""
+    measured = read_results(folder, model)
+    if measured is None:
+        return NOT_MEASURED
+    seconds = measured.get("latency", {}).get("processor_seconds", {})
+    rows = []
+    for label, (name, method) in SHOWN.items():
+        if name not in measured["table"]:
+            continue
+        recovered = measured["recovery"].get(name, {})
+        spent = f"{seconds[method]:.2f}" if "retrieval" in seconds and method in seconds else ""
+        quality = f"{measured['table'][name][MEASURE]:.1f}"
+        recovery = format_recovery(recovered) if recovered else ""
+        rows.append([label, quality, format_gain(measured, name), recovery, spent])
+    return _markdown(
+        ["", "nDCG@5", "gain over BM25", "share of its fused teacher's gain", "seconds a query"], rows
+    )
+
+
+def headline(folder: str) -> list[str]:
+    """For each model that was measured on a folder, the sentence that README may say of it."""
+    (bm25, _), (teacher, _), (cross, _), (judged, _), (deployed, _), *_ = SHOWN.values()
+    sentences = []
+    for name, measured in ((name, read_results(folder, model)) for model, name in MODELS.items()):
+        if measured is not None:
+            quality = {row: f"{each[MEASURE]:.1f}" for row, each in measured["table"].items()}
+            ours = [
+                f"{quality[row]} {words} ({format_gain(measured, row)}; "
+                f"{format_recovery(measured['recovery'][row])} of the teacher's gain)"
+                for row, words in ((judged, "with a judged weight"), (deployed, "without any judgement"))
+            ]
+            sentences.append(
+                f"{name}: BM25 {quality[bm25]}, fused teacher {quality[teacher]}, trained cross encoder "
+                f"fused {quality[cross]}, RidgeRank {ours[0]} and {ours[1]}."
+            )
+    return sentences
+
+
+def weight_table() -> str:
+    """Judged and label-free weights by folder and model."""
+    rows = []
+    for folder, model, measured in _all_results():
+        weights = measured["weights"]
+        cells = [_span(weights[f"{READING}, {way}"].values()) for way in (JUDGED, ONE_READING, LABEL_FREE)]
+        gain = measured["table"][f"{READING}, {LABEL_FREE}"]["gain"]
+        difference = gain - measured["table"][f"{READING}, {ONE_READING}"]["gain"]
+        rows.append([folder, model, *cells, f"{difference:+.1f}"])
+    return _markdown(
+        ["", "", "judged", "§B.6 of one reading", "as deployed", "points of the last over the one before"],
+        rows,
+    )
+
+
+def correlation_table() -> str:
+    """What scores share with relevance and with BM25."""
+    rows = []
+    for folder, model, measured in _all_results():
+        for name in ("likelihood", "cross"):
+            if name in measured["correlations"]:
+                c_b, c_s, rho = (measured["correlations"][name][key] for key in ("c_b", "c_s", "rho"))
+                cells = [f"{c_b:.2f}", f"{c_s:.2f}", f"{rho:.2f}", f"{rho / (c_b * c_s):.1f}"]
+                label = "cross encoder" if name == "cross" else f"{model}, likelihood"
+                rows.append([folder, label, *cells])
+    unique = list(dict.fromkeys(map(tuple, rows)))
+    return _markdown(
+        ["", "score", "c_b", "with relevance", "with BM25", "the latter over the product of the former two"],
+        unique,
+    )
+
+
+def kind_table(folder: str) -> str:
+    """Quality by kind of document, for the models that were measured."""
+    models = {name: read for key, name in MODELS.items() if (read := read_results(folder, key))}
+    if not models:
+        return NOT_MEASURED
+    header = ["kind", "documents", "questions", "BM25"]
+    for name in models:
+        header += [f"{name}: fused teacher", "RidgeRank, judged", "no judgement"]
+    rows = []
+    first = next(iter(models.values()))
+    for kind, row in first["by_kind"].items():
+        cells = [kind, str(row.get("documents", "")), str(row["questions"]), f"{row['bm25'][MEASURE]:.1f}"]
+        for measured in models.values():
+            names = (TEACHER, f"{READING}, {JUDGED}", f"{KEEP}, {SELECTED}, {LABEL_FREE}")
+            cells += [f"{measured['by_kind'][kind][name][MEASURE]:.1f}" for name in names]
+        rows.append(cells)
+    return _markdown(header, rows)
+
+
+def kept_table() -> str:
+    """What keeping fewer positions costs, on the first folder."""
+    measured = json.loads((RESULTS / "real_documents_smollm2.json").read_text(encoding="utf-8"))
+    rows = []
+    for keep, size in sorted(measured["bytes_a_page"].items(), key=lambda item: (item[1], item[0])):
+        r = [measured["readouts"][f"{keep}, likelihood, {state}"]["held_out_r"] for state in ("mean", "last")]
+        fused = [measured["table"][f"{keep}, likelihood, mean, {way}"] for way in (JUDGED, LABEL_FREE)]
+        rows.append(
+            [keep, f"{size / 1e6:.2f}", *(f"{each:.2f}" for each in r), *(f"{x[MEASURE]:.1f}" for x in fused)]
+        )
+    return _markdown(
+        ["kept", "MB a page", "held-out r, mean", "held-out r, last", "judged weight", "no judgement"], rows
+    )
+
+
+def page_text_table() -> str:
+    """The head of a long page, or both ends, on the first folder."""
+    rows = []
+    for file in ("smollm2", "smollm2_ends"):
+        measured = json.loads((RESULTS / f"real_documents_{file}.json").read_text(encoding="utf-8"))
+        names = ("teacher: likelihood", TEACHER, f"{READING}, {JUDGED}", f"{READING}, {LABEL_FREE}")
+        cells = [f"{measured['table'][name][MEASURE]:.1f}" for name in names]
+        r = measured["readouts"][READING]["held_out_r"]
+        size = measured["bytes_a_page"][KEEP] / 1e6
+        rows.append([measured["page_text"], *cells, f"{r:.2f}", f"{size:.2f}"])
+    return _markdown(
+        ["page text", "teacher alone", "teacher fused", "judged weight", "no judgement", "r", "MB a page"],
+        rows,
+    )
+
+
+def cost_table() -> str:
+    """Seconds a query, retrieval included, and what a page costs once."""
+    rows = []
+    for folder, model, measured in _all_results():
+        latency = measured.get("latency", {})
+        if "offline_seconds_a_page" not in latency:
+            continue
+        for method, seconds in latency["processor_seconds"].items():
+            keep = method.rpartition(", ")[0]
+            faster = latency["times_faster"].get(method)
+            than_cross = latency["times_faster_than_cross_encoder"].get(method)
+            offline = latency["offline_seconds_a_page"].get(keep)
+            size = measured["bytes_a_page"].get(keep)
+            rows.append(
+                [
+                    folder,
+                    f"{model}, {latency['questions']} questions",
+                    method,
+                    f"{seconds:.3f}",
+                    f"{faster:.1f}x" if faster else "",
+                    f"{than_cross:.1f}x" if than_cross else "",
+                    f"{offline:.2f}" if offline else "",
+                    f"{size / 1e6:.2f}" if size else "",
+                ]
+            )
+    header = ["", "", "a query", "seconds", "faster than full passes", "than the cross encoder"]
+    return _markdown([*header, "once a page, seconds", "MB a page"], rows) if rows else NOT_MEASURED
+
+
+def ocr_table() -> str:
+    """Evidence without text, before and after OCR."""
+    rows = []
+    for folder, _, measured in _all_results():
+        shares = measured["evidence_without_text"]
+        cells = [f"{100 * shares[name]:.1f} %" for name in ("text layer", "in use")]
+        rows.append([folder, str(measured["questions"]), *cells])
+    unique = list(dict.fromkeys(map(tuple, rows)))
+    return _markdown(["", "questions", "text layer alone", "after OCR"], unique)
+
+
+def make_tables() -> dict[str, str]:
+    """Every table by the name it has in the page."""
+    makers: dict[str, Callable[[], str]] = {
+        "weights": weight_table,
+        "correlations": correlation_table,
+        "kept": kept_table,
+        "page text": page_text_table,
+        "cost": cost_table,
+        "ocr": ocr_table,
+    }
+    tables = {f"{folder} {model}": quality_table(folder, model) for folder in FOLDERS for model in MODELS}
+    tables |= {f"kinds {folder}": kind_table(folder) for folder in FOLDERS}
+    return tables | {name: make() for name, make in makers.items()}
+
+
+def insert_tables(page: str, tables: Mapping[str, str]) -> str:
+    """The page with the tables it names."""
+
+    def replaced(match: re.Match[str]) -> str:
+        return f"<!-- table {match[1]} -->\n\n{tables[match[1]]}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- table (.+?) -->\n.*?<!-- end -->", replaced, page, flags=re.S)
+
+
+def _all_results() -> Iterable[tuple[str, str, dict[str, Any]]]:
+    for folder, label in FOLDERS.items():
+        for model, name in MODELS.items():
+            if (measured := read_results(folder, model)) is not None:
+                yield label, name, measured
+
+
+def _span(values: Iterable[float]) -> str:
+    known = list(values)
+    return f"{min(known):.2f} to {max(known):.2f}"
+
+
+def _markdown(header: list[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [header, ["---"] * len(header), *map(list, rows)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def main() -> None:
+    """Print the tables, or write them into the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", type=Path, help="the page to write them into")
+    path = parser.parse_args().write
+    tables = make_tables()
+    if path is None:
+        print("\n\n".join(f"{name}\n\n{table}" for name, table in tables.items()))
+        for folder, label in FOLDERS.items():
+            print(f"\n{label}", *headline(folder), sep="\n")
+    else:
+        path.write_text(insert_tables(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

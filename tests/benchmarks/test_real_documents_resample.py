@@ -1,0 +1,130 @@
+"""Intervals by drawing whole documents, and recovery with an interval of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import real_documents_resample
+from benchmarks.real_documents_resample import (
+    QuestionQualities,
+    find_teacher,
+    format_recovery,
+    read_written_questions,
+    resample_documents,
+    summarize,
+    summarize_recovery,
+    write_questions,
+)
+from ridgerank.errors import DatasetError
+from ridgerank.ragged import Floats
+
+READOUT = "stride 1/3, likelihood, mean, closed form"
+TEACHER = "teacher: likelihood, closed form"
+
+
+def qualities(gains: Floats, teacher_gains: Floats, documents: list[str]) -> QuestionQualities:
+    base = np.full(len(documents), 40.0)
+    return QuestionQualities(
+        queries=tuple(f"q{number}" for number in range(len(documents))),
+        documents=tuple(documents),
+        kinds=tuple("report" for _ in documents),
+        qualities={"bm25": base, TEACHER: base + teacher_gains, READOUT: base + gains},
+    )
+
+
+def test_questions_of_one_document_are_drawn_together() -> None:
+    values = np.repeat([0.0, 10.0], 50)
+    clustered = resample_documents(values, ["a.pdf"] * 50 + ["b.pdf"] * 50)
+    assert set(clustered.tolist()) == {0.0, 5.0, 10.0}, "two documents: none, one or both of either"
+    separate = resample_documents(values, [f"{number}.pdf" for number in range(100)])
+    assert np.ptp(np.quantile(separate, [0.025, 0.975])) < 3
+
+
+def test_documents_of_differing_size_count_by_their_questions() -> None:
+    values = np.array([6.0, 0.0, 0.0])
+    drawn = resample_documents(values, ["a.pdf", "b.pdf", "b.pdf"])
+    assert sorted(set(drawn.tolist())) == [0.0, 2.0, 6.0]
+
+
+def test_a_gain_that_differs_between_documents_only_has_the_wide_interval() -> None:
+    gains = np.repeat([-2.0, 1.0, 4.0, 9.0], 25)
+    documents = [f"{number // 25}.pdf" for number in range(100)]
+    by_document = summarize(qualities(gains, gains, documents))[READOUT]
+    by_question = summarize(qualities(gains, gains, [f"{n}.pdf" for n in range(100)]))[READOUT]
+    assert by_document["gain"] == by_question["gain"] == 3.0
+    assert np.ptp(by_document["gain_interval"]) > 3 * np.ptp(by_question["gain_interval"])
+
+
+def test_recovery_is_the_share_of_the_teacher_s_gain_draw_by_draw() -> None:
+    teacher = np.array([2.0, 4.0, 6.0, 8.0])
+    row = summarize_recovery(qualities(teacher / 2, teacher, ["a", "b", "c", "d"]))[READOUT]
+    assert row["recovery"] == 0.5
+    assert row["recovery_interval"] == [0.5, 0.5]
+    assert row["resamples_above_70_percent"] == 0
+    assert format_recovery(row) == "50 % [50, 50]"
+
+
+def test_recovery_has_no_bound_where_the_teacher_may_gain_nothing() -> None:
+    row = summarize_recovery(qualities(np.ones(4), np.array([-9.0, -8.0, 9.0, 10.0]), list("abcd")))[READOUT]
+    assert row["recovery"] == 2.0
+    assert row["recovery_interval"] is None
+    assert format_recovery(row) == "200 % [no bound]"
+
+
+def test_recovery_of_a_teacher_that_loses_is_none() -> None:
+    row = summarize_recovery(qualities(np.ones(4), -np.ones(4), list("abcd")))[READOUT]
+    assert row["recovery"] is None
+    assert "gains nothing" in format_recovery(row)
+
+
+@pytest.mark.parametrize(
+    ("row", "teacher"),
+    [
+        ("bm25", None),
+        ("teacher: margin, closed form", None),
+        ("cross encoder, closed form", None),
+        ("stride 1/3, likelihood, mean", None),
+        ("stride 1/3, taken by measure", None),
+        ("stride 1/3, margin, last, label-free of the paper", "teacher: margin, closed form"),
+        ("stride 1/3, taken by measure, label-free", TEACHER),
+        ("other folder: stride 1, likelihood, mean, label-free", f"other folder: {TEACHER}"),
+        ("other folder: teacher: likelihood, closed form", None),
+    ],
+)
+def test_only_a_fused_readout_has_a_teacher_to_be_compared_with(row: str, teacher: str | None) -> None:
+    assert find_teacher(row) == teacher
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    written = qualities(np.array([1.25, -3.5]), np.array([2.0, 3.0]), ["a, b.pdf", "ü.pdf"])
+    write_questions(written, tmp_path / "questions.csv")
+    read = read_written_questions(tmp_path / "questions.csv")
+    assert (read.queries, read.documents, read.kinds) == (written.queries, written.documents, written.kinds)
+    assert summarize(read) == summarize(written)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a,b\n1\n", "query,document,kind\nq,d,k\n", "query,document,kind,bm25\nq,d,k,x\n"]
+)
+def test_a_file_of_another_kind_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "questions.csv"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=r"questions.csv: .*real_documents --out"):
+        read_written_questions(path)
+
+
+def test_the_command_prints_every_method_with_its_interval(tmp_path: Path) -> None:
+    path = tmp_path / "questions.csv"
+    write_questions(qualities(np.ones(3), np.full(3, 2.0), list("abc")), path)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.real_documents_resample", str(path)],
+        cwd=Path(real_documents_resample.__file__).parent.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "3 questions, 95 % intervals by drawing whole documents, of 3" in done.stdout
+    assert "+1.0 [+1.0, +1.0]   50 % [50, 50]" in done.stdout
