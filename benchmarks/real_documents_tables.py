@@ -19,7 +19,7 @@ from benchmarks.real_documents_transfer import JUDGED, LABEL_FREE, ONE_READING, 
 RESULTS = Path(__file__).parent.parent / "results"
 MODELS = {"smollm2": "SmolLM2-135M", "qwen2.5_coder": "Qwen2.5-Coder-0.5B"}
 FOLDERS = {"second": "second folder", "first": "first folder"}
-KEEP = "stride 1/3"
+KEEP, ALL = "stride 1/3", "stride 1"
 READING = f"{KEEP}, likelihood, mean"
 PAPER_READING = f"{KEEP}, margin, last"
 TEACHER = f"teacher: likelihood, {JUDGED}"
@@ -29,7 +29,9 @@ SHOWN = {
     "trained cross encoder, fused": (f"cross encoder, {JUDGED}", "cross encoder"),
     "**RidgeRank, judged weight**": (f"{READING}, {JUDGED}", f"{KEEP}, mean"),
     "**RidgeRank, no judgement, as deployed**": (f"{KEEP}, {SELECTED}, {LABEL_FREE}", f"{KEEP}, mean"),
-    "the same reading, weight of §B.6": (f"{READING}, {PAPER_LABEL_FREE}", f"{KEEP}, mean"),
+    "all positions kept, judged weight": (f"{ALL}, likelihood, mean, {JUDGED}", f"{ALL}, mean"),
+    "all positions kept, no judgement": (f"{ALL}, {SELECTED}, {LABEL_FREE}", f"{ALL}, mean"),
+    "likelihood and mean, weight of §B.6": (f"{READING}, {PAPER_LABEL_FREE}", f"{KEEP}, mean"),
     "the paper's teacher fused: margin": (f"teacher: margin, {JUDGED}", "full passes"),
     "the paper's reading, eq. 4": (f"{PAPER_READING}, {PAPER_JUDGED}", f"{KEEP}, last"),
     "the paper's reading, §B.6": (f"{PAPER_READING}, {PAPER_LABEL_FREE}", f"{KEEP}, last"),
@@ -65,8 +67,7 @@ def format_gain(measured: Mapping[str, Any], name: str) -> str:
     row = measured["table"][name]
     if name == "bm25" or "intervals" not in measured:
         return f"{row['gain']:+.1f}"
-    low, high = row["gain_interval"]
-    return f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return _with_interval(row, "gain")
 
 
 def quality_table(folder: str, model: str) -> str:
@@ -83,10 +84,10 @@ def quality_table(folder: str, model: str) -> str:
         spent = f"{seconds[method]:.2f}" if "retrieval" in seconds and method in seconds else ""
         quality = f"{measured['table'][name][MEASURE]:.1f}"
         recovery = format_recovery(recovered) if recovered else ""
-        rows.append([label, quality, format_gain(measured, name), recovery, spent])
-    return _markdown(
-        ["", "nDCG@5", "gain over BM25", "share of its fused teacher's gain", "seconds a query"], rows
-    )
+        difference = _with_interval(recovered, "difference") if "difference" in recovered else ""
+        rows.append([label, quality, format_gain(measured, name), recovery, difference, spent])
+    header = ["", "nDCG@5", "gain over BM25", "share of its fused teacher's gain", "points over that teacher"]
+    return _markdown([*header, "seconds a query"], rows)
 
 
 def headline(folder: str) -> list[str]:
@@ -195,18 +196,19 @@ def cost_table() -> str:
     rows = []
     for folder, model, measured in _all_results():
         latency = measured.get("latency", {})
-        if "offline_seconds_a_page" not in latency:
-            continue
-        for method, seconds in latency["processor_seconds"].items():
+        note = "" if "retrieval" in latency.get("processor_seconds", {}) else ", retrieval not counted"
+        for method, seconds in latency.get("processor_seconds", {}).items():
             keep = method.rpartition(", ")[0]
+            if keep not in ("", KEEP, ALL):
+                continue
             faster = latency["times_faster"].get(method)
-            than_cross = latency["times_faster_than_cross_encoder"].get(method)
-            offline = latency["offline_seconds_a_page"].get(keep)
+            than_cross = latency.get("times_faster_than_cross_encoder", {}).get(method)
+            offline = latency.get("offline_seconds_a_page", {}).get(keep)
             size = measured["bytes_a_page"].get(keep)
             rows.append(
                 [
                     folder,
-                    f"{model}, {latency['questions']} questions",
+                    f"{model}, {latency['questions']} questions{note}",
                     method,
                     f"{seconds:.3f}",
                     f"{faster:.1f}x" if faster else "",
@@ -259,6 +261,11 @@ def _all_results() -> Iterable[tuple[str, str, dict[str, Any]]]:
         for model, name in MODELS.items():
             if (measured := read_results(folder, model)) is not None:
                 yield label, name, measured
+
+
+def _with_interval(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_interval"]
+    return f"{row[name]:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def _span(values: Iterable[float]) -> str:

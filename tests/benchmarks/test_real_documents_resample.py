@@ -63,6 +63,8 @@ def test_recovery_is_the_share_of_the_teacher_s_gain_draw_by_draw() -> None:
     row = summarize_recovery(qualities(teacher / 2, teacher, ["a", "b", "c", "d"]))[READOUT]
     assert row["recovery"] == 0.5
     assert row["recovery_interval"] == [0.5, 0.5]
+    assert row["difference"] == -2.5
+    assert row["difference_interval"][0] < -2.5 < row["difference_interval"][1]
     assert row["resamples_above_70_percent"] == 0
     assert format_recovery(row) == "50 % [50, 50]"
 
