@@ -1,34 +1,27 @@
-r"""The tables of docs/real-documents.md, made from the files in results/.
+"""The tables of docs/real-documents.md, made from the files in results/."""
 
-    python -m benchmarks.real_documents_tables [--write docs/real-documents.md]
-
-A table stands in the page between `<!-- table NAME -->` and `<!-- end -->`. Without `--write` they are
-printed.
-"""
-
-import argparse
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
+from benchmarks.markdown_tables import RESULTS, TableMakers, format_table, read_result
 from benchmarks.real_documents_resample import MEASURE, OTHER_FOLDER, SELECTED, format_recovery
 from benchmarks.real_documents_transfer import JUDGED, LABEL_FREE, ONE_READING, PAPER_JUDGED, PAPER_LABEL_FREE
 
-RESULTS = Path(__file__).parent.parent / "results"
 MODELS = {"smollm2": "SmolLM2-135M", "qwen2.5_coder": "Qwen2.5-Coder-0.5B"}
 FOLDERS = {"second": "second folder", "first": "first folder"}
 KEEP, ALL = "stride 1/3", "stride 1"
 READING = f"{KEEP}, likelihood, mean"
 PAPER_READING = f"{KEEP}, margin, last"
 TEACHER = f"teacher: likelihood, {JUDGED}"
+JUDGED_ROW = f"{READING}, {JUDGED}"
+DEPLOYED = f"{KEEP}, {SELECTED}, {LABEL_FREE}"
 SHOWN = {
     "BM25": ("bm25", "retrieval"),
     "fused teacher: every page at full depth, likelihood": (TEACHER, "full passes"),
     "trained cross encoder, fused": (f"cross encoder, {JUDGED}", "cross encoder"),
-    "**RidgeRank, judged weight**": (f"{READING}, {JUDGED}", f"{KEEP}, mean"),
-    "**RidgeRank, no judgement, as deployed**": (f"{KEEP}, {SELECTED}, {LABEL_FREE}", f"{KEEP}, mean"),
+    "**RidgeRank, judged weight**": (JUDGED_ROW, f"{KEEP}, mean"),
+    "**RidgeRank, no judgement, as deployed**": (DEPLOYED, f"{KEEP}, mean"),
     "all positions kept, judged weight": (f"{ALL}, likelihood, mean, {JUDGED}", f"{ALL}, mean"),
     "all positions kept, no judgement": (f"{ALL}, {SELECTED}, {LABEL_FREE}", f"{ALL}, mean"),
     "likelihood and mean, weight of §B.6": (f"{READING}, {PAPER_LABEL_FREE}", f"{KEEP}, mean"),
@@ -52,12 +45,12 @@ NOT_MEASURED = "Not measured yet."
 def read_results(folder: str, model: str) -> dict[str, Any] | None:
     """What was measured on a folder with a model; None where nothing was."""
     names = [
-        f"real_documents_{folder}_{model}.json",
-        *([f"real_documents_{model}.json"] * (folder == "first")),
+        f"real_documents_{folder}_{model}",
+        *([f"real_documents_{model}"] * (folder == "first")),
     ]
     for name in names:
-        if (RESULTS / name).exists():
-            measured: dict[str, Any] = json.loads((RESULTS / name).read_text(encoding="utf-8"))
+        if (RESULTS / f"{name}.json").exists():
+            measured: dict[str, Any] = read_result(name)
             return measured
     return None
 
@@ -87,26 +80,7 @@ def quality_table(folder: str, model: str) -> str:
         difference = _with_interval(recovered, "difference") if "difference" in recovered else ""
         rows.append([label, quality, format_gain(measured, name), recovery, difference, spent])
     header = ["", "nDCG@5", "gain over BM25", "share of its fused teacher's gain", "points over that teacher"]
-    return _markdown([*header, "seconds a query"], rows)
-
-
-def headline(folder: str) -> list[str]:
-    """For each model that was measured on a folder, the sentence that README may say of it."""
-    (bm25, _), (teacher, _), (cross, _), (judged, _), (deployed, _), *_ = SHOWN.values()
-    sentences = []
-    for name, measured in ((name, read_results(folder, model)) for model, name in MODELS.items()):
-        if measured is not None:
-            quality = {row: f"{each[MEASURE]:.1f}" for row, each in measured["table"].items()}
-            ours = [
-                f"{quality[row]} {words} ({format_gain(measured, row)}; "
-                f"{format_recovery(measured['recovery'][row])} of the teacher's gain)"
-                for row, words in ((judged, "with a judged weight"), (deployed, "without any judgement"))
-            ]
-            sentences.append(
-                f"{name}: BM25 {quality[bm25]}, fused teacher {quality[teacher]}, trained cross encoder "
-                f"fused {quality[cross]}, RidgeRank {ours[0]} and {ours[1]}."
-            )
-    return sentences
+    return format_table([*header, "seconds a query"], rows)
 
 
 def weight_table() -> str:
@@ -118,7 +92,7 @@ def weight_table() -> str:
         gain = measured["table"][f"{READING}, {LABEL_FREE}"]["gain"]
         difference = gain - measured["table"][f"{READING}, {ONE_READING}"]["gain"]
         rows.append([folder, model, *cells, f"{difference:+.1f}"])
-    return _markdown(
+    return format_table(
         ["", "", "judged", "§B.6 of one reading", "as deployed", "points of the last over the one before"],
         rows,
     )
@@ -135,7 +109,7 @@ def correlation_table() -> str:
                 label = "cross encoder" if name == "cross" else f"{model}, likelihood"
                 rows.append([folder, label, *cells])
     unique = list(dict.fromkeys(map(tuple, rows)))
-    return _markdown(
+    return format_table(
         ["", "score", "c_b", "with relevance", "with BM25", "the latter over the product of the former two"],
         unique,
     )
@@ -157,12 +131,12 @@ def kind_table(folder: str) -> str:
             names = (TEACHER, f"{READING}, {JUDGED}", f"{KEEP}, {SELECTED}, {LABEL_FREE}")
             cells += [f"{measured['by_kind'][kind][name][MEASURE]:.1f}" for name in names]
         rows.append(cells)
-    return _markdown(header, rows)
+    return format_table(header, rows)
 
 
 def kept_table() -> str:
     """What keeping fewer positions costs, on the first folder."""
-    measured = json.loads((RESULTS / "real_documents_smollm2.json").read_text(encoding="utf-8"))
+    measured = read_result("real_documents_smollm2")
     rows = []
     for keep, size in sorted(measured["bytes_a_page"].items(), key=lambda item: (item[1], item[0])):
         r = [measured["readouts"][f"{keep}, likelihood, {state}"]["held_out_r"] for state in ("mean", "last")]
@@ -170,7 +144,7 @@ def kept_table() -> str:
         rows.append(
             [keep, f"{size / 1e6:.2f}", *(f"{each:.2f}" for each in r), *(f"{x[MEASURE]:.1f}" for x in fused)]
         )
-    return _markdown(
+    return format_table(
         ["kept", "MB a page", "held-out r, mean", "held-out r, last", "judged weight", "no judgement"], rows
     )
 
@@ -179,13 +153,13 @@ def page_text_table() -> str:
     """The head of a long page, or both ends, on the first folder."""
     rows = []
     for file in ("smollm2", "smollm2_ends"):
-        measured = json.loads((RESULTS / f"real_documents_{file}.json").read_text(encoding="utf-8"))
+        measured = read_result(f"real_documents_{file}")
         names = ("teacher: likelihood", TEACHER, f"{READING}, {JUDGED}", f"{READING}, {LABEL_FREE}")
         cells = [f"{measured['table'][name][MEASURE]:.1f}" for name in names]
         r = measured["readouts"][READING]["held_out_r"]
         size = measured["bytes_a_page"][KEEP] / 1e6
         rows.append([measured["page_text"], *cells, f"{r:.2f}", f"{size:.2f}"])
-    return _markdown(
+    return format_table(
         ["page text", "teacher alone", "teacher fused", "judged weight", "no judgement", "r", "MB a page"],
         rows,
     )
@@ -218,7 +192,7 @@ def cost_table() -> str:
                 ]
             )
     header = ["", "", "a query", "seconds", "faster than full passes", "than the cross encoder"]
-    return _markdown([*header, "once a page, seconds", "MB a page"], rows) if rows else NOT_MEASURED
+    return format_table([*header, "once a page, seconds", "MB a page"], rows) if rows else NOT_MEASURED
 
 
 def ocr_table() -> str:
@@ -229,31 +203,7 @@ def ocr_table() -> str:
         cells = [f"{100 * shares[name]:.1f} %" for name in ("text layer", "in use")]
         rows.append([folder, str(measured["questions"]), *cells])
     unique = list(dict.fromkeys(map(tuple, rows)))
-    return _markdown(["", "questions", "text layer alone", "after OCR"], unique)
-
-
-def make_tables() -> dict[str, str]:
-    """Every table by the name it has in the page."""
-    makers: dict[str, Callable[[], str]] = {
-        "weights": weight_table,
-        "correlations": correlation_table,
-        "kept": kept_table,
-        "page text": page_text_table,
-        "cost": cost_table,
-        "ocr": ocr_table,
-    }
-    tables = {f"{folder} {model}": quality_table(folder, model) for folder in FOLDERS for model in MODELS}
-    tables |= {f"kinds {folder}": kind_table(folder) for folder in FOLDERS}
-    return tables | {name: make() for name, make in makers.items()}
-
-
-def insert_tables(page: str, tables: Mapping[str, str]) -> str:
-    """The page with the tables it names."""
-
-    def replaced(match: re.Match[str]) -> str:
-        return f"<!-- table {match[1]} -->\n\n{tables[match[1]]}\n\n<!-- end -->"
-
-    return re.sub(r"<!-- table (.+?) -->\n.*?<!-- end -->", replaced, page, flags=re.S)
+    return format_table(["", "questions", "text layer alone", "after OCR"], unique)
 
 
 def _all_results() -> Iterable[tuple[str, str, dict[str, Any]]]:
@@ -273,26 +223,13 @@ def _span(values: Iterable[float]) -> str:
     return f"{min(known):.2f} to {max(known):.2f}"
 
 
-def _markdown(header: list[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [header, ["---"] * len(header), *map(list, rows)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def main() -> None:
-    """Print the tables, or write them into the page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", type=Path, help="the page to write them into")
-    path = parser.parse_args().write
-    tables = make_tables()
-    if path is None:
-        print("\n\n".join(f"{name}\n\n{table}" for name, table in tables.items()))
-        for folder, label in FOLDERS.items():
-            print(f"\n{label}", *headline(folder), sep="\n")
-    else:
-        path.write_text(insert_tables(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+REAL_DOCUMENTS_TABLES: TableMakers = {
+    **{f"{folder} {model}": partial(quality_table, folder, model) for folder in FOLDERS for model in MODELS},
+    **{f"kinds {folder}": partial(kind_table, folder) for folder in FOLDERS},
+    "weights": weight_table,
+    "correlations": correlation_table,
+    "kept": kept_table,
+    "page text": page_text_table,
+    "cost": cost_table,
+    "ocr": ocr_table,
+}
