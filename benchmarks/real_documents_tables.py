@@ -14,12 +14,13 @@ KEEP, ALL = "stride 1/3", "stride 1"
 READING = f"{KEEP}, likelihood, mean"
 PAPER_READING = f"{KEEP}, margin, last"
 TEACHER = f"teacher: likelihood, {JUDGED}"
+CROSS_ENCODER = f"cross encoder, {JUDGED}"
 JUDGED_ROW = f"{READING}, {JUDGED}"
 DEPLOYED = f"{KEEP}, {SELECTED}, {LABEL_FREE}"
 SHOWN = {
     "BM25": ("bm25", "retrieval"),
     "fused teacher: every page at full depth, likelihood": (TEACHER, "full passes"),
-    "trained cross encoder, fused": (f"cross encoder, {JUDGED}", "cross encoder"),
+    "trained cross encoder, fused": (CROSS_ENCODER, "cross encoder"),
     "**RidgeRank, judged weight**": (JUDGED_ROW, f"{KEEP}, mean"),
     "**RidgeRank, no judgement, as deployed**": (DEPLOYED, f"{KEEP}, mean"),
     "all positions kept, judged weight": (f"{ALL}, likelihood, mean, {JUDGED}", f"{ALL}, mean"),

@@ -4,6 +4,7 @@ from typing import Any
 
 from benchmarks.markdown_tables import TableMakers, format_table, read_result
 from benchmarks.real_documents_tables import (
+    CROSS_ENCODER,
     DEPLOYED,
     FOLDERS,
     JUDGED_ROW,
@@ -49,10 +50,10 @@ def readme_real_documents() -> str:
         if measured is None:
             continue
         quality = {row: f"{cells['nDCG@5']:.1f}" for row, cells in measured["table"].items()}
-        cells = [name, str(measured["questions"]), quality["bm25"], quality[TEACHER]]
+        cells = [name, str(measured["questions"]), quality["bm25"], quality[TEACHER], quality[CROSS_ENCODER]]
         ours = [f"{quality[row]} ({format_gain(measured, row)})" for row in (JUDGED_ROW, DEPLOYED)]
         rows.append([*cells, *ours])
-    header = ["model", "questions", "BM25", "every page at full depth, fused"]
+    header = ["model", "questions", "BM25", "every page at full depth, fused", "trained cross encoder, fused"]
     return format_table([*header, "RidgeRank, judged weight", "RidgeRank, no judgements"], rows)
 
 
