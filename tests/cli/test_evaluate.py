@@ -15,3 +15,21 @@ def test_evaluate_prints_a_line_a_query_when_asked(world: Path) -> None:
     assert len(lines) == 41
     values = [json.loads(line)["nDCG@5"] for line in lines]
     assert sum(values[:-1]) / 40 == pytest.approx(values[-1])
+
+
+def test_two_runs_are_compared_with_an_interval(world: Path) -> None:
+    runs = [world / "retriever.trec", world / "teacher.trec"]
+    done = run_process("evaluate", *runs, "--qrels", world / "qrels.trec", "--group", "(.)$")
+    first, second, comparison = map(json.loads, done.stdout.splitlines())
+    assert [first["run"], second["run"]] == list(map(str, runs))
+    difference = comparison["differences"]["nDCG@5"]
+    assert difference["difference"] == pytest.approx(second["nDCG@5"] - first["nDCG@5"])
+    assert difference["interval"][0] < difference["difference"] < difference["interval"][1]
+    assert comparison["resampled"] == "10 groups"
+    assert "nDCG@5 +" in done.stderr
+
+
+def test_a_group_nobody_can_read_is_one_line_of_error(world: Path) -> None:
+    done = run_process("evaluate", world / "teacher.trec", "--qrels", world / "qrels.trec", "--group", "(")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: --group '('")

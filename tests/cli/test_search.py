@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from ridgerank.ranking.reranker import Reranker
+from ridgerank.runs.trec import read_run
 from tests.cli.commands import invoke
 
 
@@ -50,3 +51,21 @@ def test_search_explains_each_page_it_finds(folder: Path, reranker: Reranker) ->
             red, _, blue = np.asarray(drawn).astype(int).transpose(2, 0, 1)
         assert (red - blue).max() > 100  # black on white but for the heat
         assert (out / f"{name}.json").exists()
+
+
+def test_a_file_of_queries_becomes_a_run_of_all_candidates(folder: Path, reranker: Reranker) -> None:
+    texts = ["margin of Norway", "revenue"]
+    (folder / "two.txt").write_text("\n".join(texts))
+    arguments = ("--store", folder / "store", "--queries", folder / "two.txt", "--device", "cpu")
+    done = invoke("search", *arguments, "--output", folder / "found.trec")
+    assert "2 queries ranked at weight" in done.stderr
+    run = read_run(folder / "found.trec").to_dict()
+    for number, text in enumerate(texts, start=1):
+        expected = reranker.search(text, top_k=20).pages
+        assert run[f"line-{number}"] == {page.reference: page.fused_score for page in expected}
+    assert invoke("search", *arguments).stdout == (folder / "found.trec").read_text()
+
+
+def test_one_query_or_a_file_of_them_is_wanted(folder: Path) -> None:
+    for arguments in ((), ("words", "--queries", "q.txt"), ("words", "--output", "x.trec")):
+        invoke("search", "--store", folder / "store", *arguments, code=2)

@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgerank.fusion.join import fuse_runs, join
+from ridgerank.errors import ScoreError
+from ridgerank.fusion.join import fuse, fuse_runs, join
 from ridgerank.fusion.standardize import standardize
 from ridgerank.ragged import Ragged
 from ridgerank.runs.run import Run
@@ -89,3 +91,28 @@ def test_three_runs_are_complete_only_where_all_three_score() -> None:
     complete = join(*runs).complete()
     assert complete.queries == ("q",)
     assert sorted(complete.vocabulary[code] for code in complete.codes) == ["a", "b"]
+
+
+def test_three_runs_are_fused_by_their_weights_and_pages_some_lack_follow() -> None:
+    runs = {
+        "b": {"q": {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.5}},
+        "s": {"q": {"a": 1.0, "b": 3.0, "c": 2.0, "e": 9.0, "f": 1.0}},
+        "t": {"q": {"a": 1.0, "b": 2.0, "c": 3.0, "d": 0.5, "e": 7.0}},
+    }
+    fused = fuse(*runs.values(), weight=(1.0, 2.0, 1.0))
+    lists = Ragged.of_lengths([3])
+    z = [standardize(np.array([run["q"][page] for page in "abc"]), lists) for run in runs.values()]
+    np.testing.assert_allclose([fused["q"][page] for page in "abc"], (z[0] + 2 * z[1] + z[2]) / 4, atol=1e-12)
+    assert list(fused["q"]) == ["b", "c", "a", "d", "e", "f"]
+
+
+def test_two_runs_take_one_number_named_or_last() -> None:
+    b, s = {"q": {"a": 3.0, "b": 2.0}}, {"q": {"a": 1.0, "b": 3.0}}
+    assert fuse(b, s, 0.3) == fuse(b, s, weight=0.3) == fuse(b, s, weight=(0.7, 0.3))
+
+
+@pytest.mark.parametrize("weight", [None, 0.5, (0.5, 0.5), (1.0, -1.0, 1.0), (0.0, 0.0, 0.0)])
+def test_weights_that_do_not_match_the_runs_are_refused(weight: float | tuple[float, ...] | None) -> None:
+    run = {"q": {"a": 3.0, "b": 2.0}}
+    with pytest.raises(ScoreError, match="weight"):
+        fuse(run, run, run, weight=weight)

@@ -1,38 +1,98 @@
-"""`ridgerank evaluate`: how good is a run."""
+"""`ridgerank evaluate`: how good is a run, and is another one better."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from ridgerank.evaluation.metrics import Evaluation
+
 
 def evaluate_command(
-    run: Annotated[Path, typer.Argument(help="TREC run to evaluate.", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(help="TREC run to evaluate, or several to compare.", show_default=False)
+    ],
     qrels: Annotated[Path, typer.Option(help="Graded relevance judgements, TREC.", show_default=False)],
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Queries that succeed or fail together: `document` (of their relevant page), a file of "
+            "lines `query group`, or a pattern over query ids, such as '^(.+)-[0-9]+$'.",
+            show_default=False,
+        ),
+    ] = None,
     per_query: Annotated[
         bool, typer.Option("--per-query", help="Also a line of JSON for every query.")
     ] = False,
 ) -> None:
     """Print nDCG@5, nDCG@10, R@5, R@10 and RR@10 of a run, in percent, as JSON.
 
+    With several runs, each has a line; then follow the differences of each to the first, query by query, with
+    a 95 % interval: resampled over queries, or over the groups of --group.
+
     A judged query the run does not answer counts as 0; a query nobody judged does not count. Both are
     counted on stderr.
 
     Example: `ridgerank evaluate fused.trec --qrels qrels.trec`
+
+    Example: `ridgerank evaluate bm25.trec fused.trec --qrels qrels.trec --group document`
     """
+    from ridgerank.evaluation.comparison import compare_evaluations, group_queries
     from ridgerank.evaluation.metrics import evaluate as measure
     from ridgerank.runs.trec import read_qrels, read_run
 
-    result = measure(read_run(run), read_qrels(qrels))
-    if per_query:
-        for number, query in enumerate(result.queries):
-            values = zip(result.measures, result.values[:, number].tolist(), strict=True)
-            typer.echo(json.dumps({"query": query, **dict(values)}, ensure_ascii=False))
-    typer.echo(json.dumps(result.means()))
+    judgements = read_qrels(qrels)
+    groups = None if group is None else group_queries(group, judgements)
+    evaluations = [measure(read_run(run), judgements) for run in runs]
+    for run, result in zip(runs, evaluations, strict=True):
+        label = {"run": str(run)} if len(runs) > 1 else {}
+        if per_query:
+            _print_queries(result, label)
+        _print_line({**label, **result.means()})
+        _print_counts(result, f"{run}: " if label else "")
+    for run, result in zip(runs[1:], evaluations[1:], strict=True):
+        differences = compare_evaluations(evaluations[0], result, groups=groups)
+        _print_line(
+            {
+                "run": str(run),
+                "minus": str(runs[0]),
+                "resampled": f"{differences[0].groups} {'queries' if groups is None else 'groups'}",
+                "differences": {each.measure: _describe(asdict(each)) for each in differences},
+            }
+        )
+        first = differences[0]
+        low, high = first.interval
+        typer.echo(
+            f"{run} − {runs[0]}: {first.measure} {first.difference:+.2f} points (95 % interval {low:+.2f} to "
+            f"{high:+.2f}, over {first.groups} {'queries' if groups is None else 'groups'})",
+            err=True,
+        )
+
+
+def _describe(difference: dict[str, Any]) -> dict[str, Any]:
+    return {name: difference[name] for name in ("difference", "interval", "share_above")}
+
+
+def _print_queries(result: "Evaluation", label: dict[str, str]) -> None:
+    for number, query in enumerate(result.queries):
+        values = zip(result.measures, result.values[:, number].tolist(), strict=True)
+        _print_line({**label, "query": query, **dict(values)})
+
+
+def _print_line(record: dict[str, Any]) -> None:
+    typer.echo(json.dumps(record, ensure_ascii=False))
+
+
+def _print_counts(result: "Evaluation", prefix: str) -> None:
     if result.queries_missing:
         typer.echo(
-            f"note: {result.queries_missing} judged queries are not in the run; they count as 0", err=True
+            f"note: {prefix}{result.queries_missing} judged queries are not in the run; they count as 0",
+            err=True,
         )
     if result.queries_unjudged:
-        typer.echo(f"note: {result.queries_unjudged} queries of the run are not judged; left out", err=True)
+        typer.echo(
+            f"note: {prefix}{result.queries_unjudged} queries of the run are not judged; left out", err=True
+        )

@@ -1,4 +1,4 @@
-"""`ridgerank fuse`: two runs become one."""
+"""`ridgerank fuse`: two or more runs become one."""
 
 import json
 import math
@@ -9,62 +9,97 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ridgerank.cli.many_runs import (
+    estimate_many_weights,
+    parse_weights,
+    print_many_weights,
+    report_many_weights,
+)
 from ridgerank.cli.options import require_tag
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ridgerank.fusion.estimate import WeightEstimate
     from ridgerank.fusion.join import JoinedRuns
     from ridgerank.runs.run import Run
 
 
 def fuse_command(
-    retriever: Annotated[Path, typer.Argument(help="TREC run of the retriever.", show_default=False)],
-    reranker: Annotated[Path, typer.Argument(help="TREC run of the reranker.", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="TREC runs: the retriever's, then the rerankers'.", show_default=False),
+    ],
     qrels: Annotated[
-        Path | None, typer.Option(help="Relevance judgements: the weight is w* in closed form.")
+        Path | None, typer.Option(help="Relevance judgements: the weights of highest correlation with them.")
     ] = None,
     third: Annotated[
-        Path | None,
-        typer.Option(help="A third run (the full model's scores): the weight is estimated without labels."),
+        list[Path] | None,
+        typer.Option(
+            help="A run that is not fused (the full model's scores): weights are estimated without labels. "
+            "May be repeated.",
+            show_default=False,
+        ),
     ] = None,
+    label_free: Annotated[
+        bool,
+        typer.Option("--label-free", help="Estimate weights from three or more runs alone, without labels."),
+    ] = False,
     weight: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="A weight you know: 0 retriever, 1 reranker.")
     ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Weights you know, one per run: 0.2,0.5,0.3.", show_default=False)
+    ] = None,
     shrink: Annotated[
-        bool, typer.Option("--shrink", help="Pull the estimate towards a cautious prior; for few queries.")
+        bool,
+        typer.Option(
+            "--shrink",
+            help="Pull the estimate towards a cautious prior; for few queries. Weights of three or more runs "
+            "are always pulled towards equal ones.",
+        ),
     ] = False,
     uniform: Annotated[
         bool, typer.Option("--uniform", help="Weigh all ranks alike, not by the ranking metric's discount.")
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(help="Write the weight and its reasons here, as JSON.")
+        Path | None, typer.Option(help="Write the weights and their reasons here, as JSON.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Write the fused run here (whole or not at all), not to stdout.")
     ] = None,
     tag: Annotated[str, typer.Option(help="Name of the fused run, its last column.")] = "ridgerank",
 ) -> None:
-    """Fuse a retriever's run with a reranker's at the best weight.
+    """Fuse the runs of a retriever and of one or more rerankers at the best weights.
 
-    Both scores are standardized within each query and added as (1 − w)·retriever + w·reranker. Say where
-    w comes from with exactly one of --qrels, --third and --weight.
+    Scores are standardized within each query and added; with two runs as (1 − w)·retriever + w·reranker. Say
+    where weights come from with exactly one of --qrels, --third, --label-free, --weight and --weights.
 
-    Pages only one run has are kept below the fused ones and counted in the report.
+    Pages that some run lacks are kept below the fused ones and counted in the report.
 
     Example: `ridgerank fuse colpali.trec readout.trec --third teacher.trec --report r.json > fused.trec`
+
+    Example: `ridgerank fuse bm25.trec colpali.trec readout.trec --qrels qrels.trec > fused.trec`
     """
     from ridgerank.atomic import replace_text_file
     from ridgerank.fusion.join import fuse_runs, join
     from ridgerank.runs.trec import read_run, write_run
 
-    if sum(source is not None for source in (qrels, third, weight)) != 1:
-        raise typer.BadParameter("give exactly one of --qrels, --third and --weight: where w comes from")
+    others = third or []
+    _require_one_source(len(runs), qrels, others, weight, weights, label_free=label_free)
     require_tag(tag)
-    runs = (read_run(retriever), read_run(reranker))
-    joined = join(*runs)
-    estimate = _estimate(runs, joined, qrels, third, weight, shrink=shrink, discounted=not uniform)
-    fused = fuse_runs(joined, estimate.weight)
-    facts = _make_report(estimate, joined)
+    fused_runs = [read_run(path) for path in runs]
+    joined = join(*fused_runs)
+    two = len(runs) == 2 and len(others) < 2 and weights is None
+    if two:
+        estimate = _estimate(fused_runs, joined, qrels, others, weight, shrink=shrink, discounted=not uniform)
+        facts = _make_report(estimate, joined)
+        fused = fuse_runs(joined, estimate.weight)
+    else:
+        shares = None if weights is None else parse_weights(weights, len(runs))
+        many = estimate_many_weights(fused_runs, joined, qrels, others, shares, discounted=not uniform)
+        facts = report_many_weights(many, joined, [path.name for path in runs])
+        fused = fuse_runs(joined, many.weights)
     if report is not None:
         with replace_text_file(report) as file:
             file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
@@ -73,14 +108,41 @@ def fuse_command(
             write_run(fused, file, tag=tag)
     else:
         write_run(fused, sys.stdout, tag=tag)
-    _print_summary(facts)
+    if two:
+        _print_summary(facts)
+    else:
+        print_many_weights(facts)
+
+
+def _require_one_source(
+    runs: int,
+    qrels: Path | None,
+    third: list[Path],
+    weight: float | None,
+    weights: str | None,
+    *,
+    label_free: bool,
+) -> None:
+    if runs < 2:
+        raise typer.BadParameter(f"{runs} run, wanted at least two to fuse")
+    label_free = label_free or bool(third)
+    if sum((qrels is not None, label_free, weight is not None, weights is not None)) != 1:
+        raise typer.BadParameter(
+            "give exactly one source of weights: --qrels, --third or --label-free, --weight, --weights"
+        )
+    if runs > 2 and weight is not None:
+        raise typer.BadParameter(f"one weight for {runs} runs; give one per run with --weights")
+    if label_free and runs + len(third) < 3:
+        raise typer.BadParameter(
+            "two runs do not tell how good each is: add a third that is not fused (--third), or give --qrels"
+        )
 
 
 def _estimate(
-    runs: "tuple[Run, Run]",
+    runs: "Sequence[Run]",
     joined: "JoinedRuns",
     qrels: Path | None,
-    third: Path | None,
+    third: "Sequence[Path]",
     weight: float | None,
     *,
     shrink: bool,
@@ -101,8 +163,7 @@ def _estimate(
         relevance = complete.relevance(read_qrels(qrels))
         correlations = correlate(b, s, relevance, complete.lists, discounted=discounted)
         return closed_form_estimate(correlations, prior=prior)
-    assert third is not None
-    complete = join(*runs, read_run(third)).complete()
+    complete = join(*runs, read_run(third[0])).complete()
     b, s, t = complete.scores
     correlations = correlate(b, s, t, complete.lists, discounted=discounted)
     return label_free_estimate(correlations, prior=prior)

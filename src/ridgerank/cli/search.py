@@ -1,6 +1,7 @@
-"""`ridgerank search`: a query in, the best pages out."""
+"""`ridgerank search`: a query in, the best pages out; or a file of queries, a run out."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,15 +20,31 @@ from ridgerank.cli.options import (
     ReadoutName,
     Store,
     parse_size,
+    require_tag,
 )
 
 if TYPE_CHECKING:
-    from ridgerank.records import Ranking
+    from collections.abc import Sequence
+
+    from ridgerank.ranking.reranker import Reranker
+    from ridgerank.records import Query, RankedPage, Ranking
 
 
 def search_command(
-    query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
     store: Store,
+    query: Annotated[str | None, typer.Argument(help="What to look for.", show_default=False)] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            help="Many queries instead: JSON lines (query_id, text) or plain lines. A TREC run is written.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="With --queries: write the run here (whole or not at all), not to stdout."),
+    ] = None,
+    tag: Annotated[str, typer.Option(help="With --queries: name of the run, its last column.")] = "ridgerank",
     top: Annotated[int, typer.Option(min=1, help="Pages to print.")] = 5,
     candidates: Annotated[int, typer.Option(min=1, help="Pages the retriever finds, to be reranked.")] = 20,
     as_json: AsJson = False,
@@ -49,11 +66,20 @@ def search_command(
 ) -> None:
     """Retrieve, rerank, print: page, fused score, the part of each score in it, rank before and after.
 
-    Example: `ridgerank search --store pages "operating margin in 2019"`
-    """
-    from ridgerank.runs.queries import validate_query
+    With --queries, all reranked candidates of every query become a run for `ridgerank evaluate` or `fuse`.
 
-    validate_query(query)  # before the heavy imports, so that a mistake is reported at once
+    Example: `ridgerank search --store pages "operating margin in 2019"`
+
+    Example: `ridgerank search --store pages --queries queries.jsonl --output run.trec`
+    """
+    from ridgerank.runs.queries import read_queries, validate_query
+
+    # Before the heavy imports, so that a mistake is reported at once.
+    pictures_or_json = as_json or images is not None or show or explain is not None
+    _require_query_or_file(query, queries, output, for_one_query=pictures_or_json)
+    require_tag(tag)
+    batch = None if queries is None else read_queries(queries)
+    text = "" if query is None else validate_query(query)
     cache_disk_bytes = parse_size(cache_size)
     from ridgerank.ranking.reranker_options import RerankerOptions
 
@@ -67,7 +93,10 @@ def search_command(
         cache_disk_bytes=cache_disk_bytes,
     )
     with options.open(store) as reranker:
-        ranking = reranker.search(query, k=candidates, top_k=top)
+        if batch is not None:
+            _write_run(reranker, batch, candidates, output, tag)
+            return
+        ranking = reranker.search(text, k=candidates, top_k=top)
         if as_json:
             pages = [{**asdict(page), "reason": page.reason} for page in ranking.pages]
             typer.echo(json.dumps({**asdict(ranking), "pages": pages}, ensure_ascii=False))
@@ -90,6 +119,17 @@ def search_command(
     )
 
 
+def _require_query_or_file(
+    query: str | None, queries: Path | None, output: Path | None, *, for_one_query: bool
+) -> None:
+    if (query is None) == (queries is None):
+        raise typer.BadParameter("give a query, or a file of them with --queries")
+    if queries is None and output is not None:
+        raise typer.BadParameter("a run is written for --queries only", param_hint="--output")
+    if queries is not None and for_one_query:
+        raise typer.BadParameter("--json, --images, --open and --explain are for one query, not --queries")
+
+
 def _print(ranking: "Ranking") -> None:
     from rich.console import Console
     from rich.table import Table
@@ -103,3 +143,38 @@ def _print(ranking: "Ranking") -> None:
         moved = f"{page.retriever_rank} → {page.rank}"
         table.add_row(page.reference, *(f"{part:+.3f}" for part in parts), moved)
     Console().print(table)
+
+
+def _write_run(
+    reranker: "Reranker", queries: "Sequence[Query]", candidates: int, output: Path | None, tag: str
+) -> None:
+    """Search for every query and write all reranked candidates as one run, pages by their reference."""
+    from ridgerank.atomic import replace_text_file
+    from ridgerank.cli.progress_bars import Bar
+    from ridgerank.runs.run import Run
+    from ridgerank.runs.trec import write_run
+
+    scored: dict[str, dict[str, float]] = {}
+    notes: dict[str, int] = {}
+    with Bar() as bar:
+        bar.start("searching", len(queries))
+        for query in queries:
+            ranking = reranker.search(query.text, k=candidates, top_k=candidates)
+            scored[query.query_id] = {_run_name(page): page.fused_score for page in ranking.pages}
+            notes[ranking.note] = notes.get(ranking.note, 0) + 1
+            bar.advance()
+    run = Run.of_dict(scored)
+    if output is None:
+        write_run(run, sys.stdout, tag=tag)
+    else:
+        with replace_text_file(output) as file:
+            write_run(run, file, tag=tag)
+    for note, count in notes.items():
+        if note:
+            typer.echo(f"note, for {count} of {len(queries)} queries: {note}", err=True)
+    typer.echo(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}", err=True)
+
+
+def _run_name(page: "RankedPage") -> str:
+    """The page's reference, or its id where the reference has blanks, which a run's columns cannot hold."""
+    return page.page_id if len(page.reference.split()) != 1 else page.reference

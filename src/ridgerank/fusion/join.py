@@ -1,14 +1,19 @@
 """Runs over the same queries become aligned lists; pages that only some runs score are kept and counted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeAlias
 
 import numpy as np
 
-from ridgerank.fusion.standardize import fuse_scores
+from ridgerank.errors import ScoreError
+from ridgerank.fusion.standardize import fuse_many_scores, standardize
 from ridgerank.ragged import Bools, Floats, Ints, Ragged
 from ridgerank.runs.run import Qrels, Run
+
+RunScores: TypeAlias = Run | Mapping[str, Mapping[str, float]]
+"""A run, or query id → page id → score."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,38 +94,74 @@ def join(*runs: Run) -> JoinedRuns:
 
 
 def fuse(
-    retriever: Run | Mapping[str, Mapping[str, float]],
-    reranker: Run | Mapping[str, Mapping[str, float]],
-    weight: float,
+    retriever: RunScores,
+    reranker: RunScores,
+    *others: RunScores | float,
+    weight: float | Sequence[float] | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Fuse two runs, query id → page id → score each, at a weight from 0 (retriever) to 1 (reranker), eq. 2.
+    """Fuse two or more runs, query id → page id → score each, eq. 2.
 
-    Each query's pages come back best first. A page that only one of the two scores follows below those that
-    both score, as in `fuse_runs`.
+    For two runs `weight` is a number from 0 (retriever) to 1 (reranker); it may also be the last argument.
+    For more it has one number per run, scaled to add up to 1. Each query's pages come back best first. A
+    page that not all runs score follows below those that all score, as in `fuse_runs`.
     """
-    runs = (run if isinstance(run, Run) else Run.of_dict(run) for run in (retriever, reranker))
+    numbers = [each for each in others if isinstance(each, (int, float))]
+    if weight is None and len(numbers) == 1:
+        weight = numbers[0]
+    runs = [
+        each if isinstance(each, Run) else Run.of_dict(each)
+        for each in (retriever, reranker, *others)
+        if not isinstance(each, (int, float))
+    ]
+    if weight is None:
+        raise ScoreError(
+            f"no weight for {len(runs)} runs; give weight=0.5 for two, one number per run for more"
+        )
     return fuse_runs(join(*runs), weight).to_dict()
 
 
-def fuse_runs(joined: JoinedRuns, weight: float) -> Run:
-    """Eq. 2 over the first two runs, retriever and reranker.
+def fuse_runs(joined: JoinedRuns, weight: float | Sequence[float]) -> Run:
+    """Eq. 2 over all runs: a number weighs the second of two runs, a sequence has one weight per run.
 
-    Pages that both score are standardized and fused. A page only one of them scores is not given a score
-    it never got: it follows below the fused pages, first those the reranker did not read, in the
-    retriever's order, then those the retriever did not return, in the reranker's.
+    Pages that all runs score are standardized and fused. A page that some runs lack is not given scores it
+    never got: it follows below, pages that fewer runs lack first. Pages lacked by equally many runs are in
+    the order of the first run that has them, the retriever's first, and then by the runs that do have them.
     """
-    retriever, reranker = joined.scores[0], joined.scores[1]
-    has_retriever, has_reranker = joined.present[0], joined.present[1]
-    both = has_retriever & has_reranker
-    if both.all():
-        return joined.run(fuse_scores(retriever, reranker, weight, joined.lists))
-    shared = JoinedRuns(
-        joined.queries, joined.vocabulary, joined.lists, joined.codes, joined.scores[:2]
-    ).complete()
-    fused = np.where(has_retriever, retriever, reranker)
-    fused[both] = fuse_scores(shared.scores[0], shared.scores[1], weight, shared.lists)
-    tier = np.where(both, 0, np.where(has_retriever, 1, 2))
+    weights = _weights_per_run(weight, len(joined.scores))
+    present = joined.present
+    everywhere = present.all(axis=0)
+    if everywhere.all():
+        return joined.run(fuse_many_scores(joined.scores, weights, joined.lists))
+    fused = _fuse_present(joined, weights)
+    if everywhere.any():
+        shared = joined.complete()
+        fused[everywhere] = fuse_many_scores(shared.scores, weights, shared.lists)
+    runs = len(weights)
+    tier = (runs - present.sum(axis=0)) * runs + np.where(everywhere, 0, present.argmax(axis=0))
     return _order_by_tier(joined, fused, tier)
+
+
+def _weights_per_run(weight: float | Sequence[float], runs: int) -> Floats:
+    if not isinstance(weight, (int, float)):
+        return np.asarray(weight, dtype=np.float64)
+    if runs != 2:
+        raise ScoreError(f"one weight for {runs} runs, wanted one number per run")
+    if not 0.0 <= weight <= 1.0:
+        raise ScoreError(f"fusion weight {weight}, wanted a number from 0 (retriever) to 1 (reranker)")
+    return np.array([1.0 - weight, weight])
+
+
+def _fuse_present(joined: JoinedRuns, weights: Floats) -> Floats:
+    """(members,): each page by the runs that have it, each run standardized over its own pages."""
+    total, share = np.zeros(joined.lists.members), np.zeros(joined.lists.members)
+    # A run of weight 0 still orders the pages that only it has.
+    least = np.maximum(weights, 1e-9)
+    for row, has_page, run_weight in zip(joined.scores, joined.present, least.tolist(), strict=True):
+        lengths = joined.lists.sum(has_page.astype(float)).astype(np.int64)
+        lists = Ragged.of_lengths(lengths[lengths > 0].tolist())
+        total[has_page] += run_weight * standardize(row[has_page], lists)
+        share[has_page] += run_weight
+    return total / share
 
 
 def _order_by_tier(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:

@@ -46,6 +46,21 @@ def fuse_scores(retriever: Floats, reranker: Floats, weight: float, lists: Ragge
     return (1.0 - weight) * standardize(retriever, lists) + weight * standardize(reranker, lists)
 
 
+def fuse_many_scores(scores: Floats, weights: Floats, lists: Ragged) -> Floats:
+    """F = Σ w_i z(s_i), eq. 2 for any number of scores: (scores, members), weights (scores,) → (members,)."""
+    if len(weights) != len(scores) or not (weights >= 0).all() or not np.isfinite(weights.sum()):
+        raise ScoreError(
+            f"fusion weights {weights.tolist()} for {len(scores)} runs, wanted one per run, none below 0"
+        )
+    if not weights.sum() > 0:
+        raise ScoreError("all fusion weights are 0, wanted at least one above")
+    shares = weights / weights.sum()
+    fused: Floats = np.sum(
+        [share * standardize(row, lists) for share, row in zip(shares, scores, strict=True)], axis=0
+    )
+    return fused
+
+
 def discounts(retriever: Floats, lists: Ragged) -> Floats:
     """ω_i = 1 / log2(1 + rank_i) under the retriever's order: the discount of the ranking metric, §3.1."""
     weights: Floats = 1.0 / np.log2(1.0 + lists.ranks(retriever))
