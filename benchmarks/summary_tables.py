@@ -3,6 +3,7 @@
 from typing import Any
 
 from benchmarks.markdown_tables import TableMakers, format_table, read_result
+from benchmarks.real_documents_resample import format_recovery
 from benchmarks.real_documents_tables import (
     CROSS_ENCODER,
     DEPLOYED,
@@ -11,7 +12,6 @@ from benchmarks.real_documents_tables import (
     MODELS,
     TEACHER,
     format_gain,
-    format_recovery,
     read_results,
 )
 
