@@ -37,7 +37,8 @@ def index_command(
     keep: Annotated[
         str,
         typer.Option(
-            help="Positions of the page to keep: a rule (stride, ink, spread, informative) and a fraction."
+            help="Positions of the page to keep: a rule (stride, value-norm, value-distance, ink, spread, "
+            "informative) and a fraction."
         ),
     ] = "stride 1/3",
     device: Device = None,

@@ -19,6 +19,8 @@ def compress(prefix: Prefix, image: Image, keep: Keep) -> PackedPrefix:
         grey=np.asarray(image.convert("L")),
         features=last_values.transpose(0, 1).flatten(1).numpy()[visual],
         pieces=prefix.pieces,
+        value_norms=_mean_norms(prefix.values)[visual],
+        value_distances=_mean_norms(prefix.values - _mean_value(prefix))[visual],
     )
     positions = keep.positions(visual, page)
     kept = torch.from_numpy(positions).to(prefix.keys.device)
@@ -39,3 +41,16 @@ def compress(prefix: Prefix, image: Image, keep: Keep) -> PackedPrefix:
 def _bits(scales: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint16]]:
     """The bits of bfloat16 scales, as numpy has no such type."""
     return scales.contiguous().cpu().view(torch.uint16).numpy()
+
+
+def _mean_norms(vectors: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """(positions,) norms of (layers, kv_heads, positions, head_dim), averaged over layers and heads."""
+    norms: np.ndarray[tuple[int], np.dtype[np.float32]] = (
+        vectors.float().norm(dim=-1).mean(dim=(0, 1)).cpu().numpy()
+    )
+    return norms
+
+
+def _mean_value(prefix: Prefix) -> torch.Tensor:
+    """(layers, kv_heads, 1, head_dim): the mean value vector of the visual positions."""
+    return prefix.values[:, :, prefix.visual].mean(dim=2, keepdim=True)
