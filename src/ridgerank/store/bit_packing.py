@@ -53,7 +53,8 @@ def stack_padded(parts: Sequence[Tensor], length: int) -> Tensor:
 def _pack_plane(codes: Tensor, bits: int) -> Tensor:
     per_byte = 8 // bits
     padding = -codes.shape[-2] % per_byte
-    rows = F.pad(codes, (0, 0, 0, padding)).unflatten(-2, (-1, per_byte))
+    padded = F.pad(codes, (0, 0, 0, padding))
+    rows = padded.view(*padded.shape[:-2], -1, per_byte, padded.shape[-1])
     packed = torch.zeros_like(rows[..., 0, :])
     for index in range(per_byte):
         packed |= rows[..., index, :] << (bits * index)

@@ -21,7 +21,8 @@ from torch import Tensor
 CODE_MAX = 127
 SCALE_DTYPE = torch.bfloat16
 QUANTIZATION = "int8, bfloat16 scale per key channel and value position"
-"""What a lineage records."""
+PACKED_QUANTIZATION = "packed codes, bfloat16 step and minimum per group of a key channel or value position"
+"""What a lineage records: of the paper's int8, and of all other numbers."""
 
 
 def quantize_keys(keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,12 +90,13 @@ def restore_groups(x: Tensor, steps: Tensor, minima: Tensor, *, dim: int, group:
     size = x.shape[dim]
     whole = size // group
     if whole:
-        grouped = x.narrow(dim, 0, whole * group).unflatten(dim, (whole, group))
-        minimum, step = (part.narrow(dim, 0, whole).unsqueeze(dim) for part in (minima, steps))
+        part = x.narrow(dim, 0, whole * group)
+        grouped: Tensor = part.unflatten(dim, (whole, group))  # type: ignore[no-untyped-call]
+        minimum, step = (scale.narrow(dim, 0, whole).unsqueeze(dim) for scale in (minima, steps))
         torch.addcmul(minimum, grouped, step, out=grouped)
     if size > whole * group:
         last = x.narrow(dim, whole * group, size - whole * group)
-        minimum, step = (part.narrow(dim, whole, 1) for part in (minima, steps))
+        minimum, step = (scale.narrow(dim, whole, 1) for scale in (minima, steps))
         torch.addcmul(minimum, last, step, out=last)
 
 
