@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 
 from benchmarks.read_path import hit_rate, simulated_hit_rate
 from benchmarks.report import publish
-from ridgerank.store.layout import BlockShape
+from ridgerank.store.block_arrays import BlockShape
 
 SIZES = {"1 M": 10**6, "100 M": 10**8, "1 B": 10**9}
 MODELS = {"Qwen2.5-VL-7B": (4, 128, 0.056), "GLM-4.1V-9B": (2, 128, 0.050)}

@@ -52,6 +52,10 @@ class Lineage:
     image_resize: str | None = None
     """`once` where page images were resized once; None where the model reads text, and in stores of before,
     whose images above the budget were resized twice, with slightly other pixels. PDF pages are the same."""
+    key_bits: int = 8
+    value_bits: int = 8
+    number_group: int | None = None
+    """How many numbers of a key channel or of a value share a step, None where all do."""
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted, so that equal lineages give equal text."""
@@ -64,6 +68,8 @@ class Lineage:
         if isinstance(stored, dict):
             stored.setdefault("image_resize", None)
         names = {field.name for field in fields(cls)}
+        if isinstance(stored, dict) and not _NUMBERS & set(stored):
+            stored |= {field.name: field.default for field in fields(cls) if field.name in _NUMBERS}
         if isinstance(stored, dict) and set(stored) == names - _SETTINGS:
             stored = _split_prose(stored)
         if not isinstance(stored, dict) or set(stored) != names:
@@ -110,6 +116,8 @@ class Lineage:
 
 _SETTINGS = {"max_pixels", "page_text", "prompt_name"}
 """The fields that older lineages lack. Their values are in the words behind the two fingerprints there."""
+_NUMBERS = {"key_bits", "value_bits", "number_group"}
+"""The fields that lineages lack from before there were other numbers than int8."""
 
 
 def _split_prose(stored: Mapping[str, Any]) -> dict[str, Any]:

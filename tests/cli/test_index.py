@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ridgerank.errors import LineageMismatch, StoreError
 from ridgerank.store.page_store import PageStore
 from tests.cli.commands import invoke, run_process
 from tests.conftest import write_pdf
@@ -25,6 +26,22 @@ def test_indexing_tells_what_it_did_and_says_by_its_status_that_a_file_was_bad(
     assert "3 pages added, 0 stored before, 1 not read" in done.stderr
     assert "MB a page" in done.stderr
     assert done.stdout == ""
+
+
+def test_bits_are_an_option_that_the_store_remembers(
+    documents: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    common: list[object] = ["index", documents / "good.pdf", "--backbone", model_folder]
+    common += ["--max-pixels", 30 * 28 * 28, "--processes", 1, "--keep", "value-norm 1/3"]
+    common += ["--store", tmp_path / "store", "--bits"]
+    with pytest.raises(StoreError, match="bits spelled 'five'"):
+        invoke(*common, "five")
+    invoke(*common, "4/3 group 16")
+    with PageStore.open(tmp_path / "store") as opened:
+        lineage = opened.lineage
+    assert (lineage.key_bits, lineage.value_bits, lineage.number_group) == (4, 3, 16)
+    with pytest.raises(LineageMismatch, match="value_bits: 3 there, 4 here"):
+        invoke(*common, "4 group 16")
 
 
 def test_a_retriever_named_later_fills_in_vectors_and_is_remembered(

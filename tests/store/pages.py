@@ -1,11 +1,14 @@
 """Small pages with known contents, for the tests of the store."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 
 from ridgerank.lineage import Lineage
-from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.block_arrays import BlockShape, array_spans
+from ridgerank.store.layout import PackedPrefix, SharedPrefix
+from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.rows import PageRow, StoredPage
 from ridgerank.store.vector_columns import VectorOrigin
 
@@ -21,6 +24,9 @@ LINEAGE = Lineage(
     keep="stride 1/3",
     quantization="int8",
 )
+
+PACKED_LINEAGE = replace(LINEAGE, quantization="packed", key_bits=4, value_bits=3, number_group=8)
+"""Of a store of format 2 that holds the pages of `packed_row`."""
 
 ORIGIN = VectorOrigin(source="colqwen2", fingerprint="f" * 32, dim=4, pool_factor=1)
 
@@ -46,6 +52,52 @@ def prefix(number: int, *, layers: int = 3, positions: int | None = None, head_d
     )
 
 
+def shared_prefix(*, layers: int = 3, positions: int = 2, head_dim: int = 8) -> SharedPrefix:
+    """Positions before the page that depend on nothing but their shape."""
+    keys, values = np.random.default_rng(7).normal(size=(2, layers, 2, positions, head_dim))
+    return SharedPrefix(keys.astype(np.float32), values.astype(np.float32))
+
+
+SHARED = shared_prefix()
+
+
+def packed_prefix(
+    number: int,
+    numbers: NumberFormat,
+    *,
+    layers: int = 3,
+    positions: int | None = None,
+    head_dim: int = 8,
+    shared: SharedPrefix | None = SHARED,
+) -> PackedPrefix:
+    """A prefix of packed codes: after the shared positions every third of a page, then two more."""
+    random = np.random.default_rng(number)
+    count = 5 + number % 7 if positions is None else positions
+    before = 0 if shared is None else shared.count
+    cells = 3 * (count - 2)
+    kept = [*range(before, before + cells, 3), before + cells, before + cells + 1]
+    shape = BlockShape(layers, 2, count, head_dim, 0, (1, cells), numbers, before, before + cells + 2)
+    arrays = {
+        name: random.integers(0, 1 << 8 * span.dtype.itemsize, span.shape, dtype=span.dtype)
+        for name, span in array_spans(shape).items()
+        if not name.endswith("_bits")
+    }
+    return PackedPrefix(
+        **arrays,
+        positions=np.array(kept, dtype=np.int32),
+        visual=np.arange(count) < count - 2,
+        next_position=number,
+        grid=(1, cells),
+        numbers=numbers,
+        shared=shared,
+    )
+
+
+def packed_row(number: int, *, positions: int | None = None) -> PageRow:
+    numbers = NumberFormat(PACKED_LINEAGE.key_bits, PACKED_LINEAGE.value_bits, PACKED_LINEAGE.number_group)
+    return PageRow(row(number).page, packed_prefix(number, numbers, positions=positions))
+
+
 def row(number: int, **shape: int) -> PageRow:
     return PageRow(
         StoredPage(
@@ -60,7 +112,9 @@ def row(number: int, **shape: int) -> PageRow:
 
 
 def assert_same(found: PackedPrefix, wanted: PackedPrefix) -> None:
-    for name in ("keys", "values", "key_scales", "value_scales", "positions", "visual"):
+    packed = () if wanted.numbers.symmetric else ("key_minima", "value_minima")
+    for name in ("keys", "values", "key_scales", "value_scales", "positions", "visual", *packed):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
         assert getattr(found, name).dtype == getattr(wanted, name).dtype
     assert (found.next_position, found.grid) == (wanted.next_position, wanted.grid)
+    assert (found.numbers, found.shared) == (wanted.numbers, wanted.shared)

@@ -3,10 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ridgerank.errors import StoreError
+from ridgerank.store import layout
 from ridgerank.store.check import find_damage
 from ridgerank.store.layout import pack
+from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
-from tests.store.pages import LINEAGE, ORIGIN, page_id, prefix
+from tests.store.pages import LINEAGE, ORIGIN, PACKED_LINEAGE, SHARED, packed_row, page_id, prefix
 
 
 def flip(uri: str, content: bytes, at: int) -> None:
@@ -72,3 +75,38 @@ def test_a_byte_flipped_anywhere_in_a_data_file_never_crashes_the_check(uri: str
         held[at] ^= 0x41
         file.write_bytes(held)
         assert all(found.reason for found in find_damage(uri))
+
+
+@pytest.fixture
+def packed_uri(tmp_path: Path) -> str:
+    """A store of format 2, twelve pages in two commits."""
+    uri = str(tmp_path / "packed")
+    with StoreWriter(uri, PACKED_LINEAGE, SHARED) as writer:
+        writer.append([packed_row(number) for number in range(6)])
+        writer.append([packed_row(number) for number in range(6, 12)])
+    return uri
+
+
+@pytest.mark.parametrize("where", [0.0, 0.05, 0.5, 0.999])
+def test_a_flipped_byte_of_a_packed_page_is_found(packed_uri: str, where: float) -> None:
+    assert list(find_damage(packed_uri)) == []
+    block = pack(packed_row(5).prefix).tobytes()
+    flip(packed_uri, block, int(where * len(block)))
+    [damage] = find_damage(packed_uri)
+    assert (damage.what, damage.page_id) == ("report.pdf#5", page_id(5))
+
+
+def test_damaged_or_missing_shared_positions_are_found_and_no_page_is_read_without_them(
+    packed_uri: str,
+) -> None:
+    path = Path(packed_uri) / layout.SHARED
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    for state in ("damaged", "missing"):
+        [damage] = find_damage(packed_uri)
+        assert (damage.what, damage.page_id) == (layout.SHARED, None)
+        assert state in damage.reason
+        with PageStore.open(packed_uri) as store, pytest.raises(StoreError, match=state):
+            store.read_prefixes([page_id(1)])
+        path.unlink(missing_ok=True)

@@ -9,9 +9,9 @@ from tests.store.pages import page_id, prefix
 
 
 def assert_on_device(found: DevicePrefix, wanted: layout.PackedPrefix) -> None:
-    for name in ("keys", "values", "key_scales", "value_scales", "positions", "visual"):
+    for name in ("keys", "values", "key_scales", "value_scales"):
         np.testing.assert_array_equal(getattr(found, name).cpu().numpy(), getattr(wanted, name), err_msg=name)
-    assert (found.next_position, found.grid) == (wanted.next_position, wanted.grid)
+    assert (found.next_position, found.count) == (wanted.next_position, len(wanted.positions))
 
 
 def test_a_block_in_a_tensor_is_seen_as_the_arrays_it_holds() -> None:

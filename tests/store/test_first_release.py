@@ -1,4 +1,4 @@
-"""A store and a calibration that the first release wrote open today and rank to the same digits."""
+"""Stores and calibrations of the first release and of format 2 open today and rank to the same digits."""
 
 import json
 import shutil
@@ -13,15 +13,20 @@ from ridgerank.ranking.reranker import Reranker
 from ridgerank.store.check import find_damage
 from ridgerank.store.page_store import PageStore
 
-FIXTURES = Path(__file__).parents[1] / "fixtures/first_release"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
-@pytest.fixture(params=["vision", "text"])
+@pytest.fixture(params=["first_release/vision", "first_release/text", "format_2/vision", "format_2/text"])
 def release(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy, with the working directory where the stored model names lead from."""
-    shutil.copytree(FIXTURES, tmp_path / "release")
+    version, family = request.param.split("/")
+    shutil.copytree(FIXTURES / "first_release", tmp_path / "release")
+    shutil.copytree(FIXTURES / version, tmp_path / "release", dirs_exist_ok=True)
+    if version == "format_2":
+        shutil.rmtree(tmp_path / "release" / family / "store")
+        shutil.copytree(FIXTURES / version / family / "store", tmp_path / "release" / family / "store")
     monkeypatch.chdir(tmp_path / "release")
-    folder = Path(request.param)
+    folder = Path(family)
     with PageStore.open(str(folder / "store")) as store:
         if store.lineage.transformers != transformers.__version__:
             pytest.skip(f"written under transformers {store.lineage.transformers}: not comparable here")

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ridgerank.store.check import find_damage
 from ridgerank.store.page_store import PageStore
@@ -22,10 +23,12 @@ _WRITER = f"""
 import sys
 import numpy as np
 from ridgerank.store.store_writer import StoreWriter
-from tests.store.pages import LINEAGE, ORIGIN, page_id, row
+from tests.store.pages import LINEAGE, ORIGIN, PACKED_LINEAGE, SHARED, packed_row, page_id, row
 
+packed = sys.argv[2] == "packed"
+row = packed_row if packed else row
 print("ready", flush=True)
-with StoreWriter(sys.argv[1], LINEAGE) as writer:
+with StoreWriter(sys.argv[1], PACKED_LINEAGE if packed else LINEAGE, SHARED if packed else None) as writer:
     for first in range(0, {PAGES}, {BATCH}):
         batch = [row(number, positions=200) for number in range(first, first + {BATCH})]
         if first and first % 90 == 0 and page_id(first - 1) in writer.page_ids():
@@ -43,16 +46,16 @@ print("done", flush=True)
 """
 
 
-def start(uri: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", _WRITER, str(uri)]
+def start(uri: Path, numbers: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _WRITER, str(uri), numbers]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     assert writer.stdout is not None
     assert writer.stdout.readline() == "ready\n"
     return writer
 
 
-def finish(uri: Path) -> None:
-    with start(uri) as writer:
+def finish(uri: Path, numbers: str) -> None:
+    with start(uri, numbers) as writer:
         assert writer.communicate()[0] == "done\n"
         assert writer.returncode == 0
 
@@ -74,15 +77,16 @@ def content(uri: Path) -> dict[str, tuple[object, ...]]:
         }
 
 
-def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Path) -> None:
-    with start(tmp_path / "whole") as writer:
+@pytest.mark.parametrize("numbers", ["int8", "packed"])
+def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Path, numbers: str) -> None:
+    with start(tmp_path / "whole", numbers) as writer:
         began = time.monotonic()
         assert writer.wait() == 0
         whole_s = time.monotonic() - began
     chance = random.Random(0)
     seen: set[tuple[int, int]] = set()
     for _ in range(KILLS):
-        with start(tmp_path / "killed") as writer:
+        with start(tmp_path / "killed", numbers) as writer:
             time.sleep(chance.uniform(0.0, 2 * whole_s / KILLS))
             writer.send_signal(signal.SIGKILL)
         if not any((tmp_path / "killed").glob("_versions/*.manifest")):
@@ -95,7 +99,7 @@ def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Pa
                 held = {number in stored for number in range(first, first + BATCH - 1)}
                 assert len(held) == 1
     assert len(seen) > 3, "every kill came too early or too late to mean anything"
-    finish(tmp_path / "killed")
+    finish(tmp_path / "killed", numbers)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.store import layout
+from ridgerank.store.block_arrays import ALIGNMENT, BlockShape, array_spans
 from ridgerank.store.layout import PackedPrefix
-from tests.store.pages import assert_same, prefix
+from ridgerank.store.number_format import WIDTHS, NumberFormat
+from tests.store.pages import SHARED, assert_same, packed_prefix, prefix
+
+PACKED = NumberFormat(4, 3, 8)
 
 
 @given(
@@ -21,6 +25,59 @@ from tests.store.pages import assert_same, prefix
 def test_what_is_packed_is_unpacked(number: int, layers: int, positions: int, head_dim: int) -> None:
     wanted = prefix(number, layers=layers, positions=positions, head_dim=head_dim)
     assert_same(layout.unpack(layout.pack(wanted)), wanted)
+
+
+@given(
+    keys=st.sampled_from(WIDTHS),
+    values=st.sampled_from([4, 3, 2]),
+    group=st.sampled_from([None, 8, 32]),
+    positions=st.integers(2, 40),
+    head_dim=st.integers(1, 9),
+    with_shared=st.booleans(),
+)
+def test_packed_numbers_of_any_width_are_unpacked(
+    keys: int, values: int, group: int | None, positions: int, head_dim: int, with_shared: bool
+) -> None:
+    shared = SHARED if with_shared else None
+    numbers = NumberFormat(keys, values, group)
+    wanted = packed_prefix(3, numbers, positions=positions, head_dim=head_dim, shared=shared)
+    assert_same(layout.unpack(layout.pack(wanted), shared=shared), wanted)
+
+
+def test_the_cells_of_a_page_are_counted_behind_the_shared_positions() -> None:
+    for shared in (SHARED, None):
+        assert packed_prefix(1, PACKED, positions=6, shared=shared).cells.tolist() == [0, 3, 6, 9]
+
+
+def test_a_block_without_its_shared_positions_is_refused() -> None:
+    block = layout.pack(packed_prefix(1, PACKED))
+    with pytest.raises(
+        StoreError, match="without the 2 positions before its page, of which the store holds 0"
+    ):
+        layout.unpack(block)
+
+
+@pytest.mark.parametrize(("at", "value"), [(44, 5), (45, 0), (46, 1), (60, 1), (64, 0), (24, 9)])
+def test_a_header_that_contradicts_itself_is_refused(at: int, value: int) -> None:
+    block = layout.pack(packed_prefix(1, PACKED))
+    block[at] = value
+    with pytest.raises(StoreError, match="the store is damaged"):
+        layout.unpack(block, shared=SHARED)
+
+
+@pytest.mark.parametrize("group", [None, 32])
+@pytest.mark.parametrize(("key_bits", "value_bits"), [(8, 4), (4, 4), (3, 3), (2, 2), (4, 2)])
+def test_packed_pages_take_the_bytes_of_their_arithmetic(
+    key_bits: int, value_bits: int, group: int | None
+) -> None:
+    """Qwen2.5-VL-7B at layer 21, a sixth of 1280 visual positions and the instruction."""
+    kept, heads, dim, layers = 1280 // 6 + 27, 4, 128, 21
+    numbers = NumberFormat(key_bits, value_bits, group)
+    block = BlockShape(layers, heads, kept, dim, 0, (32, 40), numbers, shared=15, total=1322)
+    codes = layers * heads * kept * dim * (key_bits + value_bits) / 8
+    key_steps = layers * heads * dim * (1 if group is None else kept / group)
+    value_steps = layers * heads * kept * (1 if group is None else dim / group)
+    assert 1.0 < block.nbytes / (codes + 4 * (key_steps + value_steps)) < 1.03
 
 
 def test_scales_of_another_type_are_refused() -> None:
@@ -70,16 +127,16 @@ def test_unpacking_copies_nothing() -> None:
 
 
 def test_every_array_starts_on_a_multiple_of_64() -> None:
-    spans = layout.array_spans(layout.block_shape(prefix(2))).values()
-    assert all(span.offset % layout.ALIGNMENT == 0 for span in spans)
-    assert all(span.strides[0] % layout.ALIGNMENT == 0 for span in spans if len(span.shape) > 1)
+    spans = array_spans(layout.block_shape(prefix(2))).values()
+    assert all(span.offset % ALIGNMENT == 0 for span in spans)
+    assert all(span.strides[0] % ALIGNMENT == 0 for span in spans if len(span.shape) > 1)
 
 
 @pytest.mark.parametrize(("kv_heads", "a_position"), [(4, 21_504), (2, 10_752)])
 def test_a_page_of_the_paper_takes_the_bytes_of_its_arithmetic(kv_heads: int, a_position: int) -> None:
     """Qwen2.5-VL-7B and GLM-4.1V-9B at layer 21, a third of 1280 visual positions."""
     kept = 1280 // 3
-    block = layout.BlockShape(
+    block = BlockShape(
         layers=21, kv_heads=kv_heads, positions=kept, head_dim=128, next_position=0, grid=(32, 40)
     )
     assert 1.0 < block.nbytes / (kept * a_position) < 1.03
@@ -99,7 +156,7 @@ def test_a_block_of_something_else_is_refused() -> None:
 def test_a_block_of_another_format_is_refused() -> None:
     block = layout.pack(prefix(1))
     block[8] = 9
-    with pytest.raises(ArtifactError, match="format 9, wanted 1"):
+    with pytest.raises(ArtifactError, match="format 9, wanted 1 or 2"):
         layout.unpack(block)
 
 
@@ -119,9 +176,9 @@ def test_arrays_that_disagree_are_refused_by_name() -> None:
         layout.pack(broken)
 
 
-@given(at=st.integers(0, 10_000), flip=st.integers(1, 255))
-def test_any_flipped_byte_changes_the_checksum(at: int, flip: int) -> None:
-    block = layout.pack(prefix(1))
+@given(at=st.integers(0, 10_000), flip=st.integers(1, 255), packed=st.booleans())
+def test_any_flipped_byte_changes_the_checksum(at: int, flip: int, packed: bool) -> None:
+    block = layout.pack(packed_prefix(1, PACKED) if packed else prefix(1))
     before = layout.checksum("id", "text", b"thumb", block)
     block[at % block.size] ^= flip
     assert layout.checksum("id", "text", b"thumb", block) != before

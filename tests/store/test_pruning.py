@@ -1,3 +1,4 @@
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +22,9 @@ def look(rows: int, columns: int, seed: int = 0, *, rule: str = "stride") -> Pag
     words = ["the ", "of ", "revenue ", "2019 ", "Norvale", "\n"]
     text = tuple(words[number] for number in random.integers(0, len(words), rows * columns))
     pieces = text if rule == "informative" else None
-    return PageFeatures((rows, columns), grey, random.normal(size=(rows * columns, 6)), pieces)
+    values = random.normal(size=(rows * columns, 6))
+    norms, distances = (np.linalg.norm(values - mean, axis=1) for mean in (0, values.mean(axis=0)))
+    return PageFeatures((rows, columns), grey, values, pieces, norms, distances)
 
 
 def masked(rows: int, columns: int, before: int, after: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -127,6 +130,19 @@ def test_patch_deviation_is_that_of_each_patch() -> None:
 
 def test_an_image_smaller_than_its_grid_is_blank_or_not_without_failing() -> None:
     assert cell_deviation(np.full((2, 3), 9.0), (5, 7)).shape == (5, 7)
+
+
+def test_value_rules_keep_the_highest_and_break_ties_by_order() -> None:
+    page = replace(look(2, 2), value_norms=np.array([1, 3, 1, 2]), value_distances=np.array([1, 0, 1, 1]))
+    assert Keep("value-norm", Fraction(1, 2)).positions(np.ones(4, bool), page).tolist() == [1, 3]
+    assert Keep("value-distance", Fraction(1, 2)).positions(np.ones(4, bool), page).tolist() == [0, 2]
+
+
+def test_value_rules_without_value_vectors_are_refused() -> None:
+    page = PageFeatures((2, 2), np.zeros((1, 1)), np.zeros((4, 3)))
+    for rule in ("value-norm", "value-distance"):
+        with pytest.raises(StoreError, match=f"'{rule}' chooses by value vectors"):
+            Keep(rule).positions(np.ones(4, bool), page)
 
 
 @given(rules, fractions)

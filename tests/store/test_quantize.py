@@ -1,14 +1,17 @@
-"""int8: at most half a step wrong, with the scales where they serve best."""
+"""Every width: at most half a step wrong, with the scales where they serve best."""
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ridgerank.store.number_format import WIDTHS
 from ridgerank.store.quantize import (
     CODE_MAX,
+    quantize_groups,
     quantize_keys,
     quantize_values,
+    restore_groups,
 )
 
 
@@ -73,3 +76,48 @@ def test_key_channels_of_differing_size_want_a_scale_each() -> None:
         for name, quantize in (("channel", quantize_keys), ("position", quantize_values))
     }
     assert error["channel"] < 1e-3 * error["position"]
+
+
+@given(
+    seed=st.integers(0, 999),
+    exponent=st.integers(-25, 25),
+    bits=st.sampled_from(WIDTHS),
+    dim=st.sampled_from([-2, -1]),
+    group=st.sampled_from([None, 8, 9, 32, 64]),
+    offset=st.sampled_from([0.0, 1.0, -300.0]),
+)
+def test_with_any_width_and_group_the_error_is_at_most_half_a_step(
+    seed: int, exponent: int, bits: int, dim: int, group: int | None, offset: float
+) -> None:
+    x = outlying(seed, 10.0**exponent) + offset * 10.0**exponent
+    quantized = quantize_groups(x, bits=bits, dim=dim, group=group)
+    assert int(quantized.codes.max()) < 1 << bits
+    restored_numbers = quantized.codes.float()
+    restore_groups(restored_numbers, quantized.steps.float(), quantized.minima.float(), dim=dim, group=group)
+    steps = (
+        quantized.steps.double().repeat_interleave(group or x.shape[dim], dim).narrow(dim, 0, x.shape[dim])
+    )
+    error = (restored_numbers.double() - x.double()).abs()
+    assert (error <= steps / 2 + 1e-6 * x.abs().double()).all()
+
+
+def test_groups_of_a_channel_run_along_positions_and_the_last_may_be_smaller() -> None:
+    x = outlying(0, 1.0)
+    assert quantize_groups(x, bits=4, dim=-2, group=32).steps.shape == (3, 2, 2, 16)
+    assert quantize_groups(x, bits=4, dim=-1, group=8).minima.shape == (3, 2, 40, 2)
+    assert quantize_groups(x, bits=4, dim=-1, group=None).steps.shape == (3, 2, 40, 1)
+
+
+def test_a_range_from_minimum_to_maximum_beats_a_symmetric_one_where_numbers_have_an_offset() -> None:
+    keys = torch.randn(1, 1, 64, 16, generator=torch.Generator().manual_seed(0)) + 5
+    asymmetric = quantize_groups(keys, bits=4, dim=-2, group=None)
+    largest = keys.abs().amax(dim=-2, keepdim=True)
+    assert (asymmetric.steps.float() < largest / 7 / 1.5).all()
+
+
+def test_numbers_that_are_all_equal_survive() -> None:
+    for value in (0.0, 1.5, -3.0):
+        quantized = quantize_groups(torch.full((1, 1, 4, 8), value), bits=2, dim=-2, group=None)
+        numbers = quantized.codes.float()
+        restore_groups(numbers, quantized.steps.float(), quantized.minima.float(), dim=-2, group=None)
+        assert (numbers == value).all()

@@ -1,13 +1,18 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.prefix import Prefix
-from ridgerank.store.compress import compress
+from ridgerank.errors import StoreError
+from ridgerank.store.compress import compress, encode_shared
 from ridgerank.store.layout import PackedPrefix, pack, unpack
+from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
 from ridgerank.store.pruning import Keep
 from ridgerank.store.quantize import SCALE_DTYPE
 from ridgerank.store.stored_prefixes import StoredPrefixes
@@ -25,6 +30,45 @@ def images() -> list[Image.Image]:
 @pytest.fixture(scope="module")
 def prefixes(small_backbone: Backbone, images: list[Image.Image]) -> list[Prefix]:
     return small_backbone.encode(images, exit_layer=EXIT)
+
+
+def unpacked(page: PackedPrefix) -> Prefix:
+    """What a page of packed codes stands for, position by position from the documented format."""
+    assert page.key_minima is not None
+    assert page.value_minima is not None
+    count, group = len(page.positions), page.numbers.group or 1 << 20
+
+    def codes(packed: NDArray[Any], bits: int) -> NDArray[np.float32]:
+        rows = []
+        for p in range(count):
+            if bits == 3:
+                low = packed[:, :, p // 4] >> 2 * (p % 4) & 3
+                high = packed[:, :, -(-count // 4) + p // 8] >> p % 8 & 1
+                rows.append(low + 4 * high)
+            else:
+                shift = bits * (p % (8 // bits))
+                rows.append(packed[:, :, p * bits // 8] >> shift & (1 << bits) - 1)
+        return np.stack(rows, axis=2).astype(np.float32)
+
+    def floats(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+        return (bits.astype(np.uint32) << 16).view(np.float32)
+
+    of_position, of_channel = np.arange(count) // group, np.arange(page.keys.shape[3]) // group
+    keys = codes(page.keys, page.numbers.key_bits) * floats(page.key_scales)[:, :, of_position]
+    keys += floats(page.key_minima)[:, :, of_position]
+    values = codes(page.values, page.numbers.value_bits) * floats(page.value_scales)[..., of_channel]
+    values += floats(page.value_minima)[..., of_channel]
+    before = np.zeros(page.shared_count, dtype=np.bool_)
+    if page.shared is not None:
+        keys = np.concatenate([page.shared.keys, keys], axis=2)
+        values = np.concatenate([page.shared.values, values], axis=2)
+    return Prefix(
+        keys=torch.from_numpy(keys),
+        values=torch.from_numpy(values),
+        visual=torch.from_numpy(np.concatenate([before, page.visual])),
+        grid=page.grid,
+        next_position=page.next_position,
+    )
 
 
 def decompressed(page: PackedPrefix) -> Prefix:
@@ -55,6 +99,46 @@ def test_stored_pages_give_the_states_of_what_they_stand_for(
         ["revenue in 2023"], DensePrefixes([decompressed(page) for page in packed])
     )
     torch.testing.assert_close(states, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("bits", ["4", "3", "2", "8/4", "4/2 group 8", "3 group 32"])
+@pytest.mark.parametrize("keep", ["value-norm 1/3", "stride 1"])
+def test_packed_pages_give_the_states_of_what_they_stand_for(
+    small_backbone: Backbone, images: list[Image.Image], prefixes: list[Prefix], keep: str, bits: str
+) -> None:
+    numbers = NumberFormat.parse(bits)
+    shared = encode_shared(small_backbone, numbers, exit_layer=EXIT, join_layer=0)
+    packed = [
+        unpack(pack(compress(prefix, image, Keep.parse(keep), numbers, shared)), shared=shared)
+        for prefix, image in zip(prefixes, images, strict=True)
+    ]
+    states = small_backbone.states(["revenue in 2023"], StoredPrefixes.of(packed, join_layer=0))
+    pages = [unpacked(page) for page in packed]
+    expected = small_backbone.states(["revenue in 2023"], DensePrefixes(pages))
+    torch.testing.assert_close(states, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_positions_before_the_page_are_the_same_for_every_page(
+    small_backbone: Backbone, prefixes: list[Prefix]
+) -> None:
+    shared = encode_shared(small_backbone, NumberFormat(4, 4), exit_layer=EXIT, join_layer=0)
+    assert shared is not None
+    assert shared.count == int(prefixes[0].visual.nonzero()[0])
+    for prefix in prefixes:
+        for part, once in ((prefix.keys, shared.keys), (prefix.values, shared.values)):
+            torch.testing.assert_close(part[:, :, : shared.count], torch.from_numpy(once))
+
+
+def test_the_paper_stores_every_page_with_the_positions_before_it(small_backbone: Backbone) -> None:
+    assert encode_shared(small_backbone, PAPER_NUMBERS, exit_layer=EXIT, join_layer=0) is None
+
+
+def test_pages_of_two_stores_in_one_batch_are_refused(
+    images: list[Image.Image], prefixes: list[Prefix]
+) -> None:
+    pages = [compress(prefixes[0], images[0], Keep(), NumberFormat.parse(bits)) for bits in ("8", "4")]
+    with pytest.raises(StoreError, match="several stores"):
+        StoredPrefixes.of(pages, join_layer=0)
 
 
 def test_with_every_position_kept_int8_moves_a_state_by_little(

@@ -79,6 +79,10 @@ class PromptTokens:
         """Tokens of the page part before and after a page that is text."""
         return self._ids(self.prompt.before_page), self._instruction[:-1]
 
+    def count_before_page(self) -> int:
+        """How many positions stand before the page, the same for every page."""
+        return len(self._ids(self.prompt.before_page))
+
     def page_text(self, text: str) -> TextTokens:
         """A page's text as plain tokens; the rare one that would still be a control token is left out."""
         encoding = self._plain.encode(text, add_special_tokens=False)

@@ -18,6 +18,7 @@ from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.bm25 import BM25
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
+from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
 from ridgerank.store.sidecar import edit_calibrations
@@ -29,6 +30,7 @@ class IndexOptions(TypedDict, total=False):
     exit_layer: int | None
     join_layer: int
     keep: Keep | None
+    numbers: NumberFormat
     prune: bool
     processes: int | None
     batch_pages: int | None

@@ -37,9 +37,14 @@ def index_command(
     keep: Annotated[
         str,
         typer.Option(
-            help="Positions of the page to keep: a rule (stride, ink, spread, informative) and a fraction."
+            help="Positions of the page to keep: a rule (stride, value-norm, value-distance, ink, spread, "
+            "informative) and a fraction."
         ),
     ] = "stride 1/3",
+    bits: Annotated[
+        str,
+        typer.Option(help="Bits of a number: 8 (the paper), 4, 3, 2, keys/values 4/2, or '4 group 32'."),
+    ] = "8",
     device: Device = None,
     dtype: Dtype = None,
     max_pixels: Annotated[
@@ -97,9 +102,11 @@ def index_command(
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
+    from ridgerank.store.number_format import NumberFormat
     from ridgerank.store.pruning import Keep
 
-    keep_rule = Keep.parse(keep)  # before the heavy imports, so that a mistake is reported at once
+    # Before the heavy imports, so that a mistake is reported at once.
+    keep_rule, numbers = Keep.parse(keep), NumberFormat.parse(bits)
     if queries is not None and not calibrate:
         raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
     from ridgerank.runs.queries import read_queries
@@ -117,7 +124,7 @@ def index_command(
         from ridgerank.scaleout.encoding_worker import EncodingPlan
 
         retriever, pool_factor = _choose_retriever(retriever, pool, store)
-        plan = EncodingPlan(model_settings, keep, exit_layer, join_layer, retriever, pool_factor, ocr)
+        plan = EncodingPlan(model_settings, keep, exit_layer, join_layer, retriever, pool_factor, ocr, bits)
         _finish(_index_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
     from ridgerank.backbones.load import parse_dtype
@@ -132,6 +139,7 @@ def index_command(
                 "exit_layer": exit_layer,
                 "join_layer": join_layer,
                 "keep": keep_rule,
+                "numbers": numbers,
                 "prune": prune,
                 "processes": processes,
                 "recognizer": recognizer,

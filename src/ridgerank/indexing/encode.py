@@ -15,7 +15,8 @@ from ridgerank.indexing.listing import Listing
 from ridgerank.indexing.progress import EncodeHook
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
-from ridgerank.store.layout import block_shape
+from ridgerank.store.layout import SharedPrefix, block_shape
+from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
 from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
 from ridgerank.store.vector_columns import PageEmbedder
@@ -62,6 +63,9 @@ class PageEncoder:
     exit_layer: int
     join_layer: int
     keep: Keep
+    numbers: NumberFormat = PAPER_NUMBERS
+    shared: SharedPrefix | None = None
+    """The positions before the page, where the store holds them once."""
 
     def encode(self, pages: Sequence[Page], listing: Listing, stored: frozenset[str]) -> EncodedPages:
         """Run one batch of rendered pages through both models; a stored page needs its vectors only."""
@@ -81,7 +85,7 @@ class PageEncoder:
                     thumbnail=_thumbnail(page.image),
                     vectors=vectors.pop(page.page_id, None),
                 ),
-                prefix=compress(prefix, page.image, self.keep),
+                prefix=compress(prefix, page.image, self.keep, self.numbers, self.shared),
             )
             for page, prefix in zip(new, prefixes, strict=True)
         ]

@@ -27,7 +27,10 @@ from ridgerank.indexing.finalize import (
 from ridgerank.indexing.listing import IndexTask, list_documents, number_batches, render_batches
 from ridgerank.indexing.progress import EncodeHook, IndexHook, IndexPlan, IndexReport, SilentIndexHook
 from ridgerank.lineage import Lineage
+from ridgerank.store.compress import encode_shared
+from ridgerank.store.layout import SharedPrefix
 from ridgerank.store.model_lineage import default_exit_layer, make_lineage
+from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
 from ridgerank.store.pruning import Keep
 from ridgerank.store.sidecar import remember_sources
 from ridgerank.store.store_writer import StoreWriter
@@ -47,6 +50,7 @@ def index_documents(
     exit_layer: int | None = None,
     join_layer: int = 0,
     keep: Keep | None = None,
+    numbers: NumberFormat = PAPER_NUMBERS,
     prune: bool = False,
     processes: int | None = None,
     batch_pages: int | None = None,
@@ -69,12 +73,13 @@ def index_documents(
     exit_layer = default_exit_layer(backbone.geometry.layers) if exit_layer is None else exit_layer
     backbone.geometry.require_layers(join_layer, exit_layer)
     processes = _default_processes() if processes is None else processes
+    shared = encode_shared(backbone, numbers, exit_layer=exit_layer, join_layer=join_layer)
     return run_index(
         [paths] if isinstance(paths, str | Path) else paths,
         str(store),
-        make_lineage(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep),
+        make_lineage(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep, numbers=numbers),
         _LocalEncodingExecutor(
-            PageEncoder(backbone, embedder, encode_hook, exit_layer, join_layer, keep),
+            PageEncoder(backbone, embedder, encode_hook, exit_layer, join_layer, keep, numbers, shared),
             recognizer,
             batch_pages or default_batch_pages(backbone),
             processes,
@@ -83,6 +88,7 @@ def index_documents(
         origin=None if embedder is None else embedder.origin,
         reads_text=backbone.reads_text,
         encode_hook=encode_hook,
+        shared=shared,
         prune=prune,
         processes=processes,
     )
@@ -117,6 +123,7 @@ def run_index(
     origin: VectorOrigin | None,
     reads_text: bool,
     encode_hook: EncodeHook | None = None,
+    shared: SharedPrefix | None = None,
     prune: bool = False,
     processes: int = 1,
 ) -> IndexReport:
@@ -125,7 +132,7 @@ def run_index(
     To a model that `reads_text`, a page without text is blank: the report then names such pages.
     """
     start = time.perf_counter()
-    with StoreWriter(uri, lineage) as writer:
+    with StoreWriter(uri, lineage, shared) as writer:
         page_ids_without_vectors = frozenset() if origin is None else writer.open_vectors(origin)
         listing = list_documents(paths, hook, processes=processes)
         stored = writer.page_ids()

@@ -5,6 +5,7 @@ Attention says where the model looked, not what it concluded: the readout decide
 
 import io
 
+import numpy as np
 from PIL import Image
 
 from ridgerank.errors import StoreError
@@ -27,6 +28,7 @@ def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None
     over_suffix = attention.over_suffix[chosen, 0].double().mean(dim=0).cpu().numpy()
     regions = shallow.backbone.regions(page.grid, _aspect(shallow, page_id))
     kept = page.cells
+    visual = np.concatenate([np.zeros(page.shared_count, dtype=np.bool_), page.visual])
     return Explanation(
         query=query,
         page_id=page_id,
@@ -34,11 +36,11 @@ def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None
         layers=layers,
         grid=page.grid,
         kept=tuple(kept.tolist()),
-        weights=tuple(over_prefix[page.visual].tolist()),
+        weights=tuple(over_prefix[visual].tolist()),
         regions=tuple((left, top, right, bottom) for left, top, right, bottom in regions[kept].tolist()),
-        page_share=float(over_prefix[page.visual].sum()),
+        page_share=float(over_prefix[visual].sum()),
         # The suffix opens with the instruction's last token.
-        instruction_share=float(over_prefix[~page.visual].sum() + over_suffix[0]),
+        instruction_share=float(over_prefix[~visual].sum() + over_suffix[0]),
         query_share=float(over_suffix[1:].sum()),
     )
 

@@ -75,7 +75,9 @@ class Reranker:
         self._batcher = PassBatcher(shallow, calibration.state)
         self._retriever = retriever
         self._loading = Lock()
-        self._unstored = UnstoredPages(shallow.backbone, self.store.lineage, capacity_bytes=unstored_bytes)
+        self._unstored = UnstoredPages(
+            shallow.backbone, self.store.lineage, capacity_bytes=unstored_bytes, shared=self.store.shared
+        )
         if retriever is not None:
             self._require_calibrated_for(retriever)
 

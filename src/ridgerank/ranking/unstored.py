@@ -15,7 +15,8 @@ from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
-from ridgerank.store.layout import PackedPrefix, block_shape
+from ridgerank.store.layout import PackedPrefix, SharedPrefix, block_shape
+from ridgerank.store.model_lineage import stored_numbers
 from ridgerank.store.pruning import Keep
 
 PageSource: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
@@ -34,9 +35,18 @@ class UnstoredPage:
 class UnstoredPages:
     """Encodes pages for a store without writing to it; safe for any number of threads."""
 
-    def __init__(self, backbone: Backbone, lineage: Lineage, *, capacity_bytes: int) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        lineage: Lineage,
+        *,
+        capacity_bytes: int,
+        shared: SharedPrefix | None = None,
+    ) -> None:
+        """`shared` are the store's positions before the page, where it holds them once."""
         self._backbone = backbone
         self._lineage = lineage
+        self._shared = shared
         self._encoded_pages: ByteLRU[str, UnstoredPage] = ByteLRU(
             capacity_bytes, count_bytes=lambda page: block_shape(page.prefix).nbytes
         )
@@ -85,8 +95,9 @@ class UnstoredPages:
         [prefix] = self._backbone.encode(
             [content], exit_layer=self._lineage.exit_layer, join_layer=self._lineage.join_layer
         )
+        keep, numbers = Keep.parse(self._lineage.keep), stored_numbers(self._lineage)
         unstored = UnstoredPage(
-            page.page_id, page.reference, compress(prefix, page.image, Keep.parse(self._lineage.keep))
+            page.page_id, page.reference, compress(prefix, page.image, keep, numbers, self._shared)
         )
         self._encoded_pages.put(unstored.page_id, unstored)
         return unstored

@@ -24,7 +24,10 @@ from ridgerank.indexing.listing import Listing, render_batches
 from ridgerank.lineage import Lineage
 from ridgerank.scaleout.ray_datasets import Rows, map_records
 from ridgerank.store import layout, rows
+from ridgerank.store.compress import encode_shared
+from ridgerank.store.layout import SharedPrefix
 from ridgerank.store.model_lineage import default_exit_layer, make_lineage
+from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.pruning import Keep
 from ridgerank.store.vector_columns import VectorOrigin
 
@@ -44,6 +47,7 @@ class EncodingPlan:
     retriever: str | None = None
     pool_factor: int = 1
     ocr: bool = False
+    bits: str = "8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class EncodingDescription:
     batch_pages: int
     origin: VectorOrigin | None
     reads_text: bool
+    shared: SharedPrefix | None = None
+    """The positions before the page, where the store holds them once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +105,15 @@ def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescript
             dtype=parse_dtype(plan.model.dtype),
             pool_factor=plan.pool_factor,
         )
-    lineage = make_lineage(backbone, exit_layer=exit_layer, join_layer=plan.join_layer, keep=keep)
+    numbers = NumberFormat.parse(plan.bits)
+    lineage = make_lineage(
+        backbone, exit_layer=exit_layer, join_layer=plan.join_layer, keep=keep, numbers=numbers
+    )
+    shared = encode_shared(backbone, numbers, exit_layer=exit_layer, join_layer=plan.join_layer)
     origin = None if embedder is None else embedder.origin
-    page_encoder = PageEncoder(backbone, embedder, None, exit_layer, plan.join_layer, keep)
+    page_encoder = PageEncoder(backbone, embedder, None, exit_layer, plan.join_layer, keep, numbers, shared)
     return page_encoder, EncodingDescription(
-        lineage, default_batch_pages(backbone), origin, backbone.reads_text
+        lineage, default_batch_pages(backbone), origin, backbone.reads_text, shared
     )
 
 

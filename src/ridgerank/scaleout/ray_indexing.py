@@ -61,6 +61,7 @@ def index_on_ray(
         hook=hook,
         origin=description.origin,
         reads_text=description.reads_text,
+        shared=description.shared,
         prune=prune,
     )
 

@@ -31,6 +31,10 @@ class Damage:
 def find_damage(uri: str) -> Iterator[Damage]:
     """Every damaged page of the store, file by file; none where all is as written."""
     with PageStore.open(uri, mapped=False) as store:
+        try:
+            _ = store.shared
+        except StoreError as error:
+            yield Damage(layout.SHARED, None, str(error))
         for fragment in store.fragments():
             try:
                 with lance_dataset.wrap_errors("reading the rows"):

@@ -7,35 +7,52 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from ridgerank.store import layout
-from ridgerank.store.layout import BlockShape
+from ridgerank.store.block_arrays import BlockShape, array_spans
+from ridgerank.store.layout import PackedPrefix, SharedPrefix
+from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.page_store import PageStore
 
-_DTYPES = {
-    "|i1": torch.int8,
-    "<u2": torch.uint16,
-    "<i4": torch.int32,
-    "|b1": torch.bool,
-}
+_DTYPES = {"|i1": torch.int8, "|u1": torch.uint8, "<u2": torch.uint16}
+NUMBER_ARRAYS = ("keys", "values", "key_scales", "value_scales", "key_minima", "value_minima")
+"""The arrays of a block that the pass needs; a block of format 1 has no minima."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicePrefix:
-    """A `PackedPrefix` whose arrays are tensors, views on one buffer."""
+    """The numbers of a `PackedPrefix` as tensors."""
 
     keys: Tensor
     values: Tensor
     key_scales: Tensor
     value_scales: Tensor
-    positions: Tensor
-    visual: Tensor
+    key_minima: Tensor | None
+    value_minima: Tensor | None
+    count: int
+    """Positions held here; those of `shared` stand before them."""
     next_position: int
-    grid: tuple[int, int]
+    numbers: NumberFormat
+    shared: SharedPrefix | None
+
+    @classmethod
+    def of(cls, page: PackedPrefix, device: torch.device | None) -> Self:
+        """A page as the store returns it; its arrays are copied only to another device."""
+        arrays: dict[str, Any] = {}
+        for name in NUMBER_ARRAYS:
+            array = getattr(page, name)
+            arrays[name] = None if array is None else torch.from_numpy(array).to(device)
+        return cls(
+            **arrays,
+            count=len(page.positions),
+            next_position=page.next_position,
+            numbers=page.numbers,
+            shared=page.shared,
+        )
 
 
 class CudaStaging:
@@ -68,7 +85,7 @@ class CudaStaging:
             slot.copied.record(self._stream)
         compute_stream.wait_event(slot.copied)
         return [
-            view_device_prefix(layout.read_header(block), slot.device[start:end])
+            view_device_prefix(layout.read_header(block), slot.device[start:end], shared=store.shared)
             for block, (start, end) in zip(blocks, pairwise(ends), strict=True)
         ]
 
@@ -92,12 +109,22 @@ class _Slot:
         )
 
 
-def view_device_prefix(shape: BlockShape, buffer: Tensor) -> DevicePrefix:
+def view_device_prefix(
+    shape: BlockShape, buffer: Tensor, *, shared: SharedPrefix | None = None
+) -> DevicePrefix:
     """The prefix in a block held by a (bytes,) uint8 tensor on any device, as views on it."""
-    arrays: dict[str, Tensor] = {}
-    for name, span in layout.array_spans(shape).items():
+    arrays: dict[str, Any] = dict.fromkeys(NUMBER_ARRAYS)
+    for name, span in array_spans(shape).items():
+        if name not in NUMBER_ARRAYS:
+            continue
         dtype, size = _DTYPES[span.dtype.str], span.dtype.itemsize
         strides = [stride // size for stride in span.strides]
         typed = buffer.view(dtype)
         arrays[name] = typed.as_strided(span.shape, strides, typed.storage_offset() + span.offset // size)
-    return DevicePrefix(**arrays, next_position=shape.next_position, grid=shape.grid)
+    return DevicePrefix(
+        **arrays,
+        count=shape.positions,
+        next_position=shape.next_position,
+        numbers=shape.numbers,
+        shared=shared if shape.shared else None,
+    )

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
+from ridgerank.store.number_format import NumberFormat
 
 _INDEX_CACHE_BYTES = 512 << 20
 _METADATA_CACHE_BYTES = 128 << 20
@@ -26,8 +27,15 @@ def local_root(uri: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def schema(lineage: Lineage) -> pa.Schema:
-    """Define the columns of a new store, made with `lineage`."""
+def schema(lineage: Lineage, shared_digest: str | None = None) -> pa.Schema:
+    """Define the columns of a new store, made with `lineage`, its shared positions beside it.
+
+    The paper's numbers are written in the first format, as the first release wrote them.
+    """
+    paper = NumberFormat(lineage.key_bits, lineage.value_bits, lineage.number_group).symmetric
+    metadata = {layout.FORMAT_KEY: "1" if paper else "2", layout.LINEAGE_KEY: lineage.to_json()}
+    if shared_digest is not None:
+        metadata[layout.SHARED_KEY] = shared_digest
     return pa.schema(
         [
             pa.field(layout.PAGE_ID, pa.string(), nullable=False),
@@ -39,7 +47,7 @@ def schema(lineage: Lineage) -> pa.Schema:
             pa.field(layout.CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
             pa.field(layout.PREFIX, pa.large_binary(), metadata={"lance-encoding:blob": "true"}),
         ],
-        metadata={layout.FORMAT_KEY: str(layout.FORMAT), layout.LINEAGE_KEY: lineage.to_json()},
+        metadata=metadata,
     )
 
 
@@ -61,12 +69,18 @@ def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
     stored_format = metadata.get(layout.FORMAT_KEY)
     if stored_format is None:
         raise StoreError(f"{uri} is a Lance dataset but no page store; name another place")
-    if stored_format != str(layout.FORMAT):
+    if stored_format not in map(str, layout.FORMATS):
         raise ArtifactError(
-            f"the page store at {uri} has format {stored_format}, wanted {layout.FORMAT}: "
+            f"the page store at {uri} has format {stored_format}, wanted 1 or 2: "
             "read it with the ridgerank that wrote it, or index the pages again"
         )
     return Lineage.from_json(metadata[layout.LINEAGE_KEY])
+
+
+def read_shared_digest(dataset: Any) -> str | None:  # noqa: ANN401
+    """The digest of a store's shared positions, None where its pages are stored with them."""
+    digest = (dataset.schema.metadata or {}).get(layout.SHARED_KEY.encode())
+    return None if digest is None else digest.decode()
 
 
 def shorten(names: Sequence[str], *, shown: int = 5) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.store import layout
+from ridgerank.store.block_arrays import HEADER_BYTES, BlockShape
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.page_store import PageStore
 
@@ -30,17 +31,17 @@ class LayerStream:
         def read(index: int, start: int, stop: int) -> None:
             store.blocks.read(ranges[index], start, buffers[index][start:stop].data)
 
-        def read_head(index: int) -> layout.BlockShape:
+        def read_head(index: int) -> BlockShape:
             if store.blocks.reads_whole:
                 read(index, 0, ranges[index].nbytes)
                 return layout.read_header(buffers[index])
-            read(index, 0, layout.ALIGNMENT)
+            read(index, 0, HEADER_BYTES)
             shape = layout.read_header(buffers[index])
-            read(index, layout.ALIGNMENT, shape.layers_start)
+            read(index, HEADER_BYTES, shape.layers_start)
             return shape
 
         shapes = list(store.threads.map(read_head, range(len(ranges))))
-        self.prefixes: list[PackedPrefix] = [layout.unpack(buffer) for buffer in buffers]
+        self.prefixes: list[PackedPrefix] = [layout.unpack(buffer, shared=store.shared) for buffer in buffers]
         """Views. Their positions and masks can be used at once, a layer after `wait`."""
         widest = max((shape.layer_nbytes for shape in shapes), default=1)
         self._layers_per_step = max(1, _STEP_BYTES // widest)

@@ -1,39 +1,31 @@
 """Every name and byte of the store on disk; `docs/store-format.md` says the same in words.
 
-A page's prefix is one block of bytes, little endian, every array starting at a multiple of 64:
-
-    header          64 bytes, `_HEADER`
-    positions       int32 (positions,)
-    visual          one byte each (positions,), 0 or 1
-    layer 0, 1, …   keys          int8  (kv_heads, positions, head_dim)
-                    values        int8  (kv_heads, positions, head_dim)
-                    key scales    bfloat16 (kv_heads, head_dim)
-                    value scales  bfloat16 (kv_heads, positions)
-
-Layers follow each other, so a block read from its start is ready for the model layer by layer.
-This module knows nothing of Lance, files or torch, nor what a scale means.
+A page's prefix is one block of bytes, little endian: a header of 64 bytes (`_HEADER`), which positions were
+kept, then layer after layer, so that a block read from its start is ready for the model layer by layer.
+`block_arrays.py` has the arrays and their offsets. This module knows nothing of Lance, files or torch, nor
+what a scale means.
 """
 
 import hashlib
-import math
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import ArtifactError, StoreError
+from ridgerank.store.block_arrays import HEADER_BYTES, SCALE, BlockShape, array_spans
+from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
 
-FORMAT = 1
-"""Raised with every change after which older stores can no longer be read."""
+FORMATS = (1, 2)
+"""Formats that can be read. The paper's numbers are written in the first, all others in the second."""
 
 FORMAT_KEY = "ridgerank:format"
 LINEAGE_KEY = "ridgerank:lineage"
 RETRIEVER_KEY = "ridgerank:retriever"
+SHARED_KEY = "ridgerank:shared"
 """Schema metadata of the dataset."""
 
 PAGE_ID = "page_id"
@@ -52,45 +44,73 @@ CALIBRATIONS = "calibrations"
 SOURCES = "_sources.json"
 """What may lie beside the dataset in a local directory: fitted readouts, and where documents were found."""
 
+SHARED = "_shared.safetensors"
+"""Beside the dataset of a store of format 2: keys and values of the positions before the page."""
+
 EMBEDDINGS = "embeddings"
 """Beside the dataset, the pages' text embeddings: a directory that may be removed at any time."""
 
 LANCE_FILE_VERSION = "2.1"
 """In this version a blob's bytes lie in the fragment's data file, at the position its description gives."""
 
-ALIGNMENT = 64
 CHECKSUM_BYTES = 16
 
 Bytes: TypeAlias = bytes | memoryview | NDArray[np.uint8]
 """The types a block may have."""
 
 _MAGIC = b"RRPREFIX"
-_HEADER = struct.Struct("<8s9IxxxxQ8x")
-"""Magic, format, bytes of a scale, layers, kv_heads, positions, head_dim, next_position, grid, bytes."""
-_SCALE = np.dtype("<u2")
-"""The bits of a bfloat16, which numpy does not know."""
+_HEADER = struct.Struct("<8s9IBBHQHxxI")
+"""Magic, format, bytes of a scale, layers, kv_heads, positions, head_dim, next_position, grid; bits of keys,
+bits of values, group; bytes; shared positions, positions of the whole prefix. In format 1 the last two and
+the three before the bytes are 0; a group of 0 is none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedPrefix:
+    """The positions before the page, which are the same for every page of a store."""
+
+    keys: NDArray[np.float32]
+    """(layers, kv_heads, positions, head_dim)."""
+    values: NDArray[np.float32]
+    """(layers, kv_heads, positions, head_dim)."""
+
+    @property
+    def count(self) -> int:
+        """How many positions."""
+        return int(self.keys.shape[2])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedPrefix:
-    """One page's prefix as it is stored: int8 keys and values with their scales."""
+    """One page's prefix as it is stored: keys and values as codes with their scales."""
 
-    keys: NDArray[np.int8]
-    """(layers, kv_heads, positions, head_dim)."""
-    values: NDArray[np.int8]
-    """(layers, kv_heads, positions, head_dim)."""
+    keys: NDArray[np.int8] | NDArray[np.uint8]
+    """(layers, kv_heads, positions, head_dim) int8; packed, (layers, kv_heads, rows, head_dim) uint8."""
+    values: NDArray[np.int8] | NDArray[np.uint8]
+    """As `keys`."""
     key_scales: NDArray[np.uint16]
-    """(layers, kv_heads, head_dim): the bits of bfloat16 numbers."""
+    """(layers, kv_heads, head_dim), packed (layers, kv_heads, groups, head_dim): the bits of bfloat16."""
     value_scales: NDArray[np.uint16]
-    """(layers, kv_heads, positions): the bits of bfloat16 numbers."""
+    """(layers, kv_heads, positions), packed (layers, kv_heads, positions, groups): the bits of bfloat16."""
     positions: NDArray[np.int32]
-    """(positions,): which positions of the whole prefix were kept, increasing."""
+    """(positions,): which positions of the whole prefix were kept, increasing; shared ones left out."""
     visual: NDArray[np.bool_]
     """(positions,): which of the kept positions hold the page image."""
     next_position: int
     """The rotary position at which the query suffix starts."""
     grid: tuple[int, int]
     """Rows and columns of the page's visual positions before any was dropped."""
+    key_minima: NDArray[np.uint16] | None = None
+    value_minima: NDArray[np.uint16] | None = None
+    """Packed: of the shapes of the scales."""
+    numbers: NumberFormat = PAPER_NUMBERS
+    shared: SharedPrefix | None = None
+    """The positions before these, held once for many pages."""
+
+    @property
+    def shared_count(self) -> int:
+        """How many positions stand before these."""
+        return 0 if self.shared is None else self.shared.count
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -99,83 +119,13 @@ class PackedPrefix:
         Every position that is not visual is kept, so a position less the number of those before it
         is its cell.
         """
-        not_visual = np.cumsum(~self.visual)
+        not_visual = np.cumsum(~self.visual) + self.shared_count
         return (self.positions.astype(np.int64) - not_visual)[self.visual]
 
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where one array lies in a block: a type, a shape and, in bytes, an offset and strides."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    offset: int
-    strides: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShape:
-    """The shape of one page's block, from which the offsets of all its arrays follow."""
-
-    layers: int
-    kv_heads: int
-    positions: int
-    head_dim: int
-    next_position: int
-    grid: tuple[int, int]
-
     @property
-    def layers_start(self) -> int:
-        """Where layer 0 starts."""
-        return _HEADER.size + _aligned(4 * self.positions) + _aligned(self.positions)
-
-    @property
-    def layer_nbytes(self) -> int:
-        """Bytes of one layer, padding counted."""
-        return sum(_aligned(nbytes) for nbytes in self.layer_parts().values())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole block."""
-        return self.layer_start(self.layers)
-
-    def layer_start(self, layer: int) -> int:
-        """Where a layer starts; where the block ends for a layer past the last."""
-        return self.layers_start + min(layer, self.layers) * self.layer_nbytes
-
-    def layer_parts(self) -> dict[str, int]:
-        """The bytes of each array of a layer, in their order in the block."""
-        codes = self.kv_heads * self.positions * self.head_dim
-        return {
-            "keys": codes,
-            "values": codes,
-            "key_scales": self.kv_heads * self.head_dim * _SCALE.itemsize,
-            "value_scales": self.kv_heads * self.positions * _SCALE.itemsize,
-        }
-
-
-@lru_cache(maxsize=1024)
-def array_spans(shape: BlockShape) -> Mapping[str, Span]:
-    """Where each array of a `PackedPrefix` lies in a block, by the name of its field."""
-    n, heads, dim = shape.positions, shape.kv_heads, shape.head_dim
-    after_positions = _HEADER.size + _aligned(4 * n)
-    spans = {
-        "positions": Span(np.dtype("<i4"), (n,), _HEADER.size, (4,)),
-        "visual": Span(np.dtype(np.bool_), (n,), after_positions, (1,)),
-    }
-    layer_arrays: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
-        "keys": (np.dtype(np.int8), (heads, n, dim)),
-        "values": (np.dtype(np.int8), (heads, n, dim)),
-        "key_scales": (_SCALE, (heads, dim)),
-        "value_scales": (_SCALE, (heads, n)),
-    }
-    offset = shape.layers_start
-    for name, nbytes in shape.layer_parts().items():
-        dtype, dims = layer_arrays[name]
-        inner = tuple(dtype.itemsize * math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
-        spans[name] = Span(dtype, (shape.layers, *dims), offset, (shape.layer_nbytes, *inner))
-        offset += _aligned(nbytes)
-    return MappingProxyType(spans)
+    def total(self) -> int:
+        """Positions of the whole prefix: every position that is not visual is kept."""
+        return self.shared_count + int((~self.visual).sum()) + self.grid[0] * self.grid[1]
 
 
 def block_shape(prefix: PackedPrefix) -> BlockShape:
@@ -184,9 +134,15 @@ def block_shape(prefix: PackedPrefix) -> BlockShape:
         raise StoreError(
             f"keys have shape {prefix.keys.shape}, wanted (layers, kv_heads, positions, head_dim)"
         )
-    layers, kv_heads, positions, head_dim = prefix.keys.shape
-    shape = BlockShape(layers, kv_heads, positions, head_dim, prefix.next_position, prefix.grid)
+    layers, kv_heads, _, head_dim = prefix.keys.shape
+    shape = BlockShape(
+        layers, kv_heads, len(prefix.positions), head_dim, prefix.next_position, prefix.grid, prefix.numbers
+    )
+    if shape.format == 2:
+        shape = replace(shape, shared=prefix.shared_count, total=prefix.total)
     for name, span in array_spans(shape).items():
+        if name in _BITMAPS:
+            continue
         array: NDArray[Any] = getattr(prefix, name)
         if (array.shape, array.dtype) != (span.shape, span.dtype):
             raise StoreError(f"{name} are {array.dtype} {array.shape}, wanted {span.dtype} {span.shape}")
@@ -198,39 +154,96 @@ def pack(prefix: PackedPrefix, *, out: NDArray[np.uint8] | None = None) -> NDArr
     shape = block_shape(prefix)
     out = np.empty(shape.nbytes, dtype=np.uint8) if out is None else out
     out[:] = 0
+    numbers = (0, 0, 0) if shape.format == 1 else _number_codes(shape.numbers)
     _HEADER.pack_into(
-        out.data, 0, _MAGIC, FORMAT, _SCALE.itemsize, shape.layers, shape.kv_heads, shape.positions,
-        shape.head_dim, shape.next_position, *shape.grid, shape.nbytes,
+        out.data, 0, _MAGIC, shape.format, SCALE.itemsize, shape.layers, shape.kv_heads, shape.positions,
+        shape.head_dim, shape.next_position, *shape.grid, *numbers, shape.nbytes, shape.shared, shape.total,
     )  # fmt: skip
     for name, view in _views(shape, out):
-        view[...] = getattr(prefix, name)
+        view[...] = _bitmap(prefix, name) if name in _BITMAPS else getattr(prefix, name)
     return out
 
 
 def read_header(buffer: Bytes) -> BlockShape:
-    """Read the shape of the block that starts with these bytes; at least `ALIGNMENT` of them are needed."""
-    if _view(buffer).nbytes < _HEADER.size:
-        raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, wanted at least {_HEADER.size}")
-    magic, stored_format, scale_bytes, *sizes, rows, columns, nbytes = _HEADER.unpack_from(_view(buffer))
+    """Read the shape of the block that starts with these bytes; `HEADER_BYTES` of them are enough."""
+    if _view(buffer).nbytes < HEADER_BYTES:
+        raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, wanted at least {HEADER_BYTES}")
+    magic, stored_format, scale_bytes, *sizes = _HEADER.unpack_from(_view(buffer))
     if magic != _MAGIC:
         raise StoreError(f"a prefix that starts with {magic!r}, wanted {_MAGIC!r}: the store is damaged")
-    if stored_format != FORMAT:
-        raise ArtifactError(f"a prefix of format {stored_format}, wanted {FORMAT}: index the pages again")
-    if scale_bytes != _SCALE.itemsize:
+    if stored_format not in FORMATS:
+        raise ArtifactError(f"a prefix of format {stored_format}, wanted 1 or 2: index the pages again")
+    if scale_bytes != SCALE.itemsize:
         raise StoreError(f"a prefix with scales of {scale_bytes} bytes, wanted 2: the store is damaged")
-    layers, kv_heads, positions, head_dim, next_position = sizes
-    shape = BlockShape(layers, kv_heads, positions, head_dim, next_position, (rows, columns))
-    if shape.nbytes != nbytes:
+    layers, kv_heads, positions, head_dim, next_position, rows, columns, *codes, nbytes, shared, total = sizes
+    numbers = PAPER_NUMBERS if stored_format == 1 else _read_numbers(*codes)
+    shape = BlockShape(
+        layers, kv_heads, positions, head_dim, next_position, (rows, columns), numbers, shared, total
+    )
+    if (shape.nbytes, shape.format) != (nbytes, stored_format):
         raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {shape.nbytes}: the store is damaged")
     return shape
 
 
-def unpack(buffer: Bytes) -> PackedPrefix:
-    """The prefix in a block, as views on `buffer`: nothing is copied."""
+def unpack(buffer: Bytes, *, shared: SharedPrefix | None = None) -> PackedPrefix:
+    """The prefix in a block, as views on `buffer`: no codes are copied.
+
+    `shared` are the store's positions before the page, where its blocks leave them out.
+    """
     shape = read_header(buffer)
     if _view(buffer).nbytes < shape.nbytes:
         raise StoreError(f"a prefix of {shape.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
-    return PackedPrefix(**dict(_views(shape, buffer)), next_position=shape.next_position, grid=shape.grid)
+    arrays = dict(_views(shape, buffer))
+    if shape.format == 2:
+        arrays |= _read_bitmaps(shape, arrays)
+        held = 0 if shared is None else shared.count
+        if held != shape.shared:
+            raise StoreError(
+                f"a prefix without the {shape.shared} positions before its page, of which the store holds "
+                f"{held}: the store is damaged"
+            )
+    return PackedPrefix(
+        **{name: array for name, array in arrays.items() if name not in _BITMAPS},
+        next_position=shape.next_position,
+        grid=shape.grid,
+        numbers=shape.numbers,
+        shared=shared if shape.shared else None,
+    )
+
+
+_BITMAPS = ("kept_bits", "visual_bits")
+"""Arrays of a block of format 2: one bit for each position of the whole prefix, the lowest bit first."""
+
+
+def _bitmap(prefix: PackedPrefix, name: str) -> NDArray[np.uint8]:
+    bits = np.zeros(prefix.total, dtype=np.bool_)
+    bits[prefix.positions if name == "kept_bits" else prefix.positions[prefix.visual]] = True
+    return np.packbits(bits, bitorder="little")
+
+
+def _read_bitmaps(shape: BlockShape, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    kept, visual = (
+        np.unpackbits(arrays[name], count=shape.total, bitorder="little").astype(np.bool_)
+        for name in _BITMAPS
+    )
+    positions = np.flatnonzero(kept).astype(np.int32)
+    if len(positions) != shape.positions:
+        raise StoreError(
+            f"a prefix that marks {len(positions)} positions and holds {shape.positions}: "
+            "the store is damaged"
+        )
+    return {"positions": positions, "visual": visual[positions]}
+
+
+def _number_codes(numbers: NumberFormat) -> tuple[int, int, int]:
+    return numbers.key_bits, numbers.value_bits, numbers.group or 0
+
+
+def _read_numbers(key_bits: int, value_bits: int, group: int) -> NumberFormat:
+    try:
+        return NumberFormat(key_bits, value_bits, group or None)
+    except StoreError as error:
+        raise StoreError(f"a prefix with {error}: the store is damaged") from error
 
 
 def vectors_checksum(vectors: NDArray[np.float16]) -> bytes:
@@ -257,7 +270,3 @@ def _views(shape: BlockShape, buffer: Bytes) -> Iterator[tuple[str, NDArray[Any]
 
 def _view(buffer: Bytes) -> memoryview:
     return buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -5,8 +5,9 @@ import transformers
 from ridgerank.backbones.base import Backbone
 from ridgerank.lineage import Lineage
 from ridgerank.page_sizing import RESIZED_ONCE, PageSizing
+from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
 from ridgerank.store.pruning import Keep
-from ridgerank.store.quantize import QUANTIZATION
+from ridgerank.store.quantize import PACKED_QUANTIZATION, QUANTIZATION
 
 PAPER_EXIT_LAYER = 21
 
@@ -16,7 +17,14 @@ def default_exit_layer(layers: int) -> int:
     return min(PAPER_EXIT_LAYER, max(1, round(0.75 * layers)))
 
 
-def make_lineage(backbone: Backbone, *, exit_layer: int, join_layer: int, keep: Keep) -> Lineage:
+def make_lineage(
+    backbone: Backbone,
+    *,
+    exit_layer: int,
+    join_layer: int,
+    keep: Keep,
+    numbers: NumberFormat = PAPER_NUMBERS,
+) -> Lineage:
     """The lineage of prefixes encoded with this model and these settings."""
     return Lineage(
         backbone=backbone.name,
@@ -28,17 +36,29 @@ def make_lineage(backbone: Backbone, *, exit_layer: int, join_layer: int, keep: 
         exit_layer=exit_layer,
         join_layer=join_layer,
         keep=str(keep),
-        quantization=QUANTIZATION,
+        quantization=QUANTIZATION if numbers.symmetric else PACKED_QUANTIZATION,
         max_pixels=None if backbone.reads_text else backbone.max_pixels,
         page_text=backbone.page_text,
         prompt_name=backbone.prompt.name or None,
         image_resize=RESIZED_ONCE if isinstance(backbone.page_budget, PageSizing) else None,
+        key_bits=numbers.key_bits,
+        value_bits=numbers.value_bits,
+        number_group=numbers.group,
     )
+
+
+def stored_numbers(lineage: Lineage) -> NumberFormat:
+    """The numbers of the store with this lineage."""
+    return NumberFormat(lineage.key_bits, lineage.value_bits, lineage.number_group)
 
 
 def require_same_model(stored: Lineage, backbone: Backbone, *, artifact: str) -> None:
     """Refuse an artifact that was made with another model, prompt or release than `backbone`."""
     loaded = make_lineage(
-        backbone, exit_layer=stored.exit_layer, join_layer=stored.join_layer, keep=Keep.parse(stored.keep)
+        backbone,
+        exit_layer=stored.exit_layer,
+        join_layer=stored.join_layer,
+        keep=Keep.parse(stored.keep),
+        numbers=stored_numbers(stored),
     )
     stored.require(loaded, artifact=artifact)

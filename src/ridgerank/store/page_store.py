@@ -17,9 +17,10 @@ from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout, prefix_readers, rows
 from ridgerank.store.catalog import PrefixRange, open_catalog
 from ridgerank.store.disk_cache import CachedBlockReader, DiskCache
-from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.layout import PackedPrefix, SharedPrefix
 from ridgerank.store.prefix_readers import BlockReader, DataFiles
 from ridgerank.store.rows import StoredPage
+from ridgerank.store.shared_prefix import read_shared
 from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin
 
 
@@ -100,6 +101,12 @@ class PageStore:
         )
 
     @cached_property
+    def shared(self) -> SharedPrefix | None:
+        """The positions before the page, None where pages are stored with them."""
+        digest = lance_dataset.read_shared_digest(self._dataset)
+        return None if digest is None else read_shared(self.uri, digest)
+
+    @cached_property
     def vectors(self) -> VectorColumn | None:
         """The retriever's vectors, None where no retriever has stored any."""
         origin = read_vector_origin(self._dataset)
@@ -164,7 +171,7 @@ class PageStore:
             self.blocks.read(ranges[index], 0, buffers[index].data)
 
         prefix_readers.run_parallel(read, len(ranges), threads=self.threads, helpers=self.blocks.threads - 1)
-        return [layout.unpack(buffer) for buffer in buffers]
+        return [layout.unpack(buffer, shared=self.shared) for buffer in buffers]
 
     def buffers(
         self, page_ids: Sequence[str], out: NDArray[np.uint8] | None

@@ -36,6 +36,10 @@ class PageFeatures:
     """(visual positions, dim): a vector per position, such as its values at the last stored layer."""
     pieces: tuple[str, ...] | None = None
     """(visual positions,): the characters each stands for; None where the page is an image."""
+    value_norms: NDArray[Any] | None = None
+    """(visual positions,): the norm of the value vector, averaged over stored layers and heads."""
+    value_distances: NDArray[Any] | None = None
+    """(visual positions,): the distance to the page's mean value vector, averaged in the same way."""
 
 
 Rule = Callable[[PageFeatures, int], Indices]
@@ -89,9 +93,27 @@ def choose_spread(page: PageFeatures, count: int) -> Indices:
     return np.sort(chosen)
 
 
+def choose_value_norm(page: PageFeatures, count: int) -> Indices:
+    """Positions with the longest value vectors: whatever attends to them, they move a state the most."""
+    return _choose_highest(page.value_norms, "value-norm", count)
+
+
+def choose_value_distance(page: PageFeatures, count: int) -> Indices:
+    """Positions whose value vectors are farthest from the page's mean."""
+    return _choose_highest(page.value_distances, "value-distance", count)
+
+
+def _choose_highest(scores: NDArray[Any] | None, rule: str, count: int) -> Indices:
+    if scores is None:
+        raise StoreError(f"the rule {rule!r} chooses by value vectors, and none are known of this page")
+    return np.sort(np.argsort(-np.asarray(scores), kind="stable")[:count])
+
+
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "stride": choose_stride,
+        "value-norm": choose_value_norm,
+        "value-distance": choose_value_distance,
         "ink": choose_ink,
         "spread": choose_spread,
         "informative": choose_informative,
@@ -117,7 +139,7 @@ class Keep:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read what `str` wrote: a rule, a space, a fraction (`1/3`, `0.25`, `1`)."""
-        matched = re.fullmatch(r"(\w+) (\d+/[1-9]\d*|\d*\.?\d+)", text.strip())
+        matched = re.fullmatch(r"([\w-]+) (\d+/[1-9]\d*|\d*\.?\d+)", text.strip())
         if matched is None:
             raise StoreError(f"kept positions spelled {text!r}, wanted a rule and a fraction: 'stride 1/3'")
         return cls(matched[1], Fraction(matched[2]))

@@ -23,8 +23,10 @@ from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout, rows
 from ridgerank.store.catalog import has_page_index
 from ridgerank.store.image_resize import warn_of_older_images
+from ridgerank.store.layout import SharedPrefix
 from ridgerank.store.lock import LOCK_NAME, WriterLock
 from ridgerank.store.rows import PageRow
+from ridgerank.store.shared_prefix import write_shared
 from ridgerank.store.vector_columns import (
     VectorOrigin,
     has_vector_index,
@@ -37,7 +39,13 @@ READER_GRACE = timedelta(hours=1)
 _COMMITS_BETWEEN_SWEEPS = 256
 """Each version lists all fragments: without sweeps, versions would grow with the square of a run's length."""
 _LANCE_NAMES = {"_versions", "_transactions", "_deletions", "_indices", "_refs", "data", "tree"}
-_STORE_NAMES = _LANCE_NAMES | {LOCK_NAME, layout.EMBEDDINGS, layout.CALIBRATIONS, layout.SOURCES}
+_STORE_NAMES = _LANCE_NAMES | {
+    LOCK_NAME,
+    layout.EMBEDDINGS,
+    layout.CALIBRATIONS,
+    layout.SOURCES,
+    layout.SHARED,
+}
 """What may lie in the directory of a store."""
 _PAGES_PER_RECLAIMED_FILE = 64
 _RECLAIM_BATCH = 8
@@ -54,14 +62,19 @@ _PAGES_INDEX, _NAMES_INDEX = "page_id_idx", "references_idx"
 class StoreWriter:
     """A store open for writing, created where there was none; a context manager."""
 
-    def __init__(self, uri: str, lineage: Lineage) -> None:
+    def __init__(self, uri: str, lineage: Lineage, shared: SharedPrefix | None = None) -> None:
+        """Open a store of this lineage or create it, beside it `shared`, the positions before a page."""
         self.uri = uri
         root = lance_dataset.local_root(uri)
         self._lock: WriterLock | None = None
         if root is not None:
             with lance_dataset.wrap_errors(f"making the page store at {uri}"):
                 root.mkdir(parents=True, exist_ok=True)
-                abandoned = list_scratch_files(root / layout.SOURCES)
+                abandoned = [
+                    scratch
+                    for name in (layout.SOURCES, layout.SHARED)
+                    for scratch in list_scratch_files(root / name)
+                ]
                 known_names = _STORE_NAMES | {scratch.name for scratch in abandoned}
                 foreign = sorted({entry.name for entry in root.iterdir()} - known_names)
                 if foreign:
@@ -72,7 +85,7 @@ class StoreWriter:
                     scratch.unlink(missing_ok=True)
         try:
             dataset = lance_dataset.open_dataset(uri)
-            self._dataset: Any = self._create(lineage) if dataset is None else dataset
+            self._dataset: Any = self._create(lineage, shared) if dataset is None else dataset
             lance_dataset.read_lineage(self._dataset, uri).require(
                 lineage, artifact=f"the page store at {uri}"
             )
@@ -230,7 +243,7 @@ class StoreWriter:
     ) -> None:
         self.close()
 
-    def _create(self, lineage: Lineage) -> Any:  # noqa: ANN401 (Lance is untyped)
+    def _create(self, lineage: Lineage, shared: SharedPrefix | None) -> Any:  # noqa: ANN401 (Lance is untyped)
         root = lance_dataset.local_root(self.uri)
         if root is not None and any(root.glob("data/*")):
             raise StoreError(
@@ -238,7 +251,8 @@ class StoreWriter:
                 "restore its _versions directory, or name another place"
             )
         with lance_dataset.wrap_errors(f"making the page store at {self.uri}"):
-            empty = lance_dataset.schema(lineage).empty_table()
+            digest = None if shared is None else write_shared(self.uri, shared)
+            empty = lance_dataset.schema(lineage, digest).empty_table()
             return lance.write_dataset(empty, self.uri, data_storage_version=layout.LANCE_FILE_VERSION)
 
     def _sweep(self) -> None:

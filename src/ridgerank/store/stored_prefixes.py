@@ -5,15 +5,16 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 (its usual name)
 
+from ridgerank.errors import StoreError
+from ridgerank.store.bit_packing import stack_padded, unpack_codes
 from ridgerank.store.cuda_staging import DevicePrefix
 from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.quantize import SCALE_DTYPE
+from ridgerank.store.quantize import SCALE_DTYPE, restore_groups
 
 
 class StoredPrefixes:
-    """A `PrefixBatch` over int8 pages in memory, on the CPU or a device.
+    """A `PrefixBatch` over compressed pages in memory, on the CPU or a device.
 
     `wait(layer)` is called before a stored layer is used, for pages that are still being read.
     """
@@ -21,11 +22,23 @@ class StoredPrefixes:
     def __init__(
         self, pages: Sequence[DevicePrefix], *, join_layer: int, wait: Callable[[int], None] | None = None
     ) -> None:
+        if any(page.numbers != pages[0].numbers or page.shared is not pages[0].shared for page in pages):
+            raise StoreError("pages of several stores in one batch; run the query over each store by itself")
         self._pages = pages
+        self._numbers = pages[0].numbers
         self._wait = wait
+        self._shared: tuple[Tensor, Tensor] | None = None
+        shared = pages[0].shared
+        if shared is not None:
+            device = pages[0].keys.device
+            self._shared = (
+                torch.from_numpy(shared.keys).to(device),
+                torch.from_numpy(shared.values).to(device),
+            )
+        self._shared_count = 0 if shared is None else shared.count
         self.join_layer = join_layer
         self.exit_layer = join_layer + pages[0].keys.shape[0]
-        self.lengths = torch.tensor([page.keys.shape[2] for page in pages])
+        self.lengths = torch.tensor([self._shared_count + page.count for page in pages])
         self.next_positions = torch.tensor([page.next_position for page in pages])
 
     @classmethod
@@ -38,37 +51,50 @@ class StoredPrefixes:
         device: torch.device | None = None,
     ) -> Self:
         """A batch over pages as the store returns them; they are copied only to another device."""
-        return cls([_to_device(page, device) for page in pages], join_layer=join_layer, wait=wait)
+        return cls([DevicePrefix.of(page, device) for page in pages], join_layer=join_layer, wait=wait)
 
     def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
-        """Write decoder layer `index` of every page into `keys` and `values`, padding with zeros.
+        """Write decoder layer `index` of every page into `keys` and `values`; padding is finite.
 
-        Pages are stacked as int8 codes and converted at once: a small operation per page would take longer
+        Pages are stacked as codes and converted at once: a small operation per page would take longer
         than the conversion, and would block other requests while the interpreter runs it.
         """
         layer = index - self.join_layer
         if self._wait is not None:
             self._wait(layer)
+        if self._shared is not None:
+            keys[:, :, : self._shared_count] = self._shared[0][layer]
+            values[:, :, : self._shared_count] = self._shared[1][layer]
+            keys, values = keys[:, :, self._shared_count :], values[:, :, self._shared_count :]
+        if self._numbers.symmetric:
+            self._fill_symmetric(layer, keys, values)
+        else:
+            self._fill_packed(layer, keys, values)
+
+    def _fill_symmetric(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        longest = keys.shape[2]
         key_scales = torch.stack([page.key_scales[layer] for page in self._pages]).view(SCALE_DTYPE)
-        value_scales = self._stack_padded([page.value_scales[layer].unsqueeze(-1) for page in self._pages])
-        keys.copy_(self._stack_padded([page.keys[layer] for page in self._pages]))
+        value_scales = stack_padded([page.value_scales[layer].unsqueeze(-1) for page in self._pages], longest)
+        keys.copy_(stack_padded([page.keys[layer] for page in self._pages], longest))
         keys.mul_(key_scales.unsqueeze(-2).to(keys.dtype))
-        values.copy_(self._stack_padded([page.values[layer] for page in self._pages]))
+        values.copy_(stack_padded([page.values[layer] for page in self._pages], longest))
         values.mul_(value_scales.view(SCALE_DTYPE).to(values.dtype))
 
-    def _stack_padded(self, parts: Sequence[Tensor]) -> Tensor:
-        """(pages, kv_heads, longest page, …) from (kv_heads, positions, …) each, padded with zeros."""
-        longest = max(part.shape[1] for part in parts)
-        padding = [longest - part.shape[1] for part in parts]
-        return torch.stack(
-            [
-                F.pad(part, (0, 0, 0, count)) if count else part
-                for part, count in zip(parts, padding, strict=True)
-            ]
+    def _fill_packed(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        counts, numbers = [page.count for page in self._pages], self._numbers
+        unpack_codes([page.keys[layer] for page in self._pages], counts, numbers.key_bits, keys)
+        unpack_codes([page.values[layer] for page in self._pages], counts, numbers.value_bits, values)
+        key_groups = numbers.count_groups(keys.shape[2])
+        steps, minima = (
+            self._stack_scales(layer, name, key_groups, keys) for name in ("key_scales", "key_minima")
         )
+        restore_groups(keys, steps, minima, dim=-2, group=numbers.group)
+        steps, minima = (
+            self._stack_scales(layer, name, values.shape[2], values)
+            for name in ("value_scales", "value_minima")
+        )
+        restore_groups(values, steps, minima, dim=-1, group=numbers.group)
 
-
-def _to_device(page: PackedPrefix, device: torch.device | None) -> DevicePrefix:
-    names = ("keys", "values", "key_scales", "value_scales", "positions", "visual")
-    arrays: dict[str, Tensor] = {name: torch.from_numpy(getattr(page, name)).to(device) for name in names}
-    return DevicePrefix(**arrays, next_position=page.next_position, grid=page.grid)
+    def _stack_scales(self, layer: int, name: str, length: int, like: Tensor) -> Tensor:
+        parts = [getattr(page, name)[layer] for page in self._pages]
+        return stack_padded(parts, length).view(SCALE_DTYPE).to(like.dtype)
