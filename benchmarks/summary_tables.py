@@ -125,28 +125,6 @@ def speed_table() -> str:
     return format_table(["what", "against", "result", "file"], rows)
 
 
-def band_table() -> str:
-    """A band of layers: how fast, and what it costs in ranking."""
-    speeds = {
-        each["join_layer"]: each["ratio"]
-        for each in read_result("shallow_speed")["shapes"][0]["by_join_layer"]
-    }
-    rows = []
-    for row in read_result("miniature/band")["rows"]:
-        share = row["join_layer"] / row["exit_layer"]
-        rows.append(
-            [
-                f"{row['join_layer']} of {row['exit_layer']}",
-                f"{row['ndcg_at_5']:.1f}",
-                f"{row['recovery_percent']:.1f} %",
-                next((f"{ratio}x" for layer, ratio in speeds.items() if abs(layer / 21 - share) < 0.01), "–"),
-            ]
-        )
-    return format_table(
-        ["join layer, `mini-qwen`", "nDCG@5", "recovery", "faster, at the same share of 21 layers"], rows
-    )
-
-
 def _costs() -> dict[str, dict[str, Any]]:
     """Table 4 behind the first retriever: method → its cells by column."""
     table = read_result("miniature/reproduce/table4")
@@ -287,5 +265,4 @@ SUMMARY_TABLES: TableMakers = {
     "readme real documents": readme_real_documents,
     "evidence": evidence_table,
     "speed": speed_table,
-    "band": band_table,
 }
