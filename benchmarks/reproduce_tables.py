@@ -32,22 +32,22 @@ def cost_table() -> str:
         "behind mini-colqwen", "nDCG@5", "recovery of the single reference", "of its own cross encoder",
         "latency, ms (95 %)", "faster (95 %)",
     ]  # fmt: skip
+    table = read_result("miniature/reproduce/table4")
     lines = []
-    for retriever, method, *cells in _rows("table4"):
-        if retriever != _FIRST or not method.startswith(("RidgeRank", "Full cross encoder", "GQR")):
-            continue
-        quality, share, latency, speedup, own_share, *ends, _ = cells
-        timed = latency is not None
-        lines.append(
-            [
-                method,
-                f"{quality:.1f}",
-                f"{share:.1f} %",
-                "–" if own_share is None else f"{own_share:.1f} %",
-                f"{latency:,.1f} ({ends[0]:,.1f} to {ends[1]:,.1f})" if timed else "–",
-                f"{speedup:.1f}x ({ends[2]:.1f} to {ends[3]:.1f})" if timed else "–",
-            ]
-        )
+    for cells in _rows("table4"):
+        row = dict(zip(table["columns"], cells, strict=True))
+        shown = ("RidgeRank", "Full cross encoder", "GQR")
+        if row["retriever"] == _FIRST and row["method"].startswith(shown):
+            lines.append(
+                [
+                    row["method"],
+                    f"{row['nDCG@5']:.1f}",
+                    _format(row.get("recovery, %"), ".1f", " %"),
+                    _format(row.get("recovery of its own cross encoder, %"), ".1f", " %"),
+                    _format_interval(row, "latency, ms", "latency", ",.1f", ""),
+                    _format_interval(row, "speedup", "speedup", ".1f", "x"),
+                ]
+            )
     return format_table(head, lines)
 
 
@@ -79,6 +79,19 @@ def run_summary() -> str:
         f"The run took {minutes['stages'] + minutes['tables']:.0f} minutes, of which the tables took "
         f"{minutes['tables']:.0f}, or {minutes['processor']:.0f} minutes of one core."
     )
+
+
+def _format(value: float | None, number_format: str, unit: str) -> str:
+    """A number, or a dash for what a run did not measure."""
+    return "–" if value is None else f"{value:{number_format}}{unit}"
+
+
+def _format_interval(row: dict[str, Any], name: str, stem: str, number_format: str, unit: str) -> str:
+    shown = _format(row.get(name), number_format, unit)
+    ends = [row.get(f"{stem} {end}") for end in ("from", "to")]
+    if None in ends:
+        return shown
+    return f"{shown} ({ends[0]:{number_format}} to {ends[1]:{number_format}})"
 
 
 def _rows(name: str) -> list[list[Any]]:
