@@ -68,7 +68,8 @@ def claims_table() -> str:
 
 def run_summary() -> str:
     """How long the run took, and the weights in one sentence."""
-    minutes = read_result("miniature/reproduce/run")["minutes"]
+    run = read_result("miniature/reproduce/run")
+    minutes = run["minutes"]
     weights = [row[4:6] for row in _rows("weights")]
     shift = fmean(predicted - measured for predicted, measured in weights)
     low, high = min(min(pair) for pair in weights), max(max(pair) for pair in weights)
@@ -76,6 +77,14 @@ def run_summary() -> str:
     return (
         f"All predicted and measured weights lie between {low:.2f} and {high:.2f}; w* lies {side} the "
         f"measured weight by {abs(shift):.2f} on average.\n\n"
+        + _duration(minutes, resumed=run["stages from before"])
+    )
+
+
+def _duration(minutes: dict[str, float], *, resumed: bool) -> str:
+    if resumed:
+        return f"Stages were computed in several runs; the tables took {minutes['tables']:.0f} minutes."
+    return (
         f"The run took {minutes['stages'] + minutes['tables']:.0f} minutes, of which the tables took "
         f"{minutes['tables']:.0f}, or {minutes['processor']:.0f} minutes of one core."
     )
