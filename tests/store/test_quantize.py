@@ -98,7 +98,9 @@ def test_with_any_width_and_group_the_error_is_at_most_half_a_step(
         quantized.steps.double().repeat_interleave(group or x.shape[dim], dim).narrow(dim, 0, x.shape[dim])
     )
     error = (restored_numbers.double() - x.double()).abs()
-    assert (error <= steps / 2 + 1e-6 * x.abs().double()).all()
+    # Minimum + code × step is summed in float32, which rounds in proportion to the largest term.
+    rounding = 1e-6 * x.abs().double().amax(dim, keepdim=True)
+    assert (error <= steps / 2 + rounding).all()
 
 
 def test_groups_of_a_channel_run_along_positions_and_the_last_may_be_smaller() -> None:
