@@ -4,7 +4,11 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.cli.commands import run_process
+import pytest
+
+from ridgerank.errors import StoreError
+from ridgerank.store.page_store import PageStore
+from tests.cli.commands import invoke, run_process
 
 
 def test_info_is_a_table_for_people_and_json_for_machines(
@@ -40,3 +44,18 @@ def test_a_missing_store_says_how_to_make_one(tmp_path: Path) -> None:
     done = run_process("store", "info", tmp_path / "nothing")
     assert done.returncode == 1
     assert "make one with `ridgerank index`" in done.stderr
+
+
+def test_repack_makes_a_smaller_store_and_says_that_calibrations_stay_behind(
+    indexed: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    store, _ = indexed
+    done = invoke("store", "repack", store, tmp_path / "small", "--bits", "3")
+    assert "3 pages written, 0 written before" in done.stderr
+    assert "calibrations do not carry over: run `ridgerank calibrate --store" in done.stderr
+    with PageStore.open(store) as before, PageStore.open(tmp_path / "small") as after:
+        assert after.info().bytes_per_page < 0.7 * before.info().bytes_per_page
+        assert after.shared is not None
+        assert after.page_ids() == before.page_ids()
+    with pytest.raises(StoreError, match="were dropped"):
+        invoke("store", "repack", store, tmp_path / "other", "--keep", "value-norm 1/6")

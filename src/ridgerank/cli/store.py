@@ -1,14 +1,18 @@
-"""`ridgerank store`: look at a page store, and check it."""
+"""`ridgerank store`: look at a page store, check it, make it smaller."""
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ridgerank.cli.options import AsJson
+from ridgerank.cli.options import AsJson, BackboneName, Device
 
-store = typer.Typer(no_args_is_help=True, help="Look at a page store, and check it.")
+if TYPE_CHECKING:
+    from ridgerank.store.layout import SharedPrefix
+    from ridgerank.store.repack import RepackPlan
+
+store = typer.Typer(no_args_is_help=True, help="Look at a page store, check it, make it smaller.")
 
 Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.", show_default=False)]
 
@@ -62,3 +66,65 @@ def check(uri: Uri) -> None:
         )
         raise typer.Exit(1)
     typer.echo(f"{uri}: {pages} pages, all as they were written", err=True)
+
+
+@store.command()
+def repack(
+    uri: Uri,
+    target: Annotated[str, typer.Argument(help="Folder or URL of the new store.", show_default=False)],
+    bits: Annotated[
+        str | None, typer.Option(help="Bits of a number: 4, 3, 2, keys/values 4/2, or '4 group 32'.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Positions of the page to keep: a rule and a fraction.")
+    ] = None,
+    exit_layer: Annotated[int | None, typer.Option(help="Keep the layers below this one.")] = None,
+    backbone: BackboneName = None,
+    device: Device = None,
+) -> None:
+    """Make a smaller store out of a larger one, without reading a page again.
+
+    What was dropped or rounded before cannot be had back: that is refused. An interrupted run goes on where
+    it stopped. Calibrations belong to the old store: calibrate the new one.
+
+    From a store of 8 bits the model is loaded once, for the positions before the page, which the new store
+    keeps once for all pages.
+
+    Example: `ridgerank store repack pages small --bits 4 --keep "stride 1/6"`
+    """
+    from ridgerank.store.number_format import NumberFormat
+    from ridgerank.store.pruning import Keep
+
+    numbers = None if bits is None else NumberFormat.parse(bits)
+    keep_rule = None if keep is None else Keep.parse(keep)
+    from ridgerank.store.repack import RepackPlan, repack_store
+
+    plan = RepackPlan(keep_rule, numbers, exit_layer)
+    report = repack_store(uri, target, plan, shared=_encode_shared(uri, plan, backbone, device))
+    before, after = (nbytes / 1e6 for nbytes in report.bytes_per_page)
+    typer.echo(
+        f"{target}: {report.pages} pages written, {report.skipped} written before; "
+        f"{after:.3f} MB a page, {before:.3f} before",
+        err=True,
+    )
+    typer.echo(f"calibrations do not carry over: run `ridgerank calibrate --store {target}`", err=True)
+
+
+def _encode_shared(
+    uri: str, plan: "RepackPlan", backbone: str | None, device: str | None
+) -> "SharedPrefix | None":
+    """The positions before the page, where the new store keeps them once and the old one does not."""
+    from ridgerank.store.model_lineage import require_same_model, stored_numbers
+    from ridgerank.store.page_store import PageStore
+
+    with PageStore.open(uri) as opened:
+        old = opened.lineage
+    new = plan.apply(old)
+    if stored_numbers(new).symmetric or not stored_numbers(old).symmetric:
+        return None
+    from ridgerank.backbones.model_settings import ModelSettings
+    from ridgerank.store.compress import encode_shared
+
+    model = ModelSettings.from_lineage(old, name=backbone, device=device).load()
+    require_same_model(old, model, artifact=f"the page store at {uri}")
+    return encode_shared(model, stored_numbers(new), exit_layer=new.exit_layer, join_layer=new.join_layer)

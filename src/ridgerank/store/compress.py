@@ -34,8 +34,8 @@ def compress(
         grey=np.asarray(image.convert("L")),
         features=last_values.transpose(0, 1).flatten(1).numpy()[visual],
         pieces=prefix.pieces,
-        value_norms=_mean_norms(prefix.values)[visual],
-        value_distances=_mean_norms(prefix.values - _mean_value(prefix))[visual],
+        value_norms=average_norms(prefix.values)[visual],
+        value_distances=average_norms(prefix.values - _mean_value(prefix))[visual],
     )
     positions = keep.positions(visual, page)
     if shared is not None:
@@ -95,7 +95,7 @@ def _bits(scales: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint1
     return scales.contiguous().cpu().view(torch.uint16).numpy()
 
 
-def _mean_norms(vectors: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def average_norms(vectors: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """(positions,) norms of (layers, kv_heads, positions, head_dim), averaged over layers and heads."""
     norms: np.ndarray[tuple[int], np.dtype[np.float32]] = (
         vectors.float().norm(dim=-1).mean(dim=(0, 1)).cpu().numpy()

@@ -76,6 +76,15 @@ def remember_sources(uri: str, paths: Mapping[str, Path]) -> None:
             RemoteFolder(uri).put(folder / layout.SOURCES)
 
 
+def copy_sources(uri: str, target: str) -> None:
+    """Give another store of the same pages the paths that this one has."""
+    with _sources_folder(uri) as folder:
+        sources = _read_sources(folder)
+    for name, paths in sources.items():
+        for path in reversed(paths):
+            remember_sources(target, {name: Path(path)})
+
+
 def recall_sources(uri: str, names: Iterable[str]) -> list[Path]:
     """The files that were indexed under these names and still exist, each once."""
     with _sources_folder(uri) as folder:
