@@ -9,6 +9,7 @@ from PIL.Image import Image
 
 from experiments.baselines.base import Baseline
 from ridgerank.errors import RetrieverError
+from ridgerank.page_sizing import PixelBudget
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
@@ -25,8 +26,8 @@ class TextJudge(Protocol):
 class ImageJudge(Protocol):
     """A model that judges page images."""
 
-    max_pixels: int
-    """A larger image would be scaled down."""
+    page_budget: PixelBudget
+    """How large a page is read, so that it is resized once."""
 
     def judge(self, query: str, images: Sequence[Image]) -> Floats:
         """Probabilities (images,) that each is relevant."""
@@ -65,7 +66,7 @@ class ImageReranker(Baseline):
         """Probabilities, a few pages in memory at a time."""
         page_ids = [candidate.page_id for candidate in candidates]
         probability_of: dict[str, float] = {}
-        pixels = self._model.max_pixels
+        pixels = self._model.page_budget
         for batch in rerender_pages(self._store, page_ids, max_pixels=pixels, documents=self._documents):
             probabilities = self._model.judge(query, [page.image for page in batch])
             probability_of |= {

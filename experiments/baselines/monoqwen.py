@@ -24,6 +24,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from experiments.baselines.qwen3_reranker import answer_id, explain_load_error
 from ridgerank.backbones.load import placement
+from ridgerank.backbones.qwen2_5_vl import Qwen25VL
 from ridgerank.errors import BackboneError
 from ridgerank.ragged import Floats
 from ridgerank.retrievers.encoders.colqwen2_5 import apply_adapter
@@ -59,6 +60,7 @@ class MonoQwen:
         self._image_processor = image_processor
         self._answers = [answer_id(tokenizer, answer) for answer in ANSWERS]
         self.max_pixels = int(image_processor.size["longest_edge"])
+        self.page_budget = Qwen25VL.page_sizing(image_processor)
 
     def judge(self, query: str, images: Sequence[Image]) -> Floats:
         """Probabilities (images,) of True against False, one page at a time as published."""
