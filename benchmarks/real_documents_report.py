@@ -44,11 +44,11 @@ def report(
     With the questions of an `other_folder`, rows that it alone has taught follow.
     """
     judged = {query: qrels[query] for query in questions.queries if query in qrels}
-    rows: dict[str, Floats] = {BASE: _ndcg(questions, questions.columns["bm25"], judged)}
+    rows: dict[str, Floats] = {BASE: question_ndcg(questions, questions.columns["bm25"], judged)}
     details: dict[str, dict[str, Any]] = {"weights": {}, "readouts": {}, "taken": {}}
     for name, column in _full_models(questions).items():
         scores = questions.columns[column]
-        rows[name] = _ndcg(questions, scores, judged)
+        rows[name] = question_ndcg(questions, scores, judged)
         rows[f"{name}, best weight seen afterwards"], best = _best(questions, scores, judged)
         details["weights"][f"{name}, seen afterwards"] = best
     _add_taught(rows, details, questions, judged, keeps, None)
@@ -96,12 +96,12 @@ def _add_taught(
         if other_folder is not None and column not in other_folder.columns:
             continue
         fused, weights = fuse_by_judgements(questions, column, other_folder)
-        rows[f"{prefix}{name}, {JUDGED}"] = _ndcg(questions, fused, judged)
+        rows[f"{prefix}{name}, {JUDGED}"] = question_ndcg(questions, fused, judged)
         details["weights"][f"{prefix}{name}"] = weights
     for keep in keeps:
         transferred = transfer_readouts(questions, keep, other_folder)
         for name, scores in (transferred.scores | transferred.fused).items():
-            rows[f"{prefix}{keep}, {name}"] = _ndcg(questions, scores, judged)
+            rows[f"{prefix}{keep}, {name}"] = question_ndcg(questions, scores, judged)
         for name, weights in transferred.weights.items():
             details["weights"][f"{prefix}{keep}, {name}"] = weights
         for name, facts in _readout_facts(questions, transferred).items():
@@ -124,7 +124,8 @@ def _readout_facts(questions: QuestionTable, transferred: TransferredReadouts) -
     return facts
 
 
-def _ndcg(questions: QuestionTable, scores: Floats, qrels: Qrels) -> Floats:
+def question_ndcg(questions: QuestionTable, scores: Floats, qrels: Qrels) -> Floats:
+    """(questions,) nDCG@5 in percent when candidates are ordered by `scores`."""
     owner = [questions.queries[number] for number in questions.lists.list_numbers()]
     # Equal scores keep the retriever's order: what no score tells apart is not shuffled.
     run = Run.of_columns(owner, questions.references, list(-questions.lists.ranks(scores).astype(float)))
@@ -135,7 +136,9 @@ def _best(questions: QuestionTable, scores: Floats, qrels: Qrels) -> tuple[Float
     """The best of twenty weights for these very questions: a ceiling, not a result."""
     bm25 = questions.columns["bm25"]
     tried = {
-        round(float(w), 2): _ndcg(questions, fuse_scores(bm25, scores, float(w), questions.lists), qrels)
+        round(float(w), 2): question_ndcg(
+            questions, fuse_scores(bm25, scores, float(w), questions.lists), qrels
+        )
         for w in np.arange(0.05, 1.0, 0.05)
     }
     best = max(tried, key=lambda weight: tried[weight].mean())
