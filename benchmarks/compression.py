@@ -57,6 +57,10 @@ SETTINGS = (
     ("value-norm 1/8", "3"),
     ("value-norm 1/9", "4"),
     ("value-distance 1/6", "3"),
+    ("value-norm 1/5", "3/2"),
+    ("value-norm 1/5", "3"),
+    ("ink 1/6", "3"),
+    ("spread 1/6", "3"),
 )
 """Positions and bits, the paper's first."""
 _TIMED_PAGES = 20
