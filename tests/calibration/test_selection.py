@@ -183,6 +183,6 @@ def test_a_readout_that_copies_the_retriever_does_not_make_it_perfect() -> None:
     seen = taught_by_the_margin(drawn, {"last": states(drawn.teacher, seed=4, blur=1.0), "mean": copied})
     last, mean = select_readout(seen).fitted
     assert mean.decision.retriever_readout > 0.9
-    assert last.decision.label_free.c_b == pytest.approx(np.sqrt(last.decision.retriever_target))
+    assert last.decision.label_free.c_b <= np.sqrt(last.decision.retriever_target)
     assert last.decision.closed_form is not None
     assert abs(last.decision.label_free.weight - last.decision.closed_form.weight) < 0.1

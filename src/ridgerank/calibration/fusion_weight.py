@@ -3,14 +3,15 @@
 Calibrating must not make a ranking worse than the retriever's unnoticed. So the deployed weight is
 - 0, the retriever's own order, where the readout does not agree with its teacher on lists it has not seen,
   or where the estimate promises no gain over the retriever;
-- the documented fallback of `fusion/estimate.py` where no estimate is possible. Shrinking must not hide
-  that: three scores that hardly correlate look well-behaved once they are pulled towards a prior. So the
-  one-factor model has to fit before shrinking, and the retriever to agree with both others beyond chance;
-- the estimate otherwise: w* where there are judgements, here or of another corpus, else the label-free
-  one, both shrunk towards a cautious prior while queries are few.
+- 0 as well where no estimate is possible. Shrinking must not hide that: three scores that hardly correlate
+  look well-behaved once they are pulled towards a prior. So the one-factor model has to fit before shrinking,
+  and the retriever to agree with both others beyond chance;
+- the estimate otherwise: w* where there are judgements, here or of another corpus, shrunk towards a cautious
+  prior while queries are few; else the label-free one of `fusion/ratio_estimate.py`.
 Anything but the last is a warning.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,18 +20,19 @@ from ridgerank.calibration.ridge_fit import RidgeFit, RidgeProblem
 from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.estimate import (
     BEYOND_CHANCE,
-    FALLBACK_WEIGHT,
     WeightEstimate,
     closed_form_estimate,
     label_free_estimate,
 )
 from ridgerank.fusion.prior import Prior
+from ridgerank.fusion.ratio_estimate import estimate_by_ratio
 from ridgerank.fusion.weight import fit_one_factor, objective
 from ridgerank.ragged import Floats
 from ridgerank.readout.bound import relevance_floor
 
 SHRINK_BELOW = 64
 """With fewer queries the estimate is shrunk; from there on that makes no difference (docs/fusion.md)."""
+_NO_ESTIMATE = "no weight can be estimated. Give more queries, or relevance judgements"
 _LEAST_CHANCE = 0.5
 """A weight that loses to the retriever in most resamples is not deployed."""
 
@@ -41,6 +43,8 @@ class WeightDecision:
 
     deployed: WeightEstimate
     label_free: WeightEstimate
+    paper_label_free: WeightEstimate
+    """§B.6 of this reading alone, as the paper has it: for comparison."""
     closed_form: WeightEstimate | None
     agreement: float
     agreement_interval: tuple[float, float]
@@ -60,16 +64,16 @@ def decide_weight(
     relevance: Floats | None,
     *,
     transferred: WeightEstimate | None = None,
-    least_c_b: float = 0.0,
+    retriever_relevance: Sequence[float] = (),
 ) -> WeightDecision:
     """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements.
 
     A weight `transferred` from the judgements of another corpus takes the place of w* where there are none
-    here. The label-free weight takes the retriever to be at least as good as `least_c_b`.
+    here. `retriever_relevance` has the c_b that other readings of the same retriever give, by §B.6.
     """
     b, s, t, lists = problem.retriever, fit.held_out_scores, problem.targets, problem.lists
     correlations = correlate(b, s, t, lists)
-    label_free = _estimate_without_labels(correlations, least_c_b)
+    label_free, paper = _estimate_without_labels(correlations, retriever_relevance)
     rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0)
     closed_form = transferred
     if relevance is not None:
@@ -84,6 +88,7 @@ def decide_weight(
     return WeightDecision(
         deployed=deployed,
         label_free=label_free,
+        paper_label_free=paper,
         closed_form=closed_form,
         agreement=agreement,
         agreement_interval=interval,
@@ -96,10 +101,13 @@ def decide_weight(
     )
 
 
-def _estimate_without_labels(correlations: Correlations, least_c_b: float) -> WeightEstimate:
-    plain = label_free_estimate(correlations)
-    if plain.method == "prior":
-        return plain
+def _estimate_without_labels(
+    correlations: Correlations, retriever_relevance: Sequence[float]
+) -> tuple[WeightEstimate, WeightEstimate]:
+    """The label-free weight to deploy, and §B.6 of this reading alone."""
+    paper = label_free_estimate(correlations)
+    if paper.method == "prior":
+        return replace(paper, weight=0.0, note=f"{paper.cause}; {_NO_ESTIMATE}"), paper
     within_chance = {
         name: interval
         for name, values in (("full model", correlations.retriever), ("readout", correlations.mutual))
@@ -114,9 +122,9 @@ def _estimate_without_labels(correlations: Correlations, least_c_b: float) -> We
             f"the retriever's scores do not correlate beyond chance ({measured}), so nothing shows that the "
             "model can tell relevant pages here"
         )
-        return replace(
-            plain,
-            weight=FALLBACK_WEIGHT,
+        unsupported = replace(
+            paper,
+            weight=0.0,
             weight_interval=(0.0, 1.0),
             method="prior",
             c_b=float("nan"),
@@ -124,12 +132,10 @@ def _estimate_without_labels(correlations: Correlations, least_c_b: float) -> We
             interior=False,
             chance_of_gain=float("nan"),
             cause=cause,
-            note=(
-                f"{cause}; the weight is a cautious default, not an estimate. Give more queries, or "
-                "relevance judgements"
-            ),
+            note=f"{cause}; {_NO_ESTIMATE}",
         )
-    return label_free_estimate(correlations, prior=_prior(correlations.queries), least_c_b=least_c_b)
+        return unsupported, paper
+    return estimate_by_ratio(correlations, paper, retriever_relevance), paper
 
 
 def _deploy(
@@ -145,12 +151,12 @@ def _deploy(
             f"95 % interval from {least_agreement:.2f})",
         )
     if estimate.method == "prior":
-        return estimate, float("nan"), (estimate.note,)
+        return _keep_retriever_order(estimate, estimate.cause)
     if not gain > 0 or estimate.chance_of_gain < _LEAST_CHANCE:
         return _keep_retriever_order(
             estimate,
             f"no gain over the retriever is expected (weight {estimate.weight:.2f}, gain {gain:+.3f}, "
-            f"a gain in {estimate.chance_of_gain:.0%} of the resamples)",
+            f"the chance of a gain is {estimate.chance_of_gain:.0%})",
         )
     return estimate, gain, ()
 

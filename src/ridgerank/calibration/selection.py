@@ -121,8 +121,8 @@ def select_readout(data: CalibrationData, *, transferred: WeightEstimate | None 
                 errors[target, state] = error
     if not fits:
         raise next(iter(errors.values()))
-    least_c_b = _retriever_relevance(fits)
-    fitted = [_evaluate(data, option_fit, transferred, least_c_b) for option_fit in fits]
+    c_b_estimates = _retriever_relevance(fits)
+    fitted = [_evaluate(data, option_fit, transferred, c_b_estimates) for option_fit in fits]
     options = {(each.option.target, each.option.state): each.option for each in fitted}
     options |= {pair: _unfitted_option(*pair, str(error)) for pair, error in errors.items()}
     selected, reason = _select(fitted, judged=data.relevance is not None)
@@ -140,17 +140,17 @@ class _OptionFit:
     fit: RidgeFit
 
 
-def _retriever_relevance(fits: Sequence[_OptionFit]) -> float:
-    """c_b: the largest that an option estimates, 0 where none does.
+def _retriever_relevance(fits: Sequence[_OptionFit]) -> tuple[float, ...]:
+    """c_b as every option estimates it by §B.6, none where there is only one option.
 
     Since ρ_bt = c_b c_t, c_b up to √ρ_bt leaves a target at least as good as the retriever.
     """
     decisions = [decide_weight(each.problem, each.fit, None) for each in fits] if len(fits) > 1 else []
     estimated = [decision for decision in decisions if decision.label_free.method == "label-free"]
     if not estimated:
-        return 0.0
-    bound = np.sqrt(max(decision.retriever_target for decision in estimated))
-    return min(max(decision.label_free.c_b for decision in estimated), float(bound))
+        return ()
+    bound = float(np.sqrt(max(decision.retriever_target for decision in estimated)))
+    return tuple(min(decision.paper_label_free.c_b, bound) for decision in estimated)
 
 
 def _select(fitted: Sequence[FittedOption], *, judged: bool) -> tuple[FittedOption, str]:
@@ -183,11 +183,16 @@ def _is_clearly_better(better: FittedOption, other: FittedOption, *, factor: flo
 
 
 def _evaluate(
-    data: CalibrationData, option_fit: _OptionFit, transferred: WeightEstimate | None, least_c_b: float
+    data: CalibrationData,
+    option_fit: _OptionFit,
+    transferred: WeightEstimate | None,
+    c_b_estimates: Sequence[float],
 ) -> FittedOption:
     problem, fit = option_fit.problem, option_fit.fit
     relevance = None if data.relevance is None else data.relevance[option_fit.members]
-    decision = decide_weight(problem, fit, relevance, transferred=transferred, least_c_b=least_c_b)
+    decision = decide_weight(
+        problem, fit, relevance, transferred=transferred, retriever_relevance=c_b_estimates
+    )
     centered = problem.lists.center(problem.targets)
     deviations = np.sqrt(problem.lists.sum(centered**2) / problem.lists.lengths)
     option = ReadoutOption(
