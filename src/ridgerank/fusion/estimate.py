@@ -17,7 +17,7 @@ from ridgerank.fusion.weight import (
 )
 from ridgerank.ragged import Floats
 
-Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
+Method: TypeAlias = Literal["closed-form", "label-free", "combined", "prior", "given"]
 
 FALLBACK_WEIGHT = 0.2
 """Deployed, and said so, where no weight can be estimated. Near the retriever's end even a reranker that
