@@ -60,7 +60,6 @@ bench: $(READY)  ## speed against what one would use instead; ratios go to resul
 
 miniature: $(READY)  ## the miniature's models on its first four corpora, about ten minutes; weights on six, about twenty
 	$(BIN)/python -m benchmarks.miniature --out results/miniature/models.json
-	$(BIN)/python -m benchmarks.label_free_readings
 
 reproduce: $(READY)  ## the paper's tables and figures on the miniature; at most 40 minutes on two quiet cores
 	$(BIN)/ridgerank reproduce --benchmark miniature --work build/reproduce --out results/miniature/reproduce

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.real_documents_checkpoints import QuestionTable
 from benchmarks.real_documents_resample import SELECTED
-from ridgerank.calibration.fusion_weight import SHRINK_BELOW, decide_weight
+from ridgerank.calibration.fusion_weight import MANY_JUDGED
 from ridgerank.calibration.selection import CalibrationData, FittedOption, select_readout
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.estimate import FALLBACK_WEIGHT, closed_form_estimate
@@ -93,7 +93,7 @@ def transfer_readouts(
             weights = {
                 JUDGED: with_judgements.decision.deployed.weight,
                 LABEL_FREE: fitted.decision.deployed.weight,
-                ONE_READING: decide_weight(fitted.problem, fitted.fit, None).deployed.weight,
+                ONE_READING: fitted.decision.paper_label_free.weight,
                 PAPER_JUDGED: _paper_judged_weight(observed, with_judgements),
                 PAPER_LABEL_FREE: paper_label_free_weight(b, scores, target, lists),
             }
@@ -123,7 +123,7 @@ def fuse_by_judgements(
             teachers.relevance[members],
             lists,
         )
-        prior = Prior() if judged.queries < SHRINK_BELOW else None
+        prior = Prior() if judged.queries < MANY_JUDGED else None
         weights[teaching.kind] = round(closed_form_estimate(judged, prior=prior).weight, 3)
         fused[teaching.members] = fuse_scores(
             questions.columns["bm25"][teaching.members],

@@ -26,8 +26,9 @@ class TextJudge(Protocol):
 class ImageJudge(Protocol):
     """A model that judges page images."""
 
-    page_budget: PixelBudget
-    """How large a page is read, so that it is resized once."""
+    @property
+    def page_budget(self) -> PixelBudget:
+        """How large a page is read, so that it is resized once."""
 
     def judge(self, query: str, images: Sequence[Image]) -> Floats:
         """Probabilities (images,) that each is relevant."""

@@ -7,7 +7,6 @@ from ridgerank.calibration.fusion_weight import decide_weight
 from ridgerank.calibration.ridge_fit import RidgeFit, RidgeProblem
 from ridgerank.evaluation.simulation import World, simulate
 from ridgerank.fusion.correlations import correlation
-from ridgerank.fusion.estimate import FALLBACK_WEIGHT
 from ridgerank.ragged import Floats
 from ridgerank.readout.penalty import PenaltyChoice
 
@@ -30,11 +29,10 @@ def fitted(problem: RidgeProblem, scores: Floats) -> RidgeFit:
 def test_scores_that_follow_the_model_give_an_estimate_with_a_gain() -> None:
     problem, fit, _ = world(200)
     decision = decide_weight(problem, fit, None)
-    assert (decision.deployed.method, decision.deployed.shrunk, decision.warnings) == (
-        "label-free",
-        False,
-        (),
-    )
+    assert (decision.deployed.method, decision.deployed.shrunk, decision.warnings) == ("label-free", True, ())
+    assert decision.deployed.note.startswith("an estimate without judgements")
+    assert decision.deployed.chance_of_gain < 1.0
+    assert decision.paper_label_free.method == "label-free"
     assert decision.closed_form is None
     assert decision.deployed.interior
     assert decision.expected_gain > 0
@@ -61,9 +59,10 @@ def test_a_weight_judged_on_another_corpus_stands_in_for_judgements_and_gives_wa
     assert here.deployed is here.closed_form is not transferred
 
 
-def test_few_queries_are_shrunk() -> None:
-    assert decide_weight(*world(63)[:2], None).deployed.shrunk
-    assert not decide_weight(*world(64)[:2], None).deployed.shrunk
+def test_few_judged_queries_are_shrunk() -> None:
+    few, many = (decide_weight(*world(queries)) for queries in (40, 120))
+    assert few.deployed.shrunk
+    assert not many.deployed.shrunk
 
 
 def test_a_readout_that_does_not_follow_its_teacher_gets_no_weight() -> None:
@@ -76,7 +75,9 @@ def test_a_readout_that_does_not_follow_its_teacher_gets_no_weight() -> None:
     assert "the weight is 0, pages stay in the retriever's order" in decision.warnings[0]
 
 
-def test_a_model_that_shares_nothing_with_the_retriever_falls_back_and_shrinking_does_not_hide_it() -> None:
+def test_a_model_that_shares_nothing_with_the_retriever_gets_no_weight_and_shrinking_does_not_hide_it() -> (
+    None
+):
     """Readout and teacher agree with each other only; pulled to a prior, w would be near 1."""
     weights = []
     for seed in range(40):
@@ -86,9 +87,9 @@ def test_a_model_that_shares_nothing_with_the_retriever_falls_back_and_shrinking
         alone = RidgeProblem(problem.lists, problem.corpora, problem.retriever, targets, problem.states)
         scores = targets + 0.5 * generator.normal(size=len(targets))
         decision = decide_weight(alone, fitted(alone, scores), None)
-        assert bool(decision.warnings) == (decision.deployed.weight == FALLBACK_WEIGHT)
+        assert bool(decision.warnings) == (decision.deployed.weight == 0.0)
         weights.append(decision.deployed.weight)
-    assert weights.count(FALLBACK_WEIGHT) >= 39
+    assert weights.count(0.0) >= 39
 
 
 def test_a_reranker_that_adds_nothing_by_the_judgements_leaves_the_retrievers_order() -> None:

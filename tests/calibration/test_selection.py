@@ -74,7 +74,7 @@ def test_a_readout_of_a_margin_that_knows_nothing_is_no_support() -> None:
     assert by_name["margin, last"].agreement > 0.5
     assert not by_name["margin, last"].supported
     assert abs(by_name["margin, last"].retriever_target) < 0.15
-    assert "the one-factor model does not fit" in by_name["margin, last"].note
+    assert "do not correlate beyond chance" in by_name["margin, last"].note
     assert selection.selected.option.name == "likelihood, last"
 
 
@@ -159,30 +159,13 @@ def taught_by_the_margin(drawn: Sample, states_by_name: dict[State, Floats]) -> 
     )
 
 
-def test_the_retriever_is_as_good_as_the_reading_that_shows_it_best() -> None:
-    """A readout that copies its teacher's noise makes the retriever look worse than it is.
-
-    The state `mean` knows relevance but nothing of that noise, and so shows what the retriever is worth:
-    c_b rises for `last` as well, and its label-free weight comes closer to the one from judgements.
-    """
-    drawn = simulate(World(0.5, 0.75, 0.6), queries=400, seed=1)
-    seen = taught_by_the_margin(
-        drawn, {"last": states(drawn.teacher, seed=4), "mean": states(drawn.reranker, seed=9)}
-    )
-    alone = select_readout(replace(seen, states={"last": seen.states["last"]})).fitted[0].decision
-    beside = select_readout(seen).fitted[0].decision
-    assert alone.closed_form is not None
-    assert beside.label_free.c_b > alone.label_free.c_b + 0.05
-    expected = alone.closed_form.weight
-    assert abs(beside.label_free.weight - expected) < abs(alone.label_free.weight - expected) - 0.05
-
-
 def test_a_readout_that_copies_the_retriever_does_not_make_it_perfect() -> None:
     drawn = simulate(World(0.5, 0.75, 0.6), queries=400, seed=1)
     copied = states(drawn.retriever, seed=9, blur=0.1)
     seen = taught_by_the_margin(drawn, {"last": states(drawn.teacher, seed=4, blur=1.0), "mean": copied})
     last, mean = select_readout(seen).fitted
     assert mean.decision.retriever_readout > 0.9
-    assert last.decision.label_free.c_b == pytest.approx(np.sqrt(last.decision.retriever_target))
+    assert last.decision.label_free.c_b <= np.sqrt(last.decision.retriever_target)
     assert last.decision.closed_form is not None
-    assert abs(last.decision.label_free.weight - last.decision.closed_form.weight) < 0.1
+    low, high = last.decision.label_free.weight_interval
+    assert low < last.decision.closed_form.weight < high

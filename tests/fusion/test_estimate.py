@@ -142,17 +142,3 @@ def test_a_shrunk_weight_is_almost_never_worse_than_the_retriever_alone() -> Non
 def test_a_given_weight_is_passed_through() -> None:
     assert user_estimate(0.3).weight == 0.3
     assert user_estimate(0.3).method == "given"
-
-
-def test_a_retriever_known_to_be_better_takes_weight_from_the_reranker() -> None:
-    seen = unlabelled(simulate(World(c_b=0.4, c_s=0.6), queries=400, seed=1))
-    plain, raised = label_free_estimate(seen), label_free_estimate(seen, least_c_b=0.6)
-    assert raised.c_b == 0.6
-    assert raised.c_b * raised.c_s == pytest.approx(plain.c_b * plain.c_s)
-    assert raised.weight < plain.weight - 0.1
-    assert raised.weight_interval[1] < plain.weight_interval[1]
-
-
-def test_a_lower_bound_the_scores_exceed_by_themselves_changes_nothing() -> None:
-    seen = unlabelled(simulate(World(c_b=0.4, c_s=0.6), queries=400, seed=1))
-    assert label_free_estimate(seen, least_c_b=0.01) == label_free_estimate(seen)

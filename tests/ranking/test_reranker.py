@@ -36,6 +36,8 @@ def uri(small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> s
         made = random_calibration(store.lineage, small_backbone.geometry.width)
     made.save(calibrations_folder(uri))
     replace(made, weight=user_estimate(0.0)).save(calibrations_folder(uri), "retriever-only")
+    unsupported = replace(user_estimate(0.0), cause="the scores do not correlate beyond chance")
+    replace(made, weight=unsupported).save(calibrations_folder(uri), "unsupported")
     return uri
 
 
@@ -77,6 +79,18 @@ def test_a_ranking_is_what_the_stages_give_one_by_one(uri: str, small_backbone: 
     assert [page.rank for page in ranking.pages] == list(range(1, 11))
     assert ranking.weight == 0.6
     assert ranking.note == ""
+
+
+def test_a_weight_that_is_no_estimate_is_said_with_every_ranking(uri: str, small_backbone: Backbone) -> None:
+    with PageStore.open(uri) as store:
+        retriever = ByDigest(store.page_ids())
+    with Reranker.open(uri, readout="unsupported", backbone=small_backbone, retriever=retriever) as reranker:
+        candidates = [(candidate.page_id, candidate.score) for candidate in retriever.search(QUERY, 5)]
+        for ranking in (reranker.search(QUERY), reranker.search("cost"), reranker.rank(QUERY, candidates)):
+            assert ranking.note.startswith(
+                "weight 0, the pages are in the retriever's order: the scores do not"
+            )
+            assert [page.rank for page in ranking.pages] == [page.retriever_rank for page in ranking.pages]
 
 
 def test_the_parts_add_up_to_the_fused_score_and_the_reason_names_them(reranker: Reranker) -> None:

@@ -91,7 +91,7 @@ class Diagnostics:
     expected_gain: float
     """What the deployed weight adds to the retriever's correlation with relevance; NaN where unknown."""
     label_free: WeightEstimate
-    """The weight read from the three scores alone."""
+    """The weight estimated without judgements."""
     closed_form: WeightEstimate | None
     """The weight read from judgements, of this corpus or another, where there were any."""
     warnings: tuple[str, ...]
@@ -102,6 +102,8 @@ class Diagnostics:
     """All targets and states that were measured."""
     readout_spread: float = math.nan
     """Mean standard deviation of the readout's scores within a held-out list: servers compare with it."""
+    paper_label_free: WeightEstimate | None = None
+    """§B.6 of the selected reading alone, for comparison; None in files of an older release."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,6 +215,10 @@ def _estimate(facts: Mapping[str, Any]) -> WeightEstimate:
     return WeightEstimate(**{**values, "weight_interval": tuple(facts["weight_interval"])})
 
 
+def _optional_estimate(facts: Mapping[str, Any] | None) -> WeightEstimate | None:
+    return None if facts is None else _estimate(facts)
+
+
 def _diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
     return Diagnostics(
         **{
@@ -221,7 +227,8 @@ def _diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
             "errors": {part: tuple(errors) for part, errors in facts["errors"].items()},
             "agreement_interval": tuple(facts["agreement_interval"]),
             "label_free": _estimate(facts["label_free"]),
-            "closed_form": None if facts["closed_form"] is None else _estimate(facts["closed_form"]),
+            "closed_form": _optional_estimate(facts["closed_form"]),
+            "paper_label_free": _optional_estimate(facts.get("paper_label_free")),
             "warnings": tuple(facts["warnings"]),
             "options": tuple(
                 ReadoutOption(**_field_values(ReadoutOption, option)) for option in facts["readings"]

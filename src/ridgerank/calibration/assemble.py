@@ -61,6 +61,7 @@ def _diagnostics(selection: Selection, query_set: QuerySet, candidates: int) -> 
         relevance_floor=decision.relevance_floor,
         expected_gain=decision.expected_gain,
         label_free=decision.label_free,
+        paper_label_free=decision.paper_label_free,
         closed_form=decision.closed_form,
         warnings=decision.warnings,
         reason=selection.reason,

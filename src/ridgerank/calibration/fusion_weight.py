@@ -3,11 +3,10 @@
 Calibrating must not make a ranking worse than the retriever's unnoticed. So the deployed weight is
 - 0, the retriever's own order, where the readout does not agree with its teacher on lists it has not seen,
   or where the estimate promises no gain over the retriever;
-- the documented fallback of `fusion/estimate.py` where no estimate is possible. Shrinking must not hide
-  that: three scores that hardly correlate look well-behaved once they are pulled towards a prior. So the
-  one-factor model has to fit before shrinking, and the retriever to agree with both others beyond chance;
-- the estimate otherwise: w* where there are judgements, here or of another corpus, else the label-free
-  one, both shrunk towards a cautious prior while queries are few.
+- 0 as well where no estimate is possible: without judgements, where the retriever does not agree with both
+  others beyond chance, or where the two readings of `fusion/ratio_estimate.py` differ too much;
+- the estimate otherwise: w* of many judgements, here or of another corpus; of few judgements averaged with
+  the label-free estimate; or that alone.
 Anything but the last is a warning.
 """
 
@@ -16,21 +15,30 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ridgerank.calibration.ridge_fit import RidgeFit, RidgeProblem
-from ridgerank.fusion.correlations import Correlations, correlate
+from ridgerank.fusion.correlations import Correlations, ThirdMoments, correlate, measure_third_moments
 from ridgerank.fusion.estimate import (
     BEYOND_CHANCE,
-    FALLBACK_WEIGHT,
     WeightEstimate,
     closed_form_estimate,
     label_free_estimate,
 )
 from ridgerank.fusion.prior import Prior
+from ridgerank.fusion.ratio_estimate import (
+    LARGEST_MISFIT,
+    LogRatio,
+    combine_readings,
+    combine_with_judgements,
+    estimate_by_ratio,
+    read_misfit,
+    read_ratio_from_rarity,
+    read_ratio_from_teacher,
+)
 from ridgerank.fusion.weight import fit_one_factor, objective
 from ridgerank.ragged import Floats
 from ridgerank.readout.bound import relevance_floor
 
-SHRINK_BELOW = 64
-"""With fewer queries the estimate is shrunk; from there on that makes no difference (docs/fusion.md)."""
+MANY_JUDGED = 64
+"""With fewer judged queries the estimate without judgements counts, too, or a prior where there is none."""
 _LEAST_CHANCE = 0.5
 """A weight that loses to the retriever in most resamples is not deployed."""
 
@@ -41,6 +49,8 @@ class WeightDecision:
 
     deployed: WeightEstimate
     label_free: WeightEstimate
+    paper_label_free: WeightEstimate
+    """§B.6 of this reading alone, as the paper has it: for comparison."""
     closed_form: WeightEstimate | None
     agreement: float
     agreement_interval: tuple[float, float]
@@ -60,46 +70,49 @@ def decide_weight(
     relevance: Floats | None,
     *,
     transferred: WeightEstimate | None = None,
-    least_c_b: float = 0.0,
 ) -> WeightDecision:
     """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements.
 
     A weight `transferred` from the judgements of another corpus takes the place of w* where there are none
-    here. The label-free weight takes the retriever to be at least as good as `least_c_b`.
+    here.
     """
     b, s, t, lists = problem.retriever, fit.held_out_scores, problem.targets, problem.lists
     correlations = correlate(b, s, t, lists)
-    label_free = _estimate_without_labels(correlations, least_c_b)
-    rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0)
-    closed_form = transferred
+    rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0).tolist()
+    paper = label_free_estimate(correlations)
+    ratio, cause = _measure_ratio(correlations, measure_third_moments(b, s, lists))
+    label_free = _unsupported(paper, cause) if ratio is None else estimate_by_ratio(paper, ratio, rho_bs)
+    estimate = closed_form = transferred
     if relevance is not None:
         judged = correlate(b, s, relevance, lists)
         closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
+        estimate = closed_form
+        if ratio is not None and judged.queries < MANY_JUDGED:
+            estimate = combine_with_judgements(closed_form, judged, ratio, rho_bs)
         c_t = float(correlate(b, t, relevance, lists).reranker.mean())
     else:
-        factors = fit_one_factor(rho_bs, rho_bt, rho_st)
+        factors = fit_one_factor(np.asarray(rho_bs), np.asarray(rho_bt), np.asarray(rho_st))
         c_t = float(factors.c_third) if bool(factors.defined) else float("nan")
     agreement, interval = mean_interval(fit.agreement)
-    deployed, gain, warnings = _deploy(closed_form or label_free, agreement, interval[0])
+    deployed, gain, warnings = _deploy(estimate or label_free, agreement, interval[0])
     return WeightDecision(
         deployed=deployed,
         label_free=label_free,
+        paper_label_free=paper,
         closed_form=closed_form,
         agreement=agreement,
         agreement_interval=interval,
         teacher_relevance=c_t,
         relevance_floor=float(relevance_floor(np.asarray(agreement), np.asarray(c_t))),
         expected_gain=gain,
-        retriever_target=float(rho_bt),
-        retriever_readout=float(rho_bs),
+        retriever_target=rho_bt,
+        retriever_readout=rho_bs,
         warnings=warnings,
     )
 
 
-def _estimate_without_labels(correlations: Correlations, least_c_b: float) -> WeightEstimate:
-    plain = label_free_estimate(correlations)
-    if plain.method == "prior":
-        return plain
+def _measure_ratio(correlations: Correlations, moments: ThirdMoments) -> tuple[LogRatio | None, str]:
+    """log c_s / c_b without judgements; where these scores cannot tell, None and why."""
     within_chance = {
         name: interval
         for name, values in (("full model", correlations.retriever), ("readout", correlations.mutual))
@@ -110,26 +123,35 @@ def _estimate_without_labels(correlations: Correlations, least_c_b: float) -> We
             f"with the {name} {mean:.2f}, 99 % interval from {low:.2f}"
             for name, (mean, (low, _)) in within_chance.items()
         )
-        cause = (
+        return None, (
             f"the retriever's scores do not correlate beyond chance ({measured}), so nothing shows that the "
             "model can tell relevant pages here"
         )
-        return replace(
-            plain,
-            weight=FALLBACK_WEIGHT,
-            weight_interval=(0.0, 1.0),
-            method="prior",
-            c_b=float("nan"),
-            c_s=float("nan"),
-            interior=False,
-            chance_of_gain=float("nan"),
-            cause=cause,
-            note=(
-                f"{cause}; the weight is a cautious default, not an estimate. Give more queries, or "
-                "relevance judgements"
-            ),
+    misfit = read_misfit(correlations)
+    if np.isnan(misfit):
+        return None, "readout and full model do not agree, so nothing shows what the readout is worth"
+    if misfit > LARGEST_MISFIT:
+        return None, (
+            "two readings of how the readout compares with the retriever differ by a factor of "
+            f"{np.exp(misfit):.1f} (wanted at most {np.exp(LARGEST_MISFIT):.1f}), so neither can be trusted"
         )
-    return label_free_estimate(correlations, prior=_prior(correlations.queries), least_c_b=least_c_b)
+    return combine_readings(read_ratio_from_teacher(correlations), read_ratio_from_rarity(moments)), ""
+
+
+def _unsupported(paper: WeightEstimate, cause: str) -> WeightEstimate:
+    unknown = float("nan")
+    return replace(
+        paper,
+        weight=0.0,
+        weight_interval=(0.0, 1.0),
+        method="prior",
+        c_b=unknown,
+        c_s=unknown,
+        interior=False,
+        chance_of_gain=unknown,
+        cause=cause,
+        note=f"{cause}; no weight can be estimated. Give more queries, or relevance judgements",
+    )
 
 
 def _deploy(
@@ -145,12 +167,12 @@ def _deploy(
             f"95 % interval from {least_agreement:.2f})",
         )
     if estimate.method == "prior":
-        return estimate, float("nan"), (estimate.note,)
+        return _keep_retriever_order(estimate, estimate.cause)
     if not gain > 0 or estimate.chance_of_gain < _LEAST_CHANCE:
         return _keep_retriever_order(
             estimate,
             f"no gain over the retriever is expected (weight {estimate.weight:.2f}, gain {gain:+.3f}, "
-            f"a gain in {estimate.chance_of_gain:.0%} of the resamples)",
+            f"the chance of a gain is {estimate.chance_of_gain:.0%})",
         )
     return estimate, gain, ()
 
@@ -166,7 +188,7 @@ def _keep_retriever_order(
 
 
 def _prior(queries: int) -> Prior | None:
-    return Prior() if queries < SHRINK_BELOW else None
+    return Prior() if queries < MANY_JUDGED else None
 
 
 def mean_interval(values: Floats, *, errors: float = 1.96) -> tuple[float, tuple[float, float]]:

@@ -49,7 +49,7 @@ def plot_calibration(calibration: Calibration, fit: RidgeFit, path: Path) -> boo
         weight_axes.plot(grid, objective(grid, *correlations), color="C0")
         weight_axes.axhline(weight.c_b, color="0.6", linewidth=1, label="retriever alone")
     else:
-        weight_axes.text(0.5, 0.5, "no estimate:\na cautious default", ha="center", va="center")
+        weight_axes.text(0.5, 0.5, "no estimate:\nthe retriever alone", ha="center", va="center")
     weight_axes.axvspan(*weight.weight_interval, color="C3", alpha=0.12, label="95 % interval")
     weight_axes.axvline(weight.weight, color="C3", linestyle="--", label=f"w = {weight.weight:.2f}")
     weight_axes.set(xlabel="weight of the readout", ylabel="correlation with relevance", xlim=(0, 1))

@@ -9,13 +9,9 @@ may have a poor margin and still know which query belongs to which page. No judg
 - the held-out r says how much of the target the state carries.
 
 An option is a target and a state. It is *supported* where its weight is an estimate and promises a gain
-(`fusion_weight.py`). Two things are the same for all options:
-- c_b is the retriever's. A readout shares more with its own target than relevance, which makes ρ_st too
-  large and c_b = √(ρ_bs ρ_bt / ρ_st) too small. So the largest c_b of all options is used for each, as long
-  as the best target is still as good as the retriever (a readout that copies the retriever knows no such
-  bound);
-- ρ_bs compares options. But retriever and likelihood both count words, and share more than relevance. So
-  the paper's option, where it is supported, gives way only to one whose ρ_bs is `_CLEARLY` times as large.
+(`fusion_weight.py`). ρ_bs compares options. But retriever and likelihood both count words, and share more
+than relevance. So the paper's option, where it is supported, gives way only to one whose ρ_bs is `_CLEARLY`
+times as large.
 Where the paper's option is not supported, the supported option of largest ρ_bs is selected; where none is,
 the paper's stays, with its warnings. With judgements, c_s is measured and takes the place of ρ_bs.
 """
@@ -121,8 +117,7 @@ def select_readout(data: CalibrationData, *, transferred: WeightEstimate | None 
                 errors[target, state] = error
     if not fits:
         raise next(iter(errors.values()))
-    least_c_b = _retriever_relevance(fits)
-    fitted = [_evaluate(data, option_fit, transferred, least_c_b) for option_fit in fits]
+    fitted = [_evaluate(data, option_fit, transferred) for option_fit in fits]
     options = {(each.option.target, each.option.state): each.option for each in fitted}
     options |= {pair: _unfitted_option(*pair, str(error)) for pair, error in errors.items()}
     selected, reason = _select(fitted, judged=data.relevance is not None)
@@ -138,19 +133,6 @@ class _OptionFit:
     members: Bools
     """(members,) of the data: those of `problem`."""
     fit: RidgeFit
-
-
-def _retriever_relevance(fits: Sequence[_OptionFit]) -> float:
-    """c_b: the largest that an option estimates, 0 where none does.
-
-    Since ρ_bt = c_b c_t, c_b up to √ρ_bt leaves a target at least as good as the retriever.
-    """
-    decisions = [decide_weight(each.problem, each.fit, None) for each in fits] if len(fits) > 1 else []
-    estimated = [decision for decision in decisions if decision.label_free.method == "label-free"]
-    if not estimated:
-        return 0.0
-    bound = np.sqrt(max(decision.retriever_target for decision in estimated))
-    return min(max(decision.label_free.c_b for decision in estimated), float(bound))
 
 
 def _select(fitted: Sequence[FittedOption], *, judged: bool) -> tuple[FittedOption, str]:
@@ -183,11 +165,11 @@ def _is_clearly_better(better: FittedOption, other: FittedOption, *, factor: flo
 
 
 def _evaluate(
-    data: CalibrationData, option_fit: _OptionFit, transferred: WeightEstimate | None, least_c_b: float
+    data: CalibrationData, option_fit: _OptionFit, transferred: WeightEstimate | None
 ) -> FittedOption:
     problem, fit = option_fit.problem, option_fit.fit
     relevance = None if data.relevance is None else data.relevance[option_fit.members]
-    decision = decide_weight(problem, fit, relevance, transferred=transferred, least_c_b=least_c_b)
+    decision = decide_weight(problem, fit, relevance, transferred=transferred)
     centered = problem.lists.center(problem.targets)
     deviations = np.sqrt(problem.lists.sum(centered**2) / problem.lists.lengths)
     option = ReadoutOption(

@@ -194,6 +194,8 @@ def print_report(calibration: "Calibration", store: str, name: str, *, as_json: 
         typer.echo(json.dumps({"name": name, **calibration.facts()}, ensure_ascii=False))
     else:
         _print_tables(calibration)
+    if calibration.weight.note and not calibration.diagnostics.warnings:
+        typer.echo(f"note: {calibration.weight.note}", err=True)
     for warning in calibration.diagnostics.warnings:
         typer.secho(f"warning: {warning}", err=True, fg="yellow", bold=True)
     typer.echo(f"{locate_calibrations(store)}/{name}.json: the whole report", err=True)
@@ -217,11 +219,16 @@ def _print_tables(calibration: "Calibration") -> None:
     table.add_row("c_b, c_s, ρ", f"{_format(weight.c_b)}, {_format(weight.c_s)}, {_format(weight.rho)}")
     table.add_row("least c_s (proposition 2)", _format(facts.relevance_floor))
     table.add_row("weight", f"{weight.weight:.3f} ({low:.2f} to {high:.2f}), {weight.method}")
+    if weight.method == "label-free":
+        table.add_row("", "an estimate without judgements")
     table.add_row("interior", "yes" if weight.interior else "no")
+    if facts.paper_label_free is not None:
+        table.add_row("weight by §B.6", f"{facts.paper_label_free.weight:.3f}, this reading alone")
     for title, estimate in (("label-free", facts.label_free), ("with judgements", facts.closed_form)):
         if facts.closed_form is not None and estimate is not None:
             table.add_row(f"weight {title}", f"{estimate.weight:.3f}")
     table.add_row("expected gain", _format(facts.expected_gain, sign="+"))
+    table.add_row("chance of a gain", _format(weight.chance_of_gain))
     Console().print(table)
     if len(facts.options) > 1:
         _print_options(calibration)

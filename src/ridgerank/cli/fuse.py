@@ -205,7 +205,8 @@ def _partial_correlations(estimate: "WeightEstimate") -> dict[str, float | None]
 def _print_summary(facts: dict[str, Any]) -> None:
     low, high = facts["weight_interval"]
     spread = "" if facts["method"] == "given" else f" (95 % interval {low:.2f} to {high:.2f})"
-    typer.echo(f"weight {facts['weight']:.3f}{spread}, {facts['method']}", err=True)
+    caution = ": an estimate without judgements" if facts["method"] == "label-free" else ""
+    typer.echo(f"weight {facts['weight']:.3f}{spread}, {facts['method']}{caution}", err=True)
     if facts["note"]:
         typer.echo(f"note: {facts['note']}", err=True)
     for name in ("retriever", "reranker"):

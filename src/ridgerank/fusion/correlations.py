@@ -81,6 +81,28 @@ def correlate(
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ThirdMoments:
+    """How two standardized scores are skewed together in each query whose lists vary: (queries,) each."""
+
+    with_reranker: Floats
+    """E[b s s]."""
+    with_retriever: Floats
+    """E[b b s]."""
+
+    def stacked(self) -> Floats:
+        """(queries, 2)."""
+        return np.column_stack([self.with_reranker, self.with_retriever])
+
+
+def measure_third_moments(retriever: Floats, reranker: Floats, lists: Ragged) -> ThirdMoments:
+    """Third moments of two scores (members,), every candidate counting alike."""
+    kept, members = lists.select(~(_constant(retriever, lists) | _constant(reranker, lists)))
+    ones = np.ones(kept.members)
+    b, s = (standardize_weighted(values[members], ones, kept) for values in (retriever, reranker))
+    return ThirdMoments(kept.sum(b * s * s) / kept.lengths, kept.sum(b * b * s) / kept.lengths)
+
+
 def correlation(x: Floats, y: Floats, lists: Ragged, *, weights: Floats | None = None) -> Floats:
     """Correlation of two vectors within each list: (members,) twice → (lists,); 0 where one is constant.
 

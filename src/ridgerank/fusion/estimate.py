@@ -17,7 +17,7 @@ from ridgerank.fusion.weight import (
 )
 from ridgerank.ragged import Floats
 
-Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
+Method: TypeAlias = Literal["closed-form", "label-free", "combined", "prior", "given"]
 
 FALLBACK_WEIGHT = 0.2
 """Deployed, and said so, where no weight can be estimated. Near the retriever's end even a reranker that
@@ -109,15 +109,13 @@ def closed_form_estimate(correlations: Correlations, *, prior: Prior | None = No
     )
 
 
-def label_free_estimate(
-    correlations: Correlations, *, prior: Prior | None = None, least_c_b: float = 0.0
-) -> WeightEstimate:
+def label_free_estimate(correlations: Correlations, *, prior: Prior | None = None) -> WeightEstimate:
     """The weight of §B.6: c_b and c_s from the correlations of three scores, no relevance judgement read.
 
     `correlations` has the full-depth margin as its third vector. Where the one-factor model has no
     solution the weight is `FALLBACK_WEIGHT`; method and note then say so. An estimate above 1 that chance
     explains is no such case: a score nearly as good as relevance gives one in every other sample. It is taken
-    for 1, and the note says so. A `least_c_b` known from elsewhere raises c_b, and lowers c_s to ρ / c_b.
+    for 1, and the note says so. Calibration deploys `ratio_estimate.py` instead.
     """
     correlations.require_queries()
     prior_share = _prior_shares(correlations, prior)
@@ -127,14 +125,13 @@ def label_free_estimate(
     at_edge = bool(model.heywood) and _chance_explains(correlations)
     if not bool(model.defined) and not at_edge:
         return _fallback(correlations, mean, heywood=bool(model.heywood), shrunk=prior is not None)
-    estimates = resolve_heywood_case(rho_bs, rho_bt, rho_st) if at_edge else (model.c_b, model.c_s)
-    c_b, c_s = _raise_c_b(*estimates, rho_bs, least_c_b)
+    c_b, c_s = resolve_heywood_case(rho_bs, rho_bt, rho_st) if at_edge else (model.c_b, model.c_s)
     weight = float(optimal_weight(c_b, c_s, rho_bs))
 
     def resampled(means: Floats) -> tuple[Floats, Floats]:
         bt, st, bs = _shrink(means, prior_share, prior).T
         draws = fit_one_factor(bs, bt, st)
-        b, s = _raise_c_b(draws.c_b, draws.c_s, bs, least_c_b)
+        b, s = draws.c_b, draws.c_s
         weights = np.where(draws.defined, optimal_weight(b, s, bs), np.nan)
         return weights, objective(np.asarray(weight), b, s, bs) - b
 
@@ -160,14 +157,6 @@ def label_free_estimate(
     )
 
 
-def _raise_c_b(c_b: Floats, c_s: Floats, rho_bs: Floats, least: float) -> tuple[Floats, Floats]:
-    """c_b no less than `least`; as c_b c_s = ρ_bs under the model, c_s falls with it."""
-    if not least > 0:
-        return c_b, c_s
-    low = c_b < least
-    return np.where(low, least, c_b), np.where(low, rho_bs / least, c_s)
-
-
 def _chance_explains(correlations: Correlations) -> bool:
     """Whether an estimate above 1 may be chance.
 
@@ -180,7 +169,7 @@ def _chance_explains(correlations: Correlations) -> bool:
     errors = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
     if (rows.mean(axis=0) <= BEYOND_CHANCE * errors).any():
         return False
-    means = np.concatenate(list(_resampled_means(rows)))
+    means = np.concatenate(list(resampled_means(rows)))
     bt, st, bs = means.T
     return bool(fit_one_factor(bs, bt, st).defined.mean() >= _WITHIN_REACH)
 
@@ -221,7 +210,7 @@ def _bootstrap(
     rows = correlations.stacked()
     if len(rows) < 2:
         return (0.0, 1.0), float("nan"), 0.0
-    parts = [resampled(means) for means in _resampled_means(rows)]
+    parts = [resampled(means) for means in resampled_means(rows)]
     weights = np.concatenate([part[0] for part in parts])
     gains = np.concatenate([part[1] for part in parts])
     defined = ~np.isnan(weights)
@@ -231,7 +220,7 @@ def _bootstrap(
     return (float(low), float(high)), chance, float(np.mean(~defined))
 
 
-def _resampled_means(rows: Floats) -> Iterator[Floats]:
+def resampled_means(rows: Floats) -> Iterator[Floats]:
     """Means over query sets drawn with replacement, a block at a time: (block, 3)."""
     generator = np.random.default_rng(0)  # fixed: the same runs give the same interval
     block = max(1, min(RESAMPLES, _BLOCK // len(rows)))

@@ -18,15 +18,12 @@ from ridgerank.fusion.many_scores import (
     fused_correlation,
     optimal_weights,
 )
+from ridgerank.fusion.ratio_estimate import MODEL_ERROR
 from ridgerank.fusion.standardize import discounts, standardize_weighted
 from ridgerank.ragged import Floats, Ragged
 
 BETWEEN_SCORES = 0.1
 """How far the correlations of good scores typically lie apart: an assumption, as in `prior.py`."""
-MODEL_ERROR = 0.26
-"""How far a ratio of two correlations with relevance, estimated without judgements, may be off besides
-chance, as a standard deviation of its logarithm: the factor of 1.3 that was measured between scores of
-different kinds (docs/real-documents.md)."""
 _BLOCK = 1 << 21
 """Resampled queries drawn at a time: the bootstrap's memory, whatever the number of queries."""
 

@@ -292,7 +292,7 @@ class Reranker:
         start = time.perf_counter()
         readout_scores = self.calibration.readout.score(list_states.states)
         pages = order_pages(candidates, readout_scores, self._references(candidates))[:top_k]
-        notes = [*candidates.notes, *candidates.note_ties(readout_scores)]
+        notes = [*self._cautions(candidates), *candidates.notes, *candidates.note_ties(readout_scores)]
         latency = Latency(
             retrieval_ms=candidates.retrieval_ms,
             reading_ms=list_states.reading_ms,
@@ -300,6 +300,14 @@ class Reranker:
             ranking_ms=1000 * (time.perf_counter() - start),
         )
         return Ranking(candidates.query, tuple(pages), candidates.weight, latency, note="; ".join(notes))
+
+    def _cautions(self, candidates: CandidateList) -> list[str]:
+        """Why the calibrated weight is not an estimate, said with every ranking that uses it."""
+        weight = self.calibration.weight
+        if not weight.cause or candidates.weight != weight.weight:
+            return []
+        order = "the pages are in the retriever's order" if weight.weight == 0 else "the weight is a default"
+        return [f"weight {weight.weight:g}, {order}: {weight.cause}"]
 
     def _references(self, candidates: CandidateList) -> dict[str, str]:
         """What each candidate is called, by page id."""

@@ -157,6 +157,7 @@ def calibration_response(service: Service) -> CalibrationResponse:
     report = calibration.facts()
     diagnostics = dict(report["diagnostics"])
     label_free, closed_form = diagnostics.pop("label_free"), diagnostics.pop("closed_form")
+    diagnostics.pop("paper_label_free")
     diagnostics["queries_from"] = base_name(diagnostics["queries_from"])
     return CalibrationResponse(
         name=service.readout,

@@ -25,7 +25,7 @@ class WeightReport(ResponseModel):
 
     weight: float
     weight_interval: tuple[float, float]
-    method: Literal["closed-form", "label-free", "prior", "given"]
+    method: Literal["closed-form", "label-free", "combined", "prior", "given"]
     c_b: float | None
     c_s: float | None
     rho: float | None
