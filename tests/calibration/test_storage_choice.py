@@ -1,6 +1,8 @@
 """The choice of a storage setting: what the goal asks for, and the current setting in case of doubt."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgerank.calibration.storage_choice import (
+    TOLERANCE,
     MeasuredSetting,
     StorageGoal,
     bootstrap_interval,
@@ -137,3 +140,8 @@ def test_the_interval_of_a_mean_is_that_of_its_standard_error() -> None:
     error = 1.96 * values.std() / np.sqrt(len(values))
     assert (low, high) == pytest.approx((values.mean() - error, values.mean() + error), abs=0.1 * error)
     assert bootstrap_interval(values) == (low, high)
+
+
+def test_the_docs_name_the_loss_that_counts_as_none() -> None:
+    commands = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    assert f"excludes a loss above {TOLERANCE}." in re.sub(r"\s+", " ", commands)

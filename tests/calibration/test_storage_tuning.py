@@ -27,7 +27,7 @@ from ridgerank.runs.queries import read_queries
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
-from ridgerank.store.storage_setting import PageCompressor, StorageSetting
+from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
 from tests.calibration.conftest import RecordingHook
 from tests.indexing.test_index import Seen, contents
 
@@ -133,13 +133,13 @@ def test_of_further_settings_only_the_new_ones_are_computed(
 ) -> None:
     tune(store, small_backbone)
     compressed: list[StorageSetting] = []
-    compress = PageCompressor.compress
+    compress = SettingCompressor.compress
 
-    def record(compressor: PageCompressor, prefix: Any, page: Any, setting: StorageSetting) -> Any:  # noqa: ANN401
+    def record(compressor: SettingCompressor, prefix: Any, page: Any, setting: StorageSetting) -> Any:  # noqa: ANN401
         compressed.append(setting)
         return compress(compressor, prefix, page, setting)
 
-    monkeypatch.setattr(PageCompressor, "compress", record)
+    monkeypatch.setattr(SettingCompressor, "compress", record)
     new = replace(CURRENT, keep=Keep.parse("value-norm 1/6"))
     report = tune(store, small_backbone, settings=[*SETTINGS, new])
     assert compressed.count(new) == report.pages + 8

@@ -13,7 +13,7 @@ from ridgerank.store.compress import average_distances, compress, encode_shared
 from ridgerank.store.layout import pack
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.pruning import Keep
-from ridgerank.store.storage_setting import PageCompressor, StorageSetting
+from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
 
 
 def draw_page() -> Page:
@@ -29,7 +29,7 @@ def test_a_page_encoded_deeper_is_stored_as_if_encoded_for_its_setting(
 ) -> None:
     page, numbers = draw_page(), NumberFormat.parse(bits)
     settings = [StorageSetting(Keep.parse(keep), numbers, exit_layer) for exit_layer in (2, 4)]
-    compressor = PageCompressor(small_backbone, settings, join_layer=join_layer)
+    compressor = SettingCompressor(small_backbone, settings, join_layer=join_layer)
     [deep] = small_backbone.encode([page.image], exit_layer=4, join_layer=join_layer)
     for setting in settings:
         layers = {"exit_layer": setting.exit_layer, "join_layer": join_layer}

@@ -16,7 +16,7 @@ from ridgerank.records import Candidate, Query, State
 from ridgerank.store.layout import block_shape
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import BATCH_PAGES, PageLocation, require_locations, require_rendered
-from ridgerank.store.storage_setting import PageCompressor, StorageSetting
+from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _PAGES_PER_PART = 4 * BATCH_PAGES
@@ -65,7 +65,7 @@ class SettingStates:
         unread = [page_id for start in starts if missing[start] for page_id in self._part(start)]
         locations = require_locations(self._store, unread, documents=documents) if unread else []
         hook.settings_planned(len(settings), len(self.page_ids), len(unread))
-        compressor = PageCompressor(self._backbone, settings, join_layer=self._join_layer)
+        compressor = SettingCompressor(self._backbone, settings, join_layer=self._join_layer)
         for start in starts:
             if missing[start]:
                 part = set(self._part(start))
@@ -89,7 +89,7 @@ class SettingStates:
         start: int,
         locations: Sequence[PageLocation],
         settings: Sequence[StorageSetting],
-        compressor: PageCompressor,
+        compressor: SettingCompressor,
         hook: TuningHook,
     ) -> None:
         deepest = max(setting.exit_layer for setting in settings)

@@ -10,7 +10,7 @@ from ridgerank.calibration.hooks import TuningHook
 from ridgerank.records import Candidate, Query
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.storage_setting import PageCompressor, StorageSetting
+from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _TIMED_PAGES = 8
@@ -43,7 +43,7 @@ def time_settings(
             strict=True,
         )
     ]
-    compressor = PageCompressor(backbone, settings, join_layer=join_layer)
+    compressor = SettingCompressor(backbone, settings, join_layer=join_layer)
 
     def store_pages(setting: StorageSetting) -> StoredPrefixes:
         packed = [compressor.compress(prefix, page, setting) for page, prefix in encoded]

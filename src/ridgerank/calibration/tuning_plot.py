@@ -22,7 +22,7 @@ def plot_tuning(report: TuningReport, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    figure = Figure(figsize=(10.0, 5.0), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for row in report.rows:
@@ -31,20 +31,11 @@ def plot_tuning(report: TuningReport, path: Path) -> None:
         axes.plot([kilobytes, kilobytes], [low, high], color="0.85", linewidth=2, zorder=1)
         axes.plot(kilobytes, row.agreement, "o", color="C0", markersize=5)
     frontier = find_frontier(report.rows)
-    axes.plot(
-        [row.bytes_per_page / 1e3 for row in frontier],
-        [row.agreement for row in frontier],
-        color="C0",
-        label="frontier",
-    )
-    for row in frontier:
-        axes.annotate(
-            str(row.setting),
-            (row.bytes_per_page / 1e3, row.agreement),
-            xytext=(4, 6),
-            textcoords="offset points",
-            fontsize=7,
-        )
+    points = [(row.bytes_per_page / 1e3, row.agreement) for row in frontier]
+    axes.plot(*zip(*points, strict=True), color="C0", label="frontier:")
+    for number, (row, point) in enumerate(zip(frontier, points, strict=True), start=1):
+        axes.annotate(str(number), point, xytext=(-3, 7), textcoords="offset points", fontsize=8)
+        axes.plot([], [], " ", label=f"{number}  {row.setting}")
     marks = ((report.rows[0], "s", "C1", "current"), (report.choice.recommended, "*", "C3", "recommended"))
     for row, marker, color, label in marks:
         axes.plot(
@@ -57,6 +48,8 @@ def plot_tuning(report: TuningReport, path: Path) -> None:
             label=label,
         )
     axes.set(xscale="log", xlabel="kB per page", ylabel="agreement r with the full model, held out")
-    axes.legend()
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    figure.legend(loc="outside right upper", fontsize=8)
     with replace_file(path) as scratch:
         figure.savefig(scratch, format="png", dpi=110)

@@ -32,7 +32,7 @@ class StorageSetting:
         return f"{self.keep}, {self.numbers} bits, exit {self.exit_layer}"
 
 
-class PageCompressor:
+class SettingCompressor:
     """Stores an encoded page in several ways."""
 
     def __init__(
