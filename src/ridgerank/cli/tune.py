@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -234,30 +235,19 @@ def _marks(report: "TuningReport", row: "MeasuredSetting") -> list[str]:
 
 
 def _facts(report: "TuningReport", store: str, command: str) -> dict[str, Any]:
-    return {
-        "store": store,
-        "target": report.target,
-        "state": report.state,
-        "queries": report.queries,
-        "queries_from": report.queries_from,
-        "pages": report.pages,
-        "candidates": report.candidates,
-        "settings": [
-            {
-                "keep": str(row.setting.keep),
-                "bits": str(row.setting.numbers),
-                "exit_layer": row.setting.exit_layer,
-                "bytes_per_page": round(row.bytes_per_page),
-                "agreement": row.agreement,
-                "agreement_interval": row.agreement_interval,
-                "difference": row.difference,
-                "difference_interval": row.difference_interval,
-                "pass_time_ratio": row.pass_time_ratio,
-                "marks": _marks(report, row),
-            }
-            for row in report.rows
-        ],
-        "recommended": str(report.choice.recommended.setting),
-        "reason": report.choice.reason,
-        "command": command,
+    rows = [
+        {
+            "keep": str(row.setting.keep),
+            "bits": str(row.setting.numbers),
+            "exit_layer": row.setting.exit_layer,
+            **{name: value for name, value in asdict(row).items() if name != "setting"},
+            "marks": _marks(report, row),
+        }
+        for row in report.rows
+    ]
+    sample = {
+        name: getattr(report, name)
+        for name in ("target", "state", "queries", "queries_from", "pages", "candidates")
     }
+    choice = {"recommended": str(report.choice.recommended.setting), "reason": report.choice.reason}
+    return {"store": store, **sample, "settings": rows, **choice, "command": command}
