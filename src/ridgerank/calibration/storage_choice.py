@@ -128,7 +128,7 @@ def choose_storage(rows: Sequence[MeasuredSetting], goal: StorageGoal) -> Storag
     smaller = [row for row in rows if row.bytes_per_page < current.bytes_per_page]
     as_good = [row for row in smaller if row.not_lower]
     if not as_good:
-        reason = f"no smaller setting was shown to lose less than {TOLERANCE} of r"
+        reason = f"no smaller setting was shown to lose less than {TOLERANCE} of r; more queries may show one"
         return StorageChoice(current, reason if smaller else "no setting tried is smaller")
     return StorageChoice(_smallest(as_good), "the smallest setting whose r is not lower")
 
