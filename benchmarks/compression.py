@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compression_states import StorageSetting, run_settings, time_settings
+from benchmarks.compression_states import run_settings, time_settings
 from benchmarks.compression_text import measure_text
 from benchmarks.report import publish
 from experiments.datasets.drawn_corpora import load_miniature
@@ -37,6 +37,7 @@ from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
 from ridgerank.store.rerender import rerender_pages
+from ridgerank.store.storage_setting import StorageSetting
 
 FAMILY = 1
 PAPER = ("stride 1/3", "8")

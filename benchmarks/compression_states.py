@@ -1,7 +1,6 @@
 """States over pages stored in several ways, each page encoded once for all of them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -12,45 +11,14 @@ from benchmarks.report import interleaved_seconds
 from experiments.reproduce.stages.checkpoint import Arrays, short_digest
 from ridgerank.atomic import replace_file
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.prefix import Prefix
 from ridgerank.records import Page
-from ridgerank.store.compress import compress, encode_shared
-from ridgerank.store.layout import PackedPrefix, SharedPrefix, block_shape
-from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.layout import block_shape
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.pruning import Keep
 from ridgerank.store.rerender import rerender_pages
+from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _PAGES_PER_PART = 32
-
-
-@dataclass(frozen=True, slots=True)
-class StorageSetting:
-    """How a page is stored: `stride 1/3, 8 bits, exit 6`."""
-
-    keep: Keep
-    numbers: NumberFormat
-    exit_layer: int
-
-    def __str__(self) -> str:
-        return f"{self.keep}, {self.numbers} bits, exit {self.exit_layer}"
-
-
-class PageCompressor:
-    """Stores an encoded page in several ways."""
-
-    def __init__(self, backbone: Backbone, settings: Sequence[StorageSetting]) -> None:
-        self.settings = settings
-        self._shared: Mapping[StorageSetting, SharedPrefix | None] = {
-            setting: encode_shared(backbone, setting.numbers, exit_layer=setting.exit_layer, join_layer=0)
-            for setting in settings
-        }
-
-    def compress(self, prefix: Prefix, page: Page, setting: StorageSetting) -> PackedPrefix:
-        """The page as a store of this setting holds it."""
-        cut = prefix.layers(0, setting.exit_layer)
-        return compress(cut, page.image, setting.keep, setting.numbers, self._shared[setting])
 
 
 def run_settings(
@@ -95,7 +63,7 @@ def _run_part(
     settings: Sequence[StorageSetting],
 ) -> dict[StorageSetting, Arrays]:
     """Each page encoded once, stored in every way, and read by the queries that have it as a candidate."""
-    compressor = PageCompressor(model, settings)
+    compressor = SettingCompressor(model, settings)
     depth = max(setting.exit_layer for setting in settings)
     positions: list[list[int]] = []
     states: dict[StorageSetting, list[NDArray[np.float32]]] = {setting: [] for setting in settings}
@@ -135,7 +103,7 @@ def time_settings(
     backbone: Backbone, pages: Sequence[Page], query: str, settings: Sequence[StorageSetting], *, repeats: int
 ) -> dict[StorageSetting, float]:
     """Median seconds of a query over these pages, by setting, the settings taking turns."""
-    compressor = PageCompressor(backbone, settings)
+    compressor = SettingCompressor(backbone, settings)
     depth = max(setting.exit_layer for setting in settings)
     encoded = backbone.encode([backbone.content(page) for page in pages], exit_layer=depth)
     batches = {

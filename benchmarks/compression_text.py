@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.compression_states import PageCompressor, StorageSetting, time_settings
+from benchmarks.compression_states import time_settings
 from benchmarks.real_documents_checkpoints import QuestionTable, load_questions, teacher_path
 from benchmarks.real_documents_questions import (
     Question,
@@ -35,6 +35,7 @@ from ridgerank.store.layout import block_shape
 from ridgerank.store.model_lineage import default_exit_layer
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.pruning import Keep
+from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 PAPER = ("stride 1/3", "8", 1.0)
@@ -114,7 +115,7 @@ def run_questions(
     settings: Sequence[StorageSetting],
 ) -> None:
     """States of every question in every setting, document by document; what is there is not run again."""
-    compressor = PageCompressor(model, settings)
+    compressor = SettingCompressor(model, settings)
     depth = max(setting.exit_layer for setting in settings)
     for document, asked in groupby(questions, key=lambda question: question.document):
         missing = [

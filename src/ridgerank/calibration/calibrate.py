@@ -100,22 +100,27 @@ def calibrate(
             transferred = transfer_weight(weight_from, lineage=page_store.lineage, retriever=retriever.name)
             target, state = transferred.target, transferred.state
         if executor is None:
-            executor = _local_executor(page_store, backbone, device=device, dtype=dtype)
+            executor = make_local_executor(page_store, backbone, device=device, dtype=dtype)
         cache = TargetCache(folder, page_store.lineage)
         files = [Path(document) for document in documents]
-        if queries:
-            query_set = QuerySet(unique_queries(queries), queries_from)
-        else:
-            query_set = _generate_queries(executor, page_store, cache, query_source, query_count, files)
-        _require_enough(query_set)
+        query_set = choose_queries(
+            queries,
+            executor,
+            page_store,
+            cache,
+            origin=queries_from,
+            source=query_source,
+            count=query_count,
+            documents=files,
+        )
         lists = find_candidates(retriever, query_set.queries, candidates)
         targets = TARGETS if target is None else (target,)
-        _complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
+        complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
         relevance = None if qrels is None else _read_relevance(page_store, qrels, lists)
         states = executor.compute_states(
             lists, STATES if state is None else (state,), on_queries_run=hook.queries_run
         )
-        data = _gather_data(lists, cache, targets, states, relevance)
+        data = gather_data(lists, cache, targets, states, relevance)
         selection = select_readout(data, transferred=None if transferred is None else transferred.weight)
         calibration = assemble_calibration(
             selection,
@@ -138,7 +143,7 @@ def unique_queries(queries: Sequence[Query]) -> tuple[Query, ...]:
     return tuple(by_text.values())
 
 
-def _local_executor(
+def make_local_executor(
     store: PageStore,
     backbone: Backbone | str | None,
     *,
@@ -161,6 +166,30 @@ def _default_source(retriever: Retriever | str | None, store: PageStore) -> str:
     return "bm25" if store.vectors is None else store.vectors.origin.source
 
 
+def choose_queries(
+    queries: Sequence[Query] | None,
+    executor: Executor,
+    store: PageStore,
+    cache: TargetCache,
+    *,
+    origin: str,
+    source: QuerySource = "auto",
+    count: int,
+    documents: Sequence[Path],
+) -> QuerySet:
+    """The queries given, or else `count` generated ones; too few are refused."""
+    if queries:
+        query_set = QuerySet(unique_queries(queries), origin)
+    else:
+        query_set = _generate_queries(executor, store, cache, source, count, documents)
+    if len(query_set.queries) < LEAST_LISTS:
+        raise CalibrationError(
+            f"{len(query_set.queries)} different queries ({query_set.origin}), wanted at least "
+            f"{LEAST_LISTS}; give them in a file (--queries): no judgements are needed"
+        )
+    return query_set
+
+
 def _generate_queries(
     executor: Executor,
     store: PageStore,
@@ -176,15 +205,7 @@ def _generate_queries(
     return executor.write_queries(cache, count=count, documents=documents)
 
 
-def _require_enough(query_set: QuerySet) -> None:
-    if len(query_set.queries) < LEAST_LISTS:
-        raise CalibrationError(
-            f"{len(query_set.queries)} different queries ({query_set.origin}), wanted at least "
-            f"{LEAST_LISTS}; give them in a file (--queries): no judgements are needed"
-        )
-
-
-def _complete_targets(
+def complete_targets(
     executor: Executor,
     store: PageStore,
     cache: TargetCache,
@@ -208,13 +229,14 @@ def _complete_targets(
         hook.targets_stored(page_targets.pages)
 
 
-def _gather_data(
+def gather_data(
     lists: Mapping[Query, Sequence[Candidate]],
     cache: TargetCache,
     targets: Sequence[Target],
     states: Mapping[State, Floats | RemoteStates],
     relevance: Floats | None,
 ) -> CalibrationData:
+    """States and targets of all lists, laid end to end."""
     pairs = _pairs(lists)
     return CalibrationData(
         lists=Ragged.of_lengths(len(candidates) for candidates in lists.values()),

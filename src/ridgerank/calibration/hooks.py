@@ -40,3 +40,29 @@ class SilentCalibrationHook:
 
     def queries_run(self, queries: int) -> None:
         """Do nothing."""
+
+
+class TuningHook(CalibrationHook, Protocol):
+    """Called while storage settings are measured; targets and queries are counted as in a calibration."""
+
+    def settings_planned(self, settings: int, pages: int, pages_to_encode: int) -> None:
+        """Settings and the pages to try them on are known; the other pages were measured before."""
+
+    def pages_measured(self, pages: int) -> None:
+        """Further pages have been stored in all settings and queries run over them."""
+
+    def settings_timed(self, settings: int) -> None:
+        """The pass of further settings is timed."""
+
+
+class SilentTuningHook(SilentCalibrationHook):
+    """A `TuningHook` that does nothing."""
+
+    def settings_planned(self, settings: int, pages: int, pages_to_encode: int) -> None:
+        """Do nothing."""
+
+    def pages_measured(self, pages: int) -> None:
+        """Do nothing."""
+
+    def settings_timed(self, settings: int) -> None:
+        """Do nothing."""

@@ -18,6 +18,7 @@ from ridgerank.cli.search import search_command
 from ridgerank.cli.serve import serve_command
 from ridgerank.cli.simulate import simulate_command
 from ridgerank.cli.store import store
+from ridgerank.cli.tune import tune_command
 from ridgerank.errors import RidgeRankError
 from ridgerank.version import __version__
 
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command("index")(index_command)
 app.command("calibrate")(calibrate_command)
+app.command("tune")(tune_command)
 app.command("search")(search_command)
 app.command("rank")(rank_command)
 app.command("serve")(serve_command)

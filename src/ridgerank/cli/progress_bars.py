@@ -106,3 +106,26 @@ class CalibrationProgress:
             self._running_queries = True
             self._bar.start("shallow states", self._queries)
         self._bar.advance(queries)
+
+
+class TuningProgress(CalibrationProgress):
+    """The stages of trying storage settings, on a bar."""
+
+    def settings_planned(self, settings: int, pages: int, pages_to_encode: int) -> None:
+        """Say what is to be done."""
+        known = "" if pages_to_encode == pages else f", {pages - pages_to_encode} of them measured before"
+        self._bar.say(f"{settings} settings on {pages} pages{known}")
+        self._settings = settings
+        self._timing = False
+        self._bar.start("pages in every setting", pages_to_encode)
+
+    def pages_measured(self, pages: int) -> None:
+        """Count pages."""
+        self._bar.advance(pages)
+
+    def settings_timed(self, settings: int) -> None:
+        """Count settings."""
+        if not self._timing:
+            self._timing = True
+            self._bar.start("timing", self._settings - 1)
+        self._bar.advance(settings)

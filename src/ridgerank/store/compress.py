@@ -28,16 +28,7 @@ def compress(
 ) -> PackedPrefix:
     """Keep a fraction of the visual positions, and all others but those in `shared`, in these numbers."""
     visual = prefix.visual.cpu().numpy()
-    last_values = prefix.values[-1].float().cpu()  # (kv_heads, positions, head_dim)
-    page = PageFeatures(
-        grid=prefix.grid,
-        grey=np.asarray(image.convert("L")),
-        features=last_values.transpose(0, 1).flatten(1).numpy()[visual],
-        pieces=prefix.pieces,
-        value_norms=average_norms(prefix.values)[visual],
-        value_distances=average_norms(prefix.values - _mean_value(prefix))[visual],
-    )
-    positions = keep.positions(visual, page)
+    positions = keep.positions(visual, _page_features(prefix, image, keep.rule))
     if shared is not None:
         if visual[: shared.count].any():
             raise StoreError(f"a page that starts before position {shared.count}, where the prompt still is")
@@ -95,6 +86,28 @@ def _bits(scales: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint1
     return scales.contiguous().cpu().view(torch.uint16).numpy()
 
 
+def _page_features(prefix: Prefix, image: Image.Image, rule: str) -> PageFeatures:
+    """What `rule` chooses by; what only other rules need is not computed."""
+    by_values = rule in ("spread", "value-norm", "value-distance")
+    values = prefix.values[:, :, prefix.visual] if by_values else prefix.values
+    return PageFeatures(
+        grid=prefix.grid,
+        grey=np.asarray(image.convert("L")) if rule == "ink" else np.empty((0, 0)),
+        features=layer_features(values) if rule == "spread" else np.empty((0, 0)),
+        pieces=prefix.pieces,
+        value_norms=average_norms(values) if rule == "value-norm" else None,
+        value_distances=average_distances(values) if rule == "value-distance" else None,
+    )
+
+
+def layer_features(values: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """(positions, kv_heads x head_dim): the values of the last layer."""
+    features: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = (
+        values[-1].float().cpu().transpose(0, 1).flatten(1).numpy()
+    )
+    return features
+
+
 def average_norms(vectors: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """(positions,) norms of (layers, kv_heads, positions, head_dim), averaged over layers and heads."""
     norms: np.ndarray[tuple[int], np.dtype[np.float32]] = (
@@ -103,6 +116,6 @@ def average_norms(vectors: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.f
     return norms
 
 
-def _mean_value(prefix: Prefix) -> torch.Tensor:
-    """(layers, kv_heads, 1, head_dim): the mean value vector of the visual positions."""
-    return prefix.values[:, :, prefix.visual].mean(dim=2, keepdim=True)
+def average_distances(vectors: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """(positions,) distances to the mean over positions, averaged as norms are; there may be no position."""
+    return average_norms(vectors - vectors.mean(dim=2, keepdim=True) if vectors.shape[2] else vectors)

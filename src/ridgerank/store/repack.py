@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
-from ridgerank.store.compress import average_norms, quantize
+from ridgerank.store.compress import average_distances, average_norms, layer_features, quantize
 from ridgerank.store.layout import PackedPrefix, SharedPrefix
 from ridgerank.store.model_lineage import stored_numbers
 from ridgerank.store.number_format import NumberFormat
@@ -116,6 +116,17 @@ def repack_store(
         return RepackReport(len(missing), len(done), (before, store.info().bytes_per_page))
 
 
+def can_repack(store: PageStore, plan: RepackPlan, page_ids: Sequence[str]) -> bool:
+    """Whether the store still holds what the plan needs, tried on these pages."""
+    try:
+        lineage = plan.apply(store.lineage)
+        for prefix in store.read_prefixes(page_ids):
+            _repack(prefix, lineage=lineage, old=store.lineage, shared=None)
+    except StoreError:
+        return False
+    return True
+
+
 def _batches(page_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(page_ids), _PAGES_PER_COMMIT):
         yield page_ids[start : start + _PAGES_PER_COMMIT]
@@ -199,8 +210,8 @@ def _choose(page: PackedPrefix, keep: Keep, values: torch.Tensor) -> NDArray[np.
     features = PageFeatures(
         grid=(1, len(held)),
         grey=np.empty(0),
-        features=values[-1].transpose(0, 1).flatten(1).numpy(),
+        features=layer_features(values),
         value_norms=average_norms(values),
-        value_distances=average_norms(values - values.mean(dim=2, keepdim=True)),
+        value_distances=average_distances(values),
     )
     return RULES[keep.rule](features, count)

@@ -85,10 +85,11 @@ def copy_sources(uri: str, target: str) -> None:
             remember_sources(target, {name: Path(path)})
 
 
-def recall_sources(uri: str, names: Iterable[str]) -> list[Path]:
-    """The files that were indexed under these names and still exist, each once."""
+def recall_sources(uri: str, names: Iterable[str] | None = None) -> list[Path]:
+    """The files that were indexed under these names, or under any, and still exist, each once."""
     with _sources_folder(uri) as folder:
         sources = _read_sources(folder)
+    names = sources if names is None else names
     paths = (Path(path) for name in names for path in sources.get(name, []))
     return [path for path in dict.fromkeys(paths) if path.is_file()]
 
