@@ -1,9 +1,9 @@
 """Codes of 4, 3 and 2 bits in bytes. A byte holds one channel of neighbouring positions.
 
 Position p of two-bit codes lies in row p // 4, shifted by 2 (p mod 4), so the rows of every fourth position
-are unpacked by one shift over the whole batch, whatever the lengths of its pages. Three bits are the low two
-bits of each code, then its high bit, eight positions to a byte. This module knows codes only, not what they
-stand for.
+are unpacked by one shift over the whole batch, whatever the lengths of its pages, eight channels at a time as
+one integer of 64 bits. Three bits are the low two bits of each code, then its high bit, eight positions to a
+byte. This module knows codes only, not what they stand for.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ def unpack_codes(pages: Sequence[Tensor], counts: Sequence[int], bits: int, out:
     longest = out.shape[-2]
     if bits == 8:
         out.copy_(stack_padded(pages, longest))
-    elif bits == 3:
+        return
+    codes = torch.empty(out.shape, dtype=torch.uint8, device=out.device)
+    if bits == 3:
         low_rows = [-(-count // 4) for count in counts]
         low = [page[..., :rows, :] for page, rows in zip(pages, low_rows, strict=True)]
         high = [page[..., rows:, :] for page, rows in zip(pages, low_rows, strict=True)]
-        codes = torch.empty(out.shape, dtype=torch.uint8, device=out.device)
-        _unpack_plane(stack_padded(low, -(-longest // 4)), 2, codes)
-        _add_high_bits(stack_padded(high, -(-longest // 8)), codes)
-        out.copy_(codes)
+        _unpack_three(stack_padded(low, 2 * -(-longest // 8)), stack_padded(high, -(-longest // 8)), codes)
     else:
-        _unpack_plane(stack_padded(pages, -(-longest * bits // 8)), bits, out)
+        _unpack_plane(stack_padded(pages, -(-longest * bits // 8)), bits, codes)
+    out.copy_(codes)
 
 
 def stack_padded(parts: Sequence[Tensor], length: int) -> Tensor:
@@ -61,16 +61,32 @@ def _pack_plane(codes: Tensor, bits: int) -> Tensor:
     return packed
 
 
-def _unpack_plane(packed: Tensor, bits: int, out: Tensor) -> None:
-    per_byte, mask = 8 // bits, (1 << bits) - 1
+def _unpack_plane(packed: Tensor, bits: int, codes: Tensor) -> None:
+    per_byte = 8 // bits
+    packed_words, words = _as_words(packed), _as_words(codes)
+    mask = _in_every_byte((1 << bits) - 1, words)
     for index in range(per_byte):
-        rows = out[..., index::per_byte, :]
-        shifted = packed[..., : rows.shape[-2], :] >> (bits * index)
-        # Behind the last shift of a byte nothing is left to mask.
-        rows.copy_(shifted if index == per_byte - 1 else shifted.bitwise_and_(mask))
+        rows = words[..., index::per_byte, :]
+        torch.bitwise_and(packed_words[..., : rows.shape[-2], :] >> (bits * index), mask, out=rows)
 
 
-def _add_high_bits(packed: Tensor, codes: Tensor) -> None:
+def _unpack_three(low: Tensor, high: Tensor, codes: Tensor) -> None:
+    """Two bits of four positions to a byte, and one bit of eight, which goes to the third bit of its code."""
+    low_words, high_words, words = _as_words(low), _as_words(high), _as_words(codes)
+    low_mask, high_mask = _in_every_byte(3, words), _in_every_byte(4, words)
     for index in range(8):
-        rows = codes[..., index::8, :]
-        rows |= (packed[..., : rows.shape[-2], :] >> index).bitwise_and_(1) << 2
+        rows = words[..., index::8, :]
+        of_low = low_words[..., index // 4 :: 2, :][..., : rows.shape[-2], :] >> 2 * (index % 4)
+        of_high = high_words[..., : rows.shape[-2], :]
+        of_high = of_high >> index - 2 if index >= 2 else of_high << 2 - index
+        torch.bitwise_or(of_low.bitwise_and_(low_mask), of_high.bitwise_and_(high_mask), out=rows)
+
+
+def _as_words(x: Tensor) -> Tensor:
+    """Eight bytes of the last axis as one number where it can be divided so, else the bytes."""
+    return x.view(torch.int64) if x.shape[-1] % 8 == 0 else x
+
+
+def _in_every_byte(mask: int, words: Tensor) -> int:
+    """The mask in each byte of a word: what a shift moves in from the neighbouring byte is dropped, too."""
+    return mask * 0x0101010101010101 if words.dtype == torch.int64 else mask
