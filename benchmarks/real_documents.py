@@ -181,7 +181,7 @@ def run(options: argparse.Namespace) -> None:
     if options.cross_encoder:
         score_with_cross_encoder(questions, folder.documents, checkpoints, options.cross_encoder)
     qualities, results = report(
-        _load_complete(folder, questions, checkpoints, options),
+        _load_complete(folder, questions, checkpoints, options.keeps),
         folder.qrels,
         keeps=options.keeps,
         other_folder=_load_other_folder(options),
@@ -209,20 +209,22 @@ def _checkpoints(folder: QuestionFolder, options: argparse.Namespace) -> Path:
 
 
 def _load_complete(
-    folder: QuestionFolder, questions: Sequence[Question], checkpoints: Path, options: argparse.Namespace
+    folder: QuestionFolder, questions: Sequence[Question], checkpoints: Path, keeps: Sequence[str]
 ) -> QuestionTable:
-    complete = complete_questions(questions, checkpoints, [Keep.parse(keep) for keep in options.keeps])
-    return load_questions(complete, folder.qrels, checkpoints, options.keeps)
+    complete = complete_questions(questions, checkpoints, [Keep.parse(keep) for keep in keeps])
+    return load_questions(complete, folder.qrels, checkpoints, keeps)
 
 
 def _load_other_folder(options: argparse.Namespace) -> QuestionTable | None:
-    """The questions of the other folder, which were run before with the same model and checkpoints."""
+    """The questions of the other folder, run before with the same model, by the rules they were run with."""
     other: Path | None = options.other_folder
     if other is None:
         return None
     paths = (other / "documents", other / "queries.jsonl", other / "qrels.trec")
     folder = _read_folder(*paths, options)
-    return _load_complete(folder, folder.questions, _checkpoints(folder, options), options)
+    checkpoints, first = _checkpoints(folder, options), folder.questions[0].query_id
+    run = [keep for keep in options.keeps if stored_path(checkpoints, first, Keep.parse(keep)).exists()]
+    return _load_complete(folder, folder.questions, checkpoints, run)
 
 
 def _run_model(

@@ -99,6 +99,8 @@ def _add_taught(
         rows[f"{prefix}{name}, {JUDGED}"] = question_ndcg(questions, fused, judged)
         details["weights"][f"{prefix}{name}"] = weights
     for keep in keeps:
+        if other_folder is not None and f"{keep}, bytes" not in other_folder.per_question:
+            continue
         transferred = transfer_readouts(questions, keep, other_folder)
         for name, scores in (transferred.scores | transferred.fused).items():
             rows[f"{prefix}{keep}, {name}"] = question_ndcg(questions, scores, judged)

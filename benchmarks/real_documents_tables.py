@@ -56,10 +56,15 @@ def read_results(folder: str, model: str) -> dict[str, Any] | None:
     return None
 
 
+def has_deployed_rule(measured: Mapping[str, Any]) -> bool:
+    """Whether weights without judgements are those of today's rule: older files have no intervals."""
+    return "intervals" in measured
+
+
 def format_gain(measured: Mapping[str, Any], name: str) -> str:
     """A gain with its interval over documents; without one where only questions were resampled."""
     row = measured["table"][name]
-    if name == "bm25" or "intervals" not in measured:
+    if name == "bm25" or not has_deployed_rule(measured):
         return f"{row['gain']:+.1f}"
     return _with_interval(row, "gain")
 
@@ -72,7 +77,9 @@ def quality_table(folder: str, model: str) -> str:
     seconds = measured.get("latency", {}).get("processor_seconds", {})
     rows = []
     for label, (name, method) in SHOWN.items():
-        if name not in measured["table"]:
+        if name not in measured["table"] or (
+            name.endswith(f", {LABEL_FREE}") and not has_deployed_rule(measured)
+        ):
             continue
         recovered = measured["recovery"].get(name, {})
         spent = f"{seconds[method]:.2f}" if "retrieval" in seconds and method in seconds else ""
@@ -89,10 +96,15 @@ def weight_table() -> str:
     rows = []
     for folder, model, measured in _all_results():
         weights = measured["weights"]
-        cells = [_span(weights[f"{READING}, {way}"].values()) for way in (JUDGED, ONE_READING, LABEL_FREE)]
-        gain = measured["table"][f"{READING}, {LABEL_FREE}"]["gain"]
-        difference = gain - measured["table"][f"{READING}, {ONE_READING}"]["gain"]
-        rows.append([folder, model, *cells, f"{difference:+.1f}"])
+        ways = (JUDGED, ONE_READING, *([LABEL_FREE] if has_deployed_rule(measured) else []))
+        cells = [_span(weights[f"{READING}, {way}"].values()) for way in ways]
+        difference = "not run"
+        if has_deployed_rule(measured):
+            deployed, paper = (
+                measured["table"][f"{READING}, {way}"]["gain"] for way in (LABEL_FREE, ONE_READING)
+            )
+            difference = f"{deployed - paper:+.1f}"
+        rows.append([folder, model, *cells, *([""] * (3 - len(cells))), difference])
     return format_table(
         ["", "", "judged", "§B.6 of one reading", "as deployed", "points of the last over the one before"],
         rows,
@@ -122,14 +134,15 @@ def kind_table(folder: str) -> str:
     if not models:
         return NOT_MEASURED
     header = ["kind", "documents", "questions", "BM25"]
-    for name in models:
-        header += [f"{name}: fused teacher", "RidgeRank, judged", "no judgement"]
+    for name, measured in models.items():
+        header += [f"{name}: fused teacher", "RidgeRank, judged"]
+        header += ["no judgement"] if has_deployed_rule(measured) else []
     rows = []
     first = next(iter(models.values()))
     for kind, row in first["by_kind"].items():
         cells = [kind, str(row.get("documents", "")), str(row["questions"]), f"{row['bm25'][MEASURE]:.1f}"]
         for measured in models.values():
-            names = (TEACHER, f"{READING}, {JUDGED}", f"{KEEP}, {SELECTED}, {LABEL_FREE}")
+            names = [TEACHER, JUDGED_ROW, *([DEPLOYED] if has_deployed_rule(measured) else [])]
             cells += [f"{measured['by_kind'][kind][name][MEASURE]:.1f}" for name in names]
         rows.append(cells)
     return format_table(header, rows)
@@ -141,12 +154,10 @@ def kept_table() -> str:
     rows = []
     for keep, size in sorted(measured["bytes_a_page"].items(), key=lambda item: (item[1], item[0])):
         r = [measured["readouts"][f"{keep}, likelihood, {state}"]["held_out_r"] for state in ("mean", "last")]
-        fused = [measured["table"][f"{keep}, likelihood, mean, {way}"] for way in (JUDGED, LABEL_FREE)]
-        rows.append(
-            [keep, f"{size / 1e6:.2f}", *(f"{each:.2f}" for each in r), *(f"{x[MEASURE]:.1f}" for x in fused)]
-        )
+        fused = measured["table"][f"{keep}, likelihood, mean, {JUDGED}"][MEASURE]
+        rows.append([keep, f"{size / 1e6:.2f}", *(f"{each:.2f}" for each in r), f"{fused:.1f}"])
     return format_table(
-        ["kept", "MB a page", "held-out r, mean", "held-out r, last", "judged weight", "no judgement"], rows
+        ["kept", "MB a page", "held-out r, mean", "held-out r, last", "nDCG@5, judged weight"], rows
     )
 
 
@@ -155,13 +166,13 @@ def page_text_table() -> str:
     rows = []
     for file in ("smollm2", "smollm2_ends"):
         measured = read_result(f"real_documents_{file}")
-        names = ("teacher: likelihood", TEACHER, f"{READING}, {JUDGED}", f"{READING}, {LABEL_FREE}")
+        names = ("teacher: likelihood", TEACHER, JUDGED_ROW)
         cells = [f"{measured['table'][name][MEASURE]:.1f}" for name in names]
         r = measured["readouts"][READING]["held_out_r"]
         size = measured["bytes_a_page"][KEEP] / 1e6
         rows.append([measured["page_text"], *cells, f"{r:.2f}", f"{size:.2f}"])
     return format_table(
-        ["page text", "teacher alone", "teacher fused", "judged weight", "no judgement", "r", "MB a page"],
+        ["page text", "teacher alone", "teacher fused", "judged weight", "r", "MB a page"],
         rows,
     )
 

@@ -18,6 +18,7 @@ from matplotlib import pyplot as plt
 from benchmarks.read_path import hit_rate, simulated_hit_rate
 from benchmarks.report import publish
 from ridgerank.store.block_arrays import BlockShape
+from ridgerank.store.number_format import NumberFormat
 
 SIZES = {"1 M": 10**6, "100 M": 10**8, "1 B": 10**9}
 MODELS = {"Qwen2.5-VL-7B": (4, 128, 0.056), "GLM-4.1V-9B": (2, 128, 0.050)}
@@ -38,13 +39,35 @@ EXPONENTS = (0.6, 0.8, 1.0, 1.2)
 CHECKED_PAGES, CHECKED_REQUESTS = 50_000, 400_000
 
 
-def page_bytes(model: str, *, keep: float = 1 / 3, join_layer: int = 0, bits: int = 8) -> int:
-    """Bytes of a page's prefix; scales are as they are stored, codes of `bits`."""
+HEADS = {"Qwen2.5-VL-7B": 4, "Qwen2-VL-2B": 2, "GLM-4.1V-9B": 2, "Qwen3-VL-8B": 8}
+"""Key-value heads of 128 channels each."""
+SHARED = 15
+"""Of the others, those before the page: stored once with packed numbers."""
+SMALL = {
+    "stride 1/3, 8 bits, layer 21 (the paper's)": (1 / 3, "8", 21),
+    "value-norm 1/5, 3/2 bits, layer 21": (1 / 5, "3/2", 21),
+    "value-norm 1/6, 4/2 bits, layer 21": (1 / 6, "4/2", 21),
+    "value-norm 1/5, 3/2 bits, layer 14": (1 / 5, "3/2", 14),
+    "value-norm 1/6, 3/2 bits, layer 12": (1 / 6, "3/2", 12),
+}
+"""Share of the visual positions, bits, exit layer; `benchmarks.compression` measures what they cost."""
+
+
+def page_bytes(model: str, *, keep: float = 1 / 3, join_layer: int = 0) -> int:
+    """Bytes of a page's prefix as the paper stores it, but for the positions and layers."""
     heads, dim, _ = MODELS[model]
     positions = round(keep * VISUAL) + OTHERS
-    block = BlockShape(EXIT_LAYER - join_layer, heads, positions, dim, 0, (1, VISUAL))
-    codes = 2 * block.layers * heads * positions * dim
-    return block.nbytes - codes + codes * bits // 8
+    return BlockShape(EXIT_LAYER - join_layer, heads, positions, dim, 0, (1, VISUAL)).nbytes
+
+
+def small_page_bytes(heads: int, keep: float, bits: str, exit_layer: int) -> int:
+    """Bytes of a page's prefix in any setting, to the byte of the layout."""
+    numbers = NumberFormat.parse(bits)
+    shared = 0 if numbers.symmetric else SHARED
+    positions = round(keep * VISUAL) + OTHERS - shared
+    return BlockShape(
+        exit_layer, heads, positions, 128, 0, (1, VISUAL), numbers, shared, VISUAL + OTHERS
+    ).nbytes
 
 
 def main() -> None:
@@ -58,6 +81,12 @@ def main() -> None:
     result: dict[str, Any] = {
         "sizes": {name: {model: plan(pages, model) for model in MODELS} for name, pages in SIZES.items()},
         "page_bytes": {model: variants(model) for model in MODELS},
+        "small_pages": {
+            setting: {
+                model: round(small_page_bytes(heads, *parts) / 1e6, 2) for model, heads in HEADS.items()
+            }
+            for setting, parts in SMALL.items()
+        },
         "hit_rates": {name: rates(pages) for name, pages in SIZES.items()},
         "simulated": checked(),
         "constants": {
@@ -105,11 +134,10 @@ def variants(model: str) -> dict[str, float]:
     """Megabytes of a page: the paper's, and with fewer positions, a narrower band, fewer bits."""
     return {
         "all positions": page_bytes(model, keep=1.0) / 1e6,
-        "a third (the default)": page_bytes(model) / 1e6,
+        "a third (the paper's)": page_bytes(model) / 1e6,
         "a sixth": page_bytes(model, keep=1 / 6) / 1e6,
         "a third, layers 14 to 21": page_bytes(model, join_layer=JOIN_LAYER) / 1e6,
         "a sixth, layers 14 to 21": page_bytes(model, keep=1 / 6, join_layer=JOIN_LAYER) / 1e6,
-        "a third, 4 bits (not built)": page_bytes(model, bits=4) / 1e6,
     }
 
 

@@ -126,35 +126,6 @@ def speed_table() -> str:
     return format_table(["what", "against", "result", "file"], rows)
 
 
-def weight_trust_table() -> str:
-    """nDCG@5 at several weights: the miniature together, each folder of real documents by itself."""
-    rows = read_result("weight_trust")["rows"]
-    drawn = [row for row in rows if row["backbone"] in BACKBONES]
-    groups = {f"miniature, {name}": [row for row in drawn if row["backbone"] == name] for name in BACKBONES}
-    groups |= {f"`{row['corpus']}`, {row['backbone']}": [row] for row in rows if row not in drawn}
-    header = [
-        "corpora",
-        "queries",
-        "retriever",
-        "w = 0.5",
-        "§B.6",
-        "no judgements",
-        "16 judged",
-        "all judged",
-    ]
-    lines = []
-    for name, group in groups.items():
-        means = [
-            sum(row["ndcg_at_5"][method] for row in group) / len(group)
-            for method in ("retriever", "half", "paper", "label_free", "few_judged", "judged")
-        ]
-        held = sum(row["holds_judged"] for row in group)
-        queries = sum(row["queries"] for row in group)
-        shown = [f"{mean:.1f}" for mean in means]
-        lines.append([f"{name} ({len(group)})", f"{queries:,}", *shown, f"{held} of {len(group)}"])
-    return format_table([*header, "interval holds w*"], lines)
-
-
 def _costs() -> dict[str, dict[str, Any]]:
     """Table 4 behind the first retriever: method → its cells by column."""
     table = read_result("miniature/reproduce/table4")
@@ -306,5 +277,4 @@ SUMMARY_TABLES: TableMakers = {
     "readme real documents": readme_real_documents,
     "evidence": evidence_table,
     "speed": speed_table,
-    "weight trust": weight_trust_table,
 }
