@@ -74,7 +74,7 @@ class RankedPage:
     retriever_rank: int
     """From 1, by retriever score."""
     probability: float | None = None
-    """That the page is relevant, comparable across queries; None where the calibration has no such reading."""
+    """That the page is relevant, comparable across queries; None where the calibration cannot say."""
 
     @property
     def reason(self) -> str:
@@ -106,7 +106,7 @@ class AnswerProbability:
     """Whether any candidate of a query is relevant."""
 
     probability: float | None = None
-    """None where the calibration has no such reading."""
+    """None where the calibration cannot say."""
     calibrated: bool = False
     """Fitted to judgements. Otherwise it is the full model's own opinion, as far as it can be predicted."""
 
@@ -123,7 +123,7 @@ class Ranking:
     note: str
     """A caution about this ranking, empty where there is none."""
     answered: AnswerProbability = AnswerProbability()
-    """Whether any of the candidates is relevant; `calibrated` there holds for each page's probability, too."""
+    """Whether any candidate is relevant; its `calibrated` holds for the probability of each page, too."""
 
 
 @dataclass(frozen=True, slots=True)

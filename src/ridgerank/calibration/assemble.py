@@ -1,6 +1,7 @@
 """The selected readout, its weight and how both were fitted become one `Calibration`."""
 
 from ridgerank.calibration.artifact import Calibration, Diagnostics
+from ridgerank.calibration.relevance_fit import fit_relevance
 from ridgerank.calibration.selection import Selection
 from ridgerank.calibration.synthetic_queries import QuerySet
 from ridgerank.fusion.standardize import standard_deviations
@@ -35,6 +36,7 @@ def assemble_calibration(
         diagnostics=_diagnostics(selection, query_set, candidates),
         target=selected.option.target,
         state=selected.option.state,
+        relevance=fit_relevance(selected.problem, selected.option.target, selected.relevance),
     )
 
 

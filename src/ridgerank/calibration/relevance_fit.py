@@ -1,9 +1,9 @@
 """Probabilities of relevance from a calibration's lists: fitted to judgements, or the margin's own reading.
 
 - **Judgements.** A page is relevant where its grade is above 0. Only queries with relevant candidates and
-  others count: of a list without any, nobody knows whether it was judged. An unanswered query is made of each by taking its
-  relevant candidates out of the list; half of the lists that the query's probability is fitted to have an
-  answer, half have none.
+  others count: of a list without any, nobody knows whether it was judged. An unanswered query is made of
+  each by taking its relevant candidates out of the list; half of the lists that the query's probability is
+  fitted to have an answer, half have none.
 - **None.** A margin is log odds: the model's yes over its no. So 1 / (1 + e^−t̂) is what the full model would
   say, as far as t̂ predicts it. Nobody checked that it is right.
 - **Neither**: a likelihood without judgements, or a target that cannot be predicted. There is no probability.
@@ -53,8 +53,10 @@ def fit_relevance(problem: RidgeProblem, target: Target, relevance: Floats | Non
         query = Logistic(0.0, (1.0,) + (0.0,) * (len(QUERY_FEATURES) - 1))
         note = "the full model's own odds of yes, predicted; no judgement has checked them"
         return RelevanceModel(readout, explained, page, query, False, 0, note)
-    reason = "a likelihood is no probability of relevance" if target != "margin" else (
-        "the full model's margin cannot be predicted on lists that were not fitted"
+    reason = (
+        "a likelihood is no probability of relevance"
+        if target != "margin"
+        else ("the full model's margin cannot be predicted on lists that were not fitted")
     )
     note = f"{reason}; calibrate with at least {LEAST_JUDGED} judged queries (--qrels)"
     return RelevanceModel(readout, explained, None, None, False, 0, note)

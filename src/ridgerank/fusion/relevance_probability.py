@@ -1,4 +1,4 @@
-"""From a target predicted for each candidate to probabilities: is this page relevant, is there any such page?
+"""From a target predicted for each candidate to probabilities: of a page, and of a query being answered.
 
 Both are logistic regressions. A page's needs the predicted target of that page, so that it means the same in
 every list; a query's needs the best of its candidates and how far they stand above the others. Pure formulas.
@@ -7,7 +7,7 @@ every list; a query's needs the best of its candidates and how far they stand ab
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, log1p
+from scipy.special import expit
 
 from ridgerank.errors import CalibrationError
 from ridgerank.ragged import Bools, Floats, Ragged
@@ -62,7 +62,9 @@ def _maximize(rows: Floats, labels: Floats) -> Floats:
     def loss(b: Floats) -> float:
         z = rows @ b
         # log(1 + exp(z)) without overflow.
-        return float((np.maximum(z, 0) + log1p(np.exp(-np.abs(z))) - labels * z).sum() + penalty @ b**2 / 2)
+        return float(
+            (np.maximum(z, 0) + np.log1p(np.exp(-np.abs(z))) - labels * z).sum() + penalty @ b**2 / 2
+        )
 
     solution = np.zeros(rows.shape[1])
     current = loss(solution)

@@ -1,4 +1,4 @@
-"""The target itself from a state, not only its order within a list: a score that means the same for every query.
+"""The target itself from a state, not only its order within a list: comparable across queries.
 
 The readout of eq. 8 is fitted on centered lists. What a query adds to all of its candidates is gone then, and
 two queries' scores cannot be compared. This one is fitted to the lists' means as well: moments within lists
@@ -73,7 +73,5 @@ def fit_target_readouts(
         intercept = float((means.targets[lists] - means.states[lists] @ vector).mean())
         return TargetReadout(vector, intercept, chosen)
 
-    held_out = {
-        fold: fit([name for name in total if name != fold], penalty.chosen[fold]) for fold in total
-    }
+    held_out = {fold: fit([name for name in total if name != fold], penalty.chosen[fold]) for fold in total}
     return fit(list(total), penalty.deployed), held_out
