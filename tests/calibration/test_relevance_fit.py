@@ -1,4 +1,4 @@
-"""Probabilities of relevance: fitted to judgements, the margin's own reading, or none, and always said which."""
+"""Probabilities of relevance: fitted to judgements, the margin's own reading, or none; it is said which."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
