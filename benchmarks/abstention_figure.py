@@ -45,7 +45,7 @@ def draw_figure(outcomes: Mapping[str, DrawnOutcome], path: Path) -> None:
         claimed, observed = [part.claimed for part in parts], [part.observed for part in parts]
         reliability.plot(claimed, observed, marker="o", markersize=4, label=name)
     reliability.set(xlabel="probability of a page", ylabel="share that is relevant", title="Pages")
-    reliability.legend(fontsize=7)
+    reliability.legend(fontsize=6, loc="lower right")
     edges = np.linspace(0, 1, 21)
     for axis, (name, outcome) in zip(axes[1:], outcomes.items(), strict=True):
         for label, lists in (("answers in the list", outcome.answered), ("taken out", ~outcome.answered)):

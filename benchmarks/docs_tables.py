@@ -8,13 +8,20 @@ import argparse
 import sys
 from pathlib import Path
 
+from benchmarks.abstention_tables import ABSTENTION_TABLES
 from benchmarks.markdown_tables import ROOT, TableMakers, insert_tables
 from benchmarks.miniature_tables import MINIATURE_TABLES
 from benchmarks.real_documents_tables import REAL_DOCUMENTS_TABLES
 from benchmarks.reproduce_tables import REPRODUCE_TABLES
 from benchmarks.summary_tables import SUMMARY_TABLES
 
-TABLES: TableMakers = {**MINIATURE_TABLES, **SUMMARY_TABLES, **REPRODUCE_TABLES, **REAL_DOCUMENTS_TABLES}
+TABLES: TableMakers = {
+    **MINIATURE_TABLES,
+    **SUMMARY_TABLES,
+    **REPRODUCE_TABLES,
+    **REAL_DOCUMENTS_TABLES,
+    **ABSTENTION_TABLES,
+}
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
