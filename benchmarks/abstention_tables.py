@@ -1,4 +1,4 @@
-"""The tables of docs/scores.md, from results/abstention.json and results/abstention_features.json."""
+"""The tables of docs/scores.md, from the files of results/ that are named abstention."""
 
 from typing import Any
 
@@ -61,8 +61,25 @@ def features_table() -> str:
     return format_table(["probability of", "features", "log loss"], rows)
 
 
+def few_table() -> str:
+    """Calibration error by the number of judged queries."""
+    rows = [
+        [
+            row["backbone"],
+            str(row["judged_queries"] or "none"),
+            f"{row['ece']:.3f} ({row['ece_90_percent']:.3f})",
+            f"{row['ece_answered']:.3f}",
+            f"{row['auroc']:.3f}",
+        ]
+        for row in read_result("abstention_few")["rows"]
+    ]
+    header = ["backbone", "judged queries", "ECE of a page (nine of ten draws up to)", "ECE of an answer"]
+    return format_table([*header, "AUROC"], rows)
+
+
 ABSTENTION_TABLES: TableMakers = {
     "abstention": abstention_table,
     "abstention refilled": refilled_table,
     "abstention features": features_table,
+    "abstention few": few_table,
 }

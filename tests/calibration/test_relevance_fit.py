@@ -60,7 +60,8 @@ def test_without_judgements_a_margin_is_read_as_log_odds_and_marked_uncalibrated
     pages, answered = model.assess(states)
     odds = 1 / (1 + np.exp(-model.readout.predict(states)))
     np.testing.assert_allclose(pages or [], odds)
-    assert answered == AnswerProbability(pytest.approx(odds.max()), calibrated=False)
+    assert answered.probability == pytest.approx(odds.max())
+    assert not answered.calibrated
     assert "no judgement" in model.note
 
 
@@ -89,6 +90,17 @@ def test_too_few_judged_queries_are_not_fitted_to() -> None:
     some = relevance.reshape(LISTS, MEMBERS).copy()
     some[3 * LEAST_JUDGED :] = 0
     assert fit_relevance(problem, "margin", some.ravel()).judged_queries <= 3 * LEAST_JUDGED
+
+
+def test_probabilities_of_another_corpus_stand_in_for_judgements_and_not_for_the_readout() -> None:
+    problem, relevance = judged_problem()
+    other = replace(fit_relevance(problem, "margin", relevance), note="of another corpus")
+    shifted = replace(problem, targets=problem.targets + 2)
+    model = fit_relevance(shifted, "margin", None, transferred=other)
+    assert model.calibrated
+    assert (model.page, model.query, model.note) == (other.page, other.query, "of another corpus")
+    assert model.readout.intercept == pytest.approx(other.readout.intercept + 2)
+    assert "judged queries" in fit_relevance(problem, "margin", relevance, transferred=other).note
 
 
 def test_a_page_of_a_margin_has_one_probability_whatever_stands_beside_it() -> None:

@@ -13,6 +13,9 @@ from benchmarks.abstention_tables import (
     SCORES,
     select_rows,
 )
+from benchmarks.markdown_tables import read_result
+from ridgerank.calibration.relevance_fit import LEAST_JUDGED
+from ridgerank.shipped_models import BACKBONES
 
 TEXT = re.sub(r"\s+", " ", (Path(__file__).parents[2] / "docs" / "scores.md").read_text(encoding="utf-8"))
 MARGIN, READOUT = SCORES
@@ -22,7 +25,7 @@ def test_probabilities_fitted_on_other_corpora_keep_to_the_bars() -> None:
     for row in select_rows(corpora=REPORTED, fitted_to=JUDGED, answering=ANY):
         assert row["ece"] < 0.05
         assert row["auroc"] > 0.9
-    assert "calibration errors are below 0.05" in TEXT
+    assert "calibration errors are below 0.05 over all corpora together" in TEXT
     assert "an AUROC above 0.9" in TEXT
 
 
@@ -47,6 +50,18 @@ def test_the_readout_tells_better_than_the_margin_where_no_relevant_page_is_left
         same = {name: row[name] for name in ("backbone", "retriever", "corpora", "fitted_to", "answering")}
         [margin] = select_rows(**same, score=MARGIN)
         assert row["auroc"] > margin["auroc"]
+
+
+def test_eight_judged_queries_are_where_a_page_gains_and_four_are_not() -> None:
+    by_size = {(row["backbone"], row["judged_queries"]): row for row in read_result("abstention_few")["rows"]}
+    for backbone in BACKBONES:
+        none, four, eight, more = (by_size[backbone, size] for size in (0, 4, LEAST_JUDGED, 32))
+        assert eight["ece"] < none["ece"]
+        assert eight["ece_answered"] > none["ece_answered"]
+        assert more["ece_answered"] < none["ece_answered"]
+        assert four["ece_answered"] > none["ece_answered"]
+        assert four["ece"] > none["ece"] - 0.005
+    assert "With eight, a page's probability is better than the model's own opinion on average" in TEXT
 
 
 def test_a_shorter_list_does_not_flatter() -> None:

@@ -4,12 +4,14 @@
   others count: of a list without any, nobody knows whether it was judged. An unanswered query is made of
   each by taking its relevant candidates out of the list; half of the lists that the query's probability is
   fitted to have an answer, half have none.
+- **Judgements of another corpus** come with its weight (`transfer.py`).
 - **None.** A margin is log odds: the model's yes over its no. So 1 / (1 + e^−t̂) is what the full model would
   say, as far as t̂ predicts it. Nobody checked that it is right.
 - **Neither**: a likelihood without judgements, or a target that cannot be predicted. There is no probability.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,8 +37,18 @@ _PAGE_COLUMNS: dict[Target, int] = {"margin": 1, "likelihood": 2}
 depends on the query's words: its distance from the list's mean is needed, too."""
 
 
-def fit_relevance(problem: RidgeProblem, target: Target, relevance: Floats | None) -> RelevanceModel:
-    """The model of one reading; `relevance` (members,) where there are judgements."""
+def fit_relevance(
+    problem: RidgeProblem,
+    target: Target,
+    relevance: Floats | None,
+    *,
+    transferred: RelevanceModel | None = None,
+) -> RelevanceModel:
+    """The model of one reading; `relevance` (members,) where there are judgements.
+
+    Without any, probabilities `transferred` from the judgements of another corpus are taken: they are of the
+    same target, which is predicted by a readout of this corpus.
+    """
     readout, predicted = predict_held_out(problem)
     centered = problem.targets - problem.targets.mean()
     explained = float(1 - ((problem.targets - predicted) ** 2).sum() / (centered**2).sum())
@@ -48,6 +60,8 @@ def fit_relevance(problem: RidgeProblem, target: Target, relevance: Floats | Non
             page, query = fit_probabilities(predicted[members], lists, relevant[members], target)
             note = f"fitted to {int(judged.sum())} judged queries"
             return RelevanceModel(readout, explained, page, query, True, int(judged.sum()), note)
+    if transferred is not None:
+        return replace(transferred, readout=readout, explained=explained)
     if target == "margin" and explained > 0:
         page = Logistic(0.0, (1.0,) + (0.0,) * (len(PAGE_FEATURES) - 1))
         query = Logistic(0.0, (1.0,) + (0.0,) * (len(QUERY_FEATURES) - 1))
