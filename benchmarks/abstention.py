@@ -48,6 +48,8 @@ from ridgerank.readout.target_readout import TargetReadout
 MARGIN, READOUT = SCORES = ("full model's margin", "readout")
 ANSWERING = {"relevant at all": 1, "answers": 2}
 """What counts as an answering page → its least grade."""
+MIN_SCORE = 0.5
+"""`empty_…` is the share of lists that `--min-score` leaves without a page at this probability."""
 UNFITTED = (
     Logistic(0.0, (1.0,) + (0.0,) * (len(PAGE_FEATURES) - 1)),
     Logistic(0.0, (1.0,) + (0.0,) * (len(QUERY_FEATURES) - 1)),
@@ -64,11 +66,13 @@ class Outcome:
     queries: Floats
     """Of lists as they are, then of lists without their answering pages."""
     answered: Bools
+    best_pages: Floats
+    """The largest probability of a page in each of these lists."""
 
     @classmethod
     def join(cls, outcomes: Sequence["Outcome"]) -> "Outcome":
         """Several corpora as one."""
-        names = ("pages", "relevant", "queries", "answered")
+        names = ("pages", "relevant", "queries", "answered", "best_pages")
         return cls(*(np.concatenate([getattr(each, name) for each in outcomes]) for name in names))
 
 
@@ -100,6 +104,7 @@ def main() -> None:
         {
             "candidates": settings.candidates,
             "bins": f"{BINS} of equal width over [0, 1]",
+            "min_score": MIN_SCORE,
             "page_features": PAGE_FEATURES[:1],
             "query_features": QUERY_FEATURES,
             "rows": rows,
@@ -201,11 +206,13 @@ def _outcome(
     page, query = models
     selected, members = select_answerable(lists, relevant)
     features = np.concatenate([query_features(scores[members], selected), without])
+    best, mean = features[:, QUERY_FEATURES.index("best")], features[:, QUERY_FEATURES.index("mean")]
     return Outcome(
         pages=page.probabilities(page_features(scores, lists)),
         relevant=relevant,
         queries=query.probabilities(features),
         answered=np.arange(len(features)) < len(selected),
+        best_pages=page.probabilities(np.column_stack([best, best - mean])),
     )
 
 
@@ -238,6 +245,7 @@ def summarize(parts: Sequence[Outcome]) -> dict[str, Any]:
     """Both measures over all corpora together, and for the worst corpus."""
     whole = Outcome.join(parts)
     error = expected_calibration_error(whole.pages, whole.relevant)
+    empty = (whole.queries < MIN_SCORE) | (whole.best_pages < MIN_SCORE)
     return {
         "pages": len(whole.pages),
         "queries": int(whole.answered.sum()),
@@ -249,6 +257,11 @@ def summarize(parts: Sequence[Outcome]) -> dict[str, Any]:
         "auroc": round(auroc(whole.queries, whole.answered), 4),
         "auroc_worst_corpus": round(min(auroc(each.queries, each.answered) for each in parts), 4),
         "ece_answered": round(expected_calibration_error(whole.queries, whole.answered), 4),
+        "empty_answered": round(float(empty[whole.answered].mean()), 4),
+        "empty_unanswered": round(float(empty[~whole.answered].mean()), 4),
+        "empty_unanswered_by_pages_alone": round(
+            float((whole.best_pages < MIN_SCORE)[~whole.answered].mean()), 4
+        ),
         "reliability": [
             [part.rows, round(part.claimed, 4), round(part.observed, 4)]
             for part in reliability_bins(whole.pages, whole.relevant)

@@ -41,6 +41,24 @@ def abstention_table() -> str:
     return format_table([*header, "AUROC without judgements"], rows)
 
 
+def min_score_table() -> str:
+    """What `--min-score` leaves empty, of lists with an answer and of lists without."""
+    rows = [
+        [
+            row["backbone"],
+            row["retriever"],
+            row["score"],
+            {JUDGED: "other corpora", NONE: "none"}[row["fitted_to"]],
+            f"{100 * row['empty_unanswered']:.1f} %",
+            f"{100 * row['empty_unanswered_by_pages_alone']:.1f} %",
+            f"{100 * row['empty_answered']:.1f} %",
+        ]
+        for row in select_rows(corpora=REPORTED, answering=ANY, score=SCORES[1])
+    ]
+    header = ["backbone", "retriever", "score", "judgements", "empty, no relevant page"]
+    return format_table([*header, "the same by pages alone", "empty, relevant pages"], rows)
+
+
 def refilled_table() -> str:
     """The stand-in, a list that is shorter, against a list that is filled up."""
     rows = []
@@ -79,6 +97,7 @@ def few_table() -> str:
 
 ABSTENTION_TABLES: TableMakers = {
     "abstention": abstention_table,
+    "abstention min score": min_score_table,
     "abstention refilled": refilled_table,
     "abstention features": features_table,
     "abstention few": few_table,

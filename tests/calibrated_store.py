@@ -69,13 +69,13 @@ def random_calibration(lineage: Lineage, width: int, *, weight: float = 0.6, see
 
 
 def random_relevance(width: int, *, calibrated: bool = True) -> RelevanceModel:
-    """Probabilities that nobody fitted, spread around a half."""
+    """Probabilities that nobody fitted: of pages around a half, of an answer near one."""
     vector = np.random.default_rng(1).normal(size=width) / np.sqrt(width)
     return RelevanceModel(
         readout=TargetReadout(vector, intercept=0.25, penalty=10.0),
         explained=0.5,
         page=Logistic(0.1, (1.5, 0.0)),
-        query=Logistic(-0.2, (1.0, 0.3, -0.2, 0.1)),
+        query=Logistic(9.0, (1.0, 0.3, -0.2, 0.1)),
         calibrated=calibrated,
         judged_queries=12 if calibrated else 0,
         note="drawn at random",

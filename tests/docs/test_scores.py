@@ -64,6 +64,12 @@ def test_eight_judged_queries_are_where_a_page_gains_and_four_are_not() -> None:
     assert "With eight, a page's probability is better than the model's own opinion on average" in TEXT
 
 
+def test_asking_for_the_answer_too_empties_more_lists_without_one_and_few_with_one() -> None:
+    for row in select_rows(corpora=REPORTED, fitted_to=JUDGED, answering=ANY, score=READOUT):
+        assert row["empty_unanswered"] > row["empty_unanswered_by_pages_alone"] + 0.05
+        assert row["empty_answered"] < 0.03
+
+
 def test_a_shorter_list_does_not_flatter() -> None:
     rows = select_rows(fitted_to=REFILLED)
     assert len(rows) == 4

@@ -9,8 +9,9 @@ import pytest
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import ScoreError
-from ridgerank.ranking.abstention import NO_ANSWER
+from ridgerank.ranking.abstention import NO_ANSWER, drop_improbable
 from ridgerank.ranking.reranker import Reranker
+from ridgerank.records import AnswerProbability
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import ByDigest, index_pages, random_calibration, random_relevance
@@ -52,6 +53,15 @@ def test_no_page_left_is_an_empty_ranking_with_a_note(reranker: Reranker) -> Non
     assert ranking.pages == ()
     assert NO_ANSWER in ranking.note
     assert ranking.answered.calibrated
+
+
+def test_no_page_is_left_where_an_answer_is_improbable_though_a_page_is_not(reranker: Reranker) -> None:
+    whole = reranker.search("margin", k=12, top_k=12)
+    best = max(page.probability or 0.0 for page in whole.pages)
+    doubted = replace(whole, answered=AnswerProbability(best / 2, calibrated=True))
+    assert drop_improbable(whole, best).pages
+    assert drop_improbable(doubted, best).pages == ()
+    assert f"that any of 12 does has {best / 2:.2f}, wanted {best:g}" in drop_improbable(doubted, best).note
 
 
 def test_batches_and_tasks_leave_out_the_same_pages(reranker: Reranker) -> None:

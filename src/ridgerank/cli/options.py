@@ -28,7 +28,7 @@ MinScore = Annotated[
     typer.Option(
         min=0,
         max=1,
-        help="Leave out pages that are relevant with less than this probability; no page may be left.",
+        help="Leave out pages that are relevant with less than this probability; all, where an answer is.",
         show_default=False,
     ),
 ]

@@ -24,9 +24,16 @@ def require_min_score(min_score: float | None, calibration: Calibration) -> None
 
 
 def drop_improbable(ranking: Ranking, min_score: float | None) -> Ranking:
-    """The ranking without pages whose probability is below `min_score`; the others keep their ranks."""
+    """The ranking without pages whose probability is below `min_score`; the others keep their ranks.
+
+    No page is left where the probability that any is relevant is below it: a page's looks at that page alone,
+    the query's at the whole list, and no page can be more probable than that there is one.
+    """
     if min_score is None or not ranking.pages:
         return ranking
+    answered = ranking.answered.probability or 0.0
+    if answered < min_score:
+        return _without_pages(ranking, f"that any of {len(ranking.pages)} does has {answered:.2f}", min_score)
     probabilities = [page.probability or 0.0 for page in ranking.pages]
     pages = tuple(
         page
@@ -35,6 +42,10 @@ def drop_improbable(ranking: Ranking, min_score: float | None) -> Ranking:
     )
     if pages:
         return replace(ranking, pages=pages)
-    best = f"the most probable of {len(probabilities)} pages has {max(probabilities):.2f}"
-    notes = (ranking.note, f"{NO_ANSWER}: {best}, wanted {min_score:g}")
+    best = f"the most probable of {len(probabilities)} has {max(probabilities):.2f}"
+    return _without_pages(ranking, best, min_score)
+
+
+def _without_pages(ranking: Ranking, reason: str, min_score: float) -> Ranking:
+    notes = (ranking.note, f"{NO_ANSWER}: {reason}, wanted {min_score:g}")
     return replace(ranking, pages=(), note="; ".join(note for note in notes if note))
