@@ -32,8 +32,8 @@ MinScore = Annotated[
     Field(
         ge=0,
         le=1,
-        description="Leave out pages that are relevant with less than this probability, and all where an answer "
-        "is; refused where the calibration has no probabilities.",
+        description="Leave out pages that are relevant with less than this probability, and all where an "
+        "answer is; refused where the calibration has no probabilities.",
     ),
 ]
 Probability = Annotated[
