@@ -8,6 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from benchmarks.abstention_tables import ABSTENTION_TABLES
 from benchmarks.choice_tables import CHOICE_TABLES
 from benchmarks.markdown_tables import ROOT, TableMakers, insert_tables
 from benchmarks.miniature_tables import MINIATURE_TABLES
@@ -19,6 +20,7 @@ TABLES: TableMakers = {
     **MINIATURE_TABLES,
     **SUMMARY_TABLES,
     **CHOICE_TABLES,
+    **ABSTENTION_TABLES,
     **REPRODUCE_TABLES,
     **REAL_DOCUMENTS_TABLES,
 }

@@ -10,11 +10,14 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration, Diagnostics
+from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.fusion.estimate import user_estimate
+from ridgerank.fusion.relevance_probability import Logistic
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats
 from ridgerank.readout.readout import Readout
+from ridgerank.readout.target_readout import TargetReadout
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, top_candidates
 from tests.conftest import write_pdf
@@ -63,6 +66,20 @@ def random_calibration(lineage: Lineage, width: int, *, weight: float = 0.6, see
     )
     readout = Readout(vector=vector, penalty=1.0, lists=0, pairs=0, lineage=lineage)
     return Calibration(readout, estimate, ByDigest.name, ByDigest.name, diagnostics)
+
+
+def random_relevance(width: int, *, calibrated: bool = True) -> RelevanceModel:
+    """Probabilities that nobody fitted: of pages around a half, of an answer near one."""
+    vector = np.random.default_rng(1).normal(size=width) / np.sqrt(width)
+    return RelevanceModel(
+        readout=TargetReadout(vector, intercept=0.25, penalty=10.0),
+        explained=0.5,
+        page=Logistic(0.1, (1.5, 0.0)),
+        query=Logistic(9.0, (1.0, 0.3, -0.2, 0.1)),
+        calibrated=calibrated,
+        judged_queries=12 if calibrated else 0,
+        note="drawn at random",
+    )
 
 
 def index_pages(folder: Path, backbone: Backbone, *, pages: int) -> str:

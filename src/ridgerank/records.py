@@ -73,6 +73,8 @@ class RankedPage:
     """From 1, by fused score."""
     retriever_rank: int
     """From 1, by retriever score."""
+    probability: float | None = None
+    """That the page is relevant, comparable across queries; None where the calibration cannot say."""
 
     @property
     def reason(self) -> str:
@@ -100,6 +102,16 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerProbability:
+    """Whether any candidate of a query is relevant."""
+
+    probability: float | None = None
+    """None where the calibration cannot say."""
+    calibrated: bool = False
+    """Fitted to judgements. Otherwise it is the full model's own opinion, as far as it can be predicted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """The answer to one query: pages, best first."""
 
@@ -110,6 +122,8 @@ class Ranking:
     latency: Latency
     note: str
     """A caution about this ranking, empty where there is none."""
+    answered: AnswerProbability = AnswerProbability()
+    """Whether any candidate is relevant; its `calibrated` holds for the probability of each page, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from ridgerank.calibration.artifact import Calibration, list_calibrations
 from ridgerank.errors import ArtifactError, LineageMismatch
 from ridgerank.lineage import Lineage
-from tests.calibrated_store import random_calibration
+from tests.calibrated_store import random_calibration, random_relevance
 from tests.store.pages import LINEAGE
 from tests.test_lineage import OF_TEXT
 
@@ -38,6 +38,31 @@ def test_a_calibration_is_read_back_as_it_was(tmp_path: Path, calibration: Calib
     assert repr(loaded.weight) == repr(calibration.weight)
     assert repr(loaded.diagnostics) == repr(calibration.diagnostics)
     assert math.isnan(loaded.diagnostics.agreement)
+
+
+@pytest.mark.parametrize("probabilities", [True, False])
+def test_probabilities_of_relevance_are_read_back_as_they_were(
+    tmp_path: Path, calibration: Calibration, probabilities: bool
+) -> None:
+    relevance = random_relevance(8)
+    if not probabilities:
+        relevance = replace(relevance, page=None, query=None, calibrated=False)
+    replace(calibration, relevance=relevance).save(tmp_path)
+    loaded = Calibration.load(tmp_path, lineage=LINEAGE).relevance
+    assert loaded is not None
+    np.testing.assert_array_equal(loaded.readout.vector, relevance.readout.vector)
+    assert loaded.facts() == relevance.facts()
+    assert (loaded.page, loaded.query) == (relevance.page, relevance.query)
+    states = np.random.default_rng(0).normal(size=(4, 8))
+    assert loaded.assess(states) == relevance.assess(states)
+
+
+def test_a_calibration_made_before_there_were_probabilities_has_none(
+    tmp_path: Path, calibration: Calibration
+) -> None:
+    calibration.save(tmp_path)
+    assert "relevance" not in json.loads((tmp_path / "default.json").read_text())
+    assert Calibration.load(tmp_path).relevance is None
 
 
 def test_a_calibration_written_before_settings_were_fields_is_read(tmp_path: Path) -> None:

@@ -222,10 +222,18 @@ def test_a_weight_can_come_from_the_judgements_of_another_corpus(
     with PageStore.open(store) as opened:
         names = [opened.reference(page_id) for page_id in opened.page_ids()]
     qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
-    judged = run(other, small_backbone, queries=queries, qrels=qrels).diagnostics.closed_form
+    judged_calibration = run(other, small_backbone, queries=queries, qrels=qrels)
+    judged = judged_calibration.diagnostics.closed_form
     assert judged is not None
-    transferred = run(store, small_backbone, weight_from=other).diagnostics.closed_form
+    transferred_calibration = run(store, small_backbone, weight_from=other)
+    transferred = transferred_calibration.diagnostics.closed_form
     assert transferred is not None
+    there, here = judged_calibration.relevance, transferred_calibration.relevance
+    assert there is not None
+    assert here is not None
+    assert there.calibrated
+    assert (here.calibrated, here.page, here.query) == (True, there.page, there.query)
+    assert here.note == f"read on the {judged.queries_used} judged queries of other"
     assert (transferred.weight, transferred.weight_interval) == (judged.weight, judged.weight_interval)
     assert transferred.note.startswith(f"read on the {judged.queries_used} judged queries of other")
     with pytest.raises(CalibrationError, match=r"weighs the scores of 'word-overlap', wanted 'bm25'"):

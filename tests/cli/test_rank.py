@@ -1,5 +1,6 @@
 """`ridgerank rank` writes what Python finds, to the last digit, and goes on after an interruption."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from ridgerank.errors import QueryError, RunFileError, StoreError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
-from tests.calibrated_store import random_calibration, write_report
+from tests.calibrated_store import random_calibration, random_relevance, write_report
 from tests.cli.commands import invoke
 from tests.cli.conftest import QUERIES
 from tests.store_calls import count_store_calls
@@ -53,6 +54,29 @@ def test_rank_goes_on_where_it_stopped(folder: Path, run: object, cut: int | Non
     assert output.read_text() == whole
     if cut is None:
         assert "5 of 5 queries were done before" in done.stderr
+
+
+@pytest.mark.parametrize("cut", [0, 60, 150, -30, -1, None])
+def test_rank_with_a_least_probability_goes_on_past_queries_without_an_answer(
+    folder: Path, run: dict[str, list[tuple[str, float]]], reranker: Reranker, cut: int | None
+) -> None:
+    relevance = random_relevance(reranker.backbone.geometry.width)
+    replace(reranker.calibration, relevance=relevance).save(
+        calibrations_folder(str(folder / "store")), "judged"
+    )
+    with Reranker.open(folder / "store", readout="judged", backbone=reranker.backbone) as probable:
+        rankings = {key: probable.rank(QUERIES[key], pages).pages for key, pages in run.items()}
+    best = {key: max(page.probability or 0.0 for page in pages) for key, pages in rankings.items()}
+    least = sorted(best.values())[2]  # two of five queries have no such page
+    options = ("--readout", "judged", "--min-score", least)
+    whole = reranked(folder, *options).stdout
+    assert {line.split()[0] for line in whole.splitlines()} == {
+        key for key, probability in best.items() if probability >= least
+    }
+    output = folder / "probable.trec"
+    output.write_text(whole[:cut])
+    reranked(folder, *options, "--output", output)
+    assert output.read_text() == whole
 
 
 def test_rank_does_not_go_on_with_what_others_made(folder: Path, run: object) -> None:

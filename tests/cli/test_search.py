@@ -1,14 +1,18 @@
 """`ridgerank search` prints what Python finds, to the last digit."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from ridgerank.errors import ScoreError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.runs.trec import read_run
+from ridgerank.store.sidecar import calibrations_folder
+from tests.calibrated_store import random_relevance
 from tests.cli.commands import invoke
 
 
@@ -64,6 +68,59 @@ def test_a_file_of_queries_becomes_a_run_of_all_candidates(folder: Path, reranke
         expected = reranker.search(text, top_k=20).pages
         assert run[f"line-{number}"] == {page.reference: page.fused_score for page in expected}
     assert invoke("search", *arguments).stdout == (folder / "found.trec").read_text()
+
+
+@pytest.fixture(scope="module")
+def probable(folder: Path, reranker: Reranker) -> tuple[object, ...]:
+    """Options of a calibration with probabilities."""
+    relevance = random_relevance(reranker.backbone.geometry.width, calibrated=False)
+    replace(reranker.calibration, relevance=relevance).save(
+        calibrations_folder(str(folder / "store")), "probable"
+    )
+    return ("search", "--store", folder / "store", "--readout", "probable", "--device", "cpu")
+
+
+def test_probabilities_are_printed_and_marked_uncalibrated(
+    folder: Path, reranker: Reranker, probable: tuple[object, ...]
+) -> None:
+    done = invoke(*probable, "margin of Norway", "--top", 3)
+    answer = json.loads(invoke(*probable, "margin of Norway", "--top", 3, "--json").stdout)
+    assert answer["answered"]["calibrated"] is False
+    assert "relevant?" in done.stdout
+    for page in answer["pages"]:
+        assert f"{page['probability']:.2f}" in done.stdout
+    assert f"some page answers this: {answer['answered']['probability']:.2f} (uncalibrated" in done.stderr
+
+
+def test_pages_below_the_least_probability_are_left_out(probable: tuple[object, ...]) -> None:
+    whole = json.loads(invoke(*probable, "revenue", "--top", 20, "--json").stdout)["pages"]
+    least = sorted(page["probability"] for page in whole)[len(whole) // 2]
+    shown = json.loads(invoke(*probable, "revenue", "--json", "--min-score", least, "--top", 20).stdout)[
+        "pages"
+    ]
+    assert shown == [page for page in whole if page["probability"] >= least]
+
+
+def test_a_query_that_no_page_answers_has_an_empty_list_and_is_no_error(
+    probable: tuple[object, ...], folder: Path
+) -> None:
+    done = invoke(*probable, "revenue", "--min-score", 1, "--json")
+    assert json.loads(done.stdout)["pages"] == []
+    assert "no page answers this" in done.stderr
+    (folder / "one.txt").write_text("revenue\n")
+    done = invoke(*probable, "--queries", folder / "one.txt", "--min-score", 1)
+    assert done.stdout == ""
+    assert "no page answers 1 of 1 queries" in done.stderr
+
+
+def test_a_least_probability_without_probabilities_is_refused(folder: Path, reranker: Reranker) -> None:
+    none = replace(reranker.calibration, relevance=None)
+    none.save(calibrations_folder(str(folder / "store")), "plain")
+    with pytest.raises(ScoreError, match="needs probabilities of relevance"):
+        invoke(
+            *("search", "--store", folder / "store", "--readout", "plain", "--device", "cpu"),
+            *("revenue", "--min-score", 0.5),
+        )
 
 
 def test_one_query_or_a_file_of_them_is_wanted(folder: Path) -> None:

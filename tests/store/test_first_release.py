@@ -8,8 +8,9 @@ import pytest
 import transformers
 
 from ridgerank.backbones.load import load_backbone
-from ridgerank.errors import LineageMismatch
+from ridgerank.errors import LineageMismatch, ScoreError
 from ridgerank.ranking.reranker import Reranker
+from ridgerank.records import AnswerProbability
 from ridgerank.store.check import find_damage
 from ridgerank.store.page_store import PageStore
 
@@ -43,6 +44,16 @@ def test_it_opens_by_the_model_it_names_and_ranks_to_the_same_digits(release: Pa
                 scores = [getattr(page, name) for page in ranked]
                 # The last digits of a product depend on the processor; the first six do not.
                 assert scores == pytest.approx([page[name] for page in pages], rel=1e-6, abs=1e-6)
+
+
+def test_its_calibration_gives_no_probability_and_refuses_a_least_one(release: Path) -> None:
+    [query, *_] = json.loads((release / "rankings.json").read_text())
+    with Reranker.open(release / "store", device="cpu") as reranker:
+        ranking = reranker.search(query)
+        assert ranking.answered == AnswerProbability(None, calibrated=False)
+        assert {page.probability for page in ranking.pages} == {None}
+        with pytest.raises(ScoreError, match="calibrate again"):
+            reranker.search(query, min_score=0.5)
 
 
 def test_every_byte_of_it_passes_the_check(release: Path) -> None:

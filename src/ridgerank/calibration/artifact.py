@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from ridgerank.atomic import replace_file, replace_text_file
+from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.errors import ArtifactError
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
@@ -26,6 +27,8 @@ DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _JSON_NAMES = {"options": "readings", "varied_share": "told_apart"}
 """Fields that files know by another name."""
+_TARGET_READOUT = "target_readout"
+"""The tensor of `RelevanceModel.readout`."""
 _FIELD_NAMES = {json_name: name for name, json_name in _JSON_NAMES.items()}
 
 
@@ -122,6 +125,8 @@ class Calibration:
     """What the readout is fitted to."""
     state: State = "last"
     """Where the readout's states are read; a query has to be run to the same place."""
+    relevance: RelevanceModel | None = None
+    """Probabilities of relevance; None in a calibration made before there were any."""
 
     def save(self, folder: Path, name: str = DEFAULT_NAME) -> Path:
         """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
@@ -138,8 +143,11 @@ class Calibration:
             "fit": json.dumps(fit),
             "facts": json.dumps(facts, ensure_ascii=False),
         }
+        tensors = {"readout": self.readout.vector}
+        if self.relevance is not None:
+            tensors[_TARGET_READOUT] = self.relevance.readout.vector
         with replace_file(path) as scratch:
-            scratch.write_bytes(save({"readout": self.readout.vector}, metadata))
+            scratch.write_bytes(save(tensors, metadata))
         return path
 
     def facts(self) -> dict[str, Any]:
@@ -149,6 +157,8 @@ class Calibration:
         parts = {**retriever, **option, "penalty": self.readout.penalty, "weight": asdict(self.weight)}
         diagnostics = _rename_keys(asdict(self.diagnostics), _JSON_NAMES)
         diagnostics["readings"] = [_rename_keys(option, _JSON_NAMES) for option in diagnostics["readings"]]
+        if self.relevance is not None:
+            parts["relevance"] = self.relevance.facts()
         facts: dict[str, Any] = _to_json({**parts, "diagnostics": diagnostics})
         return facts
 
@@ -167,7 +177,7 @@ class Calibration:
         try:
             with safe_open(path, framework="numpy") as file:
                 metadata = file.metadata() or {}
-                vector = np.asarray(file.get_tensor("readout"), dtype=np.float64)
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         except SafetensorError as error:
             raise ArtifactError(f"{path}: not a readable calibration ({error}); calibrate again") from error
         if metadata.get("format") != FORMAT:
@@ -179,13 +189,22 @@ class Calibration:
             saved_lineage.require(lineage, artifact=f"the calibration {name!r}")
         facts = json.loads(metadata["facts"])
         return cls(
-            readout=Readout(vector=vector, lineage=saved_lineage, **json.loads(metadata["fit"])),
+            readout=Readout(
+                vector=np.asarray(tensors["readout"], dtype=np.float64),
+                lineage=saved_lineage,
+                **json.loads(metadata["fit"]),
+            ),
             weight=_estimate(facts["weight"]),
             retriever=facts["retriever"],
             retriever_source=facts["retriever_source"],
             target=facts["target"],
             state=facts["state"],
             diagnostics=_diagnostics(facts["diagnostics"]),
+            relevance=(
+                RelevanceModel.from_facts(facts["relevance"], tensors[_TARGET_READOUT])
+                if "relevance" in facts
+                else None
+            ),
         )
 
 

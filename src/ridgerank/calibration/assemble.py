@@ -1,6 +1,8 @@
 """The selected readout, its weight and how both were fitted become one `Calibration`."""
 
 from ridgerank.calibration.artifact import Calibration, Diagnostics
+from ridgerank.calibration.relevance_fit import fit_relevance
+from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.calibration.selection import Selection
 from ridgerank.calibration.synthetic_queries import QuerySet
 from ridgerank.fusion.standardize import standard_deviations
@@ -16,8 +18,12 @@ def assemble_calibration(
     lineage: Lineage,
     retriever: str,
     retriever_source: str,
+    transferred: RelevanceModel | None = None,
 ) -> Calibration:
-    """The record that is saved beside the store; `candidates` is K."""
+    """The record that is saved beside the store; `candidates` is K.
+
+    Probabilities `transferred` from another store are taken where there are no judgements here.
+    """
     selected = selection.selected
     lists = selected.problem.lists
     readout = Readout(
@@ -35,6 +41,9 @@ def assemble_calibration(
         diagnostics=_diagnostics(selection, query_set, candidates),
         target=selected.option.target,
         state=selected.option.state,
+        relevance=fit_relevance(
+            selected.problem, selected.option.target, selected.relevance, transferred=transferred
+        ),
     )
 
 

@@ -80,10 +80,10 @@ def calibrate(
     generated from the pages. `queries_from` tells the report where given queries come from.
 
     With `qrels` the weight is w* of eq. 4; `weight_from` takes it from another store that was calibrated with
-    judgements, `STORE` or `STORE#NAME`, together with its target and state. `candidates` is K. `documents`
-    are files and folders to render pages from again; by default, those they were indexed from. `target` and
-    `state` are selected by measure where they are not given. An `executor` runs the model elsewhere than in
-    this process; no backbone is loaded then.
+    judgements, `STORE` or `STORE#NAME`, together with its target, state and probabilities of relevance.
+    `candidates` is K. `documents` are files and folders to render pages from again; by default, those they
+    were indexed from. `target` and `state` are selected by measure where they are not given. An `executor`
+    runs the model elsewhere than in this process; no backbone is loaded then.
     """
     hook = hook or SilentCalibrationHook()
     with ExitStack() as stack:
@@ -129,6 +129,7 @@ def calibrate(
             lineage=page_store.lineage,
             retriever=retriever.name,
             retriever_source=retriever_source,
+            transferred=None if transferred is None else transferred.relevance,
         )
         calibration.save(folder, name)
         plot_calibration(calibration, selection.selected.fit, path.with_suffix(".png"))

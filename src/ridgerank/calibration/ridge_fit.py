@@ -35,6 +35,9 @@ class RemoteStates(Protocol):
     def scores(self, vectors: Sequence[Floats]) -> Floats:
         """(members,): the states of each list times the vector of this list."""
 
+    def means(self) -> Floats:
+        """(lists, dim): the mean state of each list."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RidgeProblem:
@@ -73,14 +76,14 @@ def find_varied_lists(problem: RidgeProblem) -> Bools:
 
 def fit_readout(problem: RidgeProblem) -> RidgeFit:
     """Fit to all lists, whose targets must vary, and to all but one fold in turn."""
-    folds = _assign_folds(problem.corpora)
-    moments = _sum_by_fold(problem, folds)
+    folds = assign_folds(problem.corpora)
+    moments = sum_by_fold(problem, folds)
     penalty = choose_penalty(moments)
     vectors: dict[str, Floats] = {}
     for held_out in moments:
         others = merge_moments(moments, [fold for fold in moments if fold != held_out])
         [vectors[held_out]] = ridge_path(others, np.array([penalty.chosen[held_out]]))
-    held_out_scores = _score_by_fold(problem, folds, vectors)
+    held_out_scores = score_by_fold(problem, folds, vectors)
     [vector] = ridge_path(merge_moments(moments, list(moments)), np.array([penalty.deployed]))
     names = list(moments)
     validation = {name: names[(number + 1) % len(names)] for number, name in enumerate(names)}
@@ -93,7 +96,7 @@ def fit_readout(problem: RidgeProblem) -> RidgeFit:
     )
 
 
-def _sum_by_fold(problem: RidgeProblem, folds: Sequence[str]) -> dict[str, CenteredMoments]:
+def sum_by_fold(problem: RidgeProblem, folds: Sequence[str]) -> dict[str, CenteredMoments]:
     """Sums of the lists of each fold, in the order in which folds first occur."""
     slices = [slice(start, end) for start, end in pairwise(problem.lists.offsets.tolist())]
     if not isinstance(problem.states, np.ndarray):
@@ -104,7 +107,7 @@ def _sum_by_fold(problem: RidgeProblem, folds: Sequence[str]) -> dict[str, Cente
     return moments
 
 
-def _score_by_fold(problem: RidgeProblem, folds: Sequence[str], vectors: Mapping[str, Floats]) -> Floats:
+def score_by_fold(problem: RidgeProblem, folds: Sequence[str], vectors: Mapping[str, Floats]) -> Floats:
     """(members,): every list scored with the vector of its fold."""
     if not isinstance(problem.states, np.ndarray):
         return problem.states.scores([vectors[fold] for fold in folds])
@@ -117,7 +120,7 @@ def _score_by_fold(problem: RidgeProblem, folds: Sequence[str], vectors: Mapping
     return scores
 
 
-def _assign_folds(corpora: tuple[str, ...]) -> list[str]:
+def assign_folds(corpora: tuple[str, ...]) -> list[str]:
     """The fold of each list: its corpus where at least three are named, else in turn."""
     if len(corpora) < LEAST_LISTS:
         raise CalibrationError(

@@ -88,6 +88,8 @@ class FittedOption:
     witness_correlations: Floats
     """(lists,): query by query, the readout's correlation with relevance where judged, else with the
     retriever; 0 where the target does not vary."""
+    relevance: Floats | None
+    """(members,) of `problem`, where there are judgements."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,7 +186,8 @@ def _evaluate(
         supported=not decision.warnings,
         note=decision.deployed.cause if decision.warnings else "",
     )
-    return FittedOption(option, problem, fit, decision, _witness_correlations(data, option_fit))
+    witness_correlations = _witness_correlations(data, option_fit)
+    return FittedOption(option, problem, fit, decision, witness_correlations, relevance)
 
 
 def _witness_correlations(data: CalibrationData, option_fit: _OptionFit) -> Floats:

@@ -1,5 +1,7 @@
 """A weight from the judgements of another corpus (§4): w* of a store that was calibrated with them.
 
+Probabilities of relevance that were fitted to these judgements come along.
+
 Nothing of this corpus has to be judged then. The weight depends on both scores, so the other store has to be
 of the same lineage and its calibration for the same retriever.
 """
@@ -8,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
+from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
@@ -22,6 +25,8 @@ class TransferredWeight:
     weight: WeightEstimate
     target: Target
     state: State
+    relevance: RelevanceModel | None
+    """Probabilities fitted to the same judgements, where there are any."""
 
 
 def transfer_weight(source: str, *, lineage: Lineage, retriever: str) -> TransferredWeight:
@@ -41,4 +46,7 @@ def transfer_weight(source: str, *, lineage: Lineage, retriever: str) -> Transfe
         )
     origin = f"read on the {estimate.queries_used} judged queries of {PurePath(uri).name}"
     weight = replace(estimate, note=f"{origin}; {estimate.note}" if estimate.note else origin)
-    return TransferredWeight(weight, calibration.target, calibration.state)
+    relevance = calibration.relevance
+    if relevance is not None:
+        relevance = replace(relevance, note=origin) if relevance.calibrated else None
+    return TransferredWeight(weight, calibration.target, calibration.state, relevance)

@@ -23,6 +23,16 @@ CalibratedRetriever = Annotated[
     str | None, typer.Option(help="Retriever. [default: the one that was calibrated]")
 ]
 
+MinScore = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Leave out pages that are relevant with less than this probability; all, where an answer is.",
+        show_default=False,
+    ),
+]
+
 CacheDir = Annotated[
     Path | None,
     typer.Option(help="Keep prefixes read from an object store in this folder.", show_default=False),

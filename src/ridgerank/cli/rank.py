@@ -12,6 +12,7 @@ from ridgerank.cli.options import (
     CacheSize,
     Device,
     Dtype,
+    MinScore,
     ReadoutName,
     Store,
     parse_size,
@@ -40,6 +41,7 @@ def rank_command(
         list[Path] | None,
         typer.Option(help="Files or folders of candidates that are not stored: encoded on the fly."),
     ] = None,
+    min_score: MinScore = None,
     readout: ReadoutName = "default",
     tag: Annotated[str, typer.Option(help="Name of the run, its last column.")] = "ridgerank",
     cache_dir: CacheDir = None,
@@ -73,7 +75,7 @@ def rank_command(
     ).open(store)
     try:
         with reranker, Bar() as bar:
-            ranker = _QueryRanker(reranker, encode_missing, tag)
+            ranker = _QueryRanker(reranker, encode_missing, tag, min_score)
             done = 0 if output is None else _resume(output, requests, ranker)
             if done:
                 bar.say(f"{done} of {len(requests)} queries were done before")
@@ -92,14 +94,19 @@ def rank_command(
 class _QueryRanker:
     """Ranks the candidates of a query and formats them as lines of a run."""
 
-    def __init__(self, reranker: "Reranker", encode_missing: list[Path] | None, tag: str) -> None:
+    def __init__(
+        self, reranker: "Reranker", encode_missing: list[Path] | None, tag: str, min_score: float | None
+    ) -> None:
         self._reranker = reranker
         self._encode_missing = encode_missing
         self._tag = tag
+        self.min_score = min_score
 
     def block(self, query: "Query", candidates: Candidates) -> str:
-        """The lines of one query, pages named as the run names them."""
-        ranking = self._reranker.rank(query.text, candidates, encode_missing=self._encode_missing)
+        """The lines of one query, pages named as the run names them; none where no page answers it."""
+        ranking = self._reranker.rank(
+            query.text, candidates, encode_missing=self._encode_missing, min_score=self.min_score
+        )
         page_ids = self._reranker.store.lookup_many(name for name, _ in candidates)
         run_names: dict[str, str] = {}  # page id → its name in the run, the first of several
         for name, _ in candidates:
@@ -145,12 +152,13 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
     lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
     owners = [line.split(maxsplit=1)[0] for line in lines if line.strip()]
     present = list(dict.fromkeys(owners))
-    if present != [query.query_id for query, _ in requests[: len(present)]]:
+    done = _count_done(present, [query.query_id for query, _ in requests], gaps=ranker.min_score is not None)
+    if done is None:
         raise RunFileError(f"{output} holds another run's queries; remove it, or name another file")
     if not present:
         output.write_text("", encoding="utf-8")
         return 0
-    *_, (last, candidates) = requests[: len(present)]
+    last, candidates = requests[done - 1]
     repeated = ranker.block(last, candidates)
     tail = "".join(line for line, owner in zip(lines, owners, strict=True) if owner == last.query_id)
     if tail != repeated and not repeated.startswith(text[text.index(tail) :]):
@@ -160,7 +168,23 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
     completed = text[: len("".join(lines)) - len(tail)] + repeated
     if completed != text:
         output.write_text(completed, encoding="utf-8", newline="\n")
-    return len(present)
+    return done
+
+
+def _count_done(present: list[str], query_ids: list[str], *, gaps: bool) -> int | None:
+    """How many queries were ranked when `present` have lines; None where these are another run's.
+
+    With `gaps`, queries without a line before the last one that has some were ranked and had no answer.
+    """
+    if not present:
+        return 0
+    if not gaps:
+        return len(present) if present == query_ids[: len(present)] else None
+    if present[-1] not in query_ids:
+        return None
+    done = query_ids.index(present[-1]) + 1
+    known = set(present)
+    return done if [each for each in query_ids[:done] if each in known] == present else None
 
 
 def _write(block: str, output: Path | None) -> None:

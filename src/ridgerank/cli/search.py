@@ -17,6 +17,7 @@ from ridgerank.cli.options import (
     CalibratedRetriever,
     Device,
     Dtype,
+    MinScore,
     ReadoutName,
     Store,
     parse_size,
@@ -47,6 +48,7 @@ def search_command(
     tag: Annotated[str, typer.Option(help="With --queries: name of the run, its last column.")] = "ridgerank",
     top: Annotated[int, typer.Option(min=1, help="Pages to print.")] = 5,
     candidates: Annotated[int, typer.Option(min=1, help="Pages the retriever finds, to be reranked.")] = 20,
+    min_score: MinScore = None,
     as_json: AsJson = False,
     images: Annotated[
         Path | None, typer.Option(help="Write the pages found to this folder, as images.")
@@ -65,6 +67,9 @@ def search_command(
     dtype: Dtype = None,
 ) -> None:
     """Retrieve, rerank, print: page, fused score, the part of each score in it, rank before and after.
+
+    Where the calibration has probabilities of relevance, each page has its own, and a line says whether any
+    page answers the query. With --min-score, pages below are left out; none may be left.
 
     With --queries, all reranked candidates of every query become a run for `ridgerank evaluate` or `fuse`.
 
@@ -94,9 +99,9 @@ def search_command(
     )
     with options.open(store) as reranker:
         if batch is not None:
-            _write_run(reranker, batch, candidates, output, tag)
+            _write_run(reranker, batch, candidates, output, tag, min_score=min_score)
             return
-        ranking = reranker.search(text, k=candidates, top_k=top)
+        ranking = reranker.search(text, k=candidates, top_k=top, min_score=min_score)
         if as_json:
             pages = [{**asdict(page), "reason": page.reason} for page in ranking.pages]
             typer.echo(json.dumps({**asdict(ranking), "pages": pages}, ensure_ascii=False))
@@ -110,6 +115,9 @@ def search_command(
                 save_explanations(reranker, ranking, pictures, explain)
     if ranking.note:
         typer.echo(f"note: {ranking.note}", err=True)
+    if ranking.answered.probability is not None:
+        origin = "by judgements" if ranking.answered.calibrated else "uncalibrated: the model's own opinion"
+        typer.echo(f"some page answers this: {ranking.answered.probability:.2f} ({origin})", err=True)
     times = ranking.latency
     typer.echo(
         f"weight {ranking.weight:.3f}; retrieval {times.retrieval_ms:.0f} ms, "
@@ -136,17 +144,26 @@ def _print(ranking: "Ranking") -> None:
 
     table = Table()
     table.add_column("page", overflow="fold")
-    for title in ("fused", "retriever", "readout", "rank"):
+    with_probability = any(page.probability is not None for page in ranking.pages)
+    probability_title = "relevant" if ranking.answered.calibrated else "relevant?"
+    for title in ("fused", "retriever", "readout", "rank", *[probability_title] * with_probability):
         table.add_column(title, justify="right", no_wrap=True)
     for page in ranking.pages:
         parts = (page.fused_score, page.retriever_part, page.readout_part)
         moved = f"{page.retriever_rank} → {page.rank}"
-        table.add_row(page.reference, *(f"{part:+.3f}" for part in parts), moved)
+        probability = [] if page.probability is None else [f"{page.probability:.2f}"]
+        table.add_row(page.reference, *(f"{part:+.3f}" for part in parts), moved, *probability)
     Console().print(table)
 
 
 def _write_run(
-    reranker: "Reranker", queries: "Sequence[Query]", candidates: int, output: Path | None, tag: str
+    reranker: "Reranker",
+    queries: "Sequence[Query]",
+    candidates: int,
+    output: Path | None,
+    tag: str,
+    *,
+    min_score: float | None,
 ) -> None:
     """Search for every query and write all reranked candidates as one run, pages by their reference."""
     from ridgerank.atomic import replace_text_file
@@ -159,9 +176,10 @@ def _write_run(
     with Bar() as bar:
         bar.start("searching", len(queries))
         for query in queries:
-            ranking = reranker.search(query.text, k=candidates, top_k=candidates)
-            scored[query.query_id] = {_run_name(page): page.fused_score for page in ranking.pages}
-            notes[ranking.note] = notes.get(ranking.note, 0) + 1
+            ranking = reranker.search(query.text, k=candidates, top_k=candidates, min_score=min_score)
+            if ranking.pages or min_score is None:
+                scored[query.query_id] = {_run_name(page): page.fused_score for page in ranking.pages}
+                notes[ranking.note] = notes.get(ranking.note, 0) + 1
             bar.advance()
     run = Run.of_dict(scored)
     if output is None:
@@ -172,6 +190,8 @@ def _write_run(
     for note, count in notes.items():
         if note:
             typer.echo(f"note, for {count} of {len(queries)} queries: {note}", err=True)
+    if len(scored) < len(queries):
+        typer.echo(f"no page answers {len(queries) - len(scored)} of {len(queries)} queries", err=True)
     typer.echo(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}", err=True)
 
 

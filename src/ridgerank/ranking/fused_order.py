@@ -1,6 +1,6 @@
 """From two scores per candidate to the final order, each page with what put it there (eq. 1 and 2)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,10 @@ from ridgerank.records import RankedPage
 
 
 def order_pages(
-    candidates: CandidateList, readout_scores: Floats, references: Mapping[str, str]
+    candidates: CandidateList,
+    readout_scores: Floats,
+    references: Mapping[str, str],
+    probabilities: Sequence[float] | None = None,
 ) -> list[RankedPage]:
     """Pages by fused score, best first; a tie goes to the retriever's order."""
     lists = Ragged.of_lengths([len(readout_scores)])
@@ -33,6 +36,7 @@ def order_pages(
             readout_part=float(readout_parts[row]),
             rank=rank,
             retriever_rank=int(retriever_ranks[row]),
+            probability=None if probabilities is None else probabilities[row],
         )
         for rank, row in enumerate(order, start=1)
     ]

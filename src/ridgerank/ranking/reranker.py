@@ -11,6 +11,7 @@ product with the readout, eq. 2 at the calibrated weight. Safe for any number of
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -24,6 +25,7 @@ from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.errors import LineageMismatch, ScoreError
 from ridgerank.ragged import Floats
+from ridgerank.ranking.abstention import drop_improbable, require_min_score
 from ridgerank.ranking.batching import ListStates, PassBatcher
 from ridgerank.ranking.candidates import (
     CandidateLike,
@@ -37,7 +39,7 @@ from ridgerank.ranking.explain import explain
 from ridgerank.ranking.fused_order import order_pages
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.ranking.unstored import PageSource, UnstoredPage, UnstoredPages
-from ridgerank.records import Explanation, Latency, Ranking
+from ridgerank.records import AnswerProbability, Explanation, Latency, Ranking
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.runs.queries import validate_query
@@ -136,6 +138,7 @@ class Reranker:
         top_k: int | None = None,
         encode_missing: PageSource | None = None,
         weight: float | None = None,
+        min_score: float | None = None,
     ) -> Ranking:
         """Put candidates in order, best first; the best `top_k` of them, or all.
 
@@ -143,10 +146,12 @@ class Reranker:
         calibration's retriever then supplies them. A page given twice counts once, at its higher score. A
         page the store lacks is an error, unless `encode_missing` has it: images by name, or files to look in.
         A `weight` given stands in for the calibrated one; at 1, the readout alone, no retriever is asked.
+        Pages that are relevant with less than probability `min_score` are left out, all of them if need be.
         """
         _require_count(top_k, "top_k")
+        require_min_score(min_score, self.calibration)
         prepared = self.prepare(query, candidates, encode_missing=encode_missing, weight=weight)
-        return self.rank_lists([prepared], top_k=top_k)[0]
+        return self.rank_lists([prepared], top_k=top_k, min_score=min_score)[0]
 
     def prepare(
         self,
@@ -187,16 +192,23 @@ class Reranker:
             retrieval_ms=1000 * (time.perf_counter() - start),
         )
 
-    def rank_lists(self, lists: Sequence[CandidateList], *, top_k: int | None = None) -> list[Ranking]:
+    def rank_lists(
+        self, lists: Sequence[CandidateList], *, top_k: int | None = None, min_score: float | None = None
+    ) -> list[Ranking]:
         """Rank each list as `rank` would; lists whose passes have the same shape share them."""
         return [
-            self._rank_list(candidates, list_states, top_k=top_k)
+            self._rank_list(candidates, list_states, top_k=top_k, min_score=min_score)
             for candidates, list_states in zip(lists, self._batcher.run(lists), strict=True)
         ]
 
-    def search(self, query: str, *, k: int = CANDIDATES, top_k: int = 5) -> Ranking:
-        """Let the retriever find `k` candidates, rerank them, return the best `top_k`."""
-        return self.search_many([query], k=k, top_k=top_k)[0]
+    def search(
+        self, query: str, *, k: int = CANDIDATES, top_k: int = 5, min_score: float | None = None
+    ) -> Ranking:
+        """Let the retriever find `k` candidates, rerank them, return the best `top_k`.
+
+        Pages that are relevant with less than probability `min_score` are left out, all of them if need be.
+        """
+        return self.search_many([query], k=k, top_k=top_k, min_score=min_score)[0]
 
     def rank_many(
         self,
@@ -205,6 +217,7 @@ class Reranker:
         *,
         top_k: int | None = None,
         encode_missing: PageSource | None = None,
+        min_score: float | None = None,
     ) -> list[Ranking]:
         """`rank` for each query with its candidates."""
         if len(queries) != len(candidates):
@@ -212,18 +225,26 @@ class Reranker:
                 f"{len(queries)} queries with {len(candidates)} candidate lists; wanted one each"
             )
         return [
-            self.rank(query, list_of_query, top_k=top_k, encode_missing=encode_missing)
+            self.rank(query, list_of_query, top_k=top_k, encode_missing=encode_missing, min_score=min_score)
             for query, list_of_query in zip(queries, candidates, strict=True)
         ]
 
-    def search_many(self, queries: Sequence[str], *, k: int = CANDIDATES, top_k: int = 5) -> list[Ranking]:
+    def search_many(
+        self,
+        queries: Sequence[str],
+        *,
+        k: int = CANDIDATES,
+        top_k: int = 5,
+        min_score: float | None = None,
+    ) -> list[Ranking]:
         """`search` for each query; the retriever sees them together."""
         _require_count(k, "k")
         _require_count(top_k, "top_k")
+        require_min_score(min_score, self.calibration)
         if not queries:
             return []
         lists = self.retrieve(queries, k=k)
-        return [self.rank_lists([candidates], top_k=top_k)[0] for candidates in lists]
+        return [self.rank_lists([candidates], top_k=top_k, min_score=min_score)[0] for candidates in lists]
 
     def retrieve(self, queries: Sequence[str], *, k: int = CANDIDATES) -> list[CandidateList]:
         """What `search` does before the model runs; the retriever sees the queries together."""
@@ -256,15 +277,18 @@ class Reranker:
         *,
         top_k: int | None = None,
         encode_missing: PageSource | None = None,
+        min_score: float | None = None,
     ) -> Ranking:
         """`rank` in a thread of its own, so that the event loop goes on."""
         return await asyncio.to_thread(
-            self.rank, query, candidates, top_k=top_k, encode_missing=encode_missing
+            self.rank, query, candidates, top_k=top_k, encode_missing=encode_missing, min_score=min_score
         )
 
-    async def asearch(self, query: str, *, k: int = CANDIDATES, top_k: int = 5) -> Ranking:
+    async def asearch(
+        self, query: str, *, k: int = CANDIDATES, top_k: int = 5, min_score: float | None = None
+    ) -> Ranking:
         """`search` in a thread of its own, so that the event loop goes on."""
-        return await asyncio.to_thread(self.search, query, k=k, top_k=top_k)
+        return await asyncio.to_thread(self.search, query, k=k, top_k=top_k, min_score=min_score)
 
     def cache_counts(self) -> CacheCounts:
         """Hits, misses and size of the cache of pages."""
@@ -283,7 +307,12 @@ class Reranker:
         self.close()
 
     def _rank_list(
-        self, candidates: CandidateList, list_states: ListStates | None, *, top_k: int | None
+        self,
+        candidates: CandidateList,
+        list_states: ListStates | None,
+        *,
+        top_k: int | None,
+        min_score: float | None,
     ) -> Ranking:
         if list_states is None:
             latency = Latency(candidates.retrieval_ms, 0.0, 0.0, 0.0)
@@ -291,7 +320,10 @@ class Reranker:
             return Ranking(candidates.query, (), candidates.weight, latency, note=note)
         start = time.perf_counter()
         readout_scores = self.calibration.readout.score(list_states.states)
-        pages = order_pages(candidates, readout_scores, self._references(candidates))[:top_k]
+        probabilities, answered = None, AnswerProbability()
+        if self.calibration.relevance is not None:
+            probabilities, answered = self.calibration.relevance.assess(list_states.states)
+        pages = order_pages(candidates, readout_scores, self._references(candidates), probabilities)
         notes = [*self._cautions(candidates), *candidates.notes, *candidates.note_ties(readout_scores)]
         latency = Latency(
             retrieval_ms=candidates.retrieval_ms,
@@ -299,7 +331,11 @@ class Reranker:
             compute_ms=list_states.compute_ms,
             ranking_ms=1000 * (time.perf_counter() - start),
         )
-        return Ranking(candidates.query, tuple(pages), candidates.weight, latency, note="; ".join(notes))
+        whole = Ranking(
+            candidates.query, tuple(pages), candidates.weight, latency, "; ".join(notes), answered
+        )
+        ranking = drop_improbable(whole, min_score)
+        return replace(ranking, pages=ranking.pages[:top_k])
 
     def _cautions(self, candidates: CandidateList) -> list[str]:
         """Why the calibrated weight is not an estimate, said with every ranking that uses it."""

@@ -1,7 +1,7 @@
 """What workers compute for a calibration: targets at full depth, states over stored pages, and sums of both.
 
-States stay in Ray's object store, on the machines that computed them: only H'PH and H'Pt (eq. 8) and scores
-come back. The stages are those of one machine (`calibration/executor.py`), in the same batches.
+States stay in Ray's object store, on the machines that computed them: only H'PH and H'Pt (eq. 8), scores and
+list means come back. The stages are those of one machine (`calibration/executor.py`), in the same batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,3 +94,9 @@ def project_states(rows: Rows, state: State, vectors: Mapping[int, Floats]) -> R
     """The states of each list times its vector; lists without one are left out."""
     lists: list[CalibrationStates] = [record for record in read_records(rows) if record.number in vectors]
     return write_records([(record.number, record.states[state] @ vectors[record.number]) for record in lists])
+
+
+def average_states(rows: Rows, state: State, numbers: frozenset[int]) -> Rows:
+    """The mean state of each list; lists without a number in `numbers` are left out."""
+    lists: list[CalibrationStates] = [record for record in read_records(rows) if record.number in numbers]
+    return write_records([(record.number, record.states[state].mean(axis=0)) for record in lists])

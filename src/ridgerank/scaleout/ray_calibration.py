@@ -22,6 +22,7 @@ from ridgerank.scaleout.calibration_workers import (
     StateTask,
     TargetTask,
     TargetWorker,
+    average_states,
     project_states,
     sum_moments,
 )
@@ -124,6 +125,12 @@ class _StatesOnRay:
         vector_of_list = dict(zip(self.numbers, vectors, strict=True))
         scores_of_list = dict(self._map(partial(project_states, state=self.state, vectors=vector_of_list)))
         return np.concatenate([scores_of_list[number] for number in self.numbers])
+
+    def means(self) -> Floats:
+        """(lists, dim): the mean state of each list."""
+        work = partial(average_states, state=self.state, numbers=frozenset(self.numbers))
+        mean_of_list = dict(self._map(work))
+        return np.stack([mean_of_list[number] for number in self.numbers])
 
     def _map(self, work: Callable[[Rows], Rows]) -> Iterator[Any]:
         """Run `work` on every block of states; its results, in order."""

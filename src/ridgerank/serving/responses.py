@@ -10,7 +10,12 @@ from ridgerank.ranking.candidates import CandidateList
 from ridgerank.records import RankedPage, Ranking
 from ridgerank.serving.engine import RankingResult
 from ridgerank.serving.request_documents import RequestDocuments
-from ridgerank.serving.schemas.info_schemas import CalibrationResponse, StoreResponse, WeightReport
+from ridgerank.serving.schemas.info_schemas import (
+    CalibrationResponse,
+    RelevanceReport,
+    StoreResponse,
+    WeightReport,
+)
 from ridgerank.serving.schemas.rerank_schemas import (
     ApiVersion,
     Meta,
@@ -20,7 +25,7 @@ from ridgerank.serving.schemas.rerank_schemas import (
     TeiResult,
 )
 from ridgerank.serving.schemas.search_schemas import SearchResponse, SearchResult
-from ridgerank.serving.schemas.shared_schemas import LatencyMs, Usage, WeightSource
+from ridgerank.serving.schemas.shared_schemas import Answered, LatencyMs, Usage, WeightSource
 from ridgerank.serving.service import Service, base_name
 
 _UNUSED_FIELDS = (
@@ -47,6 +52,7 @@ def search_response(service: Service, result: RankingResult, *, top_n: int) -> S
         weight=ranking.weight,
         weight_source=_weight_source(result.candidates),
         note=ranking.note,
+        answered=_answered(ranking),
         results=[
             SearchResult(
                 rank=page.rank,
@@ -57,6 +63,7 @@ def search_response(service: Service, result: RankingResult, *, top_n: int) -> S
                 fused_score=page.fused_score,
                 retriever_score=page.retriever_score,
                 readout_score=page.readout_score,
+                probability=page.probability,
                 retriever_z=page.retriever_z,
                 readout_z=page.readout_z,
                 image_url=f"/v1/pages/{page.page_id}/image",
@@ -95,6 +102,7 @@ def rerank_response(
             fused_score=page.fused_score,
             retriever_score=page.retriever_score if scored else None,
             readout_score=page.readout_score,
+            probability=page.probability,
         )
         for page, relevance_score in zip(ranking.pages, _relevance_scores(service, result), strict=True)
         for index in indices[page.page_id]
@@ -108,6 +116,7 @@ def rerank_response(
         weight=ranking.weight,
         weight_source=_weight_source(result.candidates),
         note=ranking.note,
+        answered=_answered(ranking),
         latency_ms=_latency(result),
     )
 
@@ -170,6 +179,7 @@ def calibration_response(service: Service) -> CalibrationResponse:
         closed_form=None if closed_form is None else WeightReport(**closed_form),
         relevance_slope=service.fused_relevance.slope,
         relevance_offset=service.fused_relevance.offset,
+        relevance=RelevanceReport(**report["relevance"]) if "relevance" in report else None,
         **diagnostics,
     )
 
@@ -178,6 +188,10 @@ def _relevance_scores(service: Service, result: RankingResult) -> list[float]:
     fused = np.array([page.fused_score for page in result.ranking.pages], dtype=np.float64)
     scores: list[float] = service.relevance(scored=result.candidates.scored).probabilities(fused).tolist()
     return scores
+
+
+def _answered(ranking: Ranking) -> Answered:
+    return Answered(probability=ranking.answered.probability, calibrated=ranking.answered.calibrated)
 
 
 def _weight_source(candidates: CandidateList) -> WeightSource:

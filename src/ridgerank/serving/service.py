@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -11,6 +12,7 @@ from fastapi import Request
 
 from ridgerank.calibration.artifact import DEFAULT_NAME
 from ridgerank.errors import RidgeRankError
+from ridgerank.ranking.abstention import drop_improbable, require_min_score
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import Explanation
 from ridgerank.serving import http_errors
@@ -77,14 +79,23 @@ class Service:
         )
 
     async def rank(
-        self, request: Request, works: Sequence[SearchWork | RankWork], *, deadline_ms: int | None
+        self,
+        request: Request,
+        works: Sequence[SearchWork | RankWork],
+        *,
+        deadline_ms: int | None,
+        min_score: float | None = None,
     ) -> list[RankingResult]:
-        """Wait for the rankings of a request, until its deadline at most."""
+        """Wait for the rankings of a request, until its deadline at most; leave improbable pages out."""
+        try:
+            require_min_score(min_score, self.reranker.calibration)
+        except RidgeRankError as error:
+            raise http_errors.from_library_error(error, store_uri=self.reranker.store.uri) from error
         results = await self._run(request, works, deadline_ms=deadline_ms)
         rankings = [result for result in results if isinstance(result, RankingResult)]
         for result in rankings:
             self.metrics.record_ranking(result)
-        return rankings
+        return [replace(result, ranking=drop_improbable(result.ranking, min_score)) for result in rankings]
 
     async def explain(self, request: Request, work: ExplainWork, *, deadline_ms: int | None) -> Explanation:
         """Wait for an explanation, until the request's deadline at most."""

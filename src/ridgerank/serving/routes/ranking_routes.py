@@ -63,7 +63,7 @@ def ranking_router(service: Service) -> APIRouter:
                 "this server has no retriever to search with; send candidates to /v1/rerank",
             )
         work = SearchWork(body.query, body.k)
-        [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms)
+        [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
         return search_response(service, result, top_n=body.top_n)
 
     @routes.post("/v1/explain", summary="Where a query looked on a page")
@@ -91,7 +91,7 @@ async def _rerank(
         retriever_scores=body.retriever_scores,
         readout_alone=body.retriever_scores is None and no_scores,
     )
-    [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms)
+    [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
     return rerank_response(service, result, body, documents, version=version), documents
 
 

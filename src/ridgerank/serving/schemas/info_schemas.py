@@ -55,6 +55,26 @@ class ReadingReport(ResponseModel):
     note: str
 
 
+class LogisticReport(ResponseModel):
+    """P = 1 / (1 + exp(−(intercept + coefficients · features)))."""
+
+    intercept: float
+    coefficients: list[float]
+
+
+class RelevanceReport(ResponseModel):
+    """Where probabilities of relevance come from."""
+
+    calibrated: bool = Field(description="Fitted to judgements.")
+    judged_queries: int
+    explained: float | None = Field(description="Share of the target's variance predicted, held out.")
+    penalty: float = Field(description="λ of the readout that predicts the target.")
+    intercept: float
+    page: LogisticReport | None = Field(description="Over the predicted target and its gap to the mean.")
+    query: LogisticReport | None = Field(description="Over best, second, mean and spread of the list.")
+    note: str
+
+
 class CalibrationResponse(ResponseModel):
     """How readout and weight were fitted; null where something could not be estimated."""
 
@@ -85,6 +105,9 @@ class CalibrationResponse(ResponseModel):
     readout_spread: float | None = Field(description="Mean width of the readout's scores in a held-out list.")
     relevance_slope: float = Field(description="relevance_score = Φ(slope · fused_score + offset).")
     relevance_offset: float
+    relevance: RelevanceReport | None = Field(
+        description="Probabilities of relevance; null in a calibration made before there were any."
+    )
     warnings: list[str]
 
 

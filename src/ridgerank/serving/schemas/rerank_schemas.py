@@ -8,9 +8,12 @@ from ridgerank.serving.schemas.document_schemas import Document, ReturnedDocumen
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
     PAGE_ID,
+    Answered,
     DeadlineMs,
     LatencyMs,
+    MinScore,
     Name,
+    Probability,
     QueryText,
     RequestModel,
     ResponseModel,
@@ -49,6 +52,7 @@ class RerankRequest(RequestModel):
     top_n: int | None = Field(default=None, ge=1, description="How many results; all by default.")
     return_documents: bool = Field(default=False, description="Send each document back with its result.")
     retriever_scores: Scores | None = None
+    min_score: MinScore = None
     deadline_ms: DeadlineMs = None
     raw_scores: bool = Field(default=False, description="TEI: the fused score instead of the one in [0, 1].")
     return_text: bool = Field(default=False, description="TEI's word for return_documents.")
@@ -80,13 +84,18 @@ class RerankResult(ResponseModel):
     """One document, with the scores it was ranked by."""
 
     index: int = Field(ge=0, description="Its index in the request, from 0.")
-    relevance_score: float = Field(ge=0, le=1, description="In [0, 1]; orders as the fused score does.")
+    relevance_score: float = Field(
+        ge=0,
+        le=1,
+        description="The fused score mapped to [0, 1], in its order: for one list, not across queries.",
+    )
     document: ReturnedDocument | None = None
     page_id: str = Field(pattern=PAGE_ID)
     reference: str
     fused_score: float
     retriever_score: float | None = Field(description="b; null where there was none.")
     readout_score: float = Field(description="s.")
+    probability: Probability
 
 
 class ApiVersion(ResponseModel):
@@ -120,6 +129,7 @@ class RerankResponse(ResponseModel):
     weight: float = Field(ge=0, le=1, description="w: the readout's share in the fused score.")
     weight_source: WeightSource
     note: str
+    answered: Answered
     latency_ms: LatencyMs
 
 

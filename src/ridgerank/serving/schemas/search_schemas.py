@@ -7,9 +7,12 @@ from pydantic import ConfigDict, Field
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
     PAGE_ID,
+    Answered,
     DeadlineMs,
     LatencyMs,
+    MinScore,
     Name,
+    Probability,
     QueryText,
     RequestModel,
     ResponseModel,
@@ -29,6 +32,7 @@ class SearchRequest(RequestModel):
     query: QueryText
     k: int = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
     top_n: int = Field(default=5, ge=1, description="How many of these to return, best first.")
+    min_score: MinScore = None
     deadline_ms: DeadlineMs = None
 
 
@@ -39,7 +43,10 @@ class SearchResult(ResponseModel):
     retriever_rank: int = Field(ge=1)
     page_id: str = Field(pattern=PAGE_ID)
     reference: str
-    relevance_score: float = Field(ge=0, le=1)
+    relevance_score: float = Field(
+        ge=0, le=1, description="The fused score mapped to [0, 1]: for one list, not across queries."
+    )
+    probability: Probability
     fused_score: float = Field(description="(1 − w) · retriever_z + w · readout_z, eq. 2.")
     retriever_score: float
     readout_score: float
@@ -59,6 +66,7 @@ class SearchResponse(ResponseModel):
     weight: float = Field(ge=0, le=1)
     weight_source: WeightSource
     note: str
+    answered: Answered
     results: list[SearchResult]
     latency_ms: LatencyMs
 

@@ -27,6 +27,24 @@ DeadlineMs = Annotated[
     Field(ge=1, le=3_600_000, description="Milliseconds after which to give up; the server has a limit too."),
 ]
 
+MinScore = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        description="Leave out pages that are relevant with less than this probability, and all where an "
+        "answer is; refused where the calibration has no probabilities.",
+    ),
+]
+Probability = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        description="That the page is relevant, comparable across queries; null where unknown.",
+    ),
+]
+
 
 class RequestModel(BaseModel):
     """The base of everything a caller sends."""
@@ -42,6 +60,16 @@ class ResponseModel(BaseModel):
 
 WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
 """Where w came from: calibrated, or 1 because there were no retriever scores."""
+
+
+class Answered(ResponseModel):
+    """Whether any of the candidates is relevant."""
+
+    probability: float | None = Field(ge=0, le=1, description="Null where the calibration cannot say.")
+    calibrated: bool = Field(
+        description="Fitted to judgements; otherwise the full model's own opinion, which nobody checked. "
+        "The same holds for the probability of each page."
+    )
 
 
 class LatencyMs(ResponseModel):

@@ -1,0 +1,111 @@
+"""Probabilities of relevance from a calibration's lists: fitted to judgements, or the margin's own reading.
+
+- **Judgements.** A page is relevant where its grade is above 0. Only queries with relevant candidates and
+  others count: of a list without any, nobody knows whether it was judged. An unanswered query is made of
+  each by taking its relevant candidates out of the list; half of the lists that the query's probability is
+  fitted to have an answer, half have none.
+- **Judgements of another corpus** come with its weight (`transfer.py`).
+- **None.** A margin is log odds: the model's yes over its no. So 1 / (1 + e^−t̂) is what the full model would
+  say, as far as t̂ predicts it. Nobody checked that it is right.
+- **Neither**: a likelihood without judgements, or a target that cannot be predicted. There is no probability.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ridgerank.calibration.relevance_model import RelevanceModel
+from ridgerank.calibration.ridge_fit import RidgeProblem, assign_folds, score_by_fold, sum_by_fold
+from ridgerank.fusion.relevance_probability import (
+    PAGE_FEATURES,
+    QUERY_FEATURES,
+    Logistic,
+    fit_logistic,
+    page_features,
+    query_features,
+    remove_relevant,
+)
+from ridgerank.ragged import Bools, Floats, Ragged
+from ridgerank.readout.target_readout import ListMeans, TargetReadout, fit_target_readouts
+from ridgerank.records import Target
+
+LEAST_JUDGED = 8
+"""Queries with a relevant candidate; with fewer, a probability is not fitted to them."""
+_PAGE_COLUMNS: dict[Target, int] = {"margin": 1, "likelihood": 2}
+"""A margin means the same for every query, so that a page's probability needs no other page. A likelihood
+depends on the query's words: its distance from the list's mean is needed, too."""
+
+
+def fit_relevance(
+    problem: RidgeProblem,
+    target: Target,
+    relevance: Floats | None,
+    *,
+    transferred: RelevanceModel | None = None,
+) -> RelevanceModel:
+    """The model of one reading; `relevance` (members,) where there are judgements.
+
+    Without any, probabilities `transferred` from the judgements of another corpus are taken: they are of the
+    same target, which is predicted by a readout of this corpus.
+    """
+    readout, predicted = predict_held_out(problem)
+    centered = problem.targets - problem.targets.mean()
+    explained = float(1 - ((problem.targets - predicted) ** 2).sum() / (centered**2).sum())
+    if relevance is not None:
+        relevant = relevance > 0
+        judged = np.asarray((problem.lists.max(relevance) > 0) & (problem.lists.min(relevance) <= 0))
+        if judged.sum() >= LEAST_JUDGED:
+            lists, members = problem.lists.select(judged)
+            page, query = fit_probabilities(predicted[members], lists, relevant[members], target)
+            note = f"fitted to {int(judged.sum())} judged queries"
+            return RelevanceModel(readout, explained, page, query, True, int(judged.sum()), note)
+    if transferred is not None:
+        return replace(transferred, readout=readout, explained=explained)
+    if target == "margin" and explained > 0:
+        page = Logistic(0.0, (1.0,) + (0.0,) * (len(PAGE_FEATURES) - 1))
+        query = Logistic(0.0, (1.0,) + (0.0,) * (len(QUERY_FEATURES) - 1))
+        note = "the full model's own odds of yes, predicted; no judgement has checked them"
+        return RelevanceModel(readout, explained, page, query, False, 0, note)
+    reason = (
+        "a likelihood is no probability of relevance"
+        if target != "margin"
+        else ("the full model's margin cannot be predicted on lists that were not fitted")
+    )
+    note = f"{reason}; calibrate with at least {LEAST_JUDGED} judged queries (--qrels)"
+    return RelevanceModel(readout, explained, None, None, False, 0, note)
+
+
+def predict_held_out(problem: RidgeProblem) -> tuple[TargetReadout, Floats]:
+    """The readout of the target from all lists, and every member's target predicted without its fold."""
+    folds = assign_folds(problem.corpora)
+    means = ListMeans(
+        states=_mean_states(problem),
+        targets=problem.lists.sum(problem.targets) / problem.lists.lengths,
+        folds=tuple(folds),
+        members=problem.lists.members / len(problem.lists),
+    )
+    readout, held_out = fit_target_readouts(sum_by_fold(problem, folds), means)
+    scores = score_by_fold(problem, folds, {fold: each.vector for fold, each in held_out.items()})
+    return readout, scores + problem.lists.repeat(_intercepts(folds, held_out))
+
+
+def fit_probabilities(
+    predicted: Floats, lists: Ragged, relevant: Bools, target: Target = "margin"
+) -> tuple[Logistic, Logistic]:
+    """Of a page and of a query, from lists that each have relevant members and others."""
+    page = fit_logistic(page_features(predicted, lists), relevant, columns=_PAGE_COLUMNS[target])
+    unanswered, kept = remove_relevant(lists, relevant)
+    features = np.concatenate([query_features(predicted, lists), query_features(predicted[kept], unanswered)])
+    return page, fit_logistic(features, np.arange(len(features)) < len(lists))
+
+
+def _mean_states(problem: RidgeProblem) -> Floats:
+    states = problem.states
+    if not isinstance(states, np.ndarray):
+        return states.means()
+    return problem.lists.sum(states) / problem.lists.lengths[:, None]
+
+
+def _intercepts(folds: Sequence[str], readouts: dict[str, TargetReadout]) -> Floats:
+    return np.array([readouts[fold].intercept for fold in folds])
