@@ -26,7 +26,7 @@ from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.errors import LineageMismatch, ScoreError
 from ridgerank.ragged import Floats
 from ridgerank.ranking.abstention import drop_improbable, require_min_score
-from ridgerank.ranking.batching import ListStates, PassBatcher
+from ridgerank.ranking.batching import PassBatcher
 from ridgerank.ranking.candidates import (
     CandidateLike,
     CandidateList,
@@ -36,10 +36,10 @@ from ridgerank.ranking.candidates import (
     sort_candidates,
 )
 from ridgerank.ranking.explain import explain
-from ridgerank.ranking.fused_order import order_pages
+from ridgerank.ranking.ranked_states import rank_states
 from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.ranking.unstored import PageSource, UnstoredPage, UnstoredPages
-from ridgerank.records import AnswerProbability, Explanation, Latency, Ranking
+from ridgerank.records import Explanation, Ranking
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.runs.queries import validate_query
@@ -196,10 +196,12 @@ class Reranker:
         self, lists: Sequence[CandidateList], *, top_k: int | None = None, min_score: float | None = None
     ) -> list[Ranking]:
         """Rank each list as `rank` would; lists whose passes have the same shape share them."""
-        return [
-            self._rank_list(candidates, list_states, top_k=top_k, min_score=min_score)
+        rankings = (
+            rank_states(candidates, list_states, self.calibration, self.store)
             for candidates, list_states in zip(lists, self._batcher.run(lists), strict=True)
-        ]
+        )
+        probable = (drop_improbable(ranking, min_score) for ranking in rankings)
+        return [replace(ranking, pages=ranking.pages[:top_k]) for ranking in probable]
 
     def search(
         self, query: str, *, k: int = CANDIDATES, top_k: int = 5, min_score: float | None = None
@@ -305,51 +307,6 @@ class Reranker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _rank_list(
-        self,
-        candidates: CandidateList,
-        list_states: ListStates | None,
-        *,
-        top_k: int | None,
-        min_score: float | None,
-    ) -> Ranking:
-        if list_states is None:
-            latency = Latency(candidates.retrieval_ms, 0.0, 0.0, 0.0)
-            note = "; ".join([*candidates.notes, "no candidates"])
-            return Ranking(candidates.query, (), candidates.weight, latency, note=note)
-        start = time.perf_counter()
-        readout_scores = self.calibration.readout.score(list_states.states)
-        probabilities, answered = None, AnswerProbability()
-        if self.calibration.relevance is not None:
-            probabilities, answered = self.calibration.relevance.assess(list_states.states)
-        pages = order_pages(candidates, readout_scores, self._references(candidates), probabilities)
-        notes = [*self._cautions(candidates), *candidates.notes, *candidates.note_ties(readout_scores)]
-        latency = Latency(
-            retrieval_ms=candidates.retrieval_ms,
-            reading_ms=list_states.reading_ms,
-            compute_ms=list_states.compute_ms,
-            ranking_ms=1000 * (time.perf_counter() - start),
-        )
-        whole = Ranking(
-            candidates.query, tuple(pages), candidates.weight, latency, "; ".join(notes), answered
-        )
-        ranking = drop_improbable(whole, min_score)
-        return replace(ranking, pages=ranking.pages[:top_k])
-
-    def _cautions(self, candidates: CandidateList) -> list[str]:
-        """Why the calibrated weight is not an estimate, said with every ranking that uses it."""
-        weight = self.calibration.weight
-        if not weight.cause or candidates.weight != weight.weight:
-            return []
-        order = "the pages are in the retriever's order" if weight.weight == 0 else "the weight is a default"
-        return [f"weight {weight.weight:g}, {order}: {weight.cause}"]
-
-    def _references(self, candidates: CandidateList) -> dict[str, str]:
-        """What each candidate is called, by page id."""
-        stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
-        references = dict(zip(stored, self.store.references(stored), strict=True))
-        return references | {page_id: page.reference for page_id, page in candidates.unstored.items()}
 
     def _score_by_retriever(
         self, query: str, page_ids: list[str], unstored: dict[str, UnstoredPage]
