@@ -21,7 +21,7 @@ def compression_table() -> str:
                 f"{row['bytes_per_page'] / first['bytes_per_page']:.2f}",
                 f"{row['agreement']:.3f}",
                 f"{row['ndcg_at_5']:.1f}",
-                f"{row['recovery_percent']:.1f} %",
+                "–" if row["recovery_percent"] is None else f"{row['recovery_percent']:.1f} %",
                 f"{row['pass_time_ratio']:.2f}",
             ]
         )

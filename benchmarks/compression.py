@@ -195,7 +195,7 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
         print(
             f"{row['backbone']:10} {row['keep']:20} {row['bits']:12} {row['exit_layer']:4} "
             f"{row['bytes_per_page'] / 1e3:9.1f} {row['agreement']:6.3f} {row['ndcg_at_5']:7.2f} "
-            f"{row['recovery_percent']:8.1f} %  {row['pass_time_ratio']:.2f}"
+            f"{row['recovery_percent'] or float('nan'):8.1f} %  {row['pass_time_ratio']:.2f}"
         )
 
 

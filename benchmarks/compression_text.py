@@ -60,6 +60,8 @@ SETTINGS = (
 """Positions, bits and the exit layer as a part of the paper's; the paper's setting first."""
 READING = "likelihood, mean"
 """What the readout copies, and where its state is read: what calibration chooses for language models."""
+LEAST_TEACHER_GAIN = 1.0
+"""Points of nDCG@5 the fused teacher must gain for a share of them to mean something."""
 _TEACHER = "likelihood"
 _TIMED_PAGES = 20
 
@@ -169,8 +171,10 @@ def _with_states(
     return replace(table, columns=columns, per_question=per_question)
 
 
-def _quality(table: QuestionTable, folder: QuestionFolder, setting: StorageSetting) -> dict[str, float]:
-    """Held-out agreement with the teacher, nDCG@5 fused, and the share of the fused teacher's gain."""
+def _quality(
+    table: QuestionTable, folder: QuestionFolder, setting: StorageSetting
+) -> dict[str, float | None]:
+    """Held-out agreement with the teacher, nDCG@5 fused, and the share kept of the fused teacher's gain."""
     transferred = transfer_readouts(table, str(setting))
     qrels = {query: folder.qrels[query] for query in table.queries}
     teacher, _ = fuse_by_judgements(table, _TEACHER)
@@ -179,11 +183,8 @@ def _quality(table: QuestionTable, folder: QuestionFolder, setting: StorageSetti
         for scores in (table.columns["bm25"], transferred.fused[f"{READING}, {JUDGED}"], teacher)
     )
     r = correlation(transferred.scores[READING], table.columns[_TEACHER], table.lists)
-    return {
-        "agreement": round(float(r.mean()), 3),
-        "ndcg_at_5": round(ours, 2),
-        "recovery_percent": round(recovery(base, ours, full), 1),
-    }
+    kept = round(recovery(base, ours, full), 1) if full - base >= LEAST_TEACHER_GAIN else None
+    return {"agreement": round(float(r.mean()), 3), "ndcg_at_5": round(ours, 2), "recovery_percent": kept}
 
 
 def _time(
