@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real_documents_checkpoints import load_questions, teacher_path
+from benchmarks.real_documents_checkpoints import load_questions, stored_path
 from benchmarks.real_documents_questions import fingerprint, read_question_folder
 from benchmarks.real_documents_report import question_ndcg
 from benchmarks.report import publish
@@ -35,6 +35,7 @@ from ridgerank.fusion.estimate import closed_form_estimate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Bools, Floats
 from ridgerank.shipped_models import BACKBONES, RETRIEVERS
+from ridgerank.store.pruning import Keep
 
 FEW = 16
 DRAWS = 50
@@ -89,8 +90,8 @@ def drawn_corpora(work: Path) -> Iterator[JudgedCorpus]:
                     yield JudgedCorpus(scored.corpus, backbone, retriever, data, scored.queries, scored.ndcg)
 
 
-def real_corpus(folder: Path, backbone: str, checkpoints: Path) -> JudgedCorpus:
-    """The questions about one folder of PDFs that a language model has been run on."""
+def real_corpus(folder: Path, backbone: str, checkpoints: Path) -> JudgedCorpus | None:
+    """The questions about one folder of PDFs that a language model has been run on; None where none were."""
     questions = read_question_folder(
         folder / "documents",
         folder / "queries.jsonl",
@@ -101,8 +102,10 @@ def real_corpus(folder: Path, backbone: str, checkpoints: Path) -> JudgedCorpus:
     run = [
         question
         for question in questions.questions
-        if teacher_path(checkpoints / name, question.query_id).exists()
+        if stored_path(checkpoints / name, question.query_id, Keep.parse(_KEEP)).exists()
     ]
+    if not run:
+        return None
     table = load_questions(run, questions.qrels, checkpoints / name, [_KEEP])
     qrels = {query: questions.qrels[query] for query in table.queries}
     return JudgedCorpus(
@@ -218,9 +221,10 @@ def main() -> None:
     options = parser.parse_args()
     drawn = [_show(measure(corpus)) for corpus in drawn_corpora(options.work)]
     real = [
-        _show(measure(real_corpus(folder, backbone, options.checkpoints)))
+        _show(measure(corpus))
         for folder in options.folder
         for backbone in options.backbone
+        if (corpus := real_corpus(folder, backbone, options.checkpoints)) is not None
     ]
     summary = {"miniature": summarize(drawn)} | ({"real documents": summarize(real)} if real else {})
     publish({"judged_queries": FEW, "draws": DRAWS, "summary": summary, "rows": [*drawn, *real]}, options.out)
