@@ -6,11 +6,10 @@ from ridgerank.shipped_models import BACKBONES
 
 def compression_table() -> str:
     """Every setting that was measured, the paper's first for each backbone."""
+    measured = read_result("compression")["rows"]
     rows = []
-    for row in read_result("compression")["rows"]:
-        first = next(
-            each for each in read_result("compression")["rows"] if each["backbone"] == row["backbone"]
-        )
+    for row in measured:
+        first = next(each for each in measured if each["backbone"] == row["backbone"])
         rows.append(
             [
                 row["backbone"],

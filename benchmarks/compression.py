@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks.compression_states import run_settings, time_settings
 from benchmarks.compression_text import measure_text
+from benchmarks.miniature import FAMILY, NEVER_TIMED
 from benchmarks.report import publish
 from experiments.datasets.drawn_corpora import load_miniature
 from experiments.protocols.held_out import hold_out_each
@@ -39,7 +40,6 @@ from ridgerank.store.pruning import Keep
 from ridgerank.store.rerender import rerender_pages
 from ridgerank.store.storage_setting import StorageSetting
 
-FAMILY = 1
 PAPER = ("stride 1/3", "8")
 SETTINGS = (
     PAPER,
@@ -65,7 +65,6 @@ SETTINGS = (
 )
 """Positions and bits, the paper's first."""
 _TIMED_PAGES = 20
-_NEVER_TIMED = 1 << 30
 
 
 def main() -> None:
@@ -107,7 +106,7 @@ def _measure_drawn(options: argparse.Namespace, backbone: str) -> list[dict[str,
         baselines="miniature",
         device="cpu",
         depths=(),
-        full_pass_every=_NEVER_TIMED,
+        full_pass_every=NEVER_TIMED,
     )
     with Bar() as bar:
         experiment = Experiment(settings, options.work / "stages", bar)

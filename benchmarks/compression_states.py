@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import interleaved_seconds
-from experiments.reproduce.stages.checkpoint import Arrays, short_digest
-from ridgerank.atomic import replace_file
+from experiments.reproduce.stages.checkpoint import Arrays, save_arrays, short_digest
 from ridgerank.backbones.base import Backbone
 from ridgerank.records import Page
 from ridgerank.store.layout import block_shape
@@ -49,8 +48,7 @@ def run_settings(
                 batches = rerender_pages(opened, part, max_pixels=model.page_budget)
                 arrays = _run_part(model, chain.from_iterable(batches), queries, page_ids, missing)
             for setting in missing:
-                with replace_file(paths[setting]) as scratch, scratch.open("wb") as file:
-                    np.savez(file, allow_pickle=False, **arrays[setting])
+                save_arrays(paths[setting], arrays[setting])
         done(len(part))
     return {setting: _collect(folders[setting], page_ids.shape) for setting in settings}
 

@@ -14,19 +14,23 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compression_states import time_settings
-from benchmarks.real_documents_checkpoints import QuestionTable, load_questions, teacher_path
+from benchmarks.real_documents_checkpoints import (
+    QuestionTable,
+    checkpoint_folder,
+    load_questions,
+    teacher_path,
+)
 from benchmarks.real_documents_questions import (
     Question,
     QuestionFolder,
     find_candidates,
-    fingerprint,
+    paths_of,
     read_question_folder,
 )
 from benchmarks.real_documents_report import question_ndcg
 from benchmarks.real_documents_transfer import JUDGED, fuse_by_judgements, transfer_readouts
 from experiments.protocols.recovery import recovery
-from experiments.reproduce.stages.checkpoint import Arrays, short_digest
-from ridgerank.atomic import replace_file
+from experiments.reproduce.stages.checkpoint import Arrays, save_arrays, short_digest
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import DatasetError
@@ -69,15 +73,9 @@ _TIMED_PAGES = 20
 def measure_text(options: argparse.Namespace, backbone: str) -> list[dict[str, Any]]:
     """One row for each setting of one language model."""
     documents: Path = options.documents
-    folder = read_question_folder(
-        documents / "documents",
-        documents / "queries.jsonl",
-        documents / "qrels.trec",
-        ocr_cache=options.checkpoints / "ocr",
-    )
+    folder = read_question_folder(*paths_of(documents), ocr_cache=options.checkpoints / "ocr")
     model = load_backbone(backbone, page_text="head 512")
-    name = f"{Path(backbone).name}-head-512-{fingerprint(folder.queries, folder.documents, backbone)}"
-    checkpoints = options.checkpoints / name
+    checkpoints = checkpoint_folder(options.checkpoints, folder, backbone)
     questions = [
         question
         for question in folder.questions[: options.questions]
@@ -148,9 +146,7 @@ def run_questions(
                     f"{setting}, {state}": values.cpu().numpy() for state, values in states.items()
                 }
                 arrays[f"{setting}, bytes"] = np.array(np.mean([block_shape(p).nbytes for p in stored]))
-                path = _path(checkpoints, question, setting)
-                with replace_file(path) as scratch, scratch.open("wb") as file:
-                    np.savez(file, allow_pickle=False, **arrays)
+                save_arrays(_path(checkpoints, question, setting), arrays)
         print(f"{document}: {len(missing)} passes", flush=True)
 
 

@@ -25,6 +25,7 @@ import torch
 from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
 from benchmarks.real_documents_checkpoints import (
     QuestionTable,
+    checkpoint_folder,
     complete_questions,
     cross_path,
     load_questions,
@@ -35,14 +36,14 @@ from benchmarks.real_documents_questions import (
     Question,
     QuestionFolder,
     find_candidates,
-    fingerprint,
+    paths_of,
     read_question_folder,
 )
 from benchmarks.real_documents_report import report
 from benchmarks.real_documents_resample import write_questions
 from benchmarks.real_documents_speed import measure_speed_once, print_speed, read_speed
 from benchmarks.report import publish
-from ridgerank.atomic import replace_file
+from experiments.reproduce.stages.checkpoint import save_arrays
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
@@ -130,17 +131,12 @@ def run_questions(
         pages = documents[question.document]
         path = teacher_path(folder, question.query_id)
         if not path.exists():
-            _save(path, run_teacher(question, pages, reader))
+            save_arrays(path, run_teacher(question, pages, reader))
         for keep in keeps:
             path = stored_path(folder, question.query_id, keep)
             if not path.exists():
-                _save(path, run_stored(question, pages, reader, keep))
+                save_arrays(path, run_stored(question, pages, reader, keep))
         yield question
-
-
-def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    with replace_file(path) as scratch, scratch.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
 
 
 def score_with_cross_encoder(
@@ -156,7 +152,7 @@ def score_with_cross_encoder(
             references = arrays["references"].tolist()
         texts = {page.reference: page.text for page in documents[question.document]}
         scores = encoder.score(question.text, [texts[reference] for reference in references])
-        _save(path, {"cross": scores})
+        save_arrays(path, {"cross": scores})
 
 
 def main() -> None:
@@ -203,9 +199,7 @@ def _read_folder(documents: Path, queries: Path, qrels: Path, options: argparse.
 
 
 def _checkpoints(folder: QuestionFolder, options: argparse.Namespace) -> Path:
-    name = f"{Path(options.backbone).name}-{options.page_text.replace(' ', '-')}"
-    path: Path = options.checkpoints
-    return path / f"{name}-{fingerprint(folder.queries, folder.documents, options.backbone)}"
+    return checkpoint_folder(options.checkpoints, folder, options.backbone, page_text=options.page_text)
 
 
 def _load_complete(
@@ -220,8 +214,7 @@ def _load_other_folder(options: argparse.Namespace) -> QuestionTable | None:
     other: Path | None = options.other_folder
     if other is None:
         return None
-    paths = (other / "documents", other / "queries.jsonl", other / "qrels.trec")
-    folder = _read_folder(*paths, options)
+    folder = _read_folder(*paths_of(other), options)
     checkpoints, first = _checkpoints(folder, options), folder.questions[0].query_id
     run = [keep for keep in options.keeps if stored_path(checkpoints, first, Keep.parse(keep)).exists()]
     return _load_complete(folder, folder.questions, checkpoints, run)

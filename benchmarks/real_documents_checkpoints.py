@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.real_documents_questions import Question
+from benchmarks.real_documents_questions import Question, QuestionFolder, fingerprint
 from ridgerank.calibration.selection import CalibrationData
 from ridgerank.errors import DatasetError
 from ridgerank.ragged import Floats, Ragged
@@ -56,6 +56,14 @@ class QuestionTable:
             states={state: states[members] for state, states in self.states(keep).items()},
             relevance=self.relevance[members] if judged else None,
         )
+
+
+def checkpoint_folder(
+    root: Path, folder: QuestionFolder, backbone: str, *, page_text: str = "head 512"
+) -> Path:
+    """Where the questions of a folder lie, run with one model over so much of a page's text."""
+    name = f"{Path(backbone).name}-{page_text.replace(' ', '-')}"
+    return root / f"{name}-{fingerprint(folder.queries, folder.documents, backbone)}"
 
 
 def teacher_path(folder: Path, query_id: str) -> Path:

@@ -72,6 +72,11 @@ def read_question_folder(
     )
 
 
+def paths_of(folder: Path) -> tuple[Path, Path, Path]:
+    """Documents, questions and judgements of a folder laid out in the usual way."""
+    return folder / "documents", folder / "queries.jsonl", folder / "qrels.trec"
+
+
 def read_questions(path: Path) -> list[Question]:
     """Questions in turns over the kinds of document, so that the first N represent all kinds."""
     questions = []

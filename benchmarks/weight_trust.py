@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real_documents_checkpoints import load_questions, stored_path
-from benchmarks.real_documents_questions import fingerprint, read_question_folder
+from benchmarks.miniature import NEVER_TIMED
+from benchmarks.real_documents_checkpoints import checkpoint_folder, load_questions, stored_path
+from benchmarks.real_documents_questions import paths_of, read_question_folder
 from benchmarks.real_documents_report import question_ndcg
 from benchmarks.report import publish
 from experiments.datasets.drawn_corpora import load_miniature
@@ -43,7 +44,6 @@ RESAMPLES = 2000
 METHODS = ("retriever", "half", "paper", "label_free", "few_judged", "judged")
 _GRID = np.linspace(0.0, 1.0, 51)
 _KEEP = "stride 1/3"
-_NEVER_TIMED = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,7 @@ def drawn_corpora(work: Path) -> Iterator[JudgedCorpus]:
         baselines="miniature",
         device="cpu",
         depths=(),
-        full_pass_every=_NEVER_TIMED,
+        full_pass_every=NEVER_TIMED,
     )
     with Bar() as bar:
         experiment = Experiment(settings, work / "stages", bar)
@@ -92,21 +92,16 @@ def drawn_corpora(work: Path) -> Iterator[JudgedCorpus]:
 
 def real_corpus(folder: Path, backbone: str, checkpoints: Path) -> JudgedCorpus | None:
     """The questions about one folder of PDFs that a language model has been run on; None where none were."""
-    questions = read_question_folder(
-        folder / "documents",
-        folder / "queries.jsonl",
-        folder / "qrels.trec",
-        ocr_cache=checkpoints / "ocr",
-    )
-    name = f"{Path(backbone).name}-head-512-{fingerprint(questions.queries, questions.documents, backbone)}"
+    questions = read_question_folder(*paths_of(folder), ocr_cache=checkpoints / "ocr")
+    of_model = checkpoint_folder(checkpoints, questions, backbone)
     run = [
         question
         for question in questions.questions
-        if stored_path(checkpoints / name, question.query_id, Keep.parse(_KEEP)).exists()
+        if stored_path(of_model, question.query_id, Keep.parse(_KEEP)).exists()
     ]
     if not run:
         return None
-    table = load_questions(run, questions.qrels, checkpoints / name, [_KEEP])
+    table = load_questions(run, questions.qrels, of_model, [_KEEP])
     qrels = {query: questions.qrels[query] for query in table.queries}
     return JudgedCorpus(
         folder.name,

@@ -30,13 +30,17 @@ def compute_in_parts(
         items = range(start, min(start + size, count))
         path = folder / f"{start:06d}.npz"
         if not path.exists():
-            arrays = compute(items)
-            with replace_file(path) as scratch, scratch.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
+            save_arrays(path, compute(items))
         with np.load(path) as saved:
             parts.append(dict(saved))
         done(len(items))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def save_arrays(path: Path, arrays: Arrays) -> None:
+    """Write a checkpoint whole or not at all."""
+    with replace_file(path) as scratch, scratch.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def is_complete(folder: Path, count: int, size: int) -> bool:
