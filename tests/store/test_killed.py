@@ -109,9 +109,12 @@ from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE
 
 writer = StoreWriter(sys.argv[1], LINEAGE)
+child_runs, tell_parent = os.pipe()
 if os.fork() == 0:
+    os.write(tell_parent, b".")
     time.sleep(4)
     os._exit(0)
+os.read(child_runs, 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
