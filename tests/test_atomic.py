@@ -1,9 +1,15 @@
+import errno
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from ridgerank.atomic import replace_file, replace_text_file
+from ridgerank.atomic import list_scratch_files, replace_file, replace_text_file
+from ridgerank.errors import WriteError
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_scraps(tmp_path: Path) -> None:
@@ -34,3 +40,70 @@ def test_the_file_gets_the_permissions_any_new_file_gets(tmp_path: Path) -> None
     with replace_file(tmp_path / "written") as scratch:
         scratch.write_bytes(b"x")
     assert stat.S_IMODE((tmp_path / "written").stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    with replace_text_file(secret) as file:
+        file.write("new")
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    target, link = tmp_path / "runs" / "run.trec", tmp_path / "latest"
+    link.symlink_to(target)
+    for text in ("created", "replaced"):
+        with replace_text_file(link) as file:
+            file.write(text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+    assert not list_scratch_files(target)
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received: list[str] = []
+    reader = Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
+    reader.start()
+    with replace_text_file(pipe) as file:
+        file.write("a run")
+    reader.join(30)
+    assert received == ["a run"]
+    assert pipe.is_fifo()
+
+
+def test_stdout_is_written_to_where_it_stands(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from ridgerank.atomic import replace_text_file\n"
+        "with replace_text_file(Path('/dev/stdout')) as file: file.write('second\\n')"
+    )
+    log = tmp_path / "log"
+    log.write_text("first\n")
+    with log.open("a") as file:
+        subprocess.run([sys.executable, "-c", program], stdout=file, check=True)
+    assert log.read_text() == "first\nsecond\n"
+    piped = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert piped.stdout == b"second\n"
+
+
+def test_a_device_stays_a_device() -> None:
+    with replace_text_file(Path("/dev/null")) as file:
+        file.write("nothing")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WriteError, match="is a folder; name a file"), replace_file(tmp_path):
+        pass
+
+
+def test_a_full_disk_is_an_error_of_ours_that_names_the_file(tmp_path: Path) -> None:
+    with (
+        pytest.raises(WriteError, match=r"run\.trec cannot be written: No space left"),
+        replace_file(tmp_path / "run.trec"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())

@@ -1,34 +1,50 @@
-"""Writing files so that a killed process leaves the old one or the new one, never half of either."""
+"""Writing files so that a killed process leaves the old one or the new one, never half of either.
+
+A symbolic link is followed: the file it leads to is replaced, the link stays. A pipe, a terminal and a
+descriptor (`/dev/stdout`) cannot be replaced: they are written to.
+"""
 
 import glob
 import os
+import re
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
+
+from ridgerank.errors import WriteError
+
+_DESCRIPTORS = re.compile(r"/dev/(?:(stdin|stdout|stderr)|fd/([0-9]{1,9}))|/proc/self/fd/([0-9]{1,9})")
+
+_NAME_CHARACTERS = 60
+"""Of a file's name in that of its scratch file, which may not be too long for the disk."""
 
 
 @contextmanager
 def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Yield a scratch path beside `path`; on success the scratch file replaces `path` in one step.
+    """Yield a scratch path; on success the scratch file replaces `path` in one step.
 
-    The scratch file is removed when the block fails, and an existing `path` is then left untouched. Unless
-    `durable`, a loss of power may leave a file cut short: for files that can be computed again.
+    The scratch file is removed when the block fails, and an existing `path` is then left untouched. What is
+    no regular file gets the scratch file's bytes instead. Unless `durable`, a loss of power may leave a file
+    cut short and a disk that is full is an `OSError`: for files that can be computed again.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(descriptor)
-    scratch = Path(name)
-    try:
-        yield scratch
-        if durable:
-            with scratch.open("rb") as file:
-                os.fsync(file.fileno())
-        scratch.chmod(0o666 & ~_umask())
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    if not durable:
+        with _replace_regular(path, durable=False) as scratch:
+            yield scratch
+        return
+    with say_what_cannot_be_written(path):
+        if is_special(path):
+            with tempfile.TemporaryDirectory(prefix="ridgerank-") as folder:
+                scratch = Path(folder) / "output"
+                yield scratch
+                with scratch.open("rb") as source, open_special(path) as target:
+                    shutil.copyfileobj(source, target)
+        else:
+            with _replace_regular(path, durable=True) as scratch:
+                yield scratch
 
 
 @contextmanager
@@ -38,12 +54,86 @@ def replace_text_file(path: Path) -> Iterator[TextIO]:
         yield file
 
 
+def is_special(path: Path) -> bool:
+    """Whether a path is written to, not replaced: a pipe, a terminal, `/dev/stdout`.
+
+    A folder, a disk and a socket are refused with a `WriteError`.
+    """
+    if _descriptor(path) is not None:
+        return True
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    for is_kind, kind in ((stat.S_ISDIR, "a folder"), (stat.S_ISBLK, "a disk"), (stat.S_ISSOCK, "a socket")):
+        if is_kind(mode):
+            raise WriteError(f"{path} is {kind}; name a file to write to")
+    return not stat.S_ISREG(mode)
+
+
+def open_special(path: Path) -> BinaryIO:
+    """Open what `is_special` for writing; a descriptor is written to where it stands."""
+    number = _descriptor(path)
+    return path.open("wb") if number is None else os.fdopen(os.dup(number), "wb")
+
+
+@contextmanager
+def say_what_cannot_be_written(path: Path) -> Iterator[None]:
+    """Turn what the system raises (a full disk, no permission) into a `WriteError` that names the file."""
+    try:
+        yield
+    except WriteError:
+        raise
+    except BrokenPipeError:  # the reader has gone: no fault of the file
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise WriteError(
+            f"{path} cannot be written: {reason}; free the disk, or name another file"
+        ) from error
+
+
 def list_scratch_files(path: Path) -> list[Path]:
     """Scratch files beside `path`, left by a killed process or still being written."""
-    return sorted(path.parent.glob(f".{glob.escape(path.name)}.*"))
+    return sorted(path.parent.glob(f"{glob.escape(_scratch_prefix(path))}*"))
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextmanager
+def _replace_regular(path: Path, *, durable: bool) -> Iterator[Path]:
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=_scratch_prefix(target), dir=target.parent)
+    os.close(descriptor)
+    scratch = Path(name)
+    try:
+        yield scratch
+        if durable:
+            with scratch.open("rb") as file:
+                os.fsync(file.fileno())
+        scratch.chmod(_permissions(target))
+        scratch.replace(target)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _scratch_prefix(path: Path) -> str:
+    return f".{path.name[:_NAME_CHARACTERS]}."
+
+
+def _descriptor(path: Path) -> int | None:
+    """The number of the open file that a path stands for, None where it is a path of its own."""
+    match = _DESCRIPTORS.fullmatch(os.path.abspath(path))  # noqa: PTH100 (`resolve` would follow the link)
+    if match is None:
+        return None
+    word, *numbers = match.groups()
+    return ("stdin", "stdout", "stderr").index(word) if word else int(next(filter(None, numbers)))
+
+
+def _permissions(path: Path) -> int:
+    """Those of the file that is replaced, else what any new file gets."""
+    try:
+        return path.stat().st_mode & 0o777
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

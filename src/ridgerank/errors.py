@@ -14,6 +14,7 @@ RidgeRankError
 ├── ClusterError        a Ray cluster that cannot be reached, or work that was lost on it
 ├── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
 ├── DatasetError        a benchmark that is unknown, incomplete or not as published (experiments only)
+├── WriteError          a file that cannot be written: a full disk, no permission (an OSError too)
 ├── ServingError        a server that cannot be started as configured
 └── ExtraMissing        an optional package that is not installed (an ImportError too)
 
@@ -75,6 +76,10 @@ class MiniatureError(RidgeRankError):
 
 class DatasetError(RidgeRankError):
     """A benchmark that is unknown, incomplete or not as it was published; raised by the experiments only."""
+
+
+class WriteError(RidgeRankError, OSError):
+    """A file that cannot be written."""
 
 
 class ServingError(RidgeRankError):

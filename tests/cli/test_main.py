@@ -1,8 +1,11 @@
 """How the command shows its version and its errors."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.cli.commands import RUN, run_process
 
@@ -37,3 +40,27 @@ def test_a_closed_pipe_is_no_traceback(world: Path) -> None:
     assert done.stdout.count("\n") == 1
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_one_line_not_a_traceback(world: Path) -> None:
+    runs = [world / f"{name}.trec" for name in ("retriever", "reranker")]
+    command = [*RUN, "fuse", *map(str, runs), "--weight", "0.5"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "error: [Errno 28] No space left on device"
+    assert "Traceback" not in done.stderr
+    done = run_process(*command[len(RUN) :], "--output", "/dev/full")
+    assert done.stderr.startswith("error: /dev/full cannot be written: No space left on device")
+
+
+@pytest.mark.parametrize("command", ["search", "rank", "calibrate"])
+def test_words_that_are_not_utf_8_are_one_line_not_a_traceback(tmp_path: Path, command: str) -> None:
+    (tmp_path / "q").write_bytes(b'{"query_id": 1, "text": "caf\xe9"}')
+    words = [b"caf\xe9"] if command == "search" else [b"--queries", os.fsencode(tmp_path / "q")]
+    more = [b"--run", os.fsencode(tmp_path / "q")] if command == "rank" else []
+    done = subprocess.run([*RUN, command, "--store", "none", *words, *more], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: ")
+    assert b"not UTF-8" in done.stderr

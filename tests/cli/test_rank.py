@@ -1,7 +1,9 @@
 """`ridgerank rank` writes what Python finds, to the last digit, and goes on after an interruption."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -90,6 +92,38 @@ def test_rank_does_not_go_on_with_what_others_made(folder: Path, run: object) ->
     output.write_text(reranked(folder, "--readout", "random").stdout[:900])
     with pytest.raises(RunFileError, match="was made with another store, calibration or run"):
         reranked(folder, "--output", output)
+
+
+@pytest.mark.parametrize(
+    "content", [b"my notes", b"my notes\n", b"\n", b"\xff\xfe\x00", b"q0 Q0 my notes", b"q0 notes\n"]
+)
+def test_rank_leaves_a_file_that_is_no_run_as_it_is(folder: Path, run: object, content: bytes) -> None:
+    output = folder / "notes"
+    output.write_bytes(content)
+    with pytest.raises(RunFileError, match="name another file"):
+        reranked(folder, "--output", output)
+    assert output.read_bytes() == content
+
+
+def test_rank_keeps_what_stands_behind_its_last_line(folder: Path, run: object) -> None:
+    output = folder / "commented.trec"
+    content = reranked(folder).stdout + "to be sent"
+    output.write_text(content)
+    with pytest.raises(RunFileError, match="name another file"):
+        reranked(folder, "--output", output)
+    assert output.read_text() == content
+
+
+def test_rank_writes_through_a_pipe(folder: Path, run: object) -> None:
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    received: list[str] = []
+    reader = Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
+    reader.start()
+    reranked(folder, "--output", pipe)
+    reader.join(30)
+    assert received == [reranked(folder).stdout]
+    assert pipe.is_fifo()
 
 
 def test_an_interrupted_rank_says_how_to_go_on(

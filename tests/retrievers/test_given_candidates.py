@@ -57,6 +57,10 @@ def test_lines_of_json_may_name_pages_as_people_do(tmp_path: Path) -> None:
         ('{"query": "cats", "page": "a"}', "line 1: .*wanted an object with query, page and score"),
         ('{"query": "cats", "page": 3, "score": 1}', "have to be text"),
         ('{"query": "cats", "page": "a", "score": "high"}', "the score a number"),
+        ('{"query": "a", "page": "b", "score": true}', "the score a number"),
+        ('{"query": "a", "page": "b", "score": 1e999}', "the score a number"),
+        ('{"query": "a", "page": "b", "score": 1' + "0" * 400 + "}", "a score of 401 digits"),
+        ("[" * 100_000, "wanted an object with query, page and score"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, reason: str) -> None:

@@ -1,5 +1,6 @@
 """Files of queries: what is read, and what is refused with the line named."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,20 @@ def test_json_lines_and_plain_lines_are_read(tmp_path: Path) -> None:
         (b'{"query_id": 1, "text": "x"}\n{"query_id": "1", "text": "y"}', "two queries have the id '1'"),
         (b"\xff\xfe", "not UTF-8"),
         (b"x" * 10_000, "line 1: a query of 10,000 characters"),
+        (b'{"query_id": 1, "text": null}', "line 1: a text that is null"),
+        (b'{"query_id": 1, "text": ["a", "b"]}', "line 1: a text that is a list"),
+        (b'{"query_id": 1, "text": {"a": 1}}', "line 1: a text that is of type dict"),
+        (b'{"query_id": 1, "text": "x", "corpus": 3}', "line 1: a corpus that is a number"),
+        (b'{"query_id": null, "text": "x"}', "line 1: a query_id that is null"),
+        (b'{"query_id": true, "text": "x"}', "line 1: a query_id that is true or false"),
+        (b'{"query_id": 1.5, "text": "x"}', "line 1: a query_id that is a number"),
+        (b'{"query_id": "a b", "text": "x"}', "line 1: the query_id 'a b', which a run cannot hold"),
+        (b'{"query_id": "a\\u2028b", "text": "x"}', "line 1: the query_id"),
+        (b'{"query_id": "", "text": "x"}', "line 1: the query_id ''"),
+        (b'{"query_id": "\\ud800", "text": "x"}', "line 1: the query_id"),
+        (b'{"query_id": "a", "text": "\\ud800"}', "line 1: a query with bytes that are not UTF-8"),
+        (b'{"query_id": 1, "text": ' + b"[" * 100_000, "line 1: JSON that is nested too deep"),
+        (b'{"query_id": ' + b"1" * 5000 + b', "text": "x"}', "line 1: JSON that cannot be read"),
     ],
 )
 def test_a_bad_file_is_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -46,3 +61,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_the_limit_itself_is_allowed() -> None:
     assert len(validate_query("x" * MAX_CHARACTERS)) == MAX_CHARACTERS
+
+
+def test_only_a_line_feed_ends_a_query(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    path.write_text("net\u2028margin\x0b?\r\nnext\x85line\r\n", encoding="utf-8", newline="")
+    assert [query.text for query in read_queries(path)] == ["net\u2028margin\x0b?", "next\x85line"]
+
+
+def test_a_query_from_a_terminal_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(QueryError, match="not UTF-8"):
+        validate_query(os.fsdecode(b"caf\xe9"))

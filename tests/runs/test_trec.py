@@ -49,6 +49,8 @@ def test_tabs_blank_lines_and_a_byte_order_mark_are_harmless(tmp_path: Path) -> 
         ("q Q0 a 1 high t", "line 2: score 'high'"),
         ("q Q0 a 1 nan t", "line 2: score 'nan', wanted a finite number"),
         ("q Q0 a 1 -inf t", "line 2: score '-inf'"),
+        ("q Q0 a 1 1_0 t", "line 2: score '1_0', wanted a float"),
+        ("q Q0 a 1 ٣ t", "line 2: score '٣', wanted a float"),
         ("p Q0 a 1 0.1 t", "line 2: page 'a' already stands under query 'p' in line 1"),
     ],
 )
@@ -78,3 +80,6 @@ def test_qrels_read_back_and_contradictions_are_named(tmp_path: Path) -> None:
         read_qrels(written(tmp_path / "q", "q 0 a 2\nq 0 a 1\n"))
     with pytest.raises(RunFileError, match="grade 'x', wanted a int"):
         read_qrels(written(tmp_path / "q", "q 0 a x\n"))
+    for grade in ("1_0", "٣", "1" * 5000, "9" * 30):
+        with pytest.raises(RunFileError, match="line 1: grade"):
+            read_qrels(written(tmp_path / "q", f"q 0 a {grade}\n"))

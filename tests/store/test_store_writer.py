@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 from ridgerank.store import layout, store_writer
+from ridgerank.store.lock import LOCK_NAME, WriterLock
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, assert_same, page_id, prefix, row
@@ -262,3 +264,19 @@ def test_adding_to_a_store_whose_images_were_resized_twice_says_so(
         writer.append([row(1)])
     assert ("holds images (scan.png)" in caplog.text) is warned
     read_back(uri, [0, 1])
+
+
+@pytest.mark.parametrize("kind", ["symbolic link", "hard link", "pipe"])
+def test_the_lock_writes_to_no_file_of_others(tmp_path: Path, kind: str) -> None:
+    victim, lock = tmp_path / "victim", tmp_path / LOCK_NAME
+    victim.write_text("precious")
+    match kind:
+        case "symbolic link":
+            lock.symlink_to(victim)
+        case "hard link":
+            lock.hardlink_to(victim)
+        case _:
+            os.mkfifo(lock)
+    with pytest.raises(StoreError, match="is no file of its own; remove it"):
+        WriterLock(tmp_path)
+    assert victim.read_text() == "precious"

@@ -72,8 +72,17 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader of stdout has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         sys.exit(141)
+    except OSError as error:  # a full disk under stdout, a folder that may not be read
+        _abandon_stdout()
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+def _abandon_stdout() -> None:
+    """Python writes what is left of stdout when it ends: it goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

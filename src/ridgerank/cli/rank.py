@@ -1,6 +1,9 @@
 """`ridgerank rank`: a whole run, reranked."""
 
+import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from ridgerank.runs.run import Run
 
 Candidates = list[tuple[str, float]]
+_RUN_FIELDS = 6
 
 
 def rank_command(
@@ -81,9 +85,11 @@ def rank_command(
                 bar.say(f"{done} of {len(requests)} queries were done before")
             bar.start("ranking", len(requests))
             bar.advance(done)
-            for query, candidates in requests[done:]:
-                _write(ranker.block(query, candidates), output)
-                bar.advance()
+            with _open_output(output) as file:
+                for query, candidates in requests[done:]:
+                    file.write(ranker.block(query, candidates))
+                    file.flush()
+                    bar.advance()
     except KeyboardInterrupt:
         again = "run it again to go on" if output is not None else "with --output it could go on"
         typer.echo(f"\ninterrupted; {again}", err=True)
@@ -144,30 +150,34 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
     The last whole query is ranked again and has to come out the same: a file made with another calibration,
     store or run is not continued.
     """
+    from ridgerank.atomic import is_special, replace_text_file
     from ridgerank.errors import RunFileError
 
-    if not output.exists():
+    if is_special(output) or not output.exists():
         return 0
-    text = output.read_text(encoding="utf-8")
-    lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
-    owners = [line.split(maxsplit=1)[0] for line in lines if line.strip()]
-    present = list(dict.fromkeys(owners))
+    text = _read_output(output)
+    whole = text[: text.rfind("\n") + 1]
+    lines = whole.split("\n")[:-1]
+    present = list(dict.fromkeys(line.partition(" ")[0] for line in lines))
     done = _count_done(present, [query.query_id for query, _ in requests], gaps=ranker.min_score is not None)
-    if done is None:
+    if done is None or any(len(line.split()) != _RUN_FIELDS for line in lines):
         raise RunFileError(f"{output} holds another run's queries; remove it, or name another file")
-    if not present:
-        output.write_text("", encoding="utf-8")
-        return 0
-    last, candidates = requests[done - 1]
-    repeated = ranker.block(last, candidates)
-    tail = "".join(line for line, owner in zip(lines, owners, strict=True) if owner == last.query_id)
-    if tail != repeated and not repeated.startswith(text[text.index(tail) :]):
-        raise RunFileError(
-            f"{output} was made with another store, calibration or run; remove it, or name another file"
-        )
-    completed = text[: len("".join(lines)) - len(tail)] + repeated
-    if completed != text:
-        output.write_text(completed, encoding="utf-8", newline="\n")
+    kept, last = whole, ""
+    if done:
+        query, candidates = requests[done - 1]
+        last = ranker.block(query, candidates)
+        kept = "".join(f"{line}\n" for line in lines if line.partition(" ")[0] != query.query_id)
+    # Behind `kept` stand the last query's lines or their start; behind a whole query, the start of the next.
+    continued = text[len(kept) :]
+    if not last.startswith(continued):
+        blocks = (ranker.block(query, candidates) for query, candidates in requests[done:])
+        if not (last + next(filter(None, blocks), "")).startswith(continued):
+            raise RunFileError(
+                f"{output} was made with another store, calibration or run; remove it, or name another file"
+            )
+    if kept + last != text:
+        with replace_text_file(output) as file:
+            file.write(kept + last)
     return done
 
 
@@ -187,14 +197,30 @@ def _count_done(present: list[str], query_ids: list[str], *, gaps: bool) -> int 
     return done if [each for each in query_ids[:done] if each in known] == present else None
 
 
-def _write(block: str, output: Path | None) -> None:
+def _read_output(output: Path) -> str:
+    from ridgerank.errors import RunFileError
+
+    try:
+        return output.read_bytes().decode()  # not `read_text`: it would change line ends that are not ours
+    except UnicodeDecodeError as error:
+        raise RunFileError(f"{output} is no run: not UTF-8 text; remove it, or name another file") from error
+    except OSError as error:
+        raise RunFileError(f"{output} cannot be read: {error.strerror}; name another file") from error
+
+
+@contextmanager
+def _open_output(output: Path | None) -> Iterator[TextIO]:
+    """Where the run goes: stdout, the end of a file, or a pipe."""
+    from ridgerank.atomic import is_special, open_special, say_what_cannot_be_written
+
     if output is None:
-        _put(sys.stdout, block)
+        yield sys.stdout
         return
-    with output.open("a", encoding="utf-8", newline="\n") as file:
-        _put(file, block)
-
-
-def _put(file: TextIO, block: str) -> None:
-    file.write(block)
-    file.flush()
+    with say_what_cannot_be_written(output):
+        if is_special(output):
+            with io.TextIOWrapper(open_special(output), encoding="utf-8", newline="\n") as file:
+                yield file
+        else:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            with output.open("a", encoding="utf-8", newline="\n") as file:
+                yield file

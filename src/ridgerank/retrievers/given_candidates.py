@@ -106,10 +106,14 @@ def _parse_line(line: str, where: str) -> tuple[str, str, float]:
     try:
         row: Any = json.loads(line)
         query, page, score = row["query"], row["page"], row["score"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunFileError(
             f"{where}: {line.strip()[:60]!r}, wanted an object with query, page and score"
         ) from error
-    if not (isinstance(query, str) and isinstance(page, str) and isinstance(score, int | float)):
+    is_number = isinstance(score, int | float) and not isinstance(score, bool)
+    if not (isinstance(query, str) and isinstance(page, str) and is_number and abs(score) < math.inf):
         raise RunFileError(f"{where}: query and page have to be text and the score a number")
-    return query, page, float(score)
+    try:
+        return query, page, float(score)
+    except OverflowError as error:
+        raise RunFileError(f"{where}: a score of {len(str(score))} digits; wanted a number") from error

@@ -1,7 +1,7 @@
 """Validation of queries, and files of queries, one per line. Knows no model and no corpus."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,11 @@ MAX_CHARACTERS = 2000
 
 def validate_query(text: str) -> str:
     """The query without white space around it; an empty or too long query is refused."""
+    if not isinstance(text, str):
+        raise QueryError(f"a query that is {_describe(text)}; wanted text")
     query = text.strip()
+    if not is_unicode(query):
+        raise QueryError("a query with bytes that are not UTF-8, or half a character; write it as UTF-8 text")
     if not query:
         raise QueryError("an empty query; wanted some words")
     if len(query) > MAX_CHARACTERS:
@@ -28,10 +32,12 @@ def validate_query(text: str) -> str:
 def read_queries(path: Path) -> list[Query]:
     """Read JSON lines (`{"query_id": …, "text": …}`, optionally `corpus`) or plain text, one query per line.
 
-    Plain lines are numbered from 1, as `line-1`. Blank lines are skipped; an id that occurs twice is refused.
+    Plain lines are numbered from 1, as `line-1`. Blank lines are skipped. A text that is no text, an id that
+    is no word and an id that occurs twice are refused.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        # Not `splitlines`: U+2028 and its like stand inside a query, they do not end it.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise QueryError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     except OSError as error:
@@ -52,16 +58,57 @@ def require_distinct_ids(queries: Iterable[Query], *, source: str) -> list[Query
     return list(by_id.values())
 
 
+def is_unicode(text: str) -> bool:
+    """Whether every character can be written as UTF-8; what stands for other bytes cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _parse_line(line: str, path: Path, number: int) -> Query:
-    location = f"{path}, line {number}"
     try:
         if not line.lstrip().startswith("{"):
             return Query(f"line-{number}", validate_query(line))
-        row: dict[str, Any] = json.loads(line)
-        return Query(str(row["query_id"]), validate_query(str(row["text"])), str(row.get("corpus", "")))
-    except json.JSONDecodeError as error:
-        raise QueryError(f"{location}: not JSON ({error.msg}); wanted one object a line") from error
-    except KeyError as error:
-        raise QueryError(f"{location}: no {error.args[0]!r}; wanted query_id and text") from error
+        return _parse_row(parse_json(line))
     except QueryError as error:
-        raise QueryError(f"{location}: {error}") from error
+        raise QueryError(f"{path}, line {number}: {error}") from error
+
+
+def parse_json(text: str) -> Any:  # noqa: ANN401 (whatever JSON holds)
+    """`json.loads`, where text that is no JSON, too deep or of numbers too long is a `QueryError`."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise QueryError(f"not JSON ({error.msg}); wanted one object per line") from error
+    except RecursionError:
+        raise QueryError("JSON that is nested too deep; wanted query_id and text") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise QueryError(f"JSON that cannot be read ({error}); wanted query_id and text") from error
+
+
+def _parse_row(row: Mapping[str, Any]) -> Query:
+    for name in ("query_id", "text"):
+        if name not in row:
+            raise QueryError(f"no {name!r}; wanted query_id and text")
+    query_id, text, corpus = row["query_id"], row["text"], row.get("corpus", "")
+    if isinstance(query_id, int) and not isinstance(query_id, bool):
+        query_id = str(query_id)
+    if not isinstance(query_id, str):
+        raise QueryError(f"a query_id that is {_describe(query_id)}; wanted text or a whole number")
+    if query_id.split() != [query_id] or not query_id.isprintable():
+        raise QueryError(
+            f"the query_id {query_id!r}, which a run cannot hold; wanted one word without blanks"
+        )
+    if not isinstance(text, str):
+        raise QueryError(f"a text that is {_describe(text)}; wanted text in quotes")
+    if not isinstance(corpus, str):
+        raise QueryError(f"a corpus that is {_describe(corpus)}; wanted text")
+    return Query(query_id, validate_query(text), corpus)
+
+
+def _describe(value: object) -> str:
+    """What JSON calls a value that is no text."""
+    kinds = {type(None): "null", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+    return kinds.get(type(value), f"of type {type(value).__name__}")

@@ -12,6 +12,9 @@ Number = TypeVar("Number", int, float)
 
 RUN_COLUMNS = "query Q0 page rank score tag"
 QRELS_COLUMNS = "query 0 page grade"
+_SHOWN_CHARACTERS = 40
+_MOST_GRADE = 1000
+"""The gain of a grade is a power of two in some measures."""
 
 
 def read_run(path: Path) -> Run:
@@ -42,6 +45,8 @@ def read_qrels(path: Path) -> Qrels:
     qrels: dict[str, dict[str, int]] = {}
     for number, (query, _, page, grade_text) in _read_fields(path, QRELS_COLUMNS):
         grade = _parse_number(grade_text, int, path, number, "grade")
+        if abs(grade) > _MOST_GRADE:
+            raise RunFileError(f"{path}, line {number}: grade {grade:.3g}, wanted at most {_MOST_GRADE}")
         grades = qrels.setdefault(query, {})
         if grades.setdefault(page, grade) != grade:
             raise RunFileError(
@@ -91,8 +96,10 @@ def _split_lines(file: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 def _parse_number(text: str, number_type: type[Number], path: Path, number: int, what: str) -> Number:
     try:
-        return number_type(text)
+        # Python reads 1_0 and digits of other scripts, too; no other tool does.
+        return number_type(text if text.isascii() and "_" not in text else "")
     except ValueError as error:
+        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
         raise RunFileError(
-            f"{path}, line {number}: {what} {text!r}, wanted a {number_type.__name__}"
+            f"{path}, line {number}: {what} {shown!r}, wanted a {number_type.__name__}"
         ) from error

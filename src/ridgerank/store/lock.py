@@ -1,7 +1,9 @@
 """One writer at a time on a local disk. The system frees the lock when its process dies, kill -9 included."""
 
+import errno
 import fcntl
 import os
+import stat
 import weakref
 from pathlib import Path
 
@@ -14,11 +16,11 @@ class WriterLock:
     """An exclusive lock on a store directory."""
 
     def __init__(self, root: Path) -> None:
-        self._descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
+        self._descriptor = _open_lock(root / LOCK_NAME)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(self._descriptor, 32, 0).decode().strip() or "unknown"
+            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._descriptor)
             raise StoreError(
                 f"another process (id {holder}) is writing to the page store at {root}; "
@@ -33,6 +35,21 @@ class WriterLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _open_lock(path: Path) -> int:
+    """Open the file of the lock, which is written to: never one that lies elsewhere under another name."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        raise StoreError(f"{path} is no file of its own; remove it, no page is lost by that") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        os.close(descriptor)
+        raise StoreError(f"{path} is no file of its own; remove it, no page is lost by that")
+    return descriptor
 
 
 _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
