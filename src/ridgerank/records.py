@@ -126,9 +126,27 @@ class Ranking:
     """Whether any candidate is relevant; its `calibrated` holds for the probability of each page, too."""
 
 
+Region: TypeAlias = tuple[float, float, float, float]
+"""A part of a page: left, top, right, bottom, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A line of a page's text and how much of the attention was on it."""
+
+    text: str
+    weight: float
+    """The attention on its tokens."""
+    region: Region | None
+    """Where it stands on the page; None where its document is gone or its words were not recognized."""
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a query's last state looked: its attention over a stored page, averaged over heads and layers."""
+    """Where a query's last state looked: its attention over a stored page, averaged over heads and layers.
+
+    A position is a part of the page's image, or a token of its text where the model reads that.
+    """
 
     query: str
     page_id: str
@@ -142,11 +160,13 @@ class Explanation:
     """The visual positions the store kept, counted along the rows of the grid."""
     weights: tuple[float, ...]
     """The attention on each of these; they add up to `page_share`."""
-    regions: tuple[tuple[float, float, float, float], ...]
-    """What part of the page each of these stands for: left, top, right, bottom, from 0 to 1."""
+    regions: tuple[Region | None, ...]
+    """What part of the page each of these stands for; None for a token that has no place on it."""
     page_share: float
     """The attention on the page image; the three shares add up to 1."""
     instruction_share: float
     """The attention on the fixed words before and behind the image."""
     query_share: float
     """The attention on the query's own tokens and the cue for the answer."""
+    passages: tuple[Passage, ...] = ()
+    """The lines the model read, top to bottom; empty where it reads the page's image."""

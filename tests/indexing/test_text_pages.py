@@ -19,7 +19,7 @@ from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.cli.main import app
 from ridgerank.documents.ocr import Recognizer
-from ridgerank.errors import BackboneError, LineageMismatch, StoreError
+from ridgerank.errors import LineageMismatch, StoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.ranking.explain import explain
 from ridgerank.ranking.shallow import ShallowPass
@@ -160,12 +160,26 @@ def test_an_unstored_page_without_text_is_refused_by_a_text_model(backbone: Back
         unstored.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
 
 
-def test_tokens_of_a_text_page_have_no_regions(backbone: Backbone, store: str) -> None:
-    with (
-        ShallowPass(backbone, PageStore.open(store)) as shallow,
-        pytest.raises(BackboneError, match="reads the text of pages"),
-    ):
-        explain(shallow, QUERY, shallow.store.page_ids()[0])
+def test_an_explanation_names_the_lines_the_query_looked_at(backbone: Backbone, tmp_path: Path) -> None:
+    reports, uri = write_reports(tmp_path / "reports", pages=2), str(tmp_path / "store")
+    index_documents([reports], uri, backbone, hook=Seen(), keep=Keep.parse("informative 1"), processes=1)
+    with ShallowPass(backbone, PageStore.open(uri)) as shallow:
+        [page] = shallow.store.pages(shallow.store.page_ids()[:1])
+        looked = explain(shallow, QUERY, page.page_id)
+        (reports / "report-0.pdf").rename(reports / "gone")
+        without_document = explain(shallow, QUERY, page.page_id)
+    lines = [" ".join(line.split()) for line in page.text.splitlines() if line.strip()]
+    assert [" ".join(passage.text.split()) for passage in looked.passages] == lines
+    assert sum(passage.weight for passage in looked.passages) == pytest.approx(looked.page_share)
+    regions = [passage.region for passage in looked.passages]
+    assert all(region is not None and 0 <= region[1] < region[3] <= 1 for region in regions)
+    assert len(looked.regions) == len(looked.weights) == len(looked.kept)
+    # Without its document a page has lines still, and no places.
+    assert [passage.weight for passage in without_document.passages] == [
+        passage.weight for passage in looked.passages
+    ]
+    assert set(without_document.regions) == {None}
+    assert {passage.region for passage in without_document.passages} == {None}
 
 
 def test_pages_that_are_blank_to_a_text_model_are_named_and_read_ones_are_not(

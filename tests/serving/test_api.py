@@ -189,7 +189,7 @@ def test_explain_answers_as_the_reranker_does(client: TestClient, reranker: Rera
     answer = client.post("/v1/explain", json={"query": corpus.queries[0], "page": page_id}).json()
     expected = reranker.explain(corpus.queries[0], page_id)
     assert answer["weights"] == list(expected.weights)
-    assert answer["regions"] == [list(region) for region in expected.regions]
+    assert answer["regions"] == [list(region or ()) for region in expected.regions]
     assert answer["reference"] == expected.reference
     assert client.post("/v1/explain", json={"query": "x", "page": page_id, "layer": 99}).status_code == 422
 

@@ -1,4 +1,6 @@
-"""Where a query's last position looks: the weights of attention, which the fused kernels keep to themselves.
+"""Where a query's last position looks, or its positions on average: the weights of attention.
+
+The fused kernels keep them to themselves.
 
 They are worked out beside the pass, on request, from the same rotated queries and keys; the states do not
 depend on it. This module knows no page and no query, only positions.
@@ -12,6 +14,8 @@ from torch import Tensor
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
     """One query over K pages: what its last position attended to, layer by layer, averaged over heads.
+
+    Or what the query's own positions attended to, averaged over these, too.
 
     For each layer and page the weights over both parts add up to 1; padding has none.
     """

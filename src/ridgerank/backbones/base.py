@@ -205,14 +205,19 @@ class Backbone(ABC):
             read["margin"] = margins
         return {target: read[target] for target in targets}
 
-    def attention(self, query: str, prefixes: PrefixBatch) -> Attention:
-        """What one query's last position attends to over K pages, in every layer held, with its states."""
-        suffix = torch.tensor([self.tokens.suffix(query)])
+    def attention(self, query: str, prefixes: PrefixBatch, *, state: State = "last") -> Attention:
+        """What one query's last position attends to over K pages, in every layer held, with its states.
+
+        With `mean` it is what the query's own positions attend to on average.
+        """
+        tokens = self.tokens.suffix(query) if state == "last" else self.tokens.query(query)
         layers: list[Tensor] = []
         with torch.inference_mode():
-            hidden = self._embed(suffix.to(self.device))
-            lengths = torch.tensor([suffix.shape[1]])
+            hidden = self._embed(torch.tensor([tokens], device=self.device))
+            lengths = torch.tensor([len(tokens)]) if state == "last" else None
             states = self._decoder.extend(hidden, lengths, prefixes, attention=layers)
+            if state == "mean":
+                states, *layers = (mean_state(part, [tokens]) for part in (states, *layers))
         prefix_length = int(prefixes.lengths.max())
         weights = torch.stack(layers).clone()
         return Attention(states.float().clone(), weights[..., :prefix_length], weights[..., prefix_length:])
@@ -234,6 +239,10 @@ class Backbone(ABC):
     def regions(self, grid: tuple[int, int], aspect: float) -> Regions:
         """Where the visual positions of a grid lie on a page whose width is `aspect` times its height."""
         return cells(*grid)
+
+    def text_spans(self, text: str) -> list[tuple[int, int]] | None:
+        """Where the positions of a page that is read as text stand in it; None where its image is read."""
+        return None
 
     def write_queries(self, pages: Sequence[Prefix], *, max_tokens: int = 24) -> list[str]:
         """The query the model itself would put below each page, encoded to full depth; greedy, one line.

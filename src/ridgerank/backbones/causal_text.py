@@ -21,7 +21,6 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Decoder, llama_block
 from ridgerank.backbones.page_tokens import PageTokens
 from ridgerank.backbones.prompt import Prompt
-from ridgerank.backbones.regions import Regions
 from ridgerank.backbones.text_budget import TextBudget
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
@@ -65,9 +64,13 @@ class CausalText(Backbone):
         """The page's text."""
         return page.text
 
-    def regions(self, grid: tuple[int, int], aspect: float) -> Regions:
-        """Refuse: where a token of the text stands on the page is not known."""
-        raise BackboneError(f"{self.name} reads the text of pages: it has no regions to show")
+    def text_spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the characters of each position that is read stand in a page's text."""
+        before = len(text) - len(text.lstrip())
+        spans = self.tokens.page_text(text.strip()).spans
+        return [
+            (before + spans[index][0], before + spans[index][1]) for index in self.budget.choose(len(spans))
+        ]
 
     def _fingerprint_processor(self) -> str:
         backend = self._tokenizer.backend_tokenizer.to_str()

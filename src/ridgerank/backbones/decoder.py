@@ -164,8 +164,9 @@ class Decoder:
         is for suffix owners[i]. A suffix over many pages stays one row until the first attention that can
         tell the pages apart.
 
-        A list given as `attention` is filled, layer by layer, with what the last position attended to:
-        (pairs, longest page + positions), averaged over heads.
+        A list given as `attention` is filled, layer by layer, with what the last position attended to,
+        (pairs, longest page + positions), averaged over heads; without `lengths` with what each attended to,
+        (pairs, positions, longest page + positions).
         """
         scratch = Scratch(hidden)
         hidden = self._alone(hidden.clone(), prefixes.join_layer, scratch)
@@ -214,6 +215,12 @@ class Decoder:
                 place = last.clamp(max=queries.shape[2] - 1)  # of one position, it is that one
                 weights = attention_weights(queries[row, :, place], keys, mask[row, 0, place])
                 attention.append(weights)
+            elif attention is not None:
+                rows = [
+                    attention_weights(queries[:, :, place], keys, mask[:, 0, place])
+                    for place in range(suffix)
+                ]
+                attention.append(torch.stack(rows, dim=1))
             attended = self._attend(queries, keys, values, mask)
             self._finish(block, hidden, attended, scratch)
         return hidden if last is None else hidden[:, 0]

@@ -45,6 +45,8 @@ class TextTokens:
 
     ids: list[int]
     pieces: list[str]
+    spans: list[tuple[int, int]]
+    """Where each stands in the text: its first character, and one past its last."""
 
 
 class PromptTokens:
@@ -90,6 +92,7 @@ class PromptTokens:
         return TextTokens(
             ids=[encoding.ids[number] for number in kept],
             pieces=[text[slice(*encoding.offsets[number])] for number in kept],
+            spans=[encoding.offsets[number] for number in kept],
         )
 
     def suffix(self, query: str) -> list[int]:

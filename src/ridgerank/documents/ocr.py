@@ -63,15 +63,17 @@ class Recognizer:
         settings = f"{page.page_id} {page.image.size} rapidocr {self._version}"
         return hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
 
-    def _recognize(self, image: "Image") -> str:
+    def lines(self, image: "Image") -> list[TextBox]:
+        """The lines of an image, in no order; boxes are in pixels."""
         if self._engine is None:
             self._engine = _load_engine(self._threads)
         result = self._engine(np.asarray(image.convert("RGB"))[:, :, ::-1])  # it expects BGR
         if result.txts is None:
-            return ""
-        return write_in_reading_order(
-            [_text_box(text, box) for text, box in zip(result.txts, result.boxes, strict=True)]
-        )
+            return []
+        return [_text_box(text, box) for text, box in zip(result.txts, result.boxes, strict=True)]
+
+    def _recognize(self, image: "Image") -> str:
+        return write_in_reading_order(self.lines(image))
 
 
 def recognize_pages(

@@ -6,10 +6,11 @@ pages are closed where they were opened, never left to the garbage collector.
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import pypdfium2
 import pypdfium2.raw
@@ -17,9 +18,11 @@ from PIL.Image import Image
 
 from ridgerank.documents.identity import FileStamp
 from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, fit_within_pixels
-from ridgerank.documents.pdf_text import page_text
+from ridgerank.documents.pdf_text import page_text, page_words
+from ridgerank.documents.reading_order import TextBox
 from ridgerank.errors import DocumentError
 
+Content = TypeVar("Content")
 _PDFIUM = threading.RLock()
 _HEADER_WITHIN = 1024
 """How far into a file its `%PDF-` may stand; pdfium looks no further."""
@@ -62,19 +65,21 @@ class PdfReader:
 
     def read(self, path: Path, number: int, *, max_pixels: int) -> tuple[Image, str]:
         """Page `number`, counted from 1: its RGB image, scaled to just within `max_pixels`, and its text."""
-        with _PDFIUM:
-            try:
-                with closing(self._open(path)[number - 1]) as page:
-                    return _render(page, max_pixels=max_pixels), page_text(page)
-            except pypdfium2.PdfiumError as error:
-                raise DocumentError(f"pdfium cannot read this page ({error}); repair the PDF") from error
+        return self._read(path, number, lambda page: (_render(page, max_pixels=max_pixels), page_text(page)))
 
     def text(self, path: Path, number: int) -> str:
         """The text of page `number`, counted from 1, without rendering it."""
+        return self._read(path, number, page_text)
+
+    def words(self, path: Path, number: int) -> list[TextBox]:
+        """The words of page `number`, counted from 1, and where they stand: see `page_words`."""
+        return self._read(path, number, page_words)
+
+    def _read(self, path: Path, number: int, read: Callable[[pypdfium2.PdfPage], Content]) -> Content:
         with _PDFIUM:
             try:
                 with closing(self._open(path)[number - 1]) as page:
-                    return page_text(page)
+                    return read(page)
             except pypdfium2.PdfiumError as error:
                 raise DocumentError(f"pdfium cannot read this page ({error}); repair the PDF") from error
 

@@ -14,7 +14,12 @@ from dataclasses import dataclass
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from ridgerank.documents.reading_order import HYPHEN, TextBox, write_in_reading_order
+from ridgerank.documents.reading_order import (
+    HYPHEN,
+    TextBox,
+    sort_in_reading_order,
+    write_in_reading_order,
+)
 
 _NOT_TEXT = re.compile("[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HYPHENS = frozenset({0x02, 0xFFFE})
@@ -31,6 +36,27 @@ def page_text(page: pypdfium2.PdfPage) -> str:
     # Text up a margin or across a chart's axis would fall into the rows it runs past: it comes last.
     turned = " ".join(_word_text(word).removesuffix(HYPHEN) for word in words if word[0].turned)
     return "\n\n".join(part for part in (upright, turned) if part)
+
+
+def page_words(page: pypdfium2.PdfPage) -> list[TextBox]:
+    """The words of `page_text` in its order; boxes are fractions of the displayed page's width and height."""
+    with closing(page.get_textpage()) as text_page:
+        words = list(_split_words(page, text_page))
+    upright = sort_in_reading_order([_word_box(word) for word in words if not word[0].turned])
+    turned = [_word_box(word) for word in words if word[0].turned]
+    left, bottom, right, top = page.get_bbox()
+    corner = _rotate_box(left, -top, right, -bottom, page.get_rotation() // 90)
+    width, height = corner[2] - corner[0], corner[3] - corner[1]
+    return [
+        TextBox(
+            box.text.removesuffix(HYPHEN),
+            (box.left - corner[0]) / width,
+            (box.top - corner[1]) / height,
+            (box.right - corner[0]) / width,
+            (box.bottom - corner[1]) / height,
+        )
+        for box in (*upright, *turned)
+    ]
 
 
 def clean_text(text: str) -> str:

@@ -48,10 +48,17 @@ def write_in_reading_order(boxes: Sequence[TextBox]) -> str:
     if not boxes_with_text:
         return ""
     letter_height = median(box.height for box in boxes_with_text)
-    parts = [
-        _write_rows(group_rows(part), letter_height) for part in _split_page(boxes_with_text, letter_height)
-    ]
+    parts = [_write_rows(rows, letter_height) for rows in _split_rows(boxes_with_text, letter_height)]
     return "\n\n".join(part for part in parts if part)
+
+
+def sort_in_reading_order(boxes: Sequence[TextBox]) -> list[TextBox]:
+    """The boxes that have text, in the order in which `write_in_reading_order` writes them."""
+    boxes_with_text = [box for box in boxes if box.text.strip(f" {HYPHEN}")]
+    if not boxes_with_text:
+        return []
+    letter_height = median(box.height for box in boxes_with_text)
+    return [box for rows in _split_rows(boxes_with_text, letter_height) for row in rows for box in row]
 
 
 def group_rows(boxes: Sequence[TextBox]) -> list[Row]:
@@ -73,6 +80,11 @@ def group_rows(boxes: Sequence[TextBox]) -> list[Row]:
             rows.append([box])
             extents.append((box.top, box.bottom))
     return [sorted(row, key=lambda box: box.left) for row in rows]
+
+
+def _split_rows(boxes: list[TextBox], letter_height: float) -> list[list[Row]]:
+    """The rows of each part of a page, in reading order."""
+    return [group_rows(part) for part in _split_page(boxes, letter_height)]
 
 
 def _split_page(boxes: list[TextBox], letter_height: float) -> list[list[TextBox]]:

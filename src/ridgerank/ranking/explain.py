@@ -1,16 +1,37 @@
-"""Why a page stands where it stands: which of its kept positions the query's last state attended to.
+"""Why a page stands where it stands: which of its kept positions the query attended to.
+
+- **A model that reads the image.** The attention of the query's last position, whose state is scored. A
+  position is a part of the image.
+- **A model that reads text.** The attention of the query's own tokens, on average: the last position looks at
+  what the others have gathered. A position is a token, and lines are made of tokens (`passages.py`). Such
+  models park attention they have no use for on a token or two, whatever the query is. These are known by
+  the attention of a prompt without any query, and count as part of the instruction.
 
 Attention says where the model looked, not what it concluded: the readout decides on all of the state.
 """
 
 import io
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
-from ridgerank.errors import StoreError
+from ridgerank.documents.word_boxes import PlacedWord, place_words
+from ridgerank.errors import DocumentError, StoreError
+from ridgerank.ragged import Bools, Floats
+from ridgerank.ranking.passages import split_passages, token_regions
 from ridgerank.ranking.shallow import ShallowPass
-from ridgerank.records import Explanation
+from ridgerank.records import Explanation, Passage, Region, State
+from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.rerender import locate_pages
+from ridgerank.store.rows import StoredPage
+
+log = logging.getLogger(__name__)
+
+PARKED = 0.05
+"""A token with this share of the page's attention where there is no query has it whatever the query is."""
 
 
 def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None = None) -> Explanation:
@@ -22,36 +43,87 @@ def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None
             f"layer {layer} of a store that holds layers {first} to {end - 1}; ask for one of these"
         )
     layers = (first, end) if layer is None else (layer, layer + 1)
-    attention, page = shallow.attend(query, page_id)
     chosen = slice(layers[0] - first, layers[1] - first)
-    over_prefix = attention.over_prefix[chosen, 0].double().mean(dim=0).cpu().numpy()
-    over_suffix = attention.over_suffix[chosen, 0].double().mean(dim=0).cpu().numpy()
-    regions = shallow.backbone.regions(page.grid, _aspect(shallow, page_id))
-    kept = page.cells
-    visual = np.concatenate([np.zeros(page.shared_count, dtype=np.bool_), page.visual])
+    reads_text = shallow.backbone.reads_text
+    looked = _look(shallow, query, page_id, chosen, state="mean" if reads_text else "last")
+    weights, parked = looked.weights, 0.0
+    if reads_text:
+        idle = _look(shallow, "", page_id, chosen, state="mean").weights
+        is_parked: Bools = idle > PARKED * idle.sum()
+        parked = float(weights[is_parked].sum())
+        weights = np.where(is_parked, 0.0, weights)
+    kept = looked.page.cells.tolist()
+    regions, passages = _locate(shallow, page_id, looked.page.grid, kept, weights.tolist())
     return Explanation(
         query=query,
         page_id=page_id,
         reference=shallow.store.reference(page_id),
         layers=layers,
-        grid=page.grid,
-        kept=tuple(kept.tolist()),
-        weights=tuple(over_prefix[visual].tolist()),
-        regions=tuple((left, top, right, bottom) for left, top, right, bottom in regions[kept].tolist()),
-        page_share=float(over_prefix[visual].sum()),
+        grid=looked.page.grid,
+        kept=tuple(kept),
+        weights=tuple(weights.tolist()),
+        regions=regions,
+        page_share=float(weights.sum()),
+        instruction_share=looked.instruction_share + parked,
+        query_share=looked.query_share,
+        passages=passages,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """Attention on one page, averaged over layers."""
+
+    page: PackedPrefix
+    weights: Floats
+    """(kept,): on each position of the page."""
+    instruction_share: float
+    query_share: float
+
+
+def _look(shallow: ShallowPass, query: str, page_id: str, layers: slice, *, state: State) -> _Look:
+    attention, page = shallow.attend(query, page_id, state=state)
+    over_prefix = attention.over_prefix[layers, 0].double().mean(dim=0).cpu().numpy()
+    over_suffix = attention.over_suffix[layers, 0].double().mean(dim=0).cpu().numpy()
+    visual = np.concatenate([np.zeros(page.shared_count, dtype=np.bool_), page.visual])
+    return _Look(
+        page=page,
+        weights=over_prefix[visual],
         # The suffix opens with the instruction's last token.
         instruction_share=float(over_prefix[~visual].sum() + over_suffix[0]),
         query_share=float(over_suffix[1:].sum()),
     )
 
 
-def _aspect(shallow: ShallowPass, page_id: str) -> float:
-    """The page's width over its height, by its thumbnail."""
+def _locate(
+    shallow: ShallowPass, page_id: str, grid: tuple[int, int], kept: Sequence[int], weights: Sequence[float]
+) -> tuple[tuple[Region | None, ...], tuple[Passage, ...]]:
+    """Where each kept position lies on the page; of a model that reads text, also the lines they are in."""
     [page] = shallow.store.pages([page_id])
+    read_spans = shallow.backbone.text_spans(page.text)
+    if read_spans is None:
+        cells = shallow.backbone.regions(grid, _aspect(page, shallow.store.reference(page_id)))[kept]
+        return tuple((left, top, right, bottom) for left, top, right, bottom in cells.tolist()), ()
+    spans = [read_spans[index] for index in kept]
+    words = _place_words(shallow, page_id, page.text)
+    return tuple(token_regions(spans, words)), split_passages(page.text, spans, weights, words)
+
+
+def _place_words(shallow: ShallowPass, page_id: str, text: str) -> tuple[PlacedWord, ...]:
+    """The page's words with their boxes; none where its document is gone, or cannot be read any more."""
+    for location in locate_pages(shallow.store, [page_id]):
+        try:
+            return place_words(location.ref, text)
+        except (DocumentError, OSError) as error:
+            log.warning("%s: no word can be shown on the page: %s", location.ref.reference, error)
+    return ()
+
+
+def _aspect(page: StoredPage, reference: str) -> float:
+    """The page's width over its height, by its thumbnail."""
     if not page.thumbnail:
         raise StoreError(
-            f"{shallow.store.reference(page_id)} was stored without a thumbnail, so its shape is unknown; "
-            "index its document again"
+            f"{reference} was stored without a thumbnail, so its shape is unknown; index its document again"
         )
     with Image.open(io.BytesIO(page.thumbnail)) as image:
         return image.width / image.height

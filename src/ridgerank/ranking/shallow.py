@@ -97,10 +97,10 @@ class ShallowPass:
         """The last and the mean state of a query over pages, (pages, width) each, from one pass."""
         return self.backbone.both_states(query, self._read(page_ids, {}))
 
-    def attend(self, query: str, page_id: str) -> tuple[Attention, PackedPrefix]:
-        """What the query's last position attends to on one page, with the page as stored."""
+    def attend(self, query: str, page_id: str, *, state: State = "last") -> tuple[Attention, PackedPrefix]:
+        """What the query's last position, or the mean of its own, attends to on one page, as stored."""
         [page] = self._read_packed([page_id])
-        return self.backbone.attention(query, self._batch([page])), page
+        return self.backbone.attention(query, self._batch([page]), state=state), page
 
     def cache_counts(self) -> CacheCounts:
         """Hits, misses and size of the cache; all zeros where there is none."""

@@ -1,9 +1,8 @@
 """Searching the store, and explaining a page."""
 
-from typing import TypeAlias
-
 from pydantic import ConfigDict, Field
 
+from ridgerank.records import Region
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
     PAGE_ID,
@@ -86,7 +85,12 @@ class ExplainRequest(RequestModel):
     deadline_ms: DeadlineMs = None
 
 
-Region: TypeAlias = tuple[float, float, float, float]
+class PassageReport(ResponseModel):
+    """A line of the page's text."""
+
+    text: str
+    weight: float = Field(description="The attention on its tokens.")
+    region: Region | None = Field(description="Where it stands on the page; null where that is not known.")
 
 
 class ExplainResponse(ResponseModel):
@@ -99,7 +103,13 @@ class ExplainResponse(ResponseModel):
     grid: tuple[int, int] = Field(description="Rows and columns of all visual positions.")
     kept: list[int] = Field(description="The visual positions stored, counted along the rows of the grid.")
     weights: list[float] = Field(description="The attention on each of these; they add up to page_share.")
-    regions: list[Region] = Field(description="Left, top, right, bottom of each of these, from 0 to 1.")
+    regions: list[Region | None] = Field(
+        description="Left, top, right, bottom of each of these, from 0 to 1; of a model that reads text, the "
+        "box of the token's word, null where that is not known."
+    )
+    passages: list[PassageReport] = Field(
+        description="Lines of the page and the attention on them; empty where the model reads the image."
+    )
     page_share: float
     instruction_share: float
     query_share: float
