@@ -4,9 +4,7 @@ Published as a peft adapter; image processor and tokenizer are the base's. The p
 question, and the score is the probability of True among the two answers at the next token, as published.
 """
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,14 +18,13 @@ from transformers import (
     Qwen2VLForConditionalGeneration,
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-from transformers.utils.peft_utils import find_adapter_config_file
 
 from experiments.baselines.qwen3_reranker import answer_id, explain_load_error
 from ridgerank.backbones.load import placement
+from ridgerank.backbones.peft_adapter import apply_adapter, find_adapter_base
 from ridgerank.backbones.qwen2_5_vl import Qwen25VL
 from ridgerank.errors import BackboneError
 from ridgerank.ragged import Floats
-from ridgerank.retrievers.encoders.colqwen2_5 import apply_adapter
 
 REPOSITORY = "lightonai/MonoQwen2-VL-v0.1"
 BEFORE = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
@@ -40,11 +37,6 @@ AFTER = "<|im_end|>\n<|im_start|>assistant\n"
 ANSWERS = ("True", "False")
 MAX_PIXELS = 2048 * 28 * 28
 """Pixel budget of a page, as the authors of GQR ran it."""
-_RENAMED = {
-    r"^model\.(embed_tokens|layers|norm)\.": r"model.language_model.\1.",
-    r"^visual\.": "model.visual.",
-}
-"""Names of parts when the adapter was published, and what they are now."""
 
 
 class MonoQwen:
@@ -99,16 +91,15 @@ def load_mono_qwen(
     """Load the adapter and the base it names, by repository or folder."""
     where, numbers = placement(device, dtype)
     try:
-        adapter = find_adapter_config_file(source, revision=revision)
-        if adapter is None:
+        base = find_adapter_base(source, revision)
+        if base is None:
             raise BackboneError(f"{source} holds no adapter_config.json; wanted MonoQwen2-VL as published")
-        base: str = json.loads(Path(adapter).read_text(encoding="utf-8"))["base_model_name_or_path"]
         tokenizer = AutoTokenizer.from_pretrained(base)
         image_processor = Qwen2VLImageProcessorPil.from_pretrained(base)
         model = Qwen2VLForConditionalGeneration.from_pretrained(base, dtype=numbers)
     except (OSError, ValueError) as error:
         raise explain_load_error(source, error) from error
-    apply_adapter(model, source, revision, renamed=_RENAMED)
+    apply_adapter(model, source, revision, renamed=Qwen25VL.former_names)
     longest_edge = int(image_processor.size["longest_edge"])
     image_processor.size = image_processor.size | {"longest_edge": min(longest_edge, max_pixels)}
     return MonoQwen(model.eval().requires_grad_(False).to(where), tokenizer, image_processor)

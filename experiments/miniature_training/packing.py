@@ -52,7 +52,8 @@ class Packer:
     def __init__(self, trainable: TrainableModel) -> None:
         self._model = model = trainable.model
         self._tokens = PromptTokens(trainable.backbone.prompt, trainable.tokenizer.backend_tokenizer)
-        self.answers = self._tokens.answers
+        yes, no = self._tokens.answers
+        self.answers = yes, no
         self._exit_layer = default_exit_layer(model.config.text_config.num_hidden_layers)
         self.page_ids = torch.tensor(self._tokens.image_page(trainable.backbone.image_token * CELLS))
         self.visual = self.page_ids == model.config.image_token_id

@@ -41,7 +41,7 @@ def whole_prompt(built: Built, image: Image, query: str) -> Whole:
         text = prompt.before_page + page + prompt.instruction
     else:
         batch = processor(images=[image], return_tensors="pt")
-        token = "<|image_pad|>" if built.family == "qwen2_5_vl" else "<|image|>"
+        token = "<|image|>" if built.family.startswith("glm") else "<|image_pad|>"
         page = token * (int(batch["image_grid_thw"].prod()) // 4)
         text = prompt.before_page + page + prompt.after_page + prompt.instruction
 

@@ -11,6 +11,8 @@ from transformers import (
     BaseImageProcessor,
     Glm4vConfig,
     Glm4vForConditionalGeneration,
+    Glm46VConfig,
+    Glm46VForConditionalGeneration,
     Idefics3Config,
     Idefics3ForConditionalGeneration,
     PreTrainedConfig,
@@ -18,10 +20,15 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLConfig,
+    Qwen2VLForConditionalGeneration,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
     SmolVLMConfig,
     SmolVLMForConditionalGeneration,
 )
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
+from transformers.models.glm46v.image_processing_pil_glm46v import Glm46VImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -37,6 +44,7 @@ _SENTENCES = [
     "Answer with one word, yes or no.\nQuery:\n yes no user assistant system\n",
     "You are a helpful assistant. What was the revenue in 2023? 12345 67890 \n\n\n",
     "User: Assistant: yes Assistant: no",
+    "True\nFalse\n",
 ] * 50
 
 _CONTROL = {
@@ -63,6 +71,8 @@ _CONTROL = {
         "<|video|>",
     ],
 }
+_CONTROL["qwen2_vl"] = _CONTROL["qwen3_vl"] = _CONTROL["qwen2_5_vl"]
+_CONTROL["glm46v"] = _CONTROL["glm4v"]
 _CONTROL["idefics3"] = _CONTROL["smolvlm"] = [
     "<|endoftext|>",
     "<|begin_of_text|>",
@@ -73,10 +83,10 @@ _CONTROL["idefics3"] = _CONTROL["smolvlm"] = [
     "<image>",
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
 ]
-_PLAIN_ADDED = {"glm4v": ["<think>", "</think>", "<answer>", "</answer>"]}
+_PLAIN_ADDED = {family: ["<think>", "</think>", "<answer>", "</answer>"] for family in ("glm4v", "glm46v")}
 """Added tokens that are not special: a tokenizer matches them even when told to split special ones."""
 
-FAMILIES = ("qwen2_5_vl", "glm4v", "idefics3", "smolvlm")
+FAMILIES = ("qwen2_5_vl", "glm4v", "qwen2_vl", "qwen3_vl", "glm46v", "idefics3", "smolvlm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,23 +160,32 @@ def text_settings(tokenizer: PreTrainedTokenizerFast, **more: object) -> dict[st
     }
 
 
-def _qwen(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+def _qwen(
+    config_class: type[PreTrainedConfig],
+    model_class: type[PreTrainedModel],
+    tokenizer: PreTrainedTokenizerFast,
+    vision: dict[str, Any],
+    **text: object,
+) -> PreTrainedModel:
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
     ids = tokenizer.convert_tokens_to_ids
-    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2}
-    config = Qwen2_5_VLConfig(
-        text_config=text_settings(tokenizer, rope_parameters=rope),
-        vision_config={**vision, "out_hidden_size": WIDTH, "fullatt_block_indexes": [1]},
+    config = config_class(
+        text_config=text_settings(tokenizer, rope_parameters=rope, **text),
+        vision_config={"depth": 2, "num_heads": 2, **vision},
         image_token_id=ids("<|image_pad|>"),
         video_token_id=ids("<|video_pad|>"),
         vision_start_token_id=ids("<|vision_start|>"),
         vision_end_token_id=ids("<|vision_end|>"),
         tie_word_embeddings=False,
     )
-    return Qwen2_5_VLForConditionalGeneration(config)
+    return model_class(config)
 
 
-def _glm(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+def _glm(
+    config_class: type[PreTrainedConfig],
+    model_class: type[PreTrainedModel],
+    tokenizer: PreTrainedTokenizerFast,
+) -> PreTrainedModel:
     rope = {
         "rope_type": "default",
         "rope_theta": 10000.0,
@@ -175,9 +194,9 @@ def _glm(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     }
     ids = tokenizer.convert_tokens_to_ids
     vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "image_size": 112}
-    config = Glm4vConfig(
-        text_config=text_settings(tokenizer, rope_parameters=rope),
-        vision_config={**vision, "out_hidden_size": WIDTH},
+    config = config_class(
+        text_config={"model_type": "glm4v_text", **text_settings(tokenizer, rope_parameters=rope)},
+        vision_config={"model_type": "glm4v_vision", **vision, "out_hidden_size": WIDTH},
         image_token_id=ids("<|image|>"),
         video_token_id=ids("<|video|>"),
         image_start_token_id=ids("<|begin_of_image|>"),
@@ -186,7 +205,7 @@ def _glm(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         video_end_token_id=ids("<|end_of_video|>"),
         tie_word_embeddings=False,
     )
-    return Glm4vForConditionalGeneration(config)
+    return model_class(config)
 
 
 def _tiled(
@@ -213,8 +232,33 @@ def _tiled(
 
 
 _MODELS: dict[str, Callable[[PreTrainedTokenizerFast], PreTrainedModel]] = {
-    "qwen2_5_vl": _qwen,
-    "glm4v": _glm,
+    "qwen2_5_vl": lambda tokenizer: _qwen(
+        Qwen2_5_VLConfig,
+        Qwen2_5_VLForConditionalGeneration,
+        tokenizer,
+        {"hidden_size": 32, "intermediate_size": 48, "out_hidden_size": WIDTH, "fullatt_block_indexes": [1]},
+    ),
+    "qwen2_vl": lambda tokenizer: _qwen(
+        Qwen2VLConfig,
+        Qwen2VLForConditionalGeneration,
+        tokenizer,
+        {"embed_dim": 32, "hidden_size": WIDTH, "mlp_ratio": 2},
+    ),
+    "qwen3_vl": lambda tokenizer: _qwen(
+        Qwen3VLConfig,
+        Qwen3VLForConditionalGeneration,
+        tokenizer,
+        {
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "out_hidden_size": WIDTH,
+            "deepstack_visual_indexes": [0, 1],
+            "num_position_embeddings": 64,
+        },
+        head_dim=WIDTH // HEADS,
+    ),
+    "glm4v": lambda tokenizer: _glm(Glm4vConfig, Glm4vForConditionalGeneration, tokenizer),
+    "glm46v": lambda tokenizer: _glm(Glm46VConfig, Glm46VForConditionalGeneration, tokenizer),
     "idefics3": lambda tokenizer: _tiled(Idefics3Config, Idefics3ForConditionalGeneration, tokenizer),
     "smolvlm": lambda tokenizer: _tiled(SmolVLMConfig, SmolVLMForConditionalGeneration, tokenizer),
 }
@@ -222,7 +266,12 @@ _MODELS: dict[str, Callable[[PreTrainedTokenizerFast], PreTrainedModel]] = {
 _TILES: dict[str, Any] = {"size": {"longest_edge": 150}, "max_image_size": {"longest_edge": 56}}
 _IMAGE_PROCESSORS: dict[str, BaseImageProcessor] = {
     "qwen2_5_vl": Qwen2VLImageProcessorPil(),
+    "qwen2_vl": Qwen2VLImageProcessorPil(),
+    "qwen3_vl": Qwen2VLImageProcessorPil(
+        patch_size=16, size={"shortest_edge": 4 * 32 * 32, "longest_edge": 1280 * 32 * 32}
+    ),
     "glm4v": Glm4vImageProcessorPil(),
+    "glm46v": Glm46VImageProcessorPil(),
     "idefics3": Idefics3ImageProcessorPil(**_TILES),
     "smolvlm": SmolVLMImageProcessorPil(**_TILES),
 }

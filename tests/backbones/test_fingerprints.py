@@ -29,9 +29,10 @@ def test_another_dtype_is_other_weights(built: Built, backbone: Backbone) -> Non
 
 
 def test_families_differ_in_their_prompts(tmp_path: Path) -> None:
-    folders = [build(family, tmp_path / family).folder for family in FAMILIES]
+    families = [family for family in FAMILIES if family != "qwen2_vl"]  # it has Qwen2.5-VL's template
+    folders = [build(family, tmp_path / family).folder for family in families]
     prompts = {load_backbone(folder, device="cpu").fingerprints().prompt for folder in folders}
-    assert len(prompts) == len(FAMILIES)
+    assert len(prompts) == len(families)
 
 
 def test_one_changed_value_one_renamed_tensor_one_shape_each_change_the_digest() -> None:

@@ -87,7 +87,7 @@ def test_an_unreachable_hub_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_unsupported_type_lists_the_supported_ones(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    with pytest.raises(BackboneError, match=r"'gpt2'; supported types: qwen2_5_vl, glm4v.*qwen3"):
+    with pytest.raises(BackboneError, match=r"'gpt2'; supported types: qwen2_5_vl, qwen2_vl.*glm4v.*qwen3"):
         load_backbone(tmp_path)
 
 

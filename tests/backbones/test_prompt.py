@@ -61,12 +61,14 @@ def test_control_tokens_in_a_query_stay_plain_text(built: Built, backbone: Backb
 
 def test_the_answers_are_single_tokens_behind_the_cue(built: Built, backbone: Backbone) -> None:
     tokenizer = AutoTokenizer.from_pretrained(built.folder)
-    assert [tokenizer.decode([token]) for token in backbone.tokens.answers] == list(backbone.prompt.answers)
+    assert [tokenizer.decode([token]) for token in backbone.tokens.answers] == list(
+        backbone.prompt.answers or ()
+    )
 
 
 def test_glm_closes_its_thinking_before_the_answer(backbone: Backbone) -> None:
     if "<think>" in backbone.prompt.after_query:
-        assert backbone.prompt.after_query.endswith("<think></think><answer>")
+        assert backbone.prompt.after_query.endswith(("<think></think><answer>", "<think></think>\n"))
 
 
 def characters(*added: str) -> Tokenizer:

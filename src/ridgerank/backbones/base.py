@@ -7,7 +7,7 @@ so calls do not depend on each other.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -17,14 +17,15 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.attention import Attention
-from ridgerank.backbones.decoder import Decoder
+from ridgerank.backbones.decoder import AddedFeatures, Decoder
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.fingerprints import Fingerprints, fingerprint_weights
-from ridgerank.backbones.page_tokens import PageTokens
+from ridgerank.backbones.page_tokens import PageTokens, merge_layer_features
 from ridgerank.backbones.prefix import Geometry, Prefix, PrefixBatch
 from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.backbones.query_positions import mean_log_probability, mean_state
 from ridgerank.backbones.regions import Regions, cells
+from ridgerank.backbones.self_test import require_answer_rows
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
 from ridgerank.page_sizing import PixelBudget
@@ -50,6 +51,8 @@ class Backbone(ABC):
     """How large pages are read for this model: as its image processor would have them, resized once."""
     page_text: str | None = None
     """How much of a page's text is read (`head 512`), None where the model reads images."""
+    ranking_head: Callable[[Tensor], Tensor] | None = None
+    """Turns normed states (pairs, width) into scores (pairs, 1), where a model was trained with one."""
 
     def __init__(self, name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer."""
@@ -74,6 +77,7 @@ class Backbone(ABC):
         self.dtype: torch.dtype = model.dtype
         self.nbytes = sum(parameter.nbytes for parameter in model.parameters())
         """What the weights take in memory."""
+        require_answer_rows(name, self.tokens.answers, config.vocab_size)
         self._decoder = self._build_decoder()
         self._fingerprints: Fingerprints | None = None
 
@@ -101,7 +105,10 @@ class Backbone(ABC):
                 hidden[visual] = torch.cat(features).to(hidden.dtype)
             # (axes, pages, positions), or (pages, positions) for a decoder with one axis
             positions = positions.permute(2, 0, 1).squeeze(0)
-            layers = self._decoder.prefill(hidden, positions, join_layer=join_layer, exit_layer=exit_layer)
+            added = AddedFeatures(visual, merge_layer_features(page_tokens))
+            layers = self._decoder.prefill(
+                hidden, positions, join_layer=join_layer, exit_layer=exit_layer, added=added
+            )
         # Outside inference mode, so that callers may change the tensors in place.
         return [
             Prefix(
@@ -179,6 +186,8 @@ class Backbone(ABC):
                 f"targets over pages of layers [{prefixes.join_layer}, {prefixes.exit_layer}) of "
                 f"{self.geometry.layers}; encode them to full depth"
             )
+        if self.ranking_head is not None and "likelihood" in targets:
+            raise BackboneError(f"{self.name} has a ranking head and no trained language head: no likelihood")
         if tuple(targets) == ("margin",):
             return {"margin": self.logit_lens(self.states(queries, prefixes))}
         query_tokens = [self.tokens.query(query) for query in queries]
@@ -226,14 +235,17 @@ class Backbone(ABC):
         """uᵀ ν(h), float32, for states (pairs, width): the margin at full depth (eq. 6), a lens above it.
 
         u is the difference of the answers' unembedding rows and ν the model's final norm. The product is
-        taken in float32: half-precision logits would move in steps of 1/16.
+        taken in float32: half-precision logits would move in steps of 1/16. A model with a ranking head has
+        no u; the head's score takes the place of the margin.
         """
         with torch.inference_mode():
-            unembedding = self._model.get_output_embeddings().weight
-            yes, no = self.tokens.answers
-            direction = unembedding[yes].float() - unembedding[no].float()
             normed: Tensor = self._text_model().norm(states.to(self.device, self.dtype))
-            margins: Tensor = normed.float() @ direction
+            if self.ranking_head is not None:
+                margins: Tensor = self.ranking_head(normed.float()).squeeze(-1)
+            else:
+                unembedding = self._model.get_output_embeddings().weight
+                yes, no = self.tokens.answers
+                margins = normed.float() @ (unembedding[yes].float() - unembedding[no].float())
         return margins.clone()
 
     def regions(self, grid: tuple[int, int], aspect: float) -> Regions:

@@ -7,7 +7,6 @@ budget says; the lineage records it.
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 from transformers import (
     LlamaForCausalLM,
     PreTrainedModel,
@@ -15,10 +14,9 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3ForCausalLM,
 )
-from transformers.models.llama.modeling_llama import rotate_half
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.decoder import Decoder, llama_block
+from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
 from ridgerank.backbones.page_tokens import PageTokens
 from ridgerank.backbones.prompt import Prompt
 from ridgerank.backbones.text_budget import TextBudget
@@ -111,10 +109,4 @@ class CausalText(Backbone):
                 f"prompt; stored pages support {', '.join(_ROTATIONS)}"
             )
         blocks = [llama_block(layer) for layer in text.layers]
-        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the two halves of each head against each other."""
-    turned: Tensor = x * cos + rotate_half(x) * sin
-    return turned
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)

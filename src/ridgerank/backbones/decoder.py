@@ -14,6 +14,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
+from transformers.models.llama.modeling_llama import rotate_half
 
 from ridgerank.backbones.attention import attention_weights
 from ridgerank.backbones.prefix import Geometry, PrefixBatch
@@ -58,6 +59,12 @@ class Block:
     """Applied to what the MLP adds, where the family has one."""
 
 
+def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the two halves of each head against each other, as most decoders since Llama."""
+    turned: Tensor = x * cos + rotate_half(x) * sin
+    return turned
+
+
 def llama_block(layer: Any) -> Block:  # noqa: ANN401 (whatever has a Llama layer's names)
     """A layer whose parts have the names Llama gave them, as most decoders since."""
     attention, mlp = layer.self_attn, layer.mlp
@@ -74,6 +81,21 @@ def llama_block(layer: Any) -> Block:  # noqa: ANN401 (whatever has a Llama laye
         query_norm=getattr(attention, "q_norm", None),
         key_norm=getattr(attention, "k_norm", None),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddedFeatures:
+    """What a vision tower adds to the states behind the first layers (DeepStack)."""
+
+    visual: Tensor
+    """(pages, positions) bool: where it is added."""
+    layers: tuple[Tensor, ...] = ()
+    """(visual positions of all pages, width), for layer 0, 1, ...; empty for most families."""
+
+    def add(self, hidden: Tensor, index: int) -> None:
+        """Add the features that follow layer `index` to `hidden`, in place."""
+        if index < len(self.layers):
+            hidden[self.visual] += self.layers[index].to(hidden.dtype)
 
 
 class Scratch:
@@ -121,7 +143,13 @@ class Decoder:
         self._groups = geometry.query_heads // geometry.kv_heads
 
     def prefill(
-        self, hidden: Tensor, positions: Tensor, *, join_layer: int, exit_layer: int
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        *,
+        join_layer: int,
+        exit_layer: int,
+        added: AddedFeatures | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
         """Rotated keys and values of layers [join_layer, exit_layer), (pages, kv_heads, positions, head_dim).
 
@@ -145,6 +173,8 @@ class Decoder:
                 queries, keys, values, is_causal=True, enable_gqa=self._groups > 1
             )
             self._finish(block, hidden, attended.transpose(1, 2).flatten(2), scratch)
+            if added is not None:
+                added.add(hidden, index)
         return kept
 
     def extend(

@@ -25,6 +25,7 @@ class Glm41V(GridBackbone):
     image_processor_class = Glm4vImageProcessorPil
     default_max_pixels = 1280 * 28 * 28
     image_token = "<|image|>"
+    rotated_share = 0.5
 
     @classmethod
     def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:

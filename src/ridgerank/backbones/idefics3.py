@@ -10,7 +10,6 @@ from math import isqrt
 
 import torch
 from PIL.Image import Image
-from torch import Tensor
 from transformers import (
     BaseImageProcessor,
     Idefics3ForConditionalGeneration,
@@ -18,10 +17,9 @@ from transformers import (
     SmolVLMForConditionalGeneration,
 )
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
-from transformers.models.llama.modeling_llama import rotate_half
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from ridgerank.backbones.decoder import Decoder, llama_block
+from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
 from ridgerank.backbones.page_tokens import PageTokens
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.backbones.regions import Regions, tiled
@@ -95,7 +93,7 @@ class Idefics3(VisualBackbone):
                 f"{self.name} has a {text.config.model_type!r} decoder; only 'llama' is supported"
             )
         blocks = [llama_block(layer) for layer in text.layers]
-        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)
 
 
 class SmolVLM(Idefics3):
@@ -123,9 +121,3 @@ def _tiles(rows: int, columns: int, positions: int) -> str:
     if rows:
         text += "\n"
     return f"{text}{_TILE_START}<global-img>{tile}"
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the two halves of each head against each other."""
-    turned: Tensor = x * cos + rotate_half(x) * sin
-    return turned

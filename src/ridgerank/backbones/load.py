@@ -1,16 +1,26 @@
 """From a name or a folder to a `Backbone`."""
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.causal_text import MODEL_CLASSES, CausalText
+from ridgerank.backbones.configuration import read_config
 from ridgerank.backbones.glm4v import Glm41V
+from ridgerank.backbones.glm46v import Glm46V
 from ridgerank.backbones.idefics3 import Idefics3, SmolVLM
+from ridgerank.backbones.peft_adapter import find_adapter_base, merge_adapter
+from ridgerank.backbones.presets import PRESETS, Preset, find_preset
 from ridgerank.backbones.qwen2_5_vl import Qwen25VL
+from ridgerank.backbones.qwen2_vl import Qwen2VL
+from ridgerank.backbones.qwen3_vl import Qwen3VL
+from ridgerank.backbones.ranking_head import PREFIX, load_ranking_head
+from ridgerank.backbones.self_test import report_unused_tensors
 from ridgerank.backbones.text_budget import TextBudget
 from ridgerank.backbones.text_prompts import choose_prompt, text_prompt
 from ridgerank.backbones.visual import VisualBackbone
@@ -22,7 +32,13 @@ logger = logging.getLogger(__name__)
 SHORT_NAMES = {
     "qwen2.5-vl-3b": "Qwen/Qwen2.5-VL-3B-Instruct",
     "qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct",
+    "qwen2-vl-2b": "Qwen/Qwen2-VL-2B-Instruct",
+    "qwen3-vl-2b": "Qwen/Qwen3-VL-2B-Instruct",
+    "qwen3-vl-4b": "Qwen/Qwen3-VL-4B-Instruct",
+    "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct",
     "glm-4.1v-9b": "zai-org/GLM-4.1V-9B-Thinking",
+    "glm-4.6v-flash": "zai-org/GLM-4.6V-Flash",
+    **{preset.name: preset.repository for preset in PRESETS.values()},
     "idefics3-8b": "HuggingFaceM4/Idefics3-8B-Llama3",
     "smolvlm-256m": "HuggingFaceTB/SmolVLM-256M-Instruct",
     "smolvlm-500m": "HuggingFaceTB/SmolVLM-500M-Instruct",
@@ -32,7 +48,10 @@ SHORT_NAMES = {
 
 FAMILIES: dict[str, type[VisualBackbone]] = {
     "qwen2_5_vl": Qwen25VL,
+    "qwen2_vl": Qwen2VL,
+    "qwen3_vl": Qwen3VL,
     "glm4v": Glm41V,
+    "glm46v": Glm46V,
     "idefics3": Idefics3,
     "smolvlm": SmolVLM,
 }
@@ -56,20 +75,26 @@ def load_backbone(
     transformers' own loader.
     `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
     the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
-    and `prompt` one of `TEXT_PROMPTS`.
+    and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
+    peft adapter is merged into the base it names.
     """
     source, weights = _resolve(str(name))
-    options = {"revision": revision} | ({"gguf_file": weights} if weights else {})
     device, dtype = placement(device, dtype)
     try:
-        config = AutoConfig.from_pretrained(source, **options)
-        _require_supported(str(name), config, max_pixels=max_pixels, page_text=page_text, prompt=prompt)
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        files = _locate_files(str(name), source, weights, revision)
+        config = read_config(files.base, **files.options)
+        _require_supported(str(name), config, max_pixels=max_pixels, page_text=page_text)
+        tokenizer = AutoTokenizer.from_pretrained(files.base, **files.options)
         family = FAMILIES.get(config.model_type)
-        if family is not None:
-            image_processor = family.image_processor_class.from_pretrained(source, revision=revision)
-        model_class = family.model_class if family is not None else MODEL_CLASSES[config.model_type]
-        model = model_class.from_pretrained(source, dtype=dtype, **options)
+        if family is None:
+            model = _load_model(files, MODEL_CLASSES[config.model_type], config, dtype, renamed={})
+        else:
+            preset = _choose_preset(str(name), source, config, prompt)
+            image_processor = family.image_processor_class.from_pretrained(files.base, **files.options)
+            head = preset is not None and preset.ranking_head
+            model = _load_model(
+                files, family.model_class, config, dtype, renamed=family.former_names, ranking_head=head
+            )
     except (OSError, ValueError, ImportError) as error:
         first_line = str(error).strip().partition("\n")[0]
         advice = "Check the name and the connection, or download it once and give its folder."
@@ -89,12 +114,74 @@ def load_backbone(
             prompt=text_prompt(prompt or choose_prompt(str(name), control)),
             budget=TextBudget.parse(page_text) if page_text else TextBudget(),
         )
-    default = family.default_max_pixels
+    default = family.default_max_pixels if preset is None else preset.max_pixels
     if max_pixels is not None:
         family.limit_pixels(image_processor, max_pixels)
     elif default is not None and default < family.pixel_budget(image_processor):
         family.limit_pixels(image_processor, default)
-    return family(str(name), model, tokenizer, image_processor)
+    return family(str(name), model, tokenizer, image_processor, preset)
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelFiles:
+    """Where the parts of a model are."""
+
+    name: str
+    base: str
+    """The folder or repository of configuration, tokenizer and weights."""
+    options: Mapping[str, str]
+    """What `from_pretrained` has to know besides."""
+    adapter: str | None = None
+    """The folder or repository of a peft adapter on these weights."""
+    adapter_revision: str | None = None
+
+
+def _locate_files(name: str, source: str, gguf_file: str | None, revision: str | None) -> _ModelFiles:
+    """A model's files; those of an adapter are its base's, which its settings name."""
+    options = ({"revision": revision} if revision else {}) | ({"gguf_file": gguf_file} if gguf_file else {})
+    base = None if gguf_file else find_adapter_base(source, revision)
+    if base is None:
+        return _ModelFiles(name, source, options)
+    return _ModelFiles(name, base, {}, adapter=source, adapter_revision=revision)
+
+
+def _load_model(
+    files: _ModelFiles,
+    model_class: type[PreTrainedModel],
+    config: PreTrainedConfig,
+    dtype: torch.dtype,
+    *,
+    renamed: Mapping[str, str],
+    ranking_head: bool = False,
+) -> PreTrainedModel:
+    """The weights, with adapter and ranking head; a tensor without weights is an error."""
+    if "gguf_file" in files.options:
+        return model_class.from_pretrained(files.base, dtype=dtype, **files.options)
+    model, loading = model_class.from_pretrained(
+        files.base, config=config, dtype=dtype, output_loading_info=True, **files.options
+    )
+    # A model trained with a ranking head has been published without its language head.
+    missing = {name for name in loading["missing_keys"] if not (ranking_head and name.startswith("lm_head."))}
+    unused = {name for name in loading["unexpected_keys"] if not (ranking_head and name.startswith(PREFIX))}
+    report_unused_tensors(files.name, unused, missing=missing)
+    if files.adapter is not None:
+        merge_adapter(model, files.adapter, files.adapter_revision, renamed=renamed)
+    if ranking_head:
+        model.score = load_ranking_head(files.base, revision=files.options.get("revision"))
+    return model
+
+
+def _choose_preset(name: str, source: str, config: PreTrainedConfig, prompt: str | None) -> Preset | None:
+    """The preset of a model that looks at pages, if it is one; says what its licence asks for."""
+    preset = find_preset(
+        name if name in PRESETS else source,
+        config.model_type,
+        prompt=prompt,
+        architectures=config.architectures or (),
+    )
+    if preset is not None and preset.notice:
+        logger.warning("%s", preset.notice)
+    return preset
 
 
 def parse_dtype(name: str | torch.dtype | None) -> torch.dtype | None:
@@ -164,7 +251,7 @@ def _resolve(name: str) -> tuple[str, str | None]:
 
 
 def _require_supported(
-    name: str, config: PreTrainedConfig, *, max_pixels: int | None, page_text: str | None, prompt: str | None
+    name: str, config: PreTrainedConfig, *, max_pixels: int | None, page_text: str | None
 ) -> None:
     """Refuse a model of another type, and settings of the other kind of page."""
     if config.model_type not in {*FAMILIES, *MODEL_CLASSES}:
@@ -172,7 +259,7 @@ def _require_supported(
             f"{name} is a model of type {config.model_type!r}; supported types: "
             f"{', '.join([*FAMILIES, *MODEL_CLASSES])}"
         )
-    if config.model_type in FAMILIES and (page_text is not None or prompt is not None):
-        raise BackboneError(f"{name} looks at pages; a budget of text or another prompt is not for it")
+    if config.model_type in FAMILIES and page_text is not None:
+        raise BackboneError(f"{name} looks at pages; a budget of text is not for it")
     if config.model_type in MODEL_CLASSES and max_pixels is not None:
         raise BackboneError(f"{name} reads the text of pages; a budget of pixels is not for it")

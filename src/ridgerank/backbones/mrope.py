@@ -1,12 +1,15 @@
 """What the families with three rotary axes share: an image is a grid of patches, merged in squares."""
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import torch
 from PIL.Image import Image
-from transformers import BaseImageProcessor, PreTrainedModel
+from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.page_tokens import PageTokens
+from ridgerank.backbones.presets import Preset
+from ridgerank.backbones.self_test import require_image_token
 from ridgerank.backbones.visual import VisualBackbone
 from ridgerank.page_sizing import PatchSizing
 
@@ -16,6 +19,21 @@ class GridBackbone(VisualBackbone):
 
     image_token: str
     """The text of one visual position."""
+    former_names = MappingProxyType(
+        {r"^model\.(embed_tokens|layers|norm)\.": r"model.language_model.\1.", r"^visual\.": "model.visual."}
+    )
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        image_processor: BaseImageProcessor,
+        preset: Preset | None = None,
+    ) -> None:
+        """Take a model whose tokenizer and configuration agree on the token of a visual position."""
+        super().__init__(name, model, tokenizer, image_processor, preset)
+        require_image_token(name, self.tokens.image_page(self.image_token), model.config.image_token_id)
 
     @classmethod
     def page_sizing(cls, image_processor: BaseImageProcessor) -> PatchSizing:
@@ -34,12 +52,14 @@ class GridBackbone(VisualBackbone):
 
     def _tokenize_pages(self, images: Sequence[Image]) -> list[PageTokens]:
         batch = self._process(images).to(self.device)
-        features = self._model.model.get_image_features(
-            batch["pixel_values"], batch["image_grid_thw"]
-        ).pooler_output
+        features = self._model.model.get_image_features(batch["pixel_values"], batch["image_grid_thw"])
+        # Qwen3-VL alone has features for the first layers: layer by layer, a part per page.
+        deepstack = getattr(features, "deepstack_features", None) or []
         merge = self._image_processor.merge_size
         pages = []
-        for grid, page_features in zip(batch["image_grid_thw"], features, strict=True):
+        for number, (grid, page_features) in enumerate(
+            zip(batch["image_grid_thw"], features.pooler_output, strict=True)
+        ):
             rows, columns = int(grid[1]) // merge, int(grid[2]) // merge
             ids = torch.tensor(
                 self.tokens.image_page(self.image_token * (rows * columns)), device=self.device
@@ -49,5 +69,14 @@ class GridBackbone(VisualBackbone):
             positions, _ = self._model.model.get_rope_index(
                 ids[None], mm_token_type_ids=visual[None].int(), image_grid_thw=grid[None]
             )
-            pages.append(PageTokens(ids, visual, page_features, positions[:, 0], (rows, columns)))
+            pages.append(
+                PageTokens(
+                    ids=ids,
+                    visual=visual,
+                    features=page_features,
+                    positions=positions[:, 0],
+                    grid=(rows, columns),
+                    layer_features=tuple(layer[number] for layer in deepstack),
+                )
+            )
         return pages

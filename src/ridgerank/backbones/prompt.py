@@ -1,9 +1,10 @@
 """The prompt, cut where the page ends and the query begins.
 
 A stored page is only worth its name if the tokens before the cut and those after it are the tokens of the
-whole prompt. The instruction ends in a newline; that its tokens stay the same with a query behind them is
-proven query by query. The last of them opens the suffix: it is the position that predicts the query's first
-token, without which a query would have no likelihood. What people type, and what stands on a page, is
+whole prompt. The instruction ends in a newline, or in a blank that becomes part of the query's first token;
+that its tokens stay the same with a query behind them is proven query by query. The last of them opens the
+suffix: it is the position that predicts the query's first token, without which a query would have no
+likelihood. What people type, and what stands on a page, is
 tokenized as plain text: it can never become a control token. This module knows no model.
 """
 
@@ -30,13 +31,17 @@ class Prompt:
     after_page: str
     """The control token that closes the page's image; empty where a page is text."""
     instruction: str
-    """Plain text, the same for every page, ending in a newline."""
+    """Plain text, the same for every page, ending in a newline or a blank."""
     after_query: str
-    """What ends the user's turn, a control token or a newline, and the cue for the answer."""
-    answers: tuple[str, str]
-    """The text of the answer token for a relevant page, then for an irrelevant one."""
+    """What ends the user's turn, a control token or a newline, and the cue for the answer; empty where
+    `closing_tokens` do both."""
+    answers: tuple[str, str] | None
+    """The text of the answer token for a relevant page, then for an irrelevant one; None where a ranking
+    head takes their place."""
     name: str = ""
     """What it is chosen by, where a family may have one of several."""
+    closing_tokens: tuple[int, ...] = ()
+    """Tokens behind everything, by id, where a model was trained with one that no text stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +63,17 @@ class PromptTokens:
         self._whole = backend
         self._plain = _without_added_tokens(backend)
         self._added = frozenset(backend.get_added_tokens_decoder())
-        self._instruction = self._plain_ids(prompt.instruction)
-        self._after_query = self._ids(prompt.after_query)
+        self._instruction = self._plain_ids(prompt.instruction.rstrip(" "))
+        self._after_query = [*self._ids(prompt.after_query), *prompt.closing_tokens]
         if prompt.after_page:
             closed = self._ids(prompt.after_page)
             self._require(closed[-1] in self._added, prompt.after_page)
-            self._require(
-                self._ids(prompt.after_page + prompt.instruction) == [*closed, *self._instruction],
-                prompt.after_page + prompt.instruction,
-            )
-        self._bounded = self._after_query[0] in self._added
+            below = prompt.after_page + prompt.instruction.rstrip(" ")
+            self._require(self._ids(below) == [*closed, *self._instruction], below)
+        self._bounded = not prompt.after_query or self._after_query[0] in self._added
         self._require(self._bounded or prompt.after_query.startswith("\n"), prompt.after_query)
-        self.answers = self._answer(prompt.answers[0]), self._answer(prompt.answers[1])
-        """Ids of the two answer tokens: yes, no."""
+        self.answers = tuple(self._answer(text) for text in prompt.answers or ())
+        """Ids of the two answer tokens: yes, no; none where the model has a ranking head."""
 
     def image_page(self, image: str) -> list[int]:
         """Tokens of the page part; `image` is the text that stands for the page's image."""
@@ -124,10 +127,14 @@ class PromptTokens:
     def describe(self) -> dict[str, Any]:
         """Everything that decides the tokens of a prompt and where it is cut, for a fingerprint."""
         stored = len(self._instruction) - 1
-        return {**asdict(self.prompt), "answer_ids": self.answers, "instruction_tokens_stored": stored}
+        parts = asdict(self.prompt)
+        if not self.prompt.closing_tokens:  # keeps the fingerprint of prompts from before there were any
+            del parts["closing_tokens"]
+        return {**parts, "answer_ids": self.answers, "instruction_tokens_stored": stored}
 
     def _behind_instruction(self, query: str, more: str = "") -> list[int]:
-        ids = self._plain_ids(self.prompt.instruction + query + more)
+        # An instruction's last blank belongs to the query's first token: without a query there is none.
+        ids = self._plain_ids((self.prompt.instruction + query).rstrip(" ") + more)
         cut = len(self._instruction)
         if ids[:cut] != self._instruction:
             raise BackboneError(

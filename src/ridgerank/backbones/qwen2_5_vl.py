@@ -1,11 +1,9 @@
 """Qwen2.5-VL."""
 
-from torch import Tensor
 from transformers import BaseImageProcessor, Qwen2_5_VLForConditionalGeneration
-from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import rotate_half
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from ridgerank.backbones.decoder import Decoder, llama_block
+from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
 from ridgerank.backbones.mrope import GridBackbone
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
@@ -40,13 +38,7 @@ class Qwen25VL(GridBackbone):
 
     def _build_decoder(self) -> Decoder:
         text = self._text_model()
-        if text.has_sliding_layers:
+        if getattr(text, "has_sliding_layers", False):
             raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
         blocks = [llama_block(layer) for layer in text.layers]
-        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the two halves of each head against each other."""
-    turned: Tensor = x * cos + rotate_half(x) * sin
-    return turned
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)

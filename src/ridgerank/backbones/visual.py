@@ -1,7 +1,8 @@
 """Families that look at a page: an image, a processor, a vision tower."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 from PIL.Image import Image
@@ -9,18 +10,24 @@ from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreT
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.fingerprints import fingerprint_processor
+from ridgerank.backbones.presets import Preset
+from ridgerank.backbones.self_test import require_control_tokens, require_rotation
 from ridgerank.errors import BackboneError
 from ridgerank.page_sizing import PageSizing
 from ridgerank.records import Page
 
 
 class VisualBackbone(Backbone):
-    """A multimodal model; its prompt is the family's."""
+    """A multimodal model; its prompt is the family's, or that of a preset."""
 
     model_class: ClassVar[type[PreTrainedModel]]
     image_processor_class: ClassVar[type[BaseImageProcessor]]
     default_max_pixels: ClassVar[int | None]
     """Pixel budget of a page unless the user says otherwise; `None` leaves the processor's own."""
+    rotated_share: ClassVar[float] = 1.0
+    """The share of each head's channels that the family turns by position, where sections do not say."""
+    former_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Patterns of parts' names in adapters of before, and what the parts are called now."""
 
     def __init__(
         self,
@@ -28,12 +35,21 @@ class VisualBackbone(Backbone):
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerFast,
         image_processor: BaseImageProcessor,
+        preset: Preset | None = None,
     ) -> None:
-        """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
+        """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor.
+
+        A preset brings its own prompt, and the model its ranking head where the preset has one.
+        """
+        if preset is not None:
+            self.prompt = preset.prompt
+            self.ranking_head = model.score if preset.ranking_head else None
         self._image_processor = image_processor
         self.max_pixels = self.pixel_budget(image_processor)
         self.page_budget = self.page_sizing(image_processor)
+        require_control_tokens(name, self.prompt, tokenizer.backend_tokenizer)
         super().__init__(name, model, tokenizer)
+        require_rotation(name, self._text_model(), head_dim=self.geometry.head_dim, share=self.rotated_share)
 
     def content(self, page: Page) -> Image:
         """The page's image."""

@@ -15,6 +15,7 @@ import numpy as np
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import parse_dtype
 from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.backbones.presets import available_targets
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, calibration_path
 from ridgerank.calibration.assemble import assemble_calibration
 from ridgerank.calibration.candidate_lists import find_candidates
@@ -30,7 +31,7 @@ from ridgerank.calibration.transfer import transfer_weight
 from ridgerank.errors import CalibrationError
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.ranking.shallow import ShallowPass
-from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
+from ridgerank.records import STATES, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.runs.run import Qrels
@@ -114,7 +115,7 @@ def calibrate(
             documents=files,
         )
         lists = find_candidates(retriever, query_set.queries, candidates)
-        targets = TARGETS if target is None else (target,)
+        targets = available_targets(page_store.lineage.prompt_name) if target is None else (target,)
         complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
         relevance = None if qrels is None else _read_relevance(page_store, qrels, lists)
         states = executor.compute_states(

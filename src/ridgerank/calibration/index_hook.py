@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
+from ridgerank.backbones.presets import available_targets
 from ridgerank.calibration.calibrate import CANDIDATES, QUERIES, unique_queries
 from ridgerank.calibration.candidate_lists import find_candidates
 from ridgerank.calibration.ridge_fit import LEAST_LISTS
@@ -19,7 +20,7 @@ from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import Teacher
 from ridgerank.documents.pages import PageRef, read_texts
-from ridgerank.records import TARGETS, Query
+from ridgerank.records import Query
 from ridgerank.retrievers.base import Retriever
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
@@ -81,7 +82,8 @@ class TargetHook:
         if retriever is None:
             return
         lists = find_candidates(retriever, queries, self._candidates)
-        self._teacher = Teacher(self._backbone, TargetCache(self._folder, lineage), targets=TARGETS)
+        targets = available_targets(lineage.prompt_name)
+        self._teacher = Teacher(self._backbone, TargetCache(self._folder, lineage), targets=targets)
         self._teacher.request({query.text: candidates for query, candidates in lists.items()})
 
     def wants(self, page_id: str) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import parse_dtype
+from ridgerank.backbones.presets import available_targets
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, list_calibrations
 from ridgerank.calibration.calibrate import (
     CANDIDATES,
@@ -41,7 +42,7 @@ from ridgerank.calibration.storage_choice import (
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.errors import CalibrationError
 from ridgerank.ragged import Floats
-from ridgerank.records import STATES, TARGETS, Candidate, Query, State, Target
+from ridgerank.records import STATES, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.number_format import NumberFormat
@@ -184,10 +185,11 @@ def tune_storage(
             queries, executor, page_store, cache, origin=queries_from, count=query_count, documents=files
         )
         lists = _limit_pages(find_candidates(retriever, query_set.queries, candidates), pages)
-        targets = TARGETS if calibration is None else (calibration.target,)
+        own_targets = available_targets(page_store.lineage.prompt_name)
+        targets = own_targets if calibration is None else (calibration.target,)
         complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
         if calibration is None:
-            target, state = _select(executor, lists, cache, hook)
+            target, state = _select(executor, lists, cache, targets, hook)
         else:
             target, state = calibration.target, calibration.state
         sample = _Sample(executor, lists, cache, target, state, query_set.origin, files)
@@ -266,11 +268,15 @@ def _limit_pages(lists: Mapping[Query, Sequence[Candidate]], pages: int) -> dict
 
 
 def _select(
-    executor: LocalExecutor, lists: Mapping[Query, Sequence[Candidate]], cache: TargetCache, hook: TuningHook
+    executor: LocalExecutor,
+    lists: Mapping[Query, Sequence[Candidate]],
+    cache: TargetCache,
+    targets: Sequence[Target],
+    hook: TuningHook,
 ) -> tuple[Target, State]:
     """The target and state that a calibration of the stored pages would select."""
     states = executor.compute_states(lists, STATES, on_queries_run=hook.queries_run)
-    option = select_readout(gather_data(lists, cache, TARGETS, states, None)).selected.option
+    option = select_readout(gather_data(lists, cache, targets, states, None)).selected.option
     return option.target, option.state
 
 

@@ -42,7 +42,7 @@ class BuiltJudge:
 def build_mono_qwen(folder: Path) -> BuiltJudge:
     """Make base and adapter; the adapter's tensors are named as when MonoQwen2-VL was published."""
     base, adapter = folder / "base", folder / "adapter"
-    tokenizer = train_tokenizer(CONTROL, ["True", "False"])
+    tokenizer = train_tokenizer(CONTROL, [])
     torch.manual_seed(13)
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
     ids = tokenizer.convert_tokens_to_ids

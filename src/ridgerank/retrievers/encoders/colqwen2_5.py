@@ -5,7 +5,6 @@ with the rest. Both are loaded on transformers' own class. Checkpoints of three 
 renamed the parts of that class over time; all become the present one.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLModel
 
-from ridgerank.errors import RetrieverError
+from ridgerank.backbones.peft_adapter import apply_adapter
+from ridgerank.errors import BackboneError, RetrieverError
 from ridgerank.retrievers.encoders.colqwen2 import PAGE_PROMPT, QUERY_PREFIX, THINKING_TOKENS, GridEncoder
 from ridgerank.retrievers.encoders.encoder_prompt import EncoderPrompt
 
@@ -67,9 +67,12 @@ def load_adapted_model(
     model, loading = ProjectedQwen25.from_pretrained(
         base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True
     )
-    replace_file = apply_adapter(model, source, revision, renamed=_RENAMED)
+    try:
+        replaced_parts = apply_adapter(model, source, revision, renamed=_RENAMED)
+    except BackboneError as error:
+        raise RetrieverError(str(error)) from error
     uninitialized = sorted(
-        name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replace_file
+        name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replaced_parts
     )
     if uninitialized:
         raise RetrieverError(
@@ -78,48 +81,3 @@ def load_adapted_model(
             "adapter"
         )
     return model
-
-
-def apply_adapter(
-    model: PreTrainedModel, source: str, revision: str | None, *, renamed: Mapping[str, str]
-) -> set[str]:
-    """Put an adapter into the model; returns the parts that it replaces instead of tuning them.
-
-    `renamed` leads from names of parts in earlier layouts, as patterns, to the present ones.
-    """
-    try:
-        from peft import PeftConfig, inject_adapter_in_model
-        from peft.utils.save_and_load import (
-            get_peft_model_state_dict,
-            load_peft_weights,
-            set_peft_model_state_dict,
-        )
-    except ImportError as error:
-        raise RetrieverError(
-            f"{source} is published as a peft adapter, and peft is not installed: "
-            "`pip install 'ridgerank[colpali]'`"
-        ) from error
-    where = {"revision": revision} if revision else {}
-    config = PeftConfig.from_pretrained(source, **where)
-    config.inference_mode = True
-    inject_adapter_in_model(config, model)
-    stored = load_peft_weights(source, device="cpu", **where)
-    weights = {_current_name(name, renamed): value for name, value in stored.items()}
-    expected_names = set(get_peft_model_state_dict(model, save_embedding_layers=False))
-    if set(weights) != expected_names:
-        differing = sorted(set(weights) ^ expected_names)
-        raise RetrieverError(
-            f"the adapter {source!r} has {len(weights)} tensors and its settings ask for "
-            f"{len(expected_names)}; they differ in {differing[0]}: it is damaged, or made for a model of "
-            "another layout"
-        )
-    set_peft_model_state_dict(model, weights)
-    return set(config.modules_to_save or ())
-
-
-def _current_name(name: str, renamed: Mapping[str, str]) -> str:
-    """Name a tensor of an adapter as the present layout does."""
-    name = name.removeprefix("base_model.model.")
-    for pattern, replacement in renamed.items():
-        name = re.sub(pattern, replacement, name)
-    return name

@@ -1,0 +1,158 @@
+"""Trained rerankers as backbones: the cut model gives the score of the model as published."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from experiments.baselines.monoqwen import load_mono_qwen
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.full_depth import full_margins
+from ridgerank.backbones.load import SHORT_NAMES, load_backbone
+from ridgerank.backbones.presets import PRESETS, available_targets, find_preset
+from ridgerank.errors import BackboneError
+from tests.backbones.small_models import LAYERS, WIDTH, Built, build
+from tests.experiments.baselines.small_judges import BuiltJudge, build_mono_qwen
+
+QUERY = "What was the revenue in 2023?"
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> BuiltJudge:
+    return build_mono_qwen(tmp_path_factory.mktemp("mono"))
+
+
+@pytest.fixture(scope="module")
+def mono(judge: BuiltJudge) -> Backbone:
+    return load_backbone(judge.adapter, device="cpu", prompt="monoqwen2-vl")
+
+
+@pytest.fixture(scope="module")
+def built_ranker(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A Qwen2-VL with a head as published: no language head, the head's tensors beside the others."""
+    built = build("qwen2_vl", tmp_path_factory.mktemp("models") / "jina-reranker-m0")
+    torch.manual_seed(5)
+    head = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
+    built.model.score = head
+    weights = load_file(built.folder / "model.safetensors")
+    del weights["lm_head.weight"]
+    weights |= {f"score.{name}": tensor for name, tensor in head.state_dict().items()}
+    save_file(weights, built.folder / "model.safetensors", metadata={"format": "pt"})
+    return built
+
+
+@pytest.fixture(scope="module")
+def ranker(built_ranker: Built) -> Backbone:
+    return load_backbone(built_ranker.folder, device="cpu")
+
+
+def published_score(built: Built, tokenizer: nn.Module, image: Image.Image, query: str) -> float:
+    """One prompt, token 100, one forward, the head on the last normed state."""
+    from transformers import AutoTokenizer
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    batch = Qwen2VLImageProcessorPil.from_pretrained(built.folder)(images=[image], return_tensors="pt")
+    count = int(batch["image_grid_thw"].prod()) // 4
+    text = f"**Document**:\n<|vision_start|>{'<|image_pad|>' * count}<|vision_end|>\n**Query**:\n{query}"
+    ids = AutoTokenizer.from_pretrained(built.folder)(text)["input_ids"] + [100]
+    input_ids = torch.tensor([ids])
+    types = (input_ids == built.model.config.image_token_id).int()
+    with torch.no_grad():
+        states = built.model.model(input_ids=input_ids, mm_token_type_ids=types, **batch).last_hidden_state
+        return float(built.model.score(states[0, -1]))
+
+
+def test_monoqwen_as_backbone_is_monoqwen_as_baseline(
+    judge: BuiltJudge, mono: Backbone, pages: list[Image.Image]
+) -> None:
+    probabilities = load_mono_qwen(str(judge.adapter), device="cpu").judge(QUERY, pages)
+    margins = full_margins(mono, QUERY, pages)
+    assert mono.prompt is PRESETS["monoqwen2-vl"].prompt
+    assert torch.sigmoid(margins).tolist() == pytest.approx(probabilities, abs=1e-4)
+    assert np.ptp(probabilities) > 1e-3, "the pages tell apart"
+
+
+def test_an_adapter_changes_the_model_and_is_merged(judge: BuiltJudge, mono: Backbone) -> None:
+    base = load_backbone(judge.base, device="cpu", prompt="monoqwen2-vl")
+    assert base.fingerprints().weights != mono.fingerprints().weights
+    assert {name for name, _ in base._model.named_parameters()} == {
+        name for name, _ in mono._model.named_parameters()
+    }
+
+
+def test_the_heads_score_is_that_of_one_forward(
+    built_ranker: Built, ranker: Backbone, pages: list[Image.Image]
+) -> None:
+    scores = full_margins(ranker, QUERY, pages).tolist()
+    expected = [published_score(built_ranker, built_ranker.model, page, QUERY) for page in pages]
+    assert scores == pytest.approx(expected, abs=1e-4)
+    assert np.ptp(expected) > 1e-3, "the pages tell apart"
+
+
+@pytest.mark.parametrize("join_layer", [0, 2])
+def test_presets_run_many_pages_as_one_by_one(
+    mono: Backbone, ranker: Backbone, pages: list[Image.Image], join_layer: int
+) -> None:
+    for backbone in (mono, ranker):
+        encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
+        together = backbone.states([QUERY], DensePrefixes(encoded, join_layer=join_layer))
+        for prefix, state in zip(encoded, together, strict=True):
+            alone = backbone.states([QUERY], DensePrefixes([prefix], join_layer=join_layer))
+            torch.testing.assert_close(state, alone[0], atol=1e-4, rtol=1e-4)
+
+
+def test_a_ranking_head_leaves_no_likelihood(ranker: Backbone, pages: list[Image.Image]) -> None:
+    prefixes = DensePrefixes(ranker.encode(pages[:1], exit_layer=LAYERS))
+    with pytest.raises(BackboneError, match="no likelihood"):
+        ranker.targets([QUERY], prefixes)
+    assert available_targets(ranker.prompt.name) == ("margin",)
+    assert available_targets("monoqwen2-vl") == available_targets(None) == ("margin", "likelihood")
+
+
+def test_the_head_is_part_of_the_weights_fingerprint(
+    built_ranker: Built, ranker: Backbone, tmp_path: Path
+) -> None:
+    other = tmp_path / "jina-reranker-m0"
+    shutil.copytree(built_ranker.folder, other)
+    weights = load_file(other / "model.safetensors")
+    weights["score.2.bias"] = weights["score.2.bias"] + 1
+    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+    assert load_backbone(other, device="cpu").fingerprints().weights != ranker.fingerprints().weights
+
+
+def test_a_folder_without_the_head_is_refused(judge: BuiltJudge) -> None:
+    with pytest.raises(BackboneError, match=r"holds no score\.0\.weight"):
+        load_backbone(judge.base, device="cpu", prompt="jina-reranker-m0")
+
+
+def test_the_licence_is_told_on_loading(built_ranker: Built, caplog: pytest.LogCaptureFixture) -> None:
+    load_backbone(built_ranker.folder, device="cpu")
+    assert "CC-BY-NC-4.0" in caplog.text
+
+
+def test_presets_are_found_by_name_class_and_prompt() -> None:
+    assert find_preset("lightonai/MonoQwen2-VL-v0.1", "qwen2_vl") is PRESETS["monoqwen2-vl"]
+    assert find_preset("a", "qwen2_vl", architectures=["JinaVLForRanking"]) is PRESETS["jina-reranker-m0"]
+    assert find_preset("a", "qwen2_vl", prompt="monoqwen2-vl") is PRESETS["monoqwen2-vl"]
+    assert find_preset("Qwen/Qwen2-VL-2B-Instruct", "qwen2_vl") is None
+    assert find_preset("monoqwen2-vl", "glm4v") is None
+    with pytest.raises(BackboneError, match=r"known for it: monoqwen2-vl, jina-reranker-m0"):
+        find_preset("a", "qwen2_vl", prompt="chatml")
+    assert {SHORT_NAMES[name] for name in PRESETS} == {preset.repository for preset in PRESETS.values()}
+
+
+def test_an_instruction_that_ends_in_a_blank_is_cut_before_it(judge: BuiltJudge, mono: Backbone) -> None:
+    prompt = mono.prompt
+    for query in ("revenue", "12 %", "¿qué?", "北京", "«x»"):
+        whole = judge.tokenizer(prompt.instruction + query + prompt.after_query, add_special_tokens=False)[
+            "input_ids"
+        ]
+        suffix = mono.tokens.suffix(query)
+        assert whole[-len(suffix) :] == suffix
+        assert len(whole) - len(suffix) == mono.tokens.describe()["instruction_tokens_stored"]
