@@ -30,6 +30,11 @@ class Page:
     """The text layer, empty where there is none."""
 
 
+def document_name(reference: str) -> str:
+    """The document of a page's reference: `C#/report.pdf` of `C#/report.pdf#3`."""
+    return reference.rpartition("#")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query, with an id."""

@@ -72,6 +72,7 @@ def test_a_calibration_written_before_settings_were_fields_is_read(tmp_path: Pat
     path = tmp_path / "default.safetensors"
     with safe_open(path, framework="numpy") as file:
         metadata, vector = file.metadata(), file.get_tensor("readout")
+    del metadata["digest"]  # which such files do not have
     save_file({"readout": vector}, path, metadata={**metadata, "lineage": OF_TEXT})
     loaded = Calibration.load(tmp_path, lineage=lineage)
     np.testing.assert_array_equal(loaded.readout.vector, calibration.readout.vector)

@@ -1,7 +1,8 @@
 """A calibration as a small file beside the store: the readout, the weight, and how both came about.
 
 `NAME.safetensors` is all that ranking reads; `NAME.json` says the same to people and `NAME.png` shows it.
-A calibration is bound to the lineage of its store and to the retriever its weight is for.
+A calibration is bound to the lineage of its store and to the retriever its weight is for, and sealed with a
+digest of all it holds (`sealed_file.py`).
 """
 
 import json
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ridgerank.atomic import replace_file, replace_text_file
+from ridgerank.atomic import replace_text_file
 from ridgerank.calibration.relevance_model import RelevanceModel
+from ridgerank.calibration.sealed_file import read_sealed, write_sealed
 from ridgerank.errors import ArtifactError
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
@@ -134,8 +137,6 @@ class Calibration:
         facts = self.facts()
         with replace_text_file(path.with_suffix(".json")) as file:
             file.write(json.dumps({"name": name, **facts}, indent=2, ensure_ascii=False) + "\n")
-        from safetensors.numpy import save
-
         fit = {part: getattr(self.readout, part) for part in ("penalty", "lists", "pairs")}
         metadata = {
             "format": FORMAT,
@@ -146,8 +147,7 @@ class Calibration:
         tensors = {"readout": self.readout.vector}
         if self.relevance is not None:
             tensors[_TARGET_READOUT] = self.relevance.readout.vector
-        with replace_file(path) as scratch:
-            scratch.write_bytes(save(tensors, metadata))
+        write_sealed(path, tensors, metadata)
         return path
 
     def facts(self) -> dict[str, Any]:
@@ -165,8 +165,6 @@ class Calibration:
     @classmethod
     def load(cls, folder: Path, name: str = DEFAULT_NAME, *, lineage: Lineage | None = None) -> Self:
         """Read a calibration by its name; with `lineage` given, one made with another is refused."""
-        from safetensors import SafetensorError, safe_open
-
         path = calibration_path(folder, name)
         if not path.exists():
             names = ", ".join(list_calibrations(folder)) or "none"
@@ -174,26 +172,33 @@ class Calibration:
                 f"no calibration called {name!r} in {folder}, there: {names}; make one with "
                 "`ridgerank calibrate`"
             )
-        try:
-            with safe_open(path, framework="numpy") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        except SafetensorError as error:
-            raise ArtifactError(f"{path}: not a readable calibration ({error}); calibrate again") from error
+        metadata, tensors = read_sealed(path)
         if metadata.get("format") != FORMAT:
             raise ArtifactError(
                 f"{path}: format {metadata.get('format')!r}, wanted {FORMAT!r}; calibrate again"
             )
+        try:
+            return cls._parse(metadata, tensors, lineage, name)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ArtifactError(f"{path} is damaged ({error}); calibrate again") from error
+
+    @classmethod
+    def _parse(
+        cls,
+        metadata: Mapping[str, str],
+        tensors: Mapping[str, NDArray[Any]],
+        lineage: Lineage | None,
+        name: str,
+    ) -> Self:
         saved_lineage = Lineage.from_json(metadata["lineage"])
         if lineage is not None:
             saved_lineage.require(lineage, artifact=f"the calibration {name!r}")
         facts = json.loads(metadata["facts"])
+        vector = np.asarray(tensors["readout"], dtype=np.float64)
+        if vector.ndim != 1 or not np.isfinite(vector).all() or not 0 <= facts["weight"]["weight"] <= 1:
+            raise ValueError("numbers that no calibration has")
         return cls(
-            readout=Readout(
-                vector=np.asarray(tensors["readout"], dtype=np.float64),
-                lineage=saved_lineage,
-                **json.loads(metadata["fit"]),
-            ),
+            readout=Readout(vector=vector, lineage=saved_lineage, **json.loads(metadata["fit"])),
             weight=_estimate(facts["weight"]),
             retriever=facts["retriever"],
             retriever_source=facts["retriever_source"],

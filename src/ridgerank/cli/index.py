@@ -88,8 +88,9 @@ def index_command(
     """Read documents once and store what the model made of each page.
 
     Pages already stored are skipped, by content; run it again after an interruption, or when documents
-    were added or changed. A file that cannot be read is one line on stderr, the rest goes on, and the exit
-    status is 3; so it is where stored pages are left without vectors.
+    were added or changed: the pages of a changed file are replaced. A file whose name another file has in the
+    store gets its folder in front of it, and that is said. A file that cannot be read is one line on stderr,
+    the rest goes on, and the exit status is 3; so it is where stored pages are left without vectors.
 
     With `--retriever` each page is rendered once for both models; added to a store that has pages already, it
     reads again only those that lack vectors, so give it their documents.
@@ -248,6 +249,8 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:
     facts = [f"{report.added} pages added", f"{report.skipped} stored before"]
     if report.embedded:
         facts.append(f"{report.embedded} of them given vectors")
+    if report.replaced:
+        facts.append(f"{report.replaced} of changed files replaced")
     if report.removed:
         facts.append(f"{report.removed} removed")
     if report.copies:
@@ -257,6 +260,8 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:
     if report.failures:
         facts.append(f"{len(report.failures)} not read")
     typer.echo(f"{store}: {', '.join(facts)}", err=True)
+    for line in report.renamed:
+        typer.echo(line, err=True)
     if report.without_vectors:
         typer.echo(
             f"{len(report.without_vectors)} stored pages have no vectors, {report.without_vectors[0]} among "

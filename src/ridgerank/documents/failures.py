@@ -1,7 +1,8 @@
 """What a stream of documents holds beside pages: failures to read, and files that are no documents."""
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,8 @@ class Failure:
     """The file, `report.pdf`, or the page, `report.pdf#3`, when only that page is lost."""
     reason: str
     """One line: what was found, and what to do about it."""
+    path: Path | None = field(default=None, compare=False)
+    """The file, where it is known."""
 
     def __str__(self) -> str:
         return f"{self.reference}: {self.reason}"

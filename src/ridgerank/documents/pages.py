@@ -60,7 +60,7 @@ def list_pages(paths: Iterable[str | Path], *, processes: int = 1) -> Generator[
                 yield item
                 continue
             if item.caveat:
-                yield Failure(item.source.name, item.caveat)
+                yield Failure(item.source.name, item.caveat, item.source.path)
             for number in range(1, item.pages + 1):
                 yield PageRef(file_page_id(item.digest, number), item.source, number, item.stamp)
 
@@ -179,11 +179,11 @@ def _attempt(work: Callable[[Item], Result], item: Item) -> Result | Failure:
     try:
         return work(item)
     except DocumentError as error:
-        return Failure(_reference(item), str(error))
+        return _failure(item, str(error))
     except OSError as error:
-        return Failure(_reference(item), describe_os_error(error))
+        return _failure(item, describe_os_error(error))
     except MemoryError:
-        return Failure(_reference(item), "larger than the memory; make it smaller, or use fewer processes")
+        return _failure(item, "larger than the memory; make it smaller, or use fewer processes")
 
 
 def _require_unchanged(ref: PageRef) -> None:
@@ -201,8 +201,14 @@ def _require_budget(max_pixels: PixelBudget) -> None:
 
 
 def _lost_failure(item: SourceFile | ListedItem, fate: str) -> Failure:
-    return Failure(_reference(item), f"{fate}; damaged or hostile: repair it, or leave it out")
+    return _failure(item, f"{fate}; damaged or hostile: repair it, or leave it out")
 
 
-def _reference(item: SourceFile | ListedItem) -> str:
-    return item.name if isinstance(item, SourceFile) else item.reference
+def _failure(item: SourceFile | ListedItem, reason: str) -> Failure:
+    match item:
+        case SourceFile():
+            return Failure(item.name, reason, item.path)
+        case PageRef():
+            return Failure(item.reference, reason, item.source.path)
+        case _:
+            return Failure(item.reference, reason)

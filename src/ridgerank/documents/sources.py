@@ -35,7 +35,8 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
 
     One path: names are relative to it, or the file's own name. Several: names are relative to the folder
     they share, so that `2023/report.pdf` and `2024/report.pdf` stay apart. Hidden entries of a folder are
-    skipped; a folder reached twice through symbolic links is read once, so loops end.
+    skipped, and so are page stores: the pictures in them are no documents. A folder reached twice through
+    symbolic links is read once, so loops end.
     """
     # Not `resolve`: a link keeps the name the user gave it.
     roots = _drop_nested_roots([Path(os.path.abspath(path)) for path in paths])  # noqa: PTH100
@@ -56,12 +57,27 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
             is_expected = explicit or path.suffix.lower() in SUFFIXES or path.is_dir()
             yield Failure(name, describe_os_error(error)) if is_expected else SkippedFile(name)
             continue
-        if entries is not None:
+        if entries is not None and ((explicit and _lies_in_store(path)) or is_store_folder(path)):
+            yield (
+                Failure(name, "a page store, or a part of one; name documents")
+                if explicit
+                else SkippedFile(name)
+            )
+        elif entries is not None:
             levels.append(entries)
         elif stat.S_ISREG(status.st_mode) and path.suffix.lower() in SUFFIXES:
             yield SourceFile(path=path, name=name)
         else:
             yield Failure(name, _describe_unusable(path, status.st_mode)) if explicit else SkippedFile(name)
+
+
+def is_store_folder(folder: Path) -> bool:
+    """Whether a folder is a Lance dataset, as every page store is."""
+    return any((folder / "_versions").glob("*.manifest"))
+
+
+def _lies_in_store(path: Path) -> bool:
+    return any(map(is_store_folder, path.parents))
 
 
 def _entries(folder: Path, status: os.stat_result, seen: set[tuple[int, int]]) -> Iterator[Path]:
@@ -105,10 +121,15 @@ def _describe_unusable(path: Path, mode: int) -> str:
 
 
 def _display_name(path: Path, base: Path) -> str:
-    """The relative path on one line, in characters every store can hold."""
     relative: PurePath = path.relative_to(base) if path.is_relative_to(base) else path
-    name = relative.as_posix() if relative.parts else path.name
+    return escape_name(relative.as_posix() if relative.parts else path.name)
+
+
+def escape_name(name: str) -> str:
+    """A path on one line, in characters every store can hold; different paths stay different."""
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
+        character
+        if character.isprintable() and character != "\\"
+        else character.encode("unicode_escape").decode()
         for character in name
     )

@@ -1,7 +1,12 @@
 """After the last page: update the references of stored pages, and list pages without vectors or text."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 from ridgerank.documents.ocr import has_little_text
+from ridgerank.errors import StoreError
 from ridgerank.indexing.listing import Listing
+from ridgerank.records import document_name
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import VectorOrigin
@@ -23,27 +28,58 @@ def references_without_text(uri: str) -> tuple[str, ...]:
         return tuple(sorted(store.reference(page_id) for page_id in blank))
 
 
-def update_references(writer: StoreWriter, listing: Listing, *, prune: bool) -> int:
-    """Update the references of every stored page; with `prune`, remove pages that have none left."""
+@dataclass(frozen=True, slots=True)
+class RemovedPages:
+    """How many pages left the store when its references were updated."""
+
+    replaced: int = 0
+    """Pages of files that have changed: their content is in no file any more."""
+    pruned: int = 0
+
+
+def update_references(
+    writer: StoreWriter, listing: Listing, unread: Collection[str], *, prune: bool
+) -> RemovedPages:
+    """Give every stored page the references it has now; a page that loses its last one is removed.
+
+    A reference stays where it is listed for this page, where its file is not under the paths, and where its
+    file, or the folder of it, is among `unread`: those could not be read whole this time. With `prune`, files
+    that are not under the paths have no pages either.
+    """
     listed_references = {name for references in listing.references.values() for name in references}
-    unread = {failure.reference for failure in listing.failures}
+    listed_documents = {document_name(name) for name in listed_references}
     changed: dict[str, tuple[str, ...]] = {}
-    removed: list[str] = []
+    replaced: list[str] = []
+    pruned: list[str] = []
     for page_id, references in writer.references().items():
         listed = listing.references.get(page_id, [])
-        # A reference stays where it is listed for this page, or where its file could not be read.
-        kept = [
-            name
-            for name in references
-            if name not in listed_references and (not prune or name.split("#")[0] in unread)
-        ]
+        outdated = [name for name in references if name in listed_references]
+        kept = []
+        for name in set(references).difference(listed_references):
+            if _is_unread(name, unread) or not (prune or document_name(name) in listed_documents):
+                kept.append(name)
+            elif document_name(name) in listed_documents:
+                outdated.append(name)
         updated = tuple(sorted({*listed, *kept}))
-        if not updated and prune:
-            removed.append(page_id)
-        elif updated != tuple(sorted(references)):
-            changed[page_id] = updated
+        if updated != tuple(sorted(references)) or (prune and not updated):
+            if updated:
+                changed[page_id] = updated
+            else:
+                (replaced if outdated else pruned).append(page_id)
+    if pruned and not listing.refs and len(pruned) == len(writer.page_ids()):
+        raise StoreError(
+            f"no page was found, and pruning would remove all {len(pruned)} of the page store at "
+            f"{writer.uri}; check the paths, or remove the store's folder"
+        )
+    # Removed first: a kill in between leaves names to be put right, not pages without any.
+    writer.remove([*replaced, *pruned])
     writer.set_references(changed)
-    if removed:
-        writer.remove(removed)
+    if replaced or pruned:
         writer.reclaim()
-    return len(removed)
+    return RemovedPages(len(replaced), len(pruned))
+
+
+def _is_unread(reference: str, unread: Collection[str]) -> bool:
+    document = document_name(reference)
+    folders = (document[:end] for end, character in enumerate(document) if character == "/")
+    return any(name in unread for name in (reference, document, *folders))

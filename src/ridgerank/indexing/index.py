@@ -9,7 +9,7 @@ committed whole.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,14 @@ from typing import Protocol
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.ocr import Recognizer
+from ridgerank.indexing.document_names import name_documents
 from ridgerank.indexing.encode import PageEncoder, default_batch_pages, group_for_commits
 from ridgerank.indexing.finalize import (
     references_without_text,
     references_without_vectors,
     update_references,
 )
-from ridgerank.indexing.listing import IndexTask, list_documents, number_batches, render_batches
+from ridgerank.indexing.listing import IndexTask, Listing, list_documents, number_batches, render_batches
 from ridgerank.indexing.progress import EncodeHook, IndexHook, IndexPlan, IndexReport, SilentIndexHook
 from ridgerank.lineage import Lineage
 from ridgerank.store.compress import encode_shared
@@ -32,7 +33,7 @@ from ridgerank.store.layout import SharedPrefix
 from ridgerank.store.model_lineage import default_exit_layer, make_lineage
 from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
 from ridgerank.store.pruning import Keep
-from ridgerank.store.sidecar import remember_sources
+from ridgerank.store.sidecar import remember_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 from ridgerank.worker_process import usable_cores
@@ -62,10 +63,11 @@ def index_documents(
     """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
 
     The backbone is a loaded one, or the name or folder to load it from.
-    Stored pages are neither rendered nor encoded again. A reference whose content has changed moves to the
-    new page. With `prune`, pages that are not under `paths` are removed, except pages of files that could not
-    be read this time. With a `recognizer`, pages without a text layer get the text recognized in their image.
-    With an `embedder`, every page also gets a retriever's vectors, and a large store an index over them.
+    Stored pages are neither rendered nor encoded again. The pages of a file that has changed are replaced.
+    A file whose name belongs to another file gets its folder in front of it. With `prune`, pages that are not
+    under `paths` are removed, except pages of files that could not be read this time. With a `recognizer`,
+    pages without a text layer get the text recognized in their image. With an `embedder`, every page also
+    gets a retriever's vectors, and a large store an index over them.
     """
     if isinstance(backbone, str):
         backbone = load_backbone(backbone)
@@ -136,7 +138,9 @@ def run_index(
         page_ids_without_vectors = frozenset() if origin is None else writer.open_vectors(origin)
         listing = list_documents(paths, hook, processes=processes)
         stored = writer.page_ids()
-        remember_sources(uri, {ref.source.name: ref.source.path for ref in listing.refs.values()})
+        owners = source_owners(uri)
+        renamed = name_documents(listing, owners, writer.references())
+        remember_sources(uri, listing.paths)
         if encode_hook is not None:
             encode_hook.listed(listing.refs, stored)
         skipped = sum(page_id in stored for page_id in listing.refs)
@@ -147,7 +151,7 @@ def run_index(
             hook.committed(commit.added + commit.embedded, commit.nbytes)
             added, embedded = added + commit.added, embedded + commit.embedded
             nbytes += commit.prefix_bytes
-        removed = update_references(writer, listing, prune=prune)
+        removed = update_references(writer, listing, _unread_names(listing, owners), prune=prune)
         without_vectors = references_without_vectors(writer, origin)
         if len(writer.page_ids()) >= MIN_INDEXED_PAGES:
             writer.index_pages()
@@ -161,12 +165,22 @@ def run_index(
         without_vectors=without_vectors,
         without_text=references_without_text(uri) if reads_text else (),
         copies=listing.copies,
-        removed=removed,
+        removed=removed.pruned,
+        replaced=removed.replaced,
+        renamed=tuple(map(str, renamed)),
         skipped_files=listing.skipped_files,
         prefix_bytes=nbytes,
         seconds=time.perf_counter() - start,
         failures=tuple(listing.failures),
     )
+
+
+def _unread_names(listing: Listing, owners: Mapping[str, str]) -> set[str]:
+    """The names of what could not be read, those that a file has from earlier runs included."""
+    files = {str(failure.path.resolve()) for failure in listing.failures if failure.path is not None}
+    return {failure.reference for failure in listing.failures} | {
+        name for name, owner in owners.items() if owner in files
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The pages under the paths: listed, cut into batches, rendered."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -19,6 +19,10 @@ class Listing:
 
     refs: dict[str, PageRef] = field(default_factory=dict)
     references: dict[str, list[str]] = field(default_factory=dict)
+    documents: dict[Path, list[PageRef]] = field(default_factory=dict)
+    """The pages of each file, copies of others included."""
+    paths: dict[str, Path] = field(default_factory=dict)
+    """The file of every name."""
     failures: list[Failure] = field(default_factory=list)
     skipped_files: int = 0
 
@@ -27,6 +31,18 @@ class Listing:
         """Further references to the same content."""
         return sum(len(references) - 1 for references in self.references.values())
 
+    def set_names(self, names: Mapping[Path, Sequence[str]]) -> None:
+        """Give the pages of every file its names, the first of which is where the page comes from."""
+        self.refs, self.references = {}, {}
+        self.paths = {name: path for path, file_names in names.items() for name in file_names}
+        for path, refs in self.documents.items():
+            first, *aliases = names[path]
+            for ref in refs:
+                named = replace(ref, source=replace(ref.source, name=first))
+                self.refs.setdefault(ref.page_id, named)
+                references = (named.reference, *(f"{alias}#{ref.number}" for alias in aliases))
+                self.references.setdefault(ref.page_id, []).extend(references)
+
 
 def list_documents(paths: Iterable[str | Path], hook: IndexHook, *, processes: int) -> Listing:
     """List all pages under the paths; failures go to the hook and are left out."""
@@ -34,13 +50,13 @@ def list_documents(paths: Iterable[str | Path], hook: IndexHook, *, processes: i
     for item in list_pages(paths, processes=min(processes, 2)):
         match item:
             case PageRef():
-                listing.refs.setdefault(item.page_id, item)
-                listing.references.setdefault(item.page_id, []).append(item.reference)
+                listing.documents.setdefault(item.source.path, []).append(item)
             case Failure():
                 listing.failures.append(item)
                 hook.failed(item)
             case SkippedFile():
                 listing.skipped_files += 1
+    listing.set_names({path: [refs[0].source.name] for path, refs in listing.documents.items()})
     return listing
 
 

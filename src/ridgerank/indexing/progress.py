@@ -37,12 +37,17 @@ class IndexReport:
     copies: int
     """Further references to the same content: stored once, found by every reference."""
     removed: int
+    """Pages that were not under the paths, with `prune`."""
     skipped_files: int
     """Files in folders that are neither PDF nor image."""
     prefix_bytes: int
     """Bytes of the prefixes added."""
     seconds: float
     failures: tuple[Failure, ...]
+    replaced: int = 0
+    """Pages of files that have changed since: removed."""
+    renamed: tuple[str, ...] = ()
+    """A line for each file whose name belongs to another one: its longer name, and why."""
 
 
 class IndexHook(Protocol):

@@ -11,7 +11,7 @@ from pathlib import Path
 from ridgerank.documents.pages import PageRef, list_pages, render_pages
 from ridgerank.errors import CalibrationError
 from ridgerank.page_sizing import PixelBudget
-from ridgerank.records import Page
+from ridgerank.records import Page, document_name
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import recall_sources
@@ -37,7 +37,9 @@ def locate_pages(
     `documents` are files and folders to search; without them, the files the store was indexed from.
     """
     stored = {page.page_id: page for page in (store.pages(page_ids) if page_ids else [])}
-    paths = list(documents) or recall_sources(store.uri, sorted({page.source for page in stored.values()}))
+    names = {page.source for page in stored.values()}
+    names |= {document_name(reference) for page in stored.values() for reference in page.references}
+    paths = list(documents) or recall_sources(store.uri, sorted(names))
     refs = {
         ref.page_id: ref for ref in list_pages(paths) if isinstance(ref, PageRef) and ref.page_id in stored
     }

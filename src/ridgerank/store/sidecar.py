@@ -65,15 +65,23 @@ def remember_sources(uri: str, paths: Mapping[str, Path]) -> None:
     """Add to the paths of documents: name of a document → its file."""
     if not paths:
         return
-    with _sources_folder(uri) as folder:
-        sources = _read_sources(folder)
+    with _edit_sources(uri) as sources:
         for name, path in paths.items():
             newest = str(path.resolve())
             sources[name] = [newest, *(older for older in sources.get(name, []) if older != newest)]
-        with replace_text_file(folder / layout.SOURCES) as file:
-            json.dump(sources, file, ensure_ascii=False, sort_keys=True)
-        if lance_dataset.local_root(uri) is None:
-            RemoteFolder(uri).put(folder / layout.SOURCES)
+
+
+def forget_sources(uri: str, names: Iterable[str]) -> None:
+    """Drop the paths of documents that are no longer in the store."""
+    with _edit_sources(uri) as sources:
+        for name in names:
+            sources.pop(name, None)
+
+
+def source_owners(uri: str) -> dict[str, str]:
+    """Name of a document → the file that was last indexed under it."""
+    with _sources_folder(uri) as folder:
+        return {name: paths[0] for name, paths in _read_sources(folder).items() if paths}
 
 
 def copy_sources(uri: str, target: str) -> None:
@@ -106,12 +114,32 @@ def _sources_folder(uri: str) -> Iterator[Path]:
         yield Path(scratch)
 
 
+@contextmanager
+def _edit_sources(uri: str) -> Iterator[dict[str, list[str]]]:
+    """The list of sources, written back after the block."""
+    with _sources_folder(uri) as folder:
+        sources = _read_sources(folder)
+        yield sources
+        with replace_text_file(folder / layout.SOURCES) as file:
+            json.dump(sources, file, sort_keys=True)  # ASCII: paths may hold bytes that are not UTF-8
+        if lance_dataset.local_root(uri) is None:
+            RemoteFolder(uri).put(folder / layout.SOURCES)
+
+
 def _read_sources(root: Path) -> dict[str, list[str]]:
     path = root / layout.SOURCES
-    if not path.exists():
-        return {}
     try:
-        sources: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        content = path.read_text(encoding="utf-8") if path.exists() else "{}"
+        sources = json.loads(content)
+        if not _is_sources(sources):
+            raise ValueError("wanted lists of paths by name")
+    except (ValueError, RecursionError, OSError) as error:
         raise StoreError(f"{path} is damaged ({error}); remove it, it is written anew by indexing") from error
-    return sources
+    checked: dict[str, list[str]] = sources
+    return checked
+
+
+def _is_sources(sources: object) -> bool:
+    return isinstance(sources, dict) and all(
+        isinstance(paths, list) and all(isinstance(path, str) for path in paths) for paths in sources.values()
+    )
