@@ -3,12 +3,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-fast test-browser test-scale adapters lint bench miniature reproduce figures clean
+.PHONY: help demo test test-fast test-browser test-scale adapters lint docs bench miniature reproduce figures clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,colpali,dense,langchain,rerankers,ocr,gguf,vidore,serve,serve-test,object-store-tests,miniature,plot,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,colpali,dense,langchain,rerankers,ocr,gguf,vidore,serve,serve-test,object-store-tests,miniature,plot,notebook,dev]'
 	@touch $@
 
 help:  ## these lines
@@ -43,6 +43,10 @@ lint: $(READY)  ## style, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY)  ## the documentation as a site, in site/; a broken link fails
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(READY)  ## speed against what one would use instead; ratios go to results/; needs 25 GB of disk
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench,ray]'
