@@ -5,14 +5,22 @@ Processes are spawned, not forked: a fork would copy locks that threads of this 
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from threading import Thread
 from typing import Any
 
 _END_SECONDS = 5.0
 """How long a process may take to end by itself once its pipe is closed."""
+_BEAT_SECONDS = 0.5
+"""A process shows this often that it runs; one that was stopped (SIGSTOP) does not."""
+
+
+class WorkerDied(RuntimeError):  # noqa: N818 (reads as the fact it states)
+    """A process ended, or was ended, while it worked."""
 
 
 class WorkerProcess:
@@ -25,7 +33,10 @@ class WorkerProcess:
         """Start the process and return at once; target and arguments are pickled."""
         context = get_context("spawn")
         self.pipe, child_pipe = context.Pipe()
-        self._process = context.Process(target=_run, args=(target, child_pipe, arguments), daemon=True)
+        self._beats = context.RawValue("Q", 0)
+        self._process = context.Process(
+            target=_run, args=(target, child_pipe, self._beats, arguments), daemon=True
+        )
         self._process.start()
         child_pipe.close()  # so that the end of the process is the end of the pipe
 
@@ -33,6 +44,15 @@ class WorkerProcess:
     def pid(self) -> int | None:
         """The process id."""
         return self._process.pid
+
+    @property
+    def beats(self) -> int:
+        """How often the process has shown that it runs: 0 until it has started."""
+        return int(self._beats.value)
+
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.is_alive()
 
     def exit_code(self) -> int | None:
         """The exit code of a process whose pipe has ended: negative for a signal, None while it runs."""
@@ -51,6 +71,11 @@ class WorkerProcess:
         self.pipe.close()
         self._process.join(_END_SECONDS)
         self.kill()
+
+    def send_kill(self) -> None:
+        """End the process at once and leave the rest to the thread that reads the pipe; for any thread."""
+        with suppress(ValueError, ProcessLookupError):  # it is closed, or gone, already
+            self._process.kill()
 
     def kill(self) -> None:
         """End the process at once, whatever it does."""
@@ -73,6 +98,13 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _run(target: Callable[..., None], pipe: Connection, arguments: tuple[Any, ...]) -> None:
+def _run(target: Callable[..., None], pipe: Connection, beats: Any, arguments: tuple[Any, ...]) -> None:  # noqa: ANN401
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends this one
+    Thread(target=_beat, args=(beats,), daemon=True).start()
     target(pipe, *arguments)
+
+
+def _beat(beats: Any) -> None:  # noqa: ANN401 (a shared number)
+    while True:
+        beats.value += 1
+        time.sleep(_BEAT_SECONDS)

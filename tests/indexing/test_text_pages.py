@@ -19,7 +19,7 @@ from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.cli.main import app
 from ridgerank.documents.ocr import Recognizer
-from ridgerank.errors import LineageMismatch, StoreError
+from ridgerank.errors import DocumentError, LineageMismatch, StoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.ranking.explain import explain
 from ridgerank.ranking.shallow import ShallowPass
@@ -156,7 +156,7 @@ def test_a_text_model_writes_queries_one_line_each(backbone: Backbone) -> None:
 def test_an_unstored_page_without_text_is_refused_by_a_text_model(backbone: Backbone, store: str) -> None:
     with PageStore.open(store) as opened:
         unstored = UnstoredPages(backbone, opened.lineage, capacity_bytes=1 << 20)
-    with pytest.raises(StoreError, match=r"new.png#1 carries no text.*--ocr"):
+    with pytest.raises(DocumentError, match=r"new.png#1 carries no text.*--ocr"):
         unstored.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
 
 

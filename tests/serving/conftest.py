@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from ridgerank.cli.main import app as commands
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.app import create_app
+from ridgerank.serving.http_server import server_config
 from ridgerank.serving.serve_settings import Limits, ServeSettings
 from ridgerank.serving.service import Service
 from ridgerank.shipped_models import FOLDER
@@ -85,6 +86,7 @@ def make_service(reranker: Reranker) -> Iterator[MakeService]:
     yield make
     for service in services:
         service.engine.close()
+        service.end_processes()
         service.page_images.close()
 
 
@@ -107,8 +109,7 @@ def serve(service: Service) -> Iterator[str]:
     """Run a service on a free port of loopback; its address."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(create_app(service, close=False), log_level="warning", lifespan="on")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(service, create_app(service, close=False)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     end = time.monotonic() + SECONDS

@@ -12,18 +12,18 @@ import pytest
 
 from ridgerank.ranking.candidates import CandidateList
 from ridgerank.ranking.reranker import Reranker
-from ridgerank.serving.engine import (
+from ridgerank.serving.engine import Engine
+from ridgerank.serving.http_errors import ApiError
+from ridgerank.serving.jobs import (
     CallerLeftError,
-    Engine,
     Job,
     PreparedDocuments,
     RankingResult,
     RankWork,
     SearchWork,
 )
-from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.serve_settings import Limits
-from tests.serving.conftest import SECONDS, Corpus, MakeService, serve
+from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of, serve
 
 
 class Held:
@@ -180,7 +180,7 @@ def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -
         check_caller()
         raise AssertionError("it went on")
 
-    [job] = engine.submit([RankWork(prepare)])
+    [job] = engine.submit([RankWork("costs", 1, prepare)])
     assert begun.wait(SECONDS)
     engine.drop([job])
     go.set()
@@ -219,8 +219,14 @@ def test_closing_finishes_what_was_admitted_and_takes_nothing_new(
     assert all(ranking_of(job, seconds=0).ranking.pages for job in jobs)
 
 
-def test_several_jobs_are_admitted_all_or_none(make_service: MakeService, corpus: Corpus, held: Held) -> None:
-    engine = make_service(limits=Limits(admitted=2)).engine
-    with pytest.raises(ApiError, match="all this server takes"):
-        engine.submit([SearchWork(query, 5) for query in corpus.queries[:3]])
-    assert engine.admitted == 0
+def test_a_request_of_more_queries_than_requests_are_admitted_is_answered(
+    make_service: MakeService, corpus: Corpus
+) -> None:
+    service = make_service(limits=Limits(admitted=2, deadline_seconds=SECONDS))
+    page_ids = service.reranker.store.page_ids()[:17]
+    queries = [f"{corpus.queries[0]} {number}" for number in range(17)]
+    with client_of(service) as client:
+        answer = client.post("/v1/score", json={"queries": queries, "documents": page_ids})
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["data"]) == 17
+    until(lambda: service.engine.admitted == 0)

@@ -11,9 +11,11 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.errors import QueryError, RidgeRankError, ServingError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.reranker_options import RerankerOptions
-from ridgerank.serving.engine import Engine, RankingResult, SearchWork
-from ridgerank.serving.model_process import ModelProcess, WorkerDied
+from ridgerank.serving.engine import Engine
+from ridgerank.serving.jobs import RankingResult, SearchWork
+from ridgerank.serving.model_process import ModelProcess
 from ridgerank.serving.serve_settings import Limits, default_processes
+from ridgerank.worker_process import WorkerDied
 from tests.serving.conftest import SECONDS, Corpus
 
 
@@ -87,7 +89,7 @@ def test_a_process_that_ends_while_it_opens_the_store_says_what_to_try() -> None
     dying.close()
 
 
-def test_a_process_that_ends_twice_over_a_request_is_the_servers_fault_not_the_callers() -> None:
+def test_a_process_that_ends_over_a_request_is_the_servers_fault_not_the_callers() -> None:
     dying = ModelProcess(Fatal(), "store", threads=1)
     with pytest.raises(WorkerDied) as error:
         dying.retrieve(["anything"], k=5)

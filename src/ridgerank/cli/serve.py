@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ridgerank.scaleout.ray_serving import ServePlan
     from ridgerank.serving.service import Service
 
-GRACE_SECONDS = 10
-
 
 def serve_command(
     store: Store,
@@ -165,25 +163,12 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
 
 
 def _run(service: "Service", host: str, port: int) -> None:
-    import uvicorn
+    from ridgerank.serving.http_server import bind, serve_on
 
-    from ridgerank.serving.app import create_app
-
-    config = uvicorn.Config(
-        create_app(service),
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=1000,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
-    listening = config.bind_socket()  # bound here, so that the address names the port that 0 stands for
+    listening = bind(host, port)  # bound here, so that the address names the port that 0 stands for
     address = f"http://{host}:{listening.getsockname()[1]}"
     typer.echo(f"{len(service.reranker.store)} pages, {service.model}; {address}", err=True)
-    uvicorn.Server(config).run(sockets=[listening])
+    serve_on(service, listening)
 
 
 def _is_loopback(host: str) -> bool:

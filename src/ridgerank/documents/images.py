@@ -14,6 +14,7 @@ from typing import IO
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from ridgerank.documents.jpeg_scans import require_few_scans
 from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, MAX_IMAGE_PIXELS, fit_within_pixels
 from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PageSizing, PixelBudget
@@ -126,6 +127,11 @@ def _open_stream(file: IO[bytes]) -> Iterator[Image.Image]:
         try:
             with Image.open(file, formats=_FORMATS) as image:
                 _require_pixels(image)
+                if image.format in ("JPEG", "MPO"):
+                    start = file.tell()
+                    file.seek(0)
+                    require_few_scans(file.read())
+                    file.seek(start)
                 yield image
         except (DocumentError, MemoryError):
             raise

@@ -10,7 +10,7 @@ product with the readout, eq. 2 at the calibrated weight. Safe for any number of
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -193,12 +193,21 @@ class Reranker:
         )
 
     def rank_lists(
-        self, lists: Sequence[CandidateList], *, top_k: int | None = None, min_score: float | None = None
+        self,
+        lists: Sequence[CandidateList],
+        *,
+        top_k: int | None = None,
+        min_score: float | None = None,
+        before_pass: Callable[[], None] = lambda: None,
     ) -> list[Ranking]:
-        """Rank each list as `rank` would; lists whose passes have the same shape share them."""
+        """Rank each list as `rank` would; lists whose passes have the same shape share them.
+
+        `before_pass` is called before the model runs: what it raises ends the work.
+        """
+        states = self._batcher.run(lists, before_pass=before_pass)
         rankings = (
             rank_states(candidates, list_states, self.calibration, self.store)
-            for candidates, list_states in zip(lists, self._batcher.run(lists), strict=True)
+            for candidates, list_states in zip(lists, states, strict=True)
         )
         probable = (drop_improbable(ranking, min_score) for ranking in rankings)
         return [replace(ranking, pages=ranking.pages[:top_k]) for ranking in probable]

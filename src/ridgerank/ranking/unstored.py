@@ -11,7 +11,7 @@ from PIL.Image import Image
 from ridgerank.backbones.base import Backbone
 from ridgerank.byte_lru import ByteLRU
 from ridgerank.documents.pages import PageRef, list_pages, page_from_image, render_pages
-from ridgerank.errors import StoreError
+from ridgerank.errors import DocumentError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
@@ -88,7 +88,7 @@ class UnstoredPages:
             return held
         content = self._backbone.content(page)
         if isinstance(content, str) and not content.strip():
-            raise StoreError(
+            raise DocumentError(
                 f"{page.reference} carries no text, and the model of this store reads text; index its "
                 "document with --ocr"
             )

@@ -14,24 +14,28 @@ from starlette.exceptions import HTTPException
 from ridgerank.serving import static_files
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.middleware import RequestMiddleware
+from ridgerank.serving.request_body import BodyRefused
 from ridgerank.serving.routes import image_routes, info_routes, ranking_routes
 from ridgerank.serving.schemas.error_schemas import ErrorResponse, FieldError
 from ridgerank.serving.service import Service
 from ridgerank.version import __version__
 
 _MESSAGES = {404: "no such path; /openapi.json lists those there are", 405: "this path has other methods"}
-_CODES = {404: "no_such_path", 405: "no_such_method", 413: "too_large"}
+_CODES = {404: "no_such_path", 405: "no_such_method"}
 _SHOWN_FIELDS = 10
 
 
-def create_app(service: Service, *, close: bool = True) -> FastAPI:
-    """Make the application; it closes the service when it shuts down, unless `close` is false."""
+def create_app(service: Service, *, close: bool = True, close_seconds: float = 10.0) -> FastAPI:
+    """Make the application; it closes the service when it shuts down, unless `close` is false.
+
+    Admitted requests then have `close_seconds` to finish.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         if close:
-            service.close()
+            service.close(seconds=close_seconds)
 
     app = FastAPI(
         title="RidgeRank",
@@ -92,5 +96,5 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
         raise error
     message = _MESSAGES.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
-    code = _CODES.get(error.status_code, "bad_request")
+    code = error.code if isinstance(error, BodyRefused) else _CODES.get(error.status_code, "bad_request")
     return _error_response(error.status_code, code, message, headers=headers)

@@ -1,5 +1,6 @@
 """Documents sent with a request that are no stored pages: texts and images, made pages one at a time.
 
+Images are decoded elsewhere (`image_decoder.py`): a decoder is not to be trusted with what strangers send.
 A text is drawn on a page for a model that looks at pages, and passed on as it is for one that reads text.
 """
 
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
-from ridgerank.documents.images import decode_image
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PixelBudget
@@ -46,18 +46,18 @@ class AttachmentPages(Mapping[str, Page]):
         check_caller: Callable[[], None],
         *,
         max_pixels: PixelBudget,
-        image_pixels: int,
+        decode: Callable[[bytes, str], Page],
     ) -> None:
         """`check_caller` runs before each page is made: it raises where the caller has left.
 
-        Pages have `max_pixels` at most; an image of more than `image_pixels` is refused.
+        Texts are drawn within `max_pixels`; `decode` makes a page of an image file and a name.
         """
         self.page_ids: dict[str, str] = {}
         """Name → page id, of the attachments read so far."""
         self._attachments = attachments
         self._check_caller = check_caller
         self._max_pixels = max_pixels
-        self._image_pixels = image_pixels
+        self._decode = decode
 
     def __getitem__(self, name: str) -> Page:
         attachment = self._attachments[name]
@@ -86,8 +86,7 @@ class AttachmentPages(Mapping[str, Page]):
             content = base64.b64decode(data, validate=True)
         except binascii.Error as error:
             raise DocumentError(f"not base64 ({error}); encode the image's bytes again") from error
-        image = decode_image(content, max_pixels=self._image_pixels)
-        return page_from_image(image, name, max_pixels=self._max_pixels)
+        return self._decode(content, name)
 
 
 def draw_text(text: str) -> Image.Image:

@@ -1,8 +1,19 @@
 """The errors of the API: a status, a code for programs, a message for people."""
 
+import re
+from pathlib import PurePath
+
 from ridgerank.errors import BackboneError, DocumentError, QueryError, RidgeRankError, ScoreError
 
 _SHOWN_CHARACTERS = 80
+_CALLER_CODES: dict[type[RidgeRankError], str] = {
+    QueryError: "bad_query",
+    ScoreError: "bad_scores",
+    DocumentError: "bad_document",
+    BackboneError: "not_possible",
+}
+"""Errors that a request can cause. All others are the server's own."""
+_PATH = re.compile(r"(?:[a-z][a-z0-9+.-]*:/)?(?<![\w.])(?:\.{0,2}/)(?:[^\s/'\"`]+/)*[^\s/'\"`,;:()]+")
 
 
 class ApiError(Exception):
@@ -53,16 +64,22 @@ def page_not_found(name: str) -> ApiError:
     )
 
 
-def from_library_error(error: RidgeRankError, *, store_uri: str) -> ApiError:
-    """An error of the library as an error of the API; the path of the store stays on the server."""
-    codes: dict[type[RidgeRankError], str] = {
-        QueryError: "bad_query",
-        ScoreError: "bad_scores",
-        DocumentError: "bad_document",
-        BackboneError: "not_possible",
-    }
-    message = str(error).replace(store_uri, "this server")
-    return ApiError(422, codes.get(type(error), "refused"), message)
+def not_ready(reason: str) -> ApiError:
+    """The server runs and cannot answer now."""
+    return ApiError(503, "not_ready", reason, retry_after=5)
+
+
+def from_library_error(error: RidgeRankError) -> ApiError | None:
+    """An error that a request caused, as the API has it; None where the fault is the server's own."""
+    for kind, code in _CALLER_CODES.items():
+        if isinstance(error, kind):
+            return ApiError(422, code, hide_paths(str(error)))
+    return None
+
+
+def hide_paths(message: str) -> str:
+    """A message in which paths are their last part: where things lie on the server is nobody's business."""
+    return _PATH.sub(lambda path: PurePath(path[0]).name, message)
 
 
 def _shorten(name: str) -> str:

@@ -3,18 +3,19 @@
 The body of a request that is refused here is not read. Errors have the API's own shape.
 """
 
+import asyncio
 import hmac
 import json
 import logging
 import time
 import uuid
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.prometheus import Metrics
+from ridgerank.serving.request_body import BodyReceiver, too_large
 from ridgerank.serving.serve_settings import ServeSettings
 
 log = logging.getLogger(__name__)
@@ -22,8 +23,6 @@ log = logging.getLogger(__name__)
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 WORK_PATHS = frozenset({"/rerank", "/v1/rerank", "/v2/rerank", "/v1/score", "/v1/search", "/v1/explain"})
 """Paths whose requests need the model, and so room in the queue."""
-MAX_BODIES = 8
-"""Bodies of the greatest size that may be received at once."""
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -54,12 +53,14 @@ class RequestMiddleware:
         self._settings = settings
         self._metrics = metrics
         self._open_paths = OPEN_PATHS | open_paths
-        self._reserved = 0
-        """Bytes that the requests in progress may send: as much memory as their bodies can take."""
+        self._bodies = BodyReceiver(settings.limits)
         self._keys = [key.encode("ascii") for key in settings.keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1003})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -74,12 +75,12 @@ class RequestMiddleware:
                 present = {name.lower() for name, _ in message["headers"]}
                 missing = [header for header in _HEADERS if header[0] not in present]
                 message = {**message, "headers": [*message["headers"], *missing]}
-            await send(message)
+            # A caller who does not read the answer is not waited for for ever.
+            await asyncio.wait_for(send(message), self._settings.limits.send_seconds)
 
-        reserved = 0
         try:
-            reserved = self._admit(scope)
-            await self._app(scope, self._limit_body(receive), send_checked)
+            self._admit(scope)
+            await self._app(scope, self._bodies.bounded(receive), send_checked)
         except ApiError as error:
             await _send_error(send_checked, error)
         except Exception:
@@ -89,28 +90,24 @@ class RequestMiddleware:
                 message = f"the server failed; its log says why, under {request_id}"
                 await _send_error(send_checked, ApiError(500, "internal_error", message))
         finally:
-            self._reserved -= reserved
             self._metrics.record_request(_route(scope), status, time.perf_counter() - start)
 
-    def _admit(self, scope: Scope) -> int:
-        """Raise where the request may not pass; return the bytes reserved for its body."""
+    def _admit(self, scope: Scope) -> None:
+        """Raise where the request may not pass."""
         headers = {name.lower(): value for name, value in scope["headers"]}
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
         path = scope["path"]
         if self._keys and path not in self._open_paths:
             self._check_key(headers)
-        limit = self._settings.limits.body_bytes
-        length = headers.get(b"content-length", b"0" if scope["method"] == "GET" else str(limit).encode())
+        limits = self._settings.limits
+        length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise ApiError(400, "bad_length", "a Content-Length that is no number")
-        if len(length) > 18 or int(length) > limit:
-            raise self._too_large()
+        if len(length) > 18 or int(length) > limits.body_bytes:
+            refused = too_large(limits)
+            raise ApiError(refused.status_code, refused.code, refused.detail)
         if path in WORK_PATHS and scope["method"] == "POST":
             self._engine.require_room()
-        if self._reserved + int(length) > MAX_BODIES * limit:
-            raise ApiError(429, "overloaded", "too much is being sent at once", retry_after=1)
-        self._reserved += int(length)
-        return int(length)
 
     def _check_host(self, host: str) -> None:
         allowed = self._settings.hosts
@@ -127,26 +124,6 @@ class RequestMiddleware:
         matches = [hmac.compare_digest(key, valid_key) for valid_key in self._keys]
         if not any(matches):
             raise ApiError(401, "unauthorized", "wanted a valid key: Authorization: Bearer KEY")
-
-    def _limit_body(self, receive: Receive) -> Receive:
-        """Count the bytes of a body while they arrive: its length may not have been sent."""
-        received = 0
-
-        async def receive_counted() -> Message:
-            nonlocal received
-            message = await receive()
-            if message["type"] == "http.request":
-                received += len(message.get("body", b""))
-                if received > self._settings.limits.body_bytes:
-                    # Of all errors met while reading a body, FastAPI passes on only its own.
-                    raise HTTPException(413, self._too_large().message)
-            return message
-
-        return receive_counted
-
-    def _too_large(self) -> ApiError:
-        limit = self._settings.limits.body_bytes
-        return ApiError(413, "too_large", f"a body of more than {limit:,} bytes; send less at once")
 
 
 def _route(scope: Scope) -> str:

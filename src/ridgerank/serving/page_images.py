@@ -1,6 +1,7 @@
 """Page images and thumbnails: rendered from the indexed documents, kept in bounded memory.
 
-A request names a page by its id only; the store knows which file that is.
+A request names a page by its id only; the store knows which file that is. Documents are read in a process of
+their own, within a time limit: a page can take long to draw, and a parser can crash.
 """
 
 import io
@@ -11,11 +12,13 @@ from threading import Lock
 from PIL import Image
 
 from ridgerank.byte_lru import ByteLRU
-from ridgerank.records import Page
+from ridgerank.documents.untrusted import draw_page
+from ridgerank.isolated_process import IsolatedProcess, TookTooLong
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.serve_settings import Limits
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import locate_pages, render_locations
+from ridgerank.store.sidecar import recall_sources
+from ridgerank.worker_process import WorkerDied
 
 PIXELS = 2_000_000
 """Of a page image: enough to read small print."""
@@ -53,8 +56,8 @@ class PageImages:
         )
         self._renders: dict[str, Future[EncodedImage]] = {}
         self._lock = Lock()
-        # PDFium is for one thread at a time.
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="ridgerank-render")
+        self._process = IsolatedProcess()
 
     def require_page(self, page_id: str) -> None:
         """Raise where the store has no such page. It asks the store: call it outside the event loop."""
@@ -84,8 +87,13 @@ class PageImages:
             media_type = _MEDIA_TYPES.get(image.format or "", "application/octet-stream")
         return EncodedImage(page.thumbnail, media_type)
 
+    def end_process(self) -> None:
+        """End the process that reads documents, whatever it does."""
+        self._process.close()
+
     def close(self) -> None:
-        """Stop rendering."""
+        """Stop rendering, at once."""
+        self.end_process()
         self._renderer.shutdown(cancel_futures=True)
 
     def _render_and_cache(self, page_id: str) -> EncodedImage:
@@ -99,12 +107,19 @@ class PageImages:
 
     def _render(self, page_id: str) -> EncodedImage:
         [stored] = self._store.pages([page_id])
-        locations = locate_pages(self._store, [page_id])
-        for page in render_locations(locations, max_pixels=PIXELS):
-            if isinstance(page, Page):
-                encoded = io.BytesIO()
-                page.image.save(encoded, "PNG", compress_level=1)
-                return EncodedImage(encoded.getvalue(), "image/png")
-        raise ApiError(
-            404, "document_gone", f"the document of {stored.references[0]} is no longer where it was indexed"
-        )
+        name = (*stored.references, page_id)[0]
+        paths = recall_sources(self._store.uri, [stored.source])
+        seconds = self._limits.render_seconds
+        try:
+            data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
+        except TookTooLong as error:
+            raise ApiError(
+                422, "bad_document", f"{name} takes more than {seconds:g} s to draw; look at its document"
+            ) from error
+        except WorkerDied as error:
+            raise ApiError(
+                422, "bad_document", f"{name} ends the process that draws it; look at its document"
+            ) from error
+        if data is None:
+            raise ApiError(404, "document_gone", f"the document of {name} is no longer where it was indexed")
+        return EncodedImage(data, "image/png")

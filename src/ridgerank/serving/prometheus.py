@@ -15,7 +15,8 @@ from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.ragged import Ragged
 from ridgerank.records import Ranking
-from ridgerank.serving.engine import Engine, RankingResult
+from ridgerank.serving.engine import Engine
+from ridgerank.serving.jobs import RankingResult
 from ridgerank.store.cache import CacheCounts
 
 DRIFT_RANKINGS = 256

@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgerank.ranking.candidates import CandidateList
 from ridgerank.records import RankedPage, Ranking
-from ridgerank.serving.engine import RankingResult
+from ridgerank.serving.jobs import RankingResult
 from ridgerank.serving.request_documents import RequestDocuments
 from ridgerank.serving.schemas.info_schemas import (
     CalibrationResponse,

@@ -16,21 +16,46 @@ class Limits:
     """What one request, and all requests together, may take: these bound the memory of a server."""
 
     admitted: int = 16
-    """Jobs waiting or being worked on, one per request (a score request has one per query); more are
-    refused (429)."""
+    """Requests waiting or being worked on; more are refused (429)."""
     batch_jobs: int = 8
     """Jobs a worker takes at once: requests, or the queries of a score request."""
     body_bytes: int = 16 << 20
     candidates: int = 200
     """Documents per rerank request, or pages per search."""
+    query_tokens: int = 2048
+    """Tokens the model runs for one page: those of the query and of what the prompt has behind the page."""
+    pair_tokens: int = 131_072
+    """The same summed over all pages of all queries of a request."""
     images: int = 32
     """Documents per request that are no stored page."""
     image_pixels: int = 25_000_000
+    decode_seconds: float = 10.0
+    """Time to decode all images of one request."""
     deadline_seconds: float = 30.0
     image_cache_bytes: int = 64 << 20
     """Rendered pages kept in memory."""
     waiting_renders: int = 32
     """Pages waiting to be rendered; more are refused (429)."""
+    render_seconds: float = 15.0
+    """Time to find and draw one page of an indexed document."""
+    connections: int = 512
+    """Open connections. Beyond it one that sends nothing, or nothing whole, is closed for a new one."""
+    header_seconds: float = 10.0
+    """Time for the head of a request, from the opening of the connection or the first byte."""
+    header_bytes: int = 64 << 10
+    """The head of a request."""
+    body_seconds: float = 30.0
+    """Time for a body."""
+    small_body_bytes: int = 64 << 10
+    """A body up to this size is always received; larger ones share the memory of `large_bodies`."""
+    large_bodies: int = 8
+    """Bodies of the greatest size whose memory all bodies that are being received may take; then 429."""
+    send_seconds: float = 60.0
+    """Time for a caller to take each part of an answer."""
+    json_marks: int = 400_000
+    """Commas, colons and opening brackets of a body: the longer it takes to parse."""
+    json_keys: int = 10_000
+    """Keys of all JSON objects of a body: each unknown one is an error to be told."""
 
 
 @dataclass(frozen=True, slots=True)

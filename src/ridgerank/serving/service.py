@@ -16,9 +16,11 @@ from ridgerank.ranking.abstention import drop_improbable, require_min_score
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import Explanation
 from ridgerank.serving import http_errors
-from ridgerank.serving.engine import (
+from ridgerank.serving.engine import Engine
+from ridgerank.serving.http_errors import ApiError
+from ridgerank.serving.image_decoder import ImageDecoder
+from ridgerank.serving.jobs import (
     CallerLeftError,
-    Engine,
     ExplainWork,
     Job,
     JobResult,
@@ -30,6 +32,7 @@ from ridgerank.serving.engine import (
 from ridgerank.serving.model_process import ModelProcess
 from ridgerank.serving.page_images import PageImages
 from ridgerank.serving.prometheus import Metrics
+from ridgerank.serving.readiness import Readiness
 from ridgerank.serving.relevance import Relevance, relevance_at
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.store.cache import CacheCounts
@@ -61,6 +64,8 @@ class Service:
         self.engine = Engine(processes or [reranker] * (settings.workers or 1), settings.limits)
         self.metrics = Metrics(self.engine, reranker.calibration, self.cache_counts)
         self.page_images = PageImages(reranker.store, settings.limits)
+        self.image_decoder = ImageDecoder(settings.limits, max_pixels=reranker.backbone.page_budget)
+        self.readiness = Readiness(self.engine, processes, reranker.store)
         self.fused_relevance = relevance_at(reranker.calibration, reranker.calibration.weight.weight)
         self._readout_relevance = relevance_at(reranker.calibration, 1.0)
 
@@ -90,7 +95,7 @@ class Service:
         try:
             require_min_score(min_score, self.reranker.calibration)
         except RidgeRankError as error:
-            raise http_errors.from_library_error(error, store_uri=self.reranker.store.uri) from error
+            raise http_errors.from_library_error(error) or error from error
         results = await self._run(request, works, deadline_ms=deadline_ms)
         rankings = [result for result in results if isinstance(result, RankingResult)]
         for result in rankings:
@@ -104,13 +109,23 @@ class Service:
             raise TypeError("an explanation was asked for and none was given")
         return result
 
-    def close(self) -> None:
-        """Finish what was admitted, then close the store."""
-        self.engine.close()
-        for process in self._processes:
-            process.close()
+    def begin_close(self) -> None:
+        """Take nothing new."""
+        self.engine.begin_close()
+
+    def close(self, *, seconds: float = 10.0) -> None:
+        """Finish what was admitted, within `seconds`, then end all processes and close the store."""
+        self.engine.close(seconds=seconds)
+        self.end_processes()
         self.page_images.close()
         self.reranker.close()
+
+    def end_processes(self) -> None:
+        """End every process of this server at once, whatever it does."""
+        for process in self._processes:
+            process.close()
+        self.image_decoder.close()
+        self.page_images.end_process()
 
     async def _run(
         self, request: Request, works: Sequence[Work], *, deadline_ms: int | None
@@ -118,7 +133,8 @@ class Service:
         """Wait for all of these; stop at the deadline, or when the caller hangs up."""
         limit = self.settings.limits.deadline_seconds
         seconds = limit if deadline_ms is None else min(limit, deadline_ms / 1000)
-        jobs = self.engine.submit(works)
+        sizes = await asyncio.to_thread(self._count_tokens, works)
+        jobs = self.engine.submit(works, sizes)
         results = asyncio.gather(*(asyncio.wrap_future(job.result) for job in jobs), return_exceptions=True)
         hang_up = asyncio.ensure_future(_wait_for_hang_up(request))
         events: set[asyncio.Future[Any]] = {results, hang_up}
@@ -134,6 +150,30 @@ class Service:
             hang_up.cancel()
             self._abandon(jobs, results)
 
+    def _count_tokens(self, works: Sequence[Work]) -> list[int]:
+        """Query tokens times candidates of each work; a request of too many is refused."""
+        limits, tokens = self.settings.limits, self.reranker.backbone.tokens
+        try:
+            lengths = [len(tokens.suffix(work.query)) for work in works]
+        except RidgeRankError as error:
+            raise http_errors.from_library_error(error) or error from error
+        if max(lengths) > limits.query_tokens:
+            raise ApiError(
+                422,
+                "too_much_work",
+                f"a query of {max(lengths):,} tokens with its prompt, more than the {limits.query_tokens:,} "
+                "this server runs; ask for what matters in it",
+            )
+        sizes = [length * work.candidates for length, work in zip(lengths, works, strict=True)]
+        if sum(sizes) > limits.pair_tokens:
+            raise ApiError(
+                422,
+                "too_much_work",
+                f"{sum(sizes):,} query tokens over all candidates, more than the {limits.pair_tokens:,} this "
+                "server runs for a request; send a shorter query, or fewer candidates",
+            )
+        return sizes
+
     def _abandon(
         self, jobs: Sequence[Job], results: "asyncio.Future[list[JobResult | BaseException]]"
     ) -> None:
@@ -145,12 +185,15 @@ class Service:
             results.cancel()
 
     def _checked_result(self, result: JobResult | BaseException) -> JobResult:
-        if isinstance(result, RidgeRankError):
-            raise http_errors.from_library_error(result, store_uri=self.reranker.store.uri) from result
         if isinstance(result, CallerLeftError | asyncio.CancelledError):
             raise http_errors.caller_left()
-        if isinstance(result, BaseException):
+        if isinstance(result, ApiError):
             raise result
+        if isinstance(result, BaseException):
+            told = http_errors.from_library_error(result) if isinstance(result, RidgeRankError) else None
+            if told is None:
+                self.readiness.record_fault()
+            raise told or result from result
         return result
 
 

@@ -2,10 +2,12 @@
 
 One file per prefix: its bytes, then a BLAKE2b-128 of them. A file appears whole (`atomic.replace_file`) and
 is compared with its digest when it is read; a file that was cut or altered is removed and read from the
-store again. Any number of processes may share a folder, and it may be removed at any time.
+store again. Any number of processes may share a folder, and it may be removed at any time. A cache is
+optional: a disk that is full or fails is said once, and the store is read without it.
 """
 
 import hashlib
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,8 @@ from ridgerank.errors import StoreError
 from ridgerank.store.cache import CacheCounts
 from ridgerank.store.catalog import PrefixRange
 from ridgerank.store.prefix_readers import BlockReader, DataFiles
+
+log = logging.getLogger(__name__)
 
 _SUFFIX = ".prefix"
 _DIGEST_BYTES = 16
@@ -43,6 +47,8 @@ class DiskCache:
         self._lock = Lock()
         self._bytes_since_listing = 0
         self._hits = self._misses = 0
+        self._told = False
+        """Whether it was said that the folder cannot be used."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -58,9 +64,11 @@ class DiskCache:
         except FileNotFoundError:
             content = None
         except OSError as error:
-            raise StoreError(f"reading the cache in {self.folder} failed: {error}") from error
+            self._say_once("read", error)
+            content = None
         if content is not None and not _is_whole(key, content, nbytes):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
             content = None
         with self._lock:
             self._hits += content is not None
@@ -85,13 +93,24 @@ class DiskCache:
         except FileNotFoundError:
             pass  # another process swept the scratch file: the prefix is read from the store again
         except OSError as error:
-            raise StoreError(f"writing to the cache in {self.folder} failed: {error}") from error
+            self._say_once("written", error)
 
     def counts(self) -> CacheCounts:
         """Hits and misses of this process, and all that the folder holds now."""
         files = self._files()
         with self._lock:
             return CacheCounts(self._hits, self._misses, len(files), sum(size for _, size, _ in files))
+
+    def _say_once(self, done: str, error: OSError) -> None:
+        with self._lock:
+            told, self._told = self._told, True
+        if not told:
+            log.warning(
+                "the cache in %s cannot be %s (%s): pages are read from the store; this is said once",
+                self.folder,
+                done,
+                error,
+            )
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}{_SUFFIX}"
@@ -100,7 +119,7 @@ class DiskCache:
         """Last use, size and path of every file, scratch files included, the least recently used first."""
         files = []
         for path in self.folder.glob("??/*"):
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 status = path.stat()
                 files.append((status.st_mtime, status.st_size, path))
         return sorted(files)
@@ -114,7 +133,7 @@ class DiskCache:
         for _, size, path in files:
             if nbytes + room <= _SHARE_AFTER_SWEEP * self._capacity:
                 break
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 path.unlink()
             nbytes -= size
         return nbytes

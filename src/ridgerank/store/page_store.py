@@ -187,6 +187,12 @@ class PageStore:
             out[end - prefix_range.nbytes : end] for prefix_range, end in zip(ranges, ends, strict=True)
         ]
 
+    def probe(self) -> None:
+        """Read the first page from where it lies; an error says why the store cannot be read now."""
+        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
+            first = self._dataset.head(1, columns=[layout.PAGE_ID]).column(layout.PAGE_ID).to_pylist()
+        self.read_prefixes(first)
+
     def fragments(self) -> list[Any]:
         """List the pieces Lance keeps the rows in, each readable on its own."""
         return list(self._dataset.get_fragments())

@@ -3,7 +3,6 @@
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from ridgerank.serving import http_errors
 from ridgerank.serving.middleware import WORK_PATHS
 from ridgerank.serving.responses import calibration_response, store_response
 from ridgerank.serving.routes.error_responses import ANY_ROUTE, error_responses
@@ -51,10 +50,9 @@ def info_router(service: Service) -> APIRouter:
         return Health(status="ok")
 
     @routes.get("/readyz", summary="Whether the server takes requests", responses=error_responses(503))
-    async def readyz() -> Health:
-        """Refused while shutting down."""
-        if service.engine.closing:
-            raise http_errors.shutting_down()
+    def readyz() -> Health:
+        """Refused while shutting down, while no worker is ready and while the store cannot be read."""
+        service.readiness.require()
         return Health(status="ready")
 
     @routes.get(

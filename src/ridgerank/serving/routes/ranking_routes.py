@@ -10,8 +10,8 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request
 
 from ridgerank.serving.attachments import AttachmentPages
-from ridgerank.serving.engine import ExplainWork, PreparedDocuments, RankWork, SearchWork
 from ridgerank.serving.http_errors import ApiError, page_not_found
+from ridgerank.serving.jobs import ExplainWork, PreparedDocuments, RankWork, SearchWork
 from ridgerank.serving.request_documents import RequestDocuments, resolve_documents
 from ridgerank.serving.responses import rerank_response, search_response, tei_results, token_usage
 from ridgerank.serving.routes.error_responses import MODEL_ROUTE, error_responses
@@ -72,7 +72,10 @@ def ranking_router(service: Service) -> APIRouter:
         page_id = await asyncio.to_thread(service.reranker.store.lookup, body.page)
         if page_id is None:
             raise page_not_found(body.page)
-        work = ExplainWork(lambda: service.reranker.explain(body.query, page_id, layer=body.layer))
+        _require_stored_layer(service, body.layer)
+        work = ExplainWork(
+            body.query, lambda: service.reranker.explain(body.query, page_id, layer=body.layer)
+        )
         explanation = await service.explain(request, work, deadline_ms=body.deadline_ms)
         return ExplainResponse(**asdict(explanation))
 
@@ -146,7 +149,7 @@ def _rank_work(
             documents.attachments,
             check_caller,
             max_pixels=service.reranker.backbone.page_budget,
-            image_pixels=service.settings.limits.image_pixels,
+            decode=service.image_decoder.for_request(),
         )
         candidates = service.reranker.prepare(
             query,
@@ -158,7 +161,16 @@ def _rank_work(
             candidates, tuple(pages.page_ids.get(name, name) for name in documents.names)
         )
 
-    return RankWork(prepare)
+    return RankWork(query, len(documents.names), prepare)
+
+
+def _require_stored_layer(service: Service, layer: int | None) -> None:
+    lineage = service.reranker.store.lineage
+    if layer is not None and not lineage.join_layer <= layer < lineage.exit_layer:
+        held = f"{lineage.join_layer} to {lineage.exit_layer - 1}"
+        raise ApiError(
+            422, "not_possible", f"layer {layer} of a store that holds layers {held}; ask for one of these"
+        )
 
 
 def _require_few_candidates(service: Service, count: int) -> None:
