@@ -19,7 +19,7 @@ from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.cli.main import app
 from ridgerank.documents.ocr import Recognizer
-from ridgerank.errors import DocumentError, LineageMismatch, StoreError
+from ridgerank.errors import DocumentError, LineageMismatch
 from ridgerank.indexing.index import index_documents
 from ridgerank.ranking.explain import explain
 from ridgerank.ranking.shallow import ShallowPass

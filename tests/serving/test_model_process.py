@@ -63,8 +63,8 @@ def test_what_the_reranker_refuses_is_refused_in_its_words(process: ModelProcess
 def test_an_error_nobody_foresaw_is_told_and_the_process_goes_on(
     process: ModelProcess, corpus: Corpus
 ) -> None:
-    with pytest.raises(RuntimeError, match="AttributeError"):
-        process.retrieve([3], k=5)  # type: ignore[list-item]
+    with pytest.raises(RuntimeError, match="TypeError"):
+        process.retrieve(corpus.queries[:1], k="many")  # type: ignore[arg-type]
     assert process.retrieve(corpus.queries[:1], k=5)
 
 

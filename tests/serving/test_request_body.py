@@ -1,0 +1,92 @@
+"""Bodies: those that do not arrive, arrive too large, or would take long to parse."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from starlette.types import Message
+
+from ridgerank.serving.request_body import BodyReceiver, BodyRefused, require_simple_json
+from ridgerank.serving.serve_settings import Limits
+
+LIMITS = Limits(body_bytes=1000, small_body_bytes=100, large_bodies=2, body_seconds=0.05)
+
+
+def sender(parts: Sequence[bytes], *, whole: bool = True) -> Callable[[], Awaitable[Message]]:
+    """A caller who sends these parts, and then nothing more unless the body is whole."""
+    remaining = list(parts)
+
+    async def receive() -> Message:
+        if not remaining:
+            await asyncio.Event().wait()
+        part = remaining.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(remaining) or not whole}
+
+    return receive
+
+
+def receive_body(limits: Limits, parts: Sequence[bytes], *, whole: bool = True) -> Message:
+    async def once() -> Message:
+        return await BodyReceiver(limits).bounded(sender(parts, whole=whole))()
+
+    return asyncio.run(once())
+
+
+def test_a_body_comes_whole_whatever_its_parts() -> None:
+    assert receive_body(LIMITS, [b"a", b"", b"bc"])["body"] == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole", "status", "code"),
+    [([b"{"], False, 408, "body_late"), ([b"x" * 600, b"x" * 600], True, 413, "too_large")],
+)
+def test_a_body_that_is_late_or_too_large_is_refused(
+    parts: list[bytes], whole: bool, status: int, code: str
+) -> None:
+    with pytest.raises(BodyRefused) as refused:
+        receive_body(LIMITS, parts, whole=whole)
+    assert (refused.value.status_code, refused.value.code) == (status, code)
+
+
+def test_half_sent_bodies_keep_no_small_one_out_and_large_ones_only_while_they_arrive() -> None:
+    limits = Limits(body_bytes=1000, small_body_bytes=100, large_bodies=2, body_seconds=60)
+
+    async def crowd() -> None:
+        bodies = BodyReceiver(limits)
+        half = [asyncio.ensure_future(bodies.bounded(sender([b"x" * 900], whole=False))()) for _ in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (await bodies.bounded(sender([b"x" * 100]))())["body"] == b"x" * 100
+        with pytest.raises(BodyRefused) as refused:
+            await bodies.bounded(sender([b"x" * 600]))()
+        assert refused.value.status_code == 429
+        for task in half:
+            task.cancel()
+        await asyncio.gather(*half, return_exceptions=True)
+        assert len((await bodies.bounded(sender([b"x" * 600]))())["body"]) == 600
+
+    asyncio.run(crowd())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{" + b",".join(b'"%d":0' % number for number in range(3000)) + b"}",
+        b"[" + b",".join([b'{"a":0,"b":1}'] * 3000) + b"]",
+        b"[" + b"0," * 9000 + b"0]",
+    ],
+    ids=["one object of many keys", "many objects", "many values"],
+)
+def test_a_body_that_would_keep_the_loop_busy_is_refused(body: bytes) -> None:
+    limits = Limits(json_keys=2000, json_marks=18_000 if b"{" in body else 8000)
+    with pytest.raises(BodyRefused) as refused:
+        asyncio.run(require_simple_json(body, limits))
+    assert refused.value.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"image": "' + b"A" * 100_000 + b'"}', b"[" * 100_000, b"not json," * 1000, b"[" + b"1," * 5000],
+)
+def test_other_bodies_are_left_to_the_parser(body: bytes) -> None:
+    asyncio.run(require_simple_json(body, Limits()))

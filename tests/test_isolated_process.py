@@ -1,0 +1,63 @@
+"""Calls in a process of their own: results and errors come back, time is limited, a crash costs one call."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from ridgerank.errors import DocumentError
+from ridgerank.isolated_process import IsolatedProcess, TookTooLong
+from ridgerank.worker_process import WorkerDied
+
+SECONDS = 120.0
+
+
+def double(number: int, *, plus: int = 0) -> int:
+    return 2 * number + plus
+
+
+def refuse() -> None:
+    raise DocumentError("no")
+
+
+def process_id() -> int:
+    return os.getpid()
+
+
+def test_results_and_errors_come_back_and_a_loss_costs_one_call() -> None:
+    process = IsolatedProcess()
+    assert process.call(double, SECONDS, 4, plus=1) == 9
+    first = process.call(process_id, SECONDS)
+    assert first != os.getpid()
+    with pytest.raises(DocumentError, match="no"):
+        process.call(refuse, SECONDS)
+    assert process.call(process_id, SECONDS) == first
+    with pytest.raises(WorkerDied):
+        process.call(os._exit, SECONDS, 3)
+    with pytest.raises(TookTooLong):
+        process.call(time.sleep, 0.01, SECONDS)
+    assert process.call(double, SECONDS, 4) == 8
+    process.close()
+    with pytest.raises(WorkerDied, match="closed"):
+        process.call(double, SECONDS, 4)
+
+
+def test_closing_ends_a_call_that_runs() -> None:
+    process = IsolatedProcess()
+    process.call(double, SECONDS, 1)
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            process.call(time.sleep, 10 * SECONDS, 10 * SECONDS)
+        except WorkerDied as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not process._lock.locked():
+        time.sleep(0.001)
+    process.close()
+    thread.join(SECONDS)
+    assert len(raised) == 1
