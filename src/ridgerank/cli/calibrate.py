@@ -43,7 +43,10 @@ def calibrate_command(
     ] = None,
     retriever: Annotated[
         str | None,
-        typer.Option(help="bm25, dense:NAME or a late interaction model. [default: the store's, else bm25]"),
+        typer.Option(
+            help="bm25, dense:NAME, a late interaction model, or several joined by +, such as stored+bm25. "
+            "[default: the store's, else bm25]"
+        ),
     ] = None,
     name: Annotated[
         str, typer.Option(help="Name of the calibration: several may lie beside a store.")

@@ -1,15 +1,19 @@
 """From a name to a `Retriever` over a store. Models are imported only where one is named."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.base import Retriever
+from ridgerank.retrievers.hybrid import JOINED_BY, HybridRetriever
 from ridgerank.store.page_store import PageStore
 
 if TYPE_CHECKING:
     import torch
 
 _DENSE = "dense:"
+_STORED = "stored"
+"""The retriever whose vectors the store holds, as a member of several: `stored+bm25`."""
 
 
 def load_retriever(
@@ -22,9 +26,25 @@ def load_retriever(
     """Load the retriever called `name` to search in `store`.
 
     `bm25` searches the text of the pages, `dense:NAME` does so with a sentence-transformers model, and
-    anything else names a late interaction model by short name, hub repository or folder. Without a name it is
-    the one whose vectors the store holds, else BM25.
+    anything else names a late interaction model by short name, hub repository or folder. Names joined by `+`
+    are searched together, `stored` among them being the one whose vectors the store holds. Without a name it
+    is that one, else BM25.
     """
+    if name is not None and JOINED_BY in name and not Path(name).exists():
+        members = [member.strip() for member in name.split(JOINED_BY)]
+        if not all(members) or len(set(members)) < len(members):
+            raise RetrieverError(
+                f"retriever {name!r}; wanted different retrievers joined by +, such as stored+bm25"
+            )
+        if _STORED in members and store.vectors is None:
+            raise RetrieverError(
+                f"retriever {name!r}, but the page store at {store.uri} holds vectors of no retriever; name "
+                "another, or add them with `ridgerank index DOCUMENTS --store STORE --retriever NAME`"
+            )
+        sources = [None if member == _STORED else member for member in members]
+        return HybridRetriever(
+            [load_retriever(source, store, device=device, dtype=dtype) for source in sources]
+        )
     if name is None and store.vectors is not None:
         return _load_stored_retriever(store.vectors.origin.source, store, device=device, dtype=dtype)
     name = name or "bm25"
