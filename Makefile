@@ -35,7 +35,7 @@ test-scale: $(READY)  ## index, calibrate and serve on a Ray cluster on this mac
 	$(BIN)/python -m pytest tests/scaleout
 
 adapters: $(READY)  ## the adapters' tests with the packages that take long to install
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[llamaindex,mteb]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[haystack,llamaindex,mteb,adapters-test]'
 	$(BIN)/python -m pytest tests/adapters
 
 lint: $(READY)  ## style, types, import contract

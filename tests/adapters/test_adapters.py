@@ -5,11 +5,12 @@ import sys
 
 SCRIPT = """
 import importlib, sys
-for package in ("langchain_core", "llama_index", "rerankers", "mteb", "vidore_benchmark"):
+for package in ("haystack", "langchain_core", "llama_index", "rerankers", "mteb", "vidore_benchmark"):
     sys.modules[package] = None
 from ridgerank.adapters.cross_encoder import PageCrossEncoder
 from ridgerank.errors import ExtraMissing
 for module, words in {
+    "haystack": "haystack-ai is not installed: `pip install 'ridgerank[haystack]'`",
     "langchain": "langchain-core is not installed: `pip install 'ridgerank[langchain]'`",
     "llamaindex": "llama-index-core is not installed: `pip install 'ridgerank[llamaindex]'`",
     "rerankers": "rerankers is not installed: `pip install 'ridgerank[rerankers]'`",

@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 import torch
 
@@ -46,10 +47,12 @@ def test_predict_gives_the_scores_of_rank(model: PageCrossEncoder) -> None:
     expected = {row["corpus_id"]: row["score"] for row in model.rank(QUERY, NAMES)}
     pairs = [(QUERY, name) for name in NAMES]
     scores = model.predict(pairs)
-    assert scores.tolist() == [expected[index] for index in range(len(NAMES))]  # type: ignore[union-attr]
+    assert isinstance(scores, np.ndarray)
+    assert scores.dtype == np.float32
+    assert scores.tolist() == pytest.approx([expected[index] for index in range(len(NAMES))])
     tensor = model.predict(pairs, convert_to_tensor=True)
     assert isinstance(tensor, torch.Tensor)
-    assert tensor.tolist() == scores.tolist()  # type: ignore[union-attr]
+    assert tensor.tolist() == scores.tolist()
     assert model.predict((QUERY, NAMES[0])) == 0.0
     with pytest.raises(ScoreError, match="prompt 'query', wanted none"):
         model.predict(pairs, prompt_name="query")
@@ -74,5 +77,36 @@ def test_the_evaluator_of_sentence_transformers_runs_on_it(model: PageCrossEncod
     best = NAMES[model.rank(QUERY, NAMES)[0]["corpus_id"]]
     sample = {"query": QUERY, "positive": [best], "documents": NAMES}
     evaluator = evaluation.CrossEncoderRerankingEvaluator([sample], name="pages", write_csv=False)
-    evaluator.store_metrics_in_model_card_data = lambda *_: None  # a model card is a CrossEncoder's own
     assert evaluator(model)["pages_mrr@10"] == 1.0
+    assert model.model_card_data.metrics[0]["pages_mrr@10"].startswith("1.0000")
+
+
+def test_pairwise_scores_depend_on_no_other_pair(reranker: Reranker) -> None:
+    model = PageCrossEncoder(reranker, pairwise=True)
+    together = model.predict([(QUERY, name) for name in NAMES])
+    assert isinstance(together, np.ndarray)
+    alone = [float(model.predict((QUERY, name))) for name in NAMES]  # type: ignore[arg-type]
+    assert together.tolist() == pytest.approx(alone, abs=1e-5)
+    order = [row["corpus_id"] for row in model.rank(QUERY, NAMES)]
+    assert order == np.argsort(-together, kind="stable").tolist()
+
+
+def test_evaluators_over_pairs_run_on_the_pairwise_scores(reranker: Reranker) -> None:
+    evaluation = pytest.importorskip(
+        "sentence_transformers.cross_encoder.evaluation", reason="the [dense] extra is not installed"
+    )
+    model = PageCrossEncoder(reranker, pairwise=True)
+    pairs = [[QUERY, name] for name in NAMES]
+    scores = model.predict(pairs)
+    assert isinstance(scores, np.ndarray)
+    correlation = evaluation.CrossEncoderCorrelationEvaluator(pairs, scores.tolist(), write_csv=False)
+    assert correlation(model)["spearman"] == pytest.approx(1.0)
+    labels = [int(score > np.median(scores)) for score in scores]
+    classification = evaluation.CrossEncoderClassificationEvaluator(pairs, labels, write_csv=False)
+    assert classification(model)["average_precision"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("form", ["numpy", "tensor", "list"])
+def test_no_pairs_give_no_scores(model: PageCrossEncoder, form: str) -> None:
+    scores = model.predict([], convert_to_numpy=form == "numpy", convert_to_tensor=form == "tensor")
+    assert len(scores) == 0

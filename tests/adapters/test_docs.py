@@ -10,12 +10,17 @@ from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import png, scan
 
 TEXT = (Path(__file__).parents[2] / "docs/adapters.md").read_text()
-SECTIONS = dict(re.findall(r"^## (.+?)\n.*?```python\n(.*?)```", TEXT, flags=re.S | re.M))
+SECTIONS = {
+    title: "".join(re.findall(r"```python\n(.*?)```", body, flags=re.S))
+    for title, body in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, flags=re.S | re.M)
+}
 NEEDED = {
-    "CrossEncoder": "PIL",
+    "CrossEncoder": "sentence_transformers",
     "rerankers": "rerankers",
     "LangChain": "langchain_core",
     "LlamaIndex": "llama_index",
+    "Haystack": "haystack",
+    "Search engines": "PIL",
     "MTEB": "mteb",
 }
 
@@ -23,7 +28,10 @@ NEEDED = {
 def test_every_adapter_has_its_snippet() -> None:
     assert [*SECTIONS] == [*NEEDED, "vidore-benchmark"]
     for module in (Path(__file__).parents[2] / "src/ridgerank/adapters").glob("[!_]*.py"):
-        assert module.stem == "matching" or f"from ridgerank.adapters.{module.stem} import" in TEXT
+        assert (
+            module.stem in ("matching", "retrieval")
+            or f"from ridgerank.adapters.{module.stem} import" in TEXT
+        )
 
 
 @pytest.mark.parametrize("section", NEEDED)

@@ -12,7 +12,7 @@ from tests.adapters.conftest import QUERY
 documents = pytest.importorskip("langchain_core.documents", reason="the [langchain] extra is not installed")
 Document = documents.Document
 
-from ridgerank.adapters.langchain import PageCompressor  # noqa: E402
+from ridgerank.adapters.langchain import PageCompressor, PageRetriever  # noqa: E402
 
 
 def test_it_is_a_compressor_of_langchain(reranker: Reranker) -> None:
@@ -90,3 +90,25 @@ def test_a_document_of_no_page_is_an_error(reranker: Reranker) -> None:
 def _without_score(document: Any) -> Any:  # noqa: ANN401
     metadata = {key: value for key, value in document.metadata.items() if key != "relevance_score"}
     return document.model_copy(update={"metadata": metadata})
+
+
+def test_chunks_of_its_loaders_lead_to_pages_counted_from_zero(reranker: Reranker) -> None:
+    chunks = [
+        Document(page_content=f"chunk {page}", metadata={"source": "in/report.pdf", "page": page})
+        for page in range(6)
+    ]
+    ranked = PageCompressor(reranker=reranker).compress_documents(chunks, QUERY)
+    expected = reranker.rank(QUERY, [f"report.pdf#{page + 1}" for page in range(6)]).pages
+    assert [f"report.pdf#{document.metadata['page'] + 1}" for document in ranked] == [
+        page.reference for page in expected
+    ]
+
+
+def test_the_retriever_gives_pages_with_their_text(reranker: Reranker) -> None:
+    retrieved = PageRetriever(reranker=reranker, k=3, candidates=6).invoke(QUERY)
+    expected = reranker.search(QUERY, k=6, top_k=3).pages
+    assert [document.metadata["reference"] for document in retrieved] == [page.reference for page in expected]
+    stored = reranker.store.pages([page.page_id for page in expected])
+    assert [document.page_content for document in retrieved] == [page.text for page in stored]
+    again = PageCompressor(reranker=reranker).compress_documents(retrieved, QUERY)
+    assert {document.id for document in again} == {page.page_id for page in expected}

@@ -15,7 +15,7 @@ NodeWithScore, TextNode, ImageNode = schema.NodeWithScore, schema.TextNode, sche
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor  # noqa: E402
 
-from ridgerank.adapters.llamaindex import PagePostprocessor  # noqa: E402
+from ridgerank.adapters.llamaindex import PageNodeRetriever, PagePostprocessor  # noqa: E402
 
 NAMES = [f"report.pdf#{number}" for number in range(1, 8)]
 
@@ -81,3 +81,28 @@ def test_no_query_is_an_error_and_no_nodes_are_none(reranker: Reranker) -> None:
     with pytest.raises(QueryError, match="pass query_bundle or query_str"):
         postprocessor.postprocess_nodes([NodeWithScore(node=TextNode(text=NAMES[0]))])
     assert postprocessor.postprocess_nodes([], query_str=QUERY) == []
+
+
+def test_chunks_of_its_readers_lead_to_pages(reranker: Reranker) -> None:
+    nodes = [
+        NodeWithScore(
+            node=TextNode(text="chunk", metadata={"file_path": "in/report.pdf", "page_label": str(number)})
+        )
+        for number in range(1, 6)
+    ]
+    ranked = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
+    expected = reranker.rank(QUERY, [f"report.pdf#{number}" for number in range(1, 6)]).pages
+    assert [f"report.pdf#{node.node.metadata['page_label']}" for node in ranked] == [
+        page.reference for page in expected
+    ]
+
+
+def test_the_retriever_gives_pages_with_their_text(reranker: Reranker) -> None:
+    retriever = PageNodeRetriever(reranker, similarity_top_k=3, candidates=6)
+    expected = reranker.search(QUERY, k=6, top_k=3).pages
+    stored = reranker.store.pages([page.page_id for page in expected])
+    for nodes in (retriever.retrieve(QUERY), asyncio.run(retriever.aretrieve(QUERY))):
+        assert [(node.node.node_id, node.score) for node in nodes] == [
+            (page.page_id, page.fused_score) for page in expected
+        ]
+        assert [node.node.text for node in nodes] == [page.text for page in stored]

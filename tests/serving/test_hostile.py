@@ -72,7 +72,12 @@ DOCUMENTS = {
     "a list": ["a"],
     "an unknown field": {"page": "a.pdf#1", "path": "/etc/passwd"},
     "two kinds at once": {"text": "a", "image": "data:image/png;base64,"},
-    "many parts": {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+    "many parts": {"content": [{"type": "text", "text": "a"}] * 17},
+    "two images in one": {"content": [{"type": "image_url", "image_url": {"url": uri(png_bomb(9))}}] * 2},
+    "an item in the wrong format": {"type": "image", "format": "text", "value": "a"},
+    "an item that is an address": {"type": "image", "format": "base64", "value": "http://127.0.0.1:22/"},
+    "a source outside the store": {"source": "../../../etc/passwd", "page": 1},
+    "a page before the first": {"source": "report.pdf", "page": 0},
     "a lone surrogate": "\ud800 text",
 }
 

@@ -3,27 +3,52 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ridgerank.adapters.matching import LibraryDocument, rank_documents, score_pairs
 from ridgerank.errors import ScoreError
-from ridgerank.ragged import Floats
 from ridgerank.ranking.reranker import Reranker
 
 PageLike: TypeAlias = str | Image
 """A stored page by id or reference, or the image of a page."""
 
 
-class PageCrossEncoder:
-    """A `Reranker` for code that was written for a `CrossEncoder`.
+class EvaluationRecord:
+    """What sentence-transformers' evaluators file their results in."""
 
-    Scores are fused scores, comparable within one query only. A progress bar and a batch size are accepted
-    and change nothing: the pages of a query run together.
+    def __init__(self) -> None:
+        self.metrics: list[dict[str, Any]] = []
+
+    def set_evaluation_metrics(
+        self, evaluator: object, metrics: dict[str, Any], epoch: int = 0, step: int = 0
+    ) -> None:
+        """Keep the metrics of one evaluation."""
+        self.metrics.append(dict(metrics))
+
+
+class PageCrossEncoder:
+    """A `Reranker` for code that was written for a `CrossEncoder`: sentence-transformers' evaluators, too.
+
+    Scores are fused scores, comparable within one query only; with `pairwise` they are the readout's, each of
+    its own pair. A progress bar and a batch size are accepted and change nothing: the pages of a query run
+    together.
     """
 
-    def __init__(self, reranker: Reranker) -> None:
+    num_labels = 1
+
+    def __init__(self, reranker: Reranker, *, pairwise: bool = False) -> None:
         self.reranker = reranker
+        self.pairwise = pairwise
+        self.model_card_data = EvaluationRecord()
+        """What evaluators measured."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        return self.reranker.backbone.device
 
     def rank(
         self,
@@ -46,8 +71,10 @@ class PageCrossEncoder:
         retriever_scores = [None] * len(documents) if scores is None else [float(score) for score in scores]
         pages = [_document(page, score) for page, score in zip(documents, retriever_scores, strict=True)]
         rows = []
-        for ranked in rank_documents(self.reranker, query, pages, top_k=top_k):
-            row: dict[str, Any] = {"corpus_id": ranked.index, "score": ranked.page.fused_score}
+        weight = 1.0 if self.pairwise else None
+        for ranked in rank_documents(self.reranker, query, pages, top_k=top_k, weight=weight):
+            score = ranked.page.readout_score if self.pairwise else ranked.page.fused_score
+            row: dict[str, Any] = {"corpus_id": ranked.index, "score": score}
             if return_documents:
                 document = documents[ranked.index]
                 row["text" if isinstance(document, str) else "image"] = document
@@ -63,15 +90,16 @@ class PageCrossEncoder:
         show_progress_bar: bool | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-    ) -> Floats | torch.Tensor | list[torch.Tensor]:
-        """Score (query, page) pairs, or one pair; the pairs of one query are ranked together."""
+    ) -> NDArray[np.float32] | torch.Tensor | list[torch.Tensor]:
+        """Score (query, page) pairs in float32, or one pair; the pairs of one query are ranked together."""
         if prompt_name is not None:
             raise ScoreError(
                 f"prompt {prompt_name!r}, wanted none: the prompt is part of what was stored and calibrated"
             )
         single = len(inputs) == 2 and isinstance(inputs[0], str)
         pairs: Sequence[Sequence[Any]] = [inputs] if single else inputs
-        scores = score_pairs(self.reranker, [(query, _document(page)) for query, page in pairs])
+        documents = [(query, _document(page)) for query, page in pairs]
+        scores = score_pairs(self.reranker, documents, readout_alone=self.pairwise).astype(np.float32)
         if convert_to_tensor:
             return torch.from_numpy(scores)[0] if single else torch.from_numpy(scores)
         if convert_to_numpy:

@@ -57,9 +57,14 @@ class RankedDocument:
 
 
 def rank_documents(
-    reranker: Reranker, query: str, documents: Sequence[LibraryDocument], *, top_k: int | None = None
+    reranker: Reranker,
+    query: str,
+    documents: Sequence[LibraryDocument],
+    *,
+    top_k: int | None = None,
+    weight: float | None = None,
 ) -> list[RankedDocument]:
-    """Put documents in order, best first; the best `top_k` of them, or all.
+    """Put documents in order, best first; the best `top_k` of them, or all; at a weight of one's own, or not.
 
     A document is matched by its names, else by its image, else the image is encoded on the fly. The store is
     asked for all names at once.
@@ -74,19 +79,26 @@ def rank_documents(
             page_id = _match_image(reranker, document, f"document {index + 1} of {len(documents)}", images)
         indices[page_id].append(index)
         candidates.append(page_id if document.score is None else (page_id, document.score))
-    ranking = reranker.rank(query, candidates, top_k=top_k, encode_missing=images or None)
+    ranking = reranker.rank(query, candidates, top_k=top_k, encode_missing=images or None, weight=weight)
     return [RankedDocument(index, page) for page in ranking.pages for index in indices[page.page_id]][:top_k]
 
 
-def score_pairs(reranker: Reranker, pairs: Sequence[tuple[str, LibraryDocument]]) -> Floats:
-    """Fused scores (pairs,): the pairs of one query are ranked together, wherever they stand."""
+def score_pairs(
+    reranker: Reranker, pairs: Sequence[tuple[str, LibraryDocument]], *, readout_alone: bool = False
+) -> Floats:
+    """Fused scores (pairs,): the pairs of one query are ranked together, wherever they stand.
+
+    With `readout_alone` each is the readout's score of its own pair, which depends on no other.
+    """
     scores = np.zeros(len(pairs))
     indices: dict[str, list[int]] = defaultdict(list)  # query → its pairs
     for index, (query, _) in enumerate(pairs):
         indices[query].append(index)
     for query, query_indices in indices.items():
-        for ranked in rank_documents(reranker, query, [pairs[index][1] for index in query_indices]):
-            scores[query_indices[ranked.index]] = ranked.page.fused_score
+        documents = [pairs[index][1] for index in query_indices]
+        for ranked in rank_documents(reranker, query, documents, weight=1.0 if readout_alone else None):
+            page = ranked.page
+            scores[query_indices[ranked.index]] = page.readout_score if readout_alone else page.fused_score
     return scores
 
 

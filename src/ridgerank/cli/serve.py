@@ -18,6 +18,7 @@ from ridgerank.cli.options import (
     Store,
     parse_size,
 )
+from ridgerank.serving.serve_settings import Dialect
 
 if TYPE_CHECKING:
     from ridgerank.scaleout.ray_serving import ServePlan
@@ -40,6 +41,14 @@ def serve_command(
         bool,
         typer.Option("--encode-missing", help="Encode texts and images that are not stored on the fly."),
     ] = False,
+    dialect: Annotated[
+        Dialect,
+        typer.Option(help="Whose answers and errors to give where other servers contradict each other."),
+    ] = "ridgerank",
+    served_model_name: Annotated[
+        str | None,
+        typer.Option(help="The model's name in answers. [default: from the backbone's]", show_default=False),
+    ] = None,
     max_requests: Annotated[
         int, typer.Option(min=1, help="Requests admitted at once; more are refused for a while (429).")
     ] = 16,
@@ -97,7 +106,9 @@ def serve_command(
         )
     limits = Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline)
     hosts = LOOPBACK | {host.lower()} if local else None
-    settings = ServeSettings(limits, keys, hosts, encode_missing, workers, processes)
+    settings = ServeSettings(
+        limits, keys, hosts, encode_missing, workers, processes, dialect, served_model_name
+    )
     options = RerankerOptions(
         readout=readout,
         retriever=retriever,

@@ -12,11 +12,13 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from ridgerank.serving import static_files
+from ridgerank.serving.dialects import error_answer
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.middleware import RequestMiddleware
 from ridgerank.serving.request_body import BodyRefused
 from ridgerank.serving.routes import image_routes, info_routes, ranking_routes
-from ridgerank.serving.schemas.error_schemas import ErrorResponse, FieldError
+from ridgerank.serving.schemas.error_schemas import FieldError
+from ridgerank.serving.serve_settings import Dialect
 from ridgerank.serving.service import Service
 from ridgerank.version import __version__
 
@@ -45,6 +47,7 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
         docs_url=None,  # that page would load its scripts from elsewhere
         redoc_url=None,
     )
+    app.state.dialect = service.settings.dialect
     app.include_router(ranking_routes.ranking_router(service))
     app.include_router(image_routes.image_router(service))
     app.include_router(info_routes.info_router(service))
@@ -63,38 +66,47 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
 
 
 def _error_response(
-    status: int, code: str, message: str, *, fields: list[FieldError] | None = None, headers: dict[str, str]
+    request: Request,
+    status: int,
+    code: str,
+    message: str,
+    *,
+    fields: list[FieldError] | None = None,
+    too_long: bool = False,
+    headers: dict[str, str] | None = None,
 ) -> JSONResponse:
-    body = ErrorResponse(message=message, code=code, fields=fields or [])
-    return JSONResponse(body.model_dump(), status, headers=headers)
+    dialect: Dialect = request.app.state.dialect
+    answered, body = error_answer(dialect, status, code, message, fields=fields, too_long=too_long)
+    return JSONResponse(body, answered, headers=headers)
 
 
 async def _answer_api_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError):
         raise error
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return _error_response(error.status, error.code, error.message, headers=headers)
+    return _error_response(request, error.status, error.code, error.message, headers=headers)
 
 
 async def _answer_validation_error(request: Request, error: Exception) -> Response:
     """Name the fields that are wrong; their values are not sent back: they may be large, or no JSON."""
     if not isinstance(error, RequestValidationError):
         raise error
+    problems = error.errors()
     fields = [
         FieldError(
             field=".".join(str(part) for part in problem["loc"])[:200],
             message=str(problem["msg"]).removeprefix("Value error, ")[:200],
         )
-        for problem in error.errors()[:_SHOWN_FIELDS]
+        for problem in problems[:_SHOWN_FIELDS]
     ]
     message = f"the request is not as wanted; {fields[0].field}: {fields[0].message}"
-    return _error_response(422, "invalid_request", message, fields=fields, headers={})
+    too_long = any(problem["type"] == "string_too_long" for problem in problems)
+    return _error_response(request, 422, "invalid_request", message, fields=fields, too_long=too_long)
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     message = _MESSAGES.get(error.status_code, str(error.detail))
-    headers = dict(error.headers or {})
     code = error.code if isinstance(error, BodyRefused) else _CODES.get(error.status_code, "bad_request")
-    return _error_response(error.status_code, code, message, headers=headers)
+    return _error_response(request, error.status_code, code, message, headers=dict(error.headers or {}))

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageChops, ImageDraw, ImageFont
 
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError
@@ -32,6 +32,8 @@ class Attachment:
     """`text`, or the media type of the image."""
     data: str
     """The text, or the image in base64."""
+    text: str = ""
+    """The text that goes with an image."""
 
 
 class AttachmentPages(Mapping[str, Page]):
@@ -86,7 +88,28 @@ class AttachmentPages(Mapping[str, Page]):
             content = base64.b64decode(data, validate=True)
         except binascii.Error as error:
             raise DocumentError(f"not base64 ({error}); encode the image's bytes again") from error
-        return self._decode(content, name)
+        page = self._decode(content, name)
+        if not attachment.text:
+            return page
+        both = append_text(page.image, attachment.text)
+        return page_from_image(both, name, max_pixels=self._max_pixels, text=attachment.text)
+
+
+def append_text(image: Image.Image, text: str) -> Image.Image:
+    """An image with a text drawn beneath it, as wide as the image: one page that shows both."""
+    paper = draw_text(text)
+    lines = paper.crop((0, 0, paper.width, _text_height(paper)))
+    height = max(1, round(lines.height * image.width / lines.width))
+    page = Image.new("RGB", (image.width, image.height + height), "white")
+    page.paste(image.convert("RGB"), (0, 0))
+    page.paste(lines.resize((image.width, height)), (0, image.height))
+    return page
+
+
+def _text_height(paper: Image.Image) -> int:
+    """Where the drawn lines end, with a margin below."""
+    box = ImageChops.invert(paper.convert("L")).getbbox()
+    return _MARGIN if box is None else min(paper.height, box[3] + _MARGIN)
 
 
 def draw_text(text: str) -> Image.Image:

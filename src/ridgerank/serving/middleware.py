@@ -12,6 +12,7 @@ import uuid
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ridgerank.serving.dialects import error_answer
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.prometheus import Metrics
@@ -20,8 +21,19 @@ from ridgerank.serving.serve_settings import ServeSettings
 
 log = logging.getLogger(__name__)
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-WORK_PATHS = frozenset({"/rerank", "/v1/rerank", "/v2/rerank", "/v1/score", "/v1/search", "/v1/explain"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health", "/ping"})
+WORK_PATHS = frozenset(
+    {
+        "/rerank",
+        "/v1/rerank",
+        "/v2/rerank",
+        "/invocations",
+        "/score",
+        "/v1/score",
+        "/v1/search",
+        "/v1/explain",
+    }
+)
 """Paths whose requests need the model, and so room in the queue."""
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -82,13 +94,13 @@ class RequestMiddleware:
             self._admit(scope)
             await self._app(scope, self._bodies.bounded(receive), send_checked)
         except ApiError as error:
-            await _send_error(send_checked, error)
+            await self._send_error(send_checked, error)
         except Exception:
             request_id = uuid.uuid4().hex
             log.exception("request %s failed", request_id)
             if not started:
                 message = f"the server failed; its log says why, under {request_id}"
-                await _send_error(send_checked, ApiError(500, "internal_error", message))
+                await self._send_error(send_checked, ApiError(500, "internal_error", message))
         finally:
             self._metrics.record_request(_route(scope), status, time.perf_counter() - start)
 
@@ -125,22 +137,22 @@ class RequestMiddleware:
         if not any(matches):
             raise ApiError(401, "unauthorized", "wanted a valid key: Authorization: Bearer KEY")
 
+    async def _send_error(self, send: Send, error: ApiError) -> None:
+        status, answer = error_answer(self._settings.dialect, error.status, error.code, error.message)
+        body = json.dumps(answer).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if error.retry_after is not None:
+            headers.append((b"retry-after", str(error.retry_after).encode()))
+        if error.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if error.status == 413:
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
 
 def _route(scope: Scope) -> str:
     """The route's pattern, so that a label has few values; `other` where no route matched."""
     if scope["path"] in WORK_PATHS:
         return str(scope["path"])
     return str(getattr(scope.get("route"), "path", "other"))
-
-
-async def _send_error(send: Send, error: ApiError) -> None:
-    body = json.dumps({"message": error.message, "code": error.code, "fields": []}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if error.retry_after is not None:
-        headers.append((b"retry-after", str(error.retry_after).encode()))
-    if error.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if error.status == 413:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -11,22 +11,16 @@ from dataclasses import dataclass
 
 from ridgerank.ranking.candidates import CandidateLike
 from ridgerank.serving.attachments import Attachment
+from ridgerank.serving.document_parts import DocumentParts, take_apart
 from ridgerank.serving.http_errors import ApiError, page_not_found
-from ridgerank.serving.schemas.document_schemas import (
-    Document,
-    IdDocument,
-    ImageDocument,
-    PageDocument,
-    ReturnedDocument,
-    TextDocument,
-    TextPart,
-)
+from ridgerank.serving.schemas.document_schemas import Document, ReturnedDocument
 from ridgerank.serving.schemas.shared_schemas import MAX_TEXT
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.store.page_store import PageStore
 
 _PAGE_NAME = re.compile(r"[0-9a-f]{64}|[^\n]{1,400}#[0-9]{1,9}")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}={0,2}")
 _DATA_URI = re.compile(r"data:image/(png|jpeg|jpg|webp|tiff);base64,")
 
 
@@ -60,20 +54,21 @@ def resolve_documents(
 
     The store is asked once for all names. It may lie far away: call this outside the event loop.
     """
-    page_id_by_name = store.lookup_many(filter(None, map(_possible_name, documents)))
+    parts_of_all = [take_apart(document) for document in documents]
+    page_id_by_name = store.lookup_many(name for parts in parts_of_all for name in parts.possible_names)
     page_ids = list(dict.fromkeys(page_id_by_name.values()))
     references = dict(zip(page_ids, store.references(page_ids), strict=True))
     names: list[str] = []
     attachments: dict[str, Attachment] = {}
     returned: list[ReturnedDocument] = []
-    for index, document in enumerate(documents):
-        page_id = _stored_page_id(document, page_id_by_name)
+    for index, parts in enumerate(parts_of_all):
+        page_id = _stored_page_id(parts, page_id_by_name)
         if page_id is not None:
             names.append(page_id)
-            returned.append(ReturnedDocument(page=references[page_id], text=_text(document)))
+            returned.append(ReturnedDocument(page=references[page_id], text=parts.text))
             continue
         field = f"documents[{index}]"
-        attachment = _read_attachment(document, field)
+        attachment = _read_attachment(parts, field)
         if not settings.encode_missing:
             raise ApiError(
                 422,
@@ -89,77 +84,50 @@ def resolve_documents(
     return RequestDocuments(tuple(names), attachments, tuple(returned))
 
 
-def _possible_name(document: Document) -> str | None:
-    """The string of a document that may name a stored page, None where there is none."""
-    if isinstance(document, PageDocument):
-        return document.page
-    if isinstance(document, IdDocument):
-        return document.id
-    return _text(document)
-
-
-def _stored_page_id(document: Document, page_id_by_name: Mapping[str, str]) -> str | None:
+def _stored_page_id(parts: DocumentParts, page_id_by_name: Mapping[str, str]) -> str | None:
     """The page id of a document that names a stored page; a string that can only be a name must be known."""
-    name = _possible_name(document)
-    if name is None:
-        return None
-    page_id = page_id_by_name.get(name)
-    must_be_stored = isinstance(document, PageDocument | IdDocument) or _PAGE_NAME.fullmatch(name)
+    names = parts.possible_names
+    page_id = next((page_id_by_name[name] for name in names if name in page_id_by_name), None)
+    must_be_stored = bool(parts.page_names) or any(_PAGE_NAME.fullmatch(name) for name in names)
     if page_id is None and must_be_stored:
-        raise page_not_found(name)
+        raise page_not_found(names[0])
     return page_id
 
 
-def _text(document: Document) -> str | None:
-    """The text of a document, None where it is an image or names a page in a field of its own."""
-    if isinstance(document, str):
-        return None if document.startswith("data:") else document
-    if isinstance(document, TextDocument):
-        return document.text
-    if isinstance(document, PageDocument | IdDocument | ImageDocument):
-        return None
-    [part] = document.content
-    return part.text if isinstance(part, TextPart) else None
-
-
-def _read_attachment(document: Document, field: str) -> Attachment:
-    text = _text(document)
-    if text is None:
-        return _read_image(_image_uri(document), field)
-    if _ADDRESS.fullmatch(text.strip()):
-        raise _remote_address(field)
+def _read_attachment(parts: DocumentParts, field: str) -> Attachment:
+    text = parts.text or ""
     if len(text) > MAX_TEXT:
         raise ApiError(
             422, "bad_document", f"{field} has {len(text):,} characters; wanted {MAX_TEXT:,} at most"
         )
+    if parts.image is not None:
+        media_type, data = _read_image(parts.image, field)
+        return Attachment(media_type, data, text)
+    if not text.strip():
+        raise ApiError(422, "bad_document", f"{field} is empty; wanted a text, an image or a page")
+    if _ADDRESS.fullmatch(text.strip()):
+        raise _remote_address(field)
     return Attachment("text", text)
 
 
-def _image_uri(document: Document) -> str:
-    if isinstance(document, str):
-        return document
-    if isinstance(document, ImageDocument):
-        return document.image
-    parts = [] if isinstance(document, PageDocument | IdDocument | TextDocument) else document.content
-    [uri] = [part.image_url.url for part in parts if not isinstance(part, TextPart)]
-    return uri
-
-
-def _read_image(uri: str, field: str) -> Attachment:
+def _read_image(uri: str, field: str) -> tuple[str, str]:
+    """The media type of an image and its base64."""
     prefix = _DATA_URI.match(uri)
     if prefix is not None:
-        return Attachment(f"image/{prefix[1]}", uri[prefix.end() :])
+        return f"image/{prefix[1]}", uri[prefix.end() :]
     if uri.startswith("data:"):
         raise ApiError(
             422, "bad_document", f"{field} is no data URI of a PNG, JPEG, WebP or TIFF image in base64"
         )
+    if _BASE64.fullmatch(uri):
+        return "image", uri
     raise _remote_address(field)
 
 
 def _returned_attachment(attachment: Attachment) -> ReturnedDocument:
     if attachment.kind == "text":
         return ReturnedDocument(text=attachment.data)
-    return ReturnedDocument(image=attachment.kind)
+    return ReturnedDocument(image=attachment.kind, text=attachment.text or None)
 
 
 def _require_few_attachments(count: int, limit: int) -> None:

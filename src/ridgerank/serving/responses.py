@@ -1,5 +1,6 @@
 """Rankings, store and calibration as responses of the API."""
 
+import math
 import uuid
 from collections import defaultdict
 from dataclasses import asdict
@@ -24,22 +25,10 @@ from ridgerank.serving.schemas.rerank_schemas import (
     RerankResult,
     TeiResult,
 )
+from ridgerank.serving.schemas.score_schemas import ScoreRequest
 from ridgerank.serving.schemas.search_schemas import SearchResponse, SearchResult
 from ridgerank.serving.schemas.shared_schemas import Answered, LatencyMs, Usage, WeightSource
 from ridgerank.serving.service import Service, base_name
-
-_UNUSED_FIELDS = (
-    "max_tokens_per_doc",
-    "max_chunks_per_doc",
-    "rank_fields",
-    "priority",
-    "truncate",
-    "truncation_direction",
-    "truncate_prompt_tokens",
-    "truncation",
-    "return_embeddings",
-    "user",
-)
 
 
 def search_response(service: Service, result: RankingResult, *, top_n: int) -> SearchResponse:
@@ -92,10 +81,11 @@ def rerank_response(
     for index, page_id in enumerate(result.document_page_ids):
         indices[page_id].append(index)
     return_documents = request.return_documents or request.return_text
+    score_of = _log_odds if request.use_activation is False else float
     results = [
         RerankResult(
             index=index,
-            relevance_score=relevance_score,
+            relevance_score=score_of(relevance_score),
             document=documents.returned[index] if return_documents else None,
             page_id=page.page_id,
             reference=_reference(page, documents, index),
@@ -107,12 +97,13 @@ def rerank_response(
         for page, relevance_score in zip(ranking.pages, _relevance_scores(service, result), strict=True)
         for index in indices[page.page_id]
     ]
+    warnings = [*([ranking.note] if ranking.note else []), *foreign_warnings(service, request)]
     return RerankResponse(
-        id=uuid.uuid4().hex,
+        id=request.request_id or uuid.uuid4().hex,
         model=service.model,
-        results=results[: request.top_n],
+        results=results[: request.top_n or None],
         usage=token_usage(service, result.candidates),
-        meta=Meta(api_version=ApiVersion(version=version), warnings=_warnings(service, request, ranking)),
+        meta=Meta(api_version=ApiVersion(version=version), warnings=warnings),
         weight=ranking.weight,
         weight_source=_weight_source(result.candidates),
         note=ranking.note,
@@ -138,11 +129,8 @@ def tei_results(
 def token_usage(service: Service, *lists: CandidateList) -> Usage:
     """The tokens that ran: those of each query, once per page."""
     tokens = service.reranker.backbone.tokens
-    return Usage(
-        total_tokens=sum(
-            len(tokens.suffix(candidates.query)) * len(candidates.page_ids) for candidates in lists
-        )
-    )
+    total = sum(len(tokens.suffix(candidates.query)) * len(candidates.page_ids) for candidates in lists)
+    return Usage(prompt_tokens=total, total_tokens=total)
 
 
 def store_response(service: Service) -> StoreResponse:
@@ -219,11 +207,15 @@ def _latency(result: RankingResult) -> LatencyMs:
     )
 
 
-def _warnings(service: Service, request: RerankRequest, ranking: Ranking) -> list[str]:
-    warnings = [ranking.note] if ranking.note else []
+def foreign_warnings(service: Service, request: RerankRequest | ScoreRequest) -> list[str]:
+    """What of a request this server does not use: another model's name, fields of other servers."""
+    warnings = []
     if request.model not in (None, service.model, "ridgerank"):
         warnings.append(f"model {request.model!r} was asked for; this server ranks with {service.model!r}")
-    unused = [name for name in _UNUSED_FIELDS if getattr(request, name) is not None]
-    if unused:
+    if unused := request.unused_fields():
         warnings.append(f"not used: {', '.join(unused)} (a page is read whole, as it was stored)")
     return warnings
+
+
+def _log_odds(probability: float) -> float:
+    return math.log(probability) - math.log1p(-probability)

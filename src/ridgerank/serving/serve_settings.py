@@ -3,12 +3,15 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from ridgerank.errors import ServingError
 from ridgerank.worker_process import usable_cores
 
 MIN_KEY_CHARACTERS = 16
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+Dialect: TypeAlias = Literal["ridgerank", "vllm", "tei", "infinity"]
+"""Whose answers are given where other servers contradict each other; the first has fields of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,9 @@ class ServeSettings:
     """Threads that run the model, or wait for processes that do; None for as many as suit the device."""
     processes: bool | None = None
     """Whether each worker is a process with a model of its own; None for what suits device and model."""
+    dialect: Dialect = "ridgerank"
+    model_name: str | None = None
+    """The name the model is served under; None for one made from the backbone's."""
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

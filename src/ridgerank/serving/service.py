@@ -56,7 +56,7 @@ class Service:
         self.settings = settings
         self.readout = readout
         """The calibration's name."""
-        self.model = f"ridgerank-{base_name(reranker.backbone.name)}"
+        self.model = settings.model_name or f"ridgerank-{base_name(reranker.backbone.name)}"
         self.started = int(time.time())
         self.retriever = _retriever_name(reranker)
         """None where there is none to search with."""

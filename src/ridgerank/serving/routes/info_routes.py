@@ -11,9 +11,10 @@ from ridgerank.serving.schemas.info_schemas import (
     Health,
     Model,
     ModelsResponse,
+    QueueStats,
     StoreResponse,
 )
-from ridgerank.serving.service import Service
+from ridgerank.serving.service import Service, base_name
 
 
 def info_router(service: Service) -> APIRouter:
@@ -31,8 +32,10 @@ def info_router(service: Service) -> APIRouter:
         return calibration_response(service)
 
     @routes.get("/v1/models", summary="The model this server ranks with")
+    @routes.get("/models", summary="The model this server ranks with (infinity)")
     def models() -> ModelsResponse:
         """One model, under whatever name requests ask for it."""
+        engine = service.engine
         return ModelsResponse(
             data=[
                 Model(
@@ -40,11 +43,20 @@ def info_router(service: Service) -> APIRouter:
                     created=service.started,
                     owned_by="ridgerank",
                     endpoints=sorted(WORK_PATHS),
+                    root=base_name(service.reranker.backbone.name),
+                    stats=QueueStats(
+                        queue_fraction=engine.admitted / engine.limits.admitted,
+                        queue_absolute=engine.admitted,
+                        results_pending=engine.admitted,
+                        batch_size=engine.limits.batch_jobs,
+                    ),
                 )
             ]
         )
 
     @routes.get("/healthz", summary="Whether the server runs")
+    @routes.get("/health", summary="Whether the server runs (vLLM, TEI, infinity)")
+    @routes.get("/ping", summary="Whether the server runs (SageMaker)")
     async def healthz() -> Health:
         """Answers as long as the process runs."""
         return Health(status="ok")

@@ -8,12 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
 
 from ridgerank.serving.attachments import AttachmentPages
+from ridgerank.serving.dialects import check_request, rerank_answer
+from ridgerank.serving.document_parts import query_text
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.jobs import ExplainWork, PreparedDocuments, RankWork, SearchWork
 from ridgerank.serving.request_documents import RequestDocuments, resolve_documents
-from ridgerank.serving.responses import rerank_response, search_response, tei_results, token_usage
+from ridgerank.serving.responses import (
+    foreign_warnings,
+    rerank_response,
+    search_response,
+    tei_results,
+    token_usage,
+)
 from ridgerank.serving.routes.error_responses import MODEL_ROUTE, error_responses
 from ridgerank.serving.schemas.document_schemas import Document
 from ridgerank.serving.schemas.rerank_schemas import RerankRequest, RerankResponse, TeiResult
@@ -31,22 +40,29 @@ def ranking_router(service: Service) -> APIRouter:
     """The routes of one service that need its model."""
     routes = APIRouter(responses=error_responses(*MODEL_ROUTE))
 
-    @routes.post("/rerank", summary="Rerank (Jina, vLLM; TEI where the request has texts)")
-    async def rerank(request: Request, body: RerankRequest) -> RerankResponse | list[TeiResult]:
+    @routes.post(
+        "/rerank",
+        summary="Rerank (Jina, vLLM, infinity; TEI where the request has texts)",
+        response_model=RerankResponse | list[TeiResult],
+    )
+    @routes.post(
+        "/invocations", summary="Rerank (SageMaker)", response_model=RerankResponse | list[TeiResult]
+    )
+    async def rerank(request: Request, body: RerankRequest) -> object:
         """Put documents in order. With `texts` the answer has TEI's shape."""
-        response, documents = await _rerank(service, request, body, version="1")
-        return response if body.texts is None else tei_results(response, body, documents)
+        return await _rerank(service, request, body, version="1", tei=True)
 
-    @routes.post("/v1/rerank", summary="Rerank (Cohere v1, Jina, vLLM)")
-    async def rerank_v1(request: Request, body: RerankRequest) -> RerankResponse:
+    @routes.post("/v1/rerank", summary="Rerank (Cohere v1, Jina, vLLM)", response_model=RerankResponse)
+    async def rerank_v1(request: Request, body: RerankRequest) -> object:
         """Put documents in order."""
-        return (await _rerank(service, request, body, version="1"))[0]
+        return await _rerank(service, request, body, version="1")
 
-    @routes.post("/v2/rerank", summary="Rerank (Cohere v2)")
-    async def rerank_v2(request: Request, body: RerankRequest) -> RerankResponse:
+    @routes.post("/v2/rerank", summary="Rerank (Cohere v2)", response_model=RerankResponse)
+    async def rerank_v2(request: Request, body: RerankRequest) -> object:
         """Put documents in order."""
-        return (await _rerank(service, request, body, version="2"))[0]
+        return await _rerank(service, request, body, version="2")
 
+    @routes.post("/score", summary="Score pairs (vLLM)")
     @routes.post("/v1/score", summary="Score pairs (vLLM)")
     async def score(request: Request, body: ScoreRequest) -> ScoreResponse:
         """The readout score of each pair of query and document: no retriever, nothing standardized."""
@@ -83,30 +99,31 @@ def ranking_router(service: Service) -> APIRouter:
 
 
 async def _rerank(
-    service: Service, request: Request, body: RerankRequest, *, version: str
-) -> tuple[RerankResponse, RequestDocuments]:
-    documents = await _resolve(service, list(body.documents or body.texts or []))
+    service: Service, request: Request, body: RerankRequest, *, version: str, tei: bool = False
+) -> RerankResponse | list[TeiResult] | JSONResponse:
+    """The answer in TEI's shape where `tei` and the request has texts, else as the dialect has it."""
+    dialect = service.settings.dialect
+    check_request(dialect, body)
+    documents = await _resolve(service, body.sent_documents)
     no_scores = service.retriever is None or bool(documents.attachments)
     work = _rank_work(
         service,
-        body.query,
+        query_text(body.query),
         documents,
         retriever_scores=body.retriever_scores,
         readout_alone=body.retriever_scores is None and no_scores,
     )
     [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
-    return rerank_response(service, result, body, documents, version=version), documents
+    response = rerank_response(service, result, body, documents, version=version)
+    if tei and body.texts is not None:
+        return tei_results(response, body, documents)
+    answer = rerank_answer(dialect, response, body)
+    return response if answer is None else JSONResponse(answer)
 
 
 async def _score(service: Service, request: Request, body: ScoreRequest) -> ScoreResponse:
-    queries = [body.queries] if isinstance(body.queries, str) else body.queries
-    sent = body.documents if isinstance(body.documents, list) else [body.documents]
-    if len(queries) not in (1, len(sent)):
-        raise ApiError(
-            422,
-            "invalid_request",
-            f"{len(queries)} queries for {len(sent)} documents; wanted one query, or one each",
-        )
+    sent_queries, sent = body.pair_lists
+    queries = [query_text(query) for query in sent_queries]
     documents = await _resolve(service, sent)
     indices: dict[str, list[int]] = defaultdict(list)  # query → its documents
     for index in range(len(sent)):
@@ -122,11 +139,12 @@ async def _score(service: Service, request: Request, body: ScoreRequest) -> Scor
         for index, page_id in zip(selected, result.document_page_ids, strict=True):
             scores[index] = readout_scores[page_id]
     return ScoreResponse(
-        id=uuid.uuid4().hex,
+        id=body.request_id or uuid.uuid4().hex,
         created=int(time.time()),
         model=service.model,
         data=[PairScore(index=index, score=score) for index, score in enumerate(scores)],
         usage=token_usage(service, *(result.candidates for result in results)),
+        warnings=foreign_warnings(service, body),
     )
 
 

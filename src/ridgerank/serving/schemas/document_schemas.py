@@ -2,18 +2,21 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DATA_URI,
     MAX_DOCUMENTS,
     DataUri,
     Name,
+    QueryText,
     RequestModel,
     ResponseModel,
     Score,
     Text,
 )
+
+MAX_PARTS = 16
 
 
 class PageDocument(RequestModel):
@@ -35,9 +38,35 @@ class TextDocument(RequestModel):
 
 
 class ImageDocument(RequestModel):
-    """A page as an image: a data URI. Remote addresses are never fetched."""
+    """A page as an image: a data URI or base64, with a text that goes with it or without.
+
+    Remote addresses are never fetched.
+    """
 
     image: DataUri = Field(examples=["data:image/png;base64,iVBORw0KGgo…"])
+    text: Text | None = None
+
+
+class SourceDocument(RequestModel):
+    """A stored page, by its file and its number from 1, as chunks of text pipelines name it."""
+
+    source: Name = Field(examples=["report.pdf"])
+    page: int = Field(ge=1, le=10**9, examples=[3])
+
+
+class ItemDocument(RequestModel):
+    """A text or an image, as Elasticsearch has it."""
+
+    type: Literal["text", "image"]
+    format: Literal["text", "base64"] | None = Field(default=None, description="As `type` has it by default.")
+    value: DataUri
+
+    @model_validator(mode="after")
+    def _check_format(self) -> "ItemDocument":
+        wanted = "text" if self.type == "text" else "base64"
+        if self.format not in (None, wanted):
+            raise ValueError(f"an item of type {self.type} in format {self.format}; wanted {wanted}")
+        return self
 
 
 class ImageUrl(RequestModel):
@@ -62,11 +91,18 @@ class ImagePart(RequestModel):
 
 
 class PartsDocument(RequestModel):
-    """A document in parts, as vLLM has it: one image, or one text."""
+    """A document in parts, as vLLM has it: at most one image, and texts."""
 
     content: list[Annotated[TextPart | ImagePart, Field(discriminator="type")]] = Field(
-        min_length=1, max_length=1
+        min_length=1, max_length=MAX_PARTS
     )
+
+    @model_validator(mode="after")
+    def _check_images(self) -> "PartsDocument":
+        images = sum(isinstance(part, ImagePart) for part in self.content)
+        if images > 1:
+            raise ValueError(f"{images} images in one document; wanted one at most: a page is one image")
+        return self
 
 
 Document: TypeAlias = (
@@ -75,9 +111,14 @@ Document: TypeAlias = (
     | IdDocument
     | TextDocument
     | ImageDocument
+    | SourceDocument
+    | ItemDocument
     | PartsDocument
 )
-"""A stored page, a text, or an image as a data URI."""
+"""A stored page, a text, or an image as a data URI or base64."""
+
+Query: TypeAlias = QueryText | TextDocument | ItemDocument | PartsDocument
+"""A query: text, in any of the shapes that documents have."""
 
 Scores: TypeAlias = Annotated[
     list[Score],

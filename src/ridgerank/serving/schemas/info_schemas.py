@@ -111,6 +111,15 @@ class CalibrationResponse(ResponseModel):
     warnings: list[str]
 
 
+class QueueStats(ResponseModel):
+    """How busy the server is, in the words of infinity."""
+
+    queue_fraction: float = Field(description="Admitted requests of those that may be.")
+    queue_absolute: int
+    results_pending: int
+    batch_size: int
+
+
 class Model(ResponseModel):
     """A model this server ranks with."""
 
@@ -119,6 +128,11 @@ class Model(ResponseModel):
     created: int
     owned_by: str
     endpoints: list[str]
+    root: str
+    parent: str | None = None
+    permission: list[str] = Field(default=[], description="Empty: keys open the whole server, or nothing.")
+    capabilities: list[str] = Field(default=["rerank"])
+    stats: QueueStats
 
 
 class ModelsResponse(ResponseModel):

@@ -1,10 +1,9 @@
 """Reranking, in the shape of Cohere and Jina, and in that of TEI."""
 
-from typing import Literal
-
 from pydantic import ConfigDict, Field, model_validator
 
-from ridgerank.serving.schemas.document_schemas import Document, ReturnedDocument, Scores
+from ridgerank.serving.schemas.document_schemas import Document, Query, ReturnedDocument, Scores
+from ridgerank.serving.schemas.foreign_fields import ForeignFields
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
     PAGE_ID,
@@ -14,8 +13,6 @@ from ridgerank.serving.schemas.shared_schemas import (
     MinScore,
     Name,
     Probability,
-    QueryText,
-    RequestModel,
     ResponseModel,
     Text,
     Usage,
@@ -23,8 +20,8 @@ from ridgerank.serving.schemas.shared_schemas import (
 )
 
 
-class RerankRequest(RequestModel):
-    """Documents to put in order: either `documents`, or `texts` as TEI has it."""
+class RerankRequest(ForeignFields):
+    """Documents to put in order: `documents`, TEI's `texts` or Elasticsearch's `input`."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -41,38 +38,50 @@ class RerankRequest(RequestModel):
         },
     )
 
-    query: QueryText
-    documents: list[Document] | None = Field(default=None, min_length=1, max_length=MAX_DOCUMENTS)
+    query: Query
+    documents: Document | list[Document] | None = None
     texts: list[Text] | None = Field(
         default=None, min_length=1, max_length=MAX_DOCUMENTS, description="TEI's word for documents."
+    )
+    input: Document | list[Document] | None = Field(
+        default=None, description="Elasticsearch's word for documents."
     )
     model: Name | None = Field(
         default=None, description="Any name: a server has one model, and warns where a request names another."
     )
-    top_n: int | None = Field(default=None, ge=1, description="How many results; all by default.")
-    return_documents: bool = Field(default=False, description="Send each document back with its result.")
+    top_n: int | None = Field(default=None, ge=0, description="How many results; all by default, and for 0.")
+    return_documents: bool | None = Field(
+        default=None, description="Send each document back with its result; not by default."
+    )
     retriever_scores: Scores | None = None
     min_score: MinScore = None
     deadline_ms: DeadlineMs = None
-    raw_scores: bool = Field(default=False, description="TEI: the fused score instead of the one in [0, 1].")
+    raw_scores: bool = Field(
+        default=False, description="TEI, infinity: the fused score instead of the one in [0, 1]."
+    )
+    use_activation: bool | None = Field(
+        default=None, description="vLLM: where false, the log odds of the score in [0, 1] instead of it."
+    )
     return_text: bool = Field(default=False, description="TEI's word for return_documents.")
-    # Fields of other servers that mean nothing for pages: accepted, with a warning that they are not used.
-    max_tokens_per_doc: int | None = Field(default=None, ge=1)
-    max_chunks_per_doc: int | None = Field(default=None, ge=1)
-    rank_fields: list[Name] | None = Field(default=None, max_length=64)
-    priority: int | None = None
-    truncate: bool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
-    truncate_prompt_tokens: int | None = None
-    truncation: bool | None = None
-    return_embeddings: Literal[False] | None = None
-    user: Name | None = None
+    request_id: Name | None = Field(default=None, description="vLLM: the id that the answer gets.")
+
+    @property
+    def sent_documents(self) -> list[Document]:
+        """The documents, under whatever word they were sent."""
+        for documents in (self.documents, self.input):
+            if documents is not None:
+                return documents if isinstance(documents, list) else [documents]
+        return list(self.texts or [])
 
     @model_validator(mode="after")
     def _check_documents(self) -> "RerankRequest":
-        if (self.documents is None) == (self.texts is None):
-            raise ValueError("wanted either documents or texts")
-        count = len(self.documents or self.texts or [])
+        present = [field for field in ("documents", "texts", "input") if getattr(self, field) is not None]
+        if len(present) != 1:
+            found = " and ".join(present) or "no documents"
+            raise ValueError(f"{found}; wanted either documents, or texts, or input")
+        count = len(self.sent_documents)
+        if not 1 <= count <= MAX_DOCUMENTS:
+            raise ValueError(f"{count} documents; wanted at least one and {MAX_DOCUMENTS:,} at most")
         if self.retriever_scores is not None and len(self.retriever_scores) != count:
             raise ValueError(
                 f"{len(self.retriever_scores)} retriever scores for {count} documents; wanted one each"
@@ -85,9 +94,8 @@ class RerankResult(ResponseModel):
 
     index: int = Field(ge=0, description="Its index in the request, from 0.")
     relevance_score: float = Field(
-        ge=0,
-        le=1,
-        description="The fused score mapped to [0, 1], in its order: for one list, not across queries.",
+        description="The fused score mapped to [0, 1], in its order: for one list, not across queries. "
+        "Its log odds where use_activation is false.",
     )
     document: ReturnedDocument | None = None
     page_id: str = Field(pattern=PAGE_ID)

@@ -85,4 +85,5 @@ class LatencyMs(ResponseModel):
 class Usage(ResponseModel):
     """What a request cost."""
 
+    prompt_tokens: int = Field(ge=0, description="As total_tokens: nothing is generated.")
     total_tokens: int = Field(ge=0, description="Tokens the model ran: those of the query, once per page.")

@@ -1,0 +1,207 @@
+"""Requests and answers of other servers, to the letter where a dialect is set."""
+
+import base64
+import io
+import math
+
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.serving.attachments import append_text
+from ridgerank.serving.serve_settings import Dialect
+from tests.serving.conftest import Corpus, MakeService, client_of
+
+TEXTS = ["costs of Fenrow", "sales of Fenrow"]
+
+
+def png(colour: str = "white") -> str:
+    buffer = io.BytesIO()
+    Image.new("RGB", (120, 160), colour).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def scores(client: TestClient, path: str = "/score", **body: object) -> list[float]:
+    response = client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    return [pair["score"] for pair in response.json()["data"]]
+
+
+@pytest.mark.parametrize("path", ["/score", "/v1/score"])
+def test_every_pair_of_words_for_queries_and_documents_gives_the_same_scores(
+    client: TestClient, reranker: Reranker, corpus: Corpus, path: str
+) -> None:
+    queries, documents = list(corpus.queries[:2]), reranker.store.page_ids()[:2]
+    expected = scores(client, path, queries=queries, documents=documents)
+    for first, second in (("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2")):
+        assert scores(client, path, **{first: queries, second: documents}) == expected
+    for body in ({"queries": queries}, {"text_1": queries, "data_2": documents}, {}):
+        assert client.post(path, json=body).status_code == 422
+
+
+def test_a_query_may_come_in_the_shapes_of_documents_and_an_image_is_refused(
+    client: TestClient, reranker: Reranker, corpus: Corpus
+) -> None:
+    query, documents = corpus.queries[0], reranker.store.page_ids()[:2]
+    expected = scores(client, queries=query, documents=documents)
+    part, item = {"type": "text", "text": query}, {"type": "text", "format": "text", "value": query}
+    for shape in ({"content": [part]}, item, {"text": query}):
+        assert scores(client, queries=shape, documents=documents) == expected
+    image = {"type": "image", "format": "base64", "value": png()}
+    refused = client.post("/score", json={"queries": image, "documents": documents})
+    assert (refused.status_code, refused.json()["code"]) == (422, "image_query")
+
+
+def test_an_image_is_the_same_document_in_every_shape(client: TestClient, corpus: Corpus) -> None:
+    uri = f"data:image/png;base64,{png('red')}"
+    shapes = [
+        uri,
+        {"image": uri},
+        {"image": png("red")},
+        {"type": "image", "format": "base64", "value": uri},
+        {"type": "image", "value": png("red")},
+        {"content": [{"type": "image_url", "image_url": {"url": uri}}]},
+    ]
+    assert len(set(scores(client, queries=corpus.queries[0], documents=shapes))) == 1
+
+
+def test_an_image_and_a_text_together_are_one_page_that_shows_both(
+    client: TestClient, corpus: Corpus
+) -> None:
+    uri = f"data:image/png;base64,{png()}"
+    image, text = {"type": "image_url", "image_url": {"url": uri}}, {"type": "text", "text": TEXTS[0]}
+    other = {"type": "text", "text": TEXTS[1]}
+    alone, both, as_fields, otherwise = scores(
+        client,
+        queries=corpus.queries[0],
+        documents=[
+            {"content": [image]},
+            {"content": [text, image]},
+            {"image": uri, "text": TEXTS[0]},
+            {"content": [image, other]},
+        ],
+    )
+    assert both == as_fields
+    assert len({alone, both, otherwise}) == 3
+
+
+def test_the_text_is_drawn_below_the_image() -> None:
+    page = append_text(Image.new("RGB", (400, 300), "red"), "sales rose")
+    assert page.width == 400
+    assert page.crop((0, 0, 400, 300)).getcolors() == [(400 * 300, (255, 0, 0))]
+    below = page.crop((0, 300, 400, page.height)).convert("L")
+    assert below.height > 20
+    assert min(below.tobytes()) < 128
+
+
+def test_a_page_is_named_by_source_and_number(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
+    reference = reranker.store.reference(reranker.store.page_ids()[0])
+    name, _, number = reference.rpartition("#")
+    documents = [{"source": f"/some/folder/{name}", "page": int(number)}, reference]
+    body = {"query": corpus.queries[0], "documents": documents}
+    results = client.post("/rerank", json=body).json()["results"]
+    assert [result["reference"] for result in results] == [reference] * 2
+
+
+@pytest.mark.parametrize("word", ["documents", "input"])
+def test_a_single_document_needs_no_list(client: TestClient, corpus: Corpus, word: str) -> None:
+    answer = client.post("/rerank", json={"query": corpus.queries[0], word: TEXTS[0], "top_n": 0})
+    assert len(answer.json()["results"]) == 1
+
+
+def test_fields_of_other_servers_are_accepted_and_named(
+    client: TestClient, reranker: Reranker, corpus: Corpus
+) -> None:
+    documents = reranker.store.page_ids()[:2]
+    fields = {
+        "max_tokens_per_doc": 0,
+        "instruction": "find pages",
+        "chat_template_kwargs": {"instruction": "find pages"},
+        "truncation_side": "left",
+        "priority": 1,
+    }
+    body = {"query": corpus.queries[0], "documents": documents, "request_id": "mine", **fields}
+    answer = client.post("/rerank", json=body).json()
+    assert answer["id"] == "mine"
+    assert all(field in " ".join(answer["meta"]["warnings"]) for field in fields)
+    scored = client.post("/score", json={"queries": "x", "documents": documents, **fields}).json()
+    assert all(field in " ".join(scored["warnings"]) for field in fields)
+    negative = client.post("/rerank", json={**body, "max_tokens_per_doc": -5})
+    assert "max_tokens_per_doc must be a non-negative integer" in negative.text
+
+
+def test_without_activation_the_score_is_its_log_odds(
+    client: TestClient, reranker: Reranker, corpus: Corpus
+) -> None:
+    body = {"query": corpus.queries[0], "documents": reranker.store.page_ids()[:4]}
+    plain = client.post("/rerank", json={**body, "use_activation": True}).json()["results"]
+    odds = client.post("/rerank", json={**body, "use_activation": False}).json()["results"]
+    assert [result["index"] for result in plain] == [result["index"] for result in odds]
+    for with_activation, without in zip(plain, odds, strict=True):
+        assert 1 / (1 + math.exp(-without["relevance_score"])) == pytest.approx(
+            with_activation["relevance_score"]
+        )
+
+
+def dialect_client(make_service: MakeService, dialect: Dialect) -> TestClient:
+    return client_of(make_service(encode_missing=True, dialect=dialect, model_name="BAAI/bge-reranker-base"))
+
+
+def test_vllm_s_answer_has_every_document_and_its_errors_are_400(
+    make_service: MakeService, corpus: Corpus
+) -> None:
+    parts = [{"type": "text", "text": TEXTS[1]}]
+    with dialect_client(make_service, "vllm") as client:
+        body = {"query": corpus.queries[0], "documents": [TEXTS[0], {"content": parts}]}
+        answer = client.post("/rerank", json=body).json()
+        documents = {result["index"]: result["document"] for result in answer["results"]}
+        assert documents[0] == {"text": TEXTS[0], "multi_modal": None}
+        assert documents[1] == {"text": None, "multi_modal": parts}
+        assert answer["usage"]["prompt_tokens"] == answer["usage"]["total_tokens"] > 0
+        refused = client.post("/rerank", json={**body, "query": "long " * 600})
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == 400
+        assert "Please reduce the length of the input prompt" in refused.json()["error"]["message"]
+        missing = client.post("/rerank", json={**body, "documents": ["no-such.pdf#1"]})
+        assert (missing.status_code, missing.json()["error"]["type"]) == (404, "NotFoundError")
+        wrong_host = client.get("/v1/models", headers={"Host": "evil.example"})
+        assert set(wrong_host.json()) == {"error"}
+
+
+def test_infinity_s_answer_has_documents_as_texts_and_refuses_none(
+    make_service: MakeService, corpus: Corpus
+) -> None:
+    with dialect_client(make_service, "infinity") as client:
+        body = {"query": corpus.queries[0], "documents": TEXTS, "return_documents": True}
+        answer = client.post("/rerank", json=body).json()
+        assert {result["document"] for result in answer["results"]} == set(TEXTS)
+        assert set(answer) == {"object", "results", "model", "usage", "id", "created"}
+        assert client.post("/rerank", json={**body, "top_n": 0}).status_code == 422
+        [model] = client.get("/models").json()["data"]
+        assert model["id"] == "BAAI/bge-reranker-base"
+        assert model["stats"]["queue_absolute"] == 0
+
+
+def test_tei_s_errors_have_its_shape(make_service: MakeService, corpus: Corpus) -> None:
+    with dialect_client(make_service, "tei") as client:
+        assert client.get("/health").status_code == 200
+        answer = client.post("/rerank", json={"query": corpus.queries[0], "texts": TEXTS}).json()
+        assert [set(result) >= {"index", "score"} for result in answer] == [True, True]
+        refused = client.post("/rerank", json={"query": corpus.queries[0], "texts": []})
+        assert (refused.status_code, refused.json()["error_type"]) == (422, "Validation")
+
+
+def test_the_default_answer_has_the_fields_it_always_had(
+    client: TestClient, reranker: Reranker, corpus: Corpus
+) -> None:
+    body = {"query": corpus.queries[0], "documents": reranker.store.page_ids()[:2]}
+    answer = client.post("/v1/rerank", json=body).json()
+    assert set(answer) == {
+        *("id", "model", "results", "usage", "meta", "weight", "weight_source", "note", "answered"),
+        "latency_ms",
+    }
+    assert answer["results"][0]["document"] is None
+    refused = client.post("/v1/rerank", json={**body, "query": ""})
+    assert refused.status_code == 422
+    assert set(refused.json()) == {"message", "code", "fields"}
