@@ -14,7 +14,8 @@ from ridgerank.records import Page
 from ridgerank.store.layout import block_shape
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
+from ridgerank.store.setting_compressor import SettingCompressor
+from ridgerank.store.storage_setting import StorageSetting
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _PAGES_PER_PART = 32

@@ -36,10 +36,10 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import DatasetError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.store.layout import block_shape
-from ridgerank.store.model_lineage import default_exit_layer
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.pruning import Keep
-from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
+from ridgerank.store.setting_compressor import SettingCompressor
+from ridgerank.store.storage_setting import StorageSetting, default_exit_layer
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 PAPER = ("stride 1/3", "8", 1.0)

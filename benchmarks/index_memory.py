@@ -83,7 +83,7 @@ def main() -> None:
         )
         alone = peak_memory([sys.executable, "-c", f"{load}; time.sleep(2)"])
         index = ["index", str(documents), "--store", str(store), "--backbone", str(model)]
-        index += ["--max-pixels", str(MAX_PIXELS)]
+        index += ["--max-pixels", str(MAX_PIXELS), "--preset", "paper"]
         start = time.perf_counter()
         peak = peak_memory([sys.executable, "-m", "ridgerank.cli.main", *index])
         seconds = time.perf_counter() - start

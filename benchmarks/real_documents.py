@@ -52,8 +52,8 @@ from ridgerank.errors import RidgeRankError
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
 from ridgerank.store.layout import PackedPrefix, block_shape, pack, unpack
-from ridgerank.store.model_lineage import default_exit_layer
 from ridgerank.store.pruning import Keep
+from ridgerank.store.storage_setting import default_exit_layer
 from ridgerank.store.stored_prefixes import StoredPrefixes
 from ridgerank.worker_process import usable_cores
 

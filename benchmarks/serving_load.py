@@ -90,7 +90,7 @@ def make_store(folder: Path) -> tuple[Path, Path]:
     ridgerank("miniature", "draw", "--out", folder, "--corpus", "alder")
     store, queries = folder / "pages", folder / "queries.jsonl"
     models = ("--backbone", "mini-qwen", "--retriever", "mini-colqwen")
-    ridgerank("index", folder / "documents", "--store", store, *models)
+    ridgerank("index", folder / "documents", "--store", store, *models, "--preset", "paper")
     lines = queries.read_text().splitlines()
     (folder / "half.jsonl").write_text("\n".join(lines[::2]))
     ridgerank("calibrate", "--store", store, "--queries", folder / "half.jsonl")

@@ -21,9 +21,10 @@ from ridgerank.lineage import Lineage
 from ridgerank.readout.readout import Readout
 from ridgerank.store import layout, rows
 from ridgerank.store.compress import compress
-from ridgerank.store.model_lineage import default_exit_layer, make_lineage
+from ridgerank.store.model_lineage import make_lineage
 from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.storage_setting import default_exit_layer
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import VectorOrigin
 

@@ -5,6 +5,10 @@ import os
 if "PYTEST_XDIST_WORKER" in os.environ:  # one thread per worker: two workers of two threads each crawl
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import tempfile
+
+os.environ["RIDGERANK_CACHE"] = tempfile.mkdtemp(prefix="ridgerank-tests-")  # not the user's own
+
 from collections.abc import Callable
 from pathlib import Path
 

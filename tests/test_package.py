@@ -31,7 +31,7 @@ def test_the_front_door_shows_what_it_has() -> None:
     assert dir(ridgerank) == ridgerank.__all__
     for name in ridgerank.__all__:
         assert getattr(ridgerank, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'Rerank'; it has PageStore"):
+    with pytest.raises(AttributeError, match="no attribute 'Rerank'; it has PageFilter"):
         _ = ridgerank.Rerank
 
 

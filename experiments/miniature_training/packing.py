@@ -13,7 +13,7 @@ from experiments.miniature_training.trainable_model import TrainableModel
 from experiments.miniature_training.training_pages import Example
 from ridgerank.backbones.prompt import PromptTokens
 from ridgerank.miniature.world import COLUMNS, ROWS
-from ridgerank.store.model_lineage import default_exit_layer
+from ridgerank.store.storage_setting import default_exit_layer
 
 CELLS = ROWS * COLUMNS
 

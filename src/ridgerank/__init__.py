@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ridgerank.deprecated import warn_of_old_paths
+from ridgerank.extras import name_missing_extras
 from ridgerank.version import __version__
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from ridgerank.indexing.index import index_documents
     from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import RankedPage, Ranking
+    from ridgerank.store.page_filter import PageFilter
     from ridgerank.store.page_store import PageStore
 
 __all__ = [
+    "PageFilter",
     "PageStore",
     "RankedPage",
     "Ranking",
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "PageFilter": "ridgerank.store.page_filter",
     "PageStore": "ridgerank.store.page_store",
     "RankedPage": "ridgerank.records",
     "Ranking": "ridgerank.records",
@@ -51,6 +55,7 @@ _HOMES = {
     "load_backbone": "ridgerank.backbones.load",
 }
 
+name_missing_extras()
 warn_of_old_paths()
 
 

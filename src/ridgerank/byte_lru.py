@@ -8,6 +8,9 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
+CACHE_BYTES = 1 << 30
+"""What a reranker keeps of its pages in memory unless told otherwise."""
+
 
 class ByteLRU(Generic[Key, Value]):
     """A mapping of bounded size; safe for any number of threads."""

@@ -9,7 +9,7 @@ model.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -91,7 +91,8 @@ class Lineage:
             expected = replace(expected, image_resize=None)
         elif expected.image_resize is None:
             expected = replace(expected, image_resize=self.image_resize)
-        if shown := describe_differences(self, expected, ignored="backbone"):
+        differences = list_differences(self, expected, ignored=("backbone", *_FINGERPRINTS))
+        if shown := "; ".join([*_describe_model(self, expected), *differences]):
             raise LineageMismatch(
                 f"{artifact} was made with another lineage ({shown}); "
                 "use the settings it was made with, or make it again with these"
@@ -150,11 +151,27 @@ def to_json_line(record: "DataclassInstance") -> str:
     return json.dumps(asdict(record), sort_keys=True, ensure_ascii=False)
 
 
-def describe_differences(stored: "DataclassInstance", expected: "DataclassInstance", *, ignored: str) -> str:
-    """Both values of every field in which two records differ, except `ignored`; empty where none does."""
+def list_differences(
+    stored: "DataclassInstance", expected: "DataclassInstance", *, ignored: Container[str]
+) -> list[str]:
+    """Both values of every field in which two records differ, except those `ignored`."""
     there, here = asdict(stored), asdict(expected)
-    differing = (name for name in there if name != ignored and there[name] != here[name])
-    return "; ".join(f"{name}: {there[name]!r} there, {here[name]!r} here" for name in differing)
+    differing = (name for name in there if name not in ignored and there[name] != here[name])
+    return [f"{name}: {there[name]!r} there, {here[name]!r} here" for name in differing]
+
+
+_FINGERPRINTS = ("weights", "processor", "prompt")
+"""Fields that mean nothing to people."""
+
+
+def _describe_model(stored: Lineage, expected: Lineage) -> list[str]:
+    """In which way the model is another one, in words; other weights bring their own tokenizer and prompt."""
+    if stored.weights != expected.weights:
+        if stored.backbone != expected.backbone:
+            return [f"model: {stored.backbone!r} there, {expected.backbone!r} here"]
+        return [f"model: {stored.backbone!r} with other weights, or in another dtype"]
+    words = {"processor": "another tokenizer or image processor", "prompt": "another prompt"}
+    return [f"{name}: {words[name]}" for name in words if getattr(stored, name) != getattr(expected, name)]
 
 
 def fingerprint(parts: Mapping[str, object]) -> str:

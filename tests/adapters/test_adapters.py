@@ -10,11 +10,11 @@ for package in ("haystack", "langchain_core", "llama_index", "rerankers", "mteb"
 from ridgerank.adapters.cross_encoder import PageCrossEncoder
 from ridgerank.errors import ExtraMissing
 for module, words in {
-    "haystack": "haystack-ai is not installed: `pip install 'ridgerank[haystack]'`",
-    "langchain": "langchain-core is not installed: `pip install 'ridgerank[langchain]'`",
-    "llamaindex": "llama-index-core is not installed: `pip install 'ridgerank[llamaindex]'`",
-    "rerankers": "rerankers is not installed: `pip install 'ridgerank[rerankers]'`",
-    "mteb": "mteb is not installed: `pip install 'ridgerank[mteb]'`",
+    "haystack": "haystack is not installed: pip install 'ridgerank[haystack]'",
+    "langchain": "langchain_core is not installed: pip install 'ridgerank[langchain]'",
+    "llamaindex": "llama_index is not installed: pip install 'ridgerank[llamaindex]'",
+    "rerankers": "rerankers is not installed: pip install 'ridgerank[rerankers]'",
+    "mteb": "mteb is not installed: pip install 'ridgerank[mteb]'",
     "vidore": "vidore-benchmark with its BasePipeline is not installed",
 }.items():
     try:

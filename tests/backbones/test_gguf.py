@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.gguf_cache import converted_folder, find_converted, keep_converted
 from ridgerank.backbones.load import load_backbone
 from tests.backbones.small_models import LAYERS
 from tests.backbones.small_text_models import build_text
@@ -92,3 +93,56 @@ def test_a_packed_model_gives_the_targets_and_states_of_the_folder_it_was_made_o
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
         states = packed.states([QUERY], DensePrefixes(packed.encode(PAGES, exit_layer=3)), state="mean")
         torch.testing.assert_close(states, shallow, atol=1e-4, rtol=1e-4)
+
+
+def test_a_packed_model_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ridgerank.backbones import load
+
+    monkeypatch.setenv("RIDGERANK_CACHE", str(tmp_path / "cache"))
+    built = build_text("qwen2", tmp_path / "folder")
+    path = tmp_path / "small.gguf"
+    pack(built.folder, built.model, path)
+    with monkeypatch.context() as without_cache:
+        without_cache.setattr(load, "_find_or_convert", lambda file: None)
+        direct = load_backbone(path, device="cpu")
+    first = load_backbone(path, device="cpu")
+    unpacked: list[Path] = []
+    monkeypatch.setattr(load, "_convert", lambda file, folder: unpacked.append(file))
+    second = load_backbone(path, device="cpu")
+    assert unpacked == []
+    assert direct.fingerprints() == first.fingerprints() == second.fingerprints()
+    assert [each.name for each in (tmp_path / "cache" / "gguf").iterdir()] == [converted_folder(path).name]
+
+
+def test_a_packed_model_loads_where_it_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("RIDGERANK_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").write_text("a file where the folder would be")
+    built = build_text("qwen2", tmp_path / "folder")
+    pack(built.folder, built.model, tmp_path / "small.gguf")
+    assert load_backbone(tmp_path / "small.gguf", device="cpu").reads_text
+    assert "is not kept converted" in caplog.text
+
+
+def test_the_cache_of_unpacked_models_is_bounded_and_the_last_used_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    monkeypatch.setenv("RIDGERANK_CACHE", str(tmp_path / "cache"))
+
+    def save(folder: Path) -> None:
+        (folder / "config.json").write_bytes(bytes(400))
+
+    files = [tmp_path / f"{name}.gguf" for name in ("one", "two", "three")]
+    for age, file in enumerate(files[:2]):
+        file.write_bytes(file.name.encode())
+        keep_converted(file, save, max_bytes=1000)
+        os.utime(converted_folder(file), ns=(age, age))
+    assert find_converted(files[0]) is not None  # used again, so it is no longer the oldest
+    files[2].write_bytes(b"third")
+    keep_converted(files[2], save, max_bytes=1000)
+    assert [find_converted(file) is not None for file in files] == [True, False, True]
+    keep_converted(files[2], save, max_bytes=10)
+    assert [find_converted(file) is not None for file in files] == [False, False, True]

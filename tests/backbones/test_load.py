@@ -11,7 +11,8 @@ from PIL import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.load import FAMILIES, SHORT_NAMES, load_backbone
+from ridgerank.backbones.load import FAMILIES, load_backbone
+from ridgerank.backbones.model_source import SHORT_NAMES
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import KV_HEADS, LAYERS, WIDTH, Built
 

@@ -14,7 +14,8 @@ from experiments.baselines.monoqwen import load_mono_qwen
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.full_depth import full_margins
-from ridgerank.backbones.load import SHORT_NAMES, load_backbone
+from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.model_source import SHORT_NAMES
 from ridgerank.backbones.presets import PRESETS, available_targets, find_preset
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import LAYERS, WIDTH, Built, build

@@ -28,7 +28,7 @@ def make_store(folder: Path) -> tuple[Path, list[str]]:
     )
     store = folder / "pages"
     models = ["--backbone", "mini-qwen", "--retriever", "mini-colqwen"]
-    _ridgerank("index", *map(str, documents), "--store", str(store), *models)
+    _ridgerank("index", *map(str, documents), "--store", str(store), *models, "--preset", "paper")
     _ridgerank("calibrate", "--store", str(store), "--queries", str(queries))
     return store, [line["text"] for line in selected]
 

@@ -27,7 +27,8 @@ from ridgerank.runs.queries import read_queries
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
-from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
+from ridgerank.store.setting_compressor import SettingCompressor
+from ridgerank.store.storage_setting import StorageSetting
 from tests.calibration.conftest import RecordingHook
 from tests.indexing.test_index import Seen, contents
 

@@ -32,7 +32,16 @@ def indexed(documents: Path, model_folder: Path) -> tuple[Path, subprocess.Compl
     """The store of these documents, and what the command said."""
     store = documents.parent / "store-of-cli"
     done = run_process(
-        "index", documents, "--store", store, "--backbone", model_folder, "--max-pixels", 30 * 28 * 28
+        "index",
+        documents,
+        "--store",
+        store,
+        "--backbone",
+        model_folder,
+        "--max-pixels",
+        30 * 28 * 28,
+        "--preset",
+        "paper",
     )
     return store, done
 
@@ -42,7 +51,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path
     """Reports, indexed and calibrated in one command."""
     folder = tmp_path_factory.mktemp("ranking")
     write_reports(folder / "docs", pages=40)
-    options = ("--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--device", "cpu", "--processes", 1)
+    options: list[object] = ["--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--device", "cpu"]
+    options += ["--processes", 1, "--preset", "paper"]
     done = invoke("index", folder / "docs", "--store", folder / "store", *options, "--calibrate")
     assert "40 pages added" in done.stderr
     assert "candidate pages, targets of all of them known" in done.stderr

@@ -40,7 +40,9 @@ def test_bits_are_an_option_that_the_store_remembers(
     with PageStore.open(tmp_path / "store") as opened:
         lineage = opened.lineage
     assert (lineage.key_bits, lineage.value_bits, lineage.number_group) == (4, 3, 16)
-    with pytest.raises(LineageMismatch, match="value_bits: 3 there, 4 here"):
+    with pytest.raises(
+        LineageMismatch, match="made with --bits '4/3 group 16', not '4 group 16'; leave --bits out"
+    ):
         invoke(*common, "4 group 16")
 
 

@@ -54,7 +54,16 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     documents = sorted((folder / "documents").glob("*.pdf"))[:2]
     store = folder / "pages"
     command(
-        "index", *documents, "--store", store, "--backbone", "mini-qwen", "--retriever", "mini-colqwen-small"
+        "index",
+        *documents,
+        "--store",
+        store,
+        "--backbone",
+        "mini-qwen",
+        "--retriever",
+        "mini-colqwen-small",
+        "--preset",
+        "paper",
     )
     command("calibrate", "--store", store, "--queries", folder / "some.jsonl")
     return Corpus(folder / "documents", str(store), tuple(json.loads(line)["text"] for line in lines))

@@ -21,6 +21,7 @@ from ridgerank.serving.jobs import CallerLeftError, Job, RankingResult, SearchWo
 from ridgerank.serving.model_process import ModelProcess
 from ridgerank.serving.serve_settings import Limits
 from ridgerank.store.cache import CacheCounts
+from ridgerank.store.page_filter import PageFilter
 from ridgerank.worker_process import WorkerDied
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of
 from tests.serving.test_load import Held, held, until
@@ -36,7 +37,9 @@ class FakeRanker:
         self._fail = fail
         self.batches: list[list[str]] = []
 
-    def retrieve(self, queries: Sequence[str], *, k: int) -> list[CandidateList]:
+    def retrieve(
+        self, queries: Sequence[str], *, k: int, within: PageFilter | None = None
+    ) -> list[CandidateList]:
         return self._reranker.retrieve(queries, k=k)
 
     def rank_lists(self, lists: Sequence[CandidateList], *, before_pass: Callable[[], None]) -> list[Ranking]:

@@ -13,7 +13,8 @@ from ridgerank.store.compress import average_distances, compress, encode_shared
 from ridgerank.store.layout import pack
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.pruning import Keep
-from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
+from ridgerank.store.setting_compressor import SettingCompressor
+from ridgerank.store.storage_setting import StorageSetting
 
 
 def draw_page() -> Page:

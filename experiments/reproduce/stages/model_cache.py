@@ -90,7 +90,7 @@ class ModelCache:
 
     def exit_layer(self, model: "Backbone") -> int:
         """The exit layer of the settings, or the default of a model of this depth."""
-        from ridgerank.store.model_lineage import default_exit_layer
+        from ridgerank.store.storage_setting import default_exit_layer
 
         layer = self._settings.exit_layer
         return default_exit_layer(model.geometry.layers) if layer is None else layer

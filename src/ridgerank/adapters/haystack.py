@@ -3,15 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from haystack import Document, component, default_from_dict, default_to_dict
+
 from ridgerank.adapters.matching import PAGE_KEY, LibraryDocument, rank_documents
 from ridgerank.documents.chunk_pages import ChunkPages
-from ridgerank.errors import ExtraMissing
 from ridgerank.ranking.reranker import Reranker
-
-try:
-    from haystack import Document, component, default_from_dict, default_to_dict
-except ModuleNotFoundError as error:
-    raise ExtraMissing("haystack-ai is not installed: `pip install 'ridgerank[haystack]'`") from error
 
 
 @component

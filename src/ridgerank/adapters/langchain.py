@@ -3,19 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 
+from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict
+
 from ridgerank.adapters.matching import PAGE_KEY, SCORE_KEY, LibraryDocument, rank_documents, score_in
 from ridgerank.adapters.retrieval import RELEVANCE_KEY, retrieve_pages
 from ridgerank.documents.chunk_pages import ChunkPages
-from ridgerank.errors import ExtraMissing
 from ridgerank.ranking.reranker import CANDIDATES, Reranker
-
-try:
-    from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
-    from langchain_core.documents import BaseDocumentCompressor, Document
-    from langchain_core.retrievers import BaseRetriever
-    from pydantic import ConfigDict
-except ModuleNotFoundError as error:
-    raise ExtraMissing("langchain-core is not installed: `pip install 'ridgerank[langchain]'`") from error
 
 FIRST_PAGE = 0
 """LangChain's loaders count a document's pages from 0."""

@@ -1,24 +1,21 @@
 """LlamaIndex: a retriever, and a node postprocessor for query and chat engines; image nodes included."""
 
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import (
+    BaseNode,
+    ImageNode,
+    MetadataMode,
+    NodeWithScore,
+    QueryBundle,
+    TextNode,
+)
+
 from ridgerank.adapters.matching import PAGE_KEY, LibraryDocument, image_loader, rank_documents
 from ridgerank.adapters.retrieval import retrieve_pages
 from ridgerank.documents.chunk_pages import ChunkPages
-from ridgerank.errors import ExtraMissing, QueryError
+from ridgerank.errors import QueryError
 from ridgerank.ranking.reranker import CANDIDATES, Reranker
-
-try:
-    from llama_index.core.postprocessor.types import BaseNodePostprocessor
-    from llama_index.core.retrievers import BaseRetriever
-    from llama_index.core.schema import (
-        BaseNode,
-        ImageNode,
-        MetadataMode,
-        NodeWithScore,
-        QueryBundle,
-        TextNode,
-    )
-except ModuleNotFoundError as error:
-    raise ExtraMissing("llama-index-core is not installed: `pip install 'ridgerank[llamaindex]'`") from error
 
 
 class PageNodeRetriever(BaseRetriever):  # type: ignore[misc]

@@ -4,19 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.models.model_meta import ModelMeta
+from mteb.types import PromptType
 from PIL.Image import Image
 
 from ridgerank.adapters.matching import LibraryDocument, score_pairs
-from ridgerank.errors import ExtraMissing, ScoreError
+from ridgerank.errors import ScoreError
 from ridgerank.ragged import Floats
 from ridgerank.ranking.reranker import Reranker
-
-try:
-    from mteb.abstasks.task_metadata import TaskMetadata
-    from mteb.models.model_meta import ModelMeta
-    from mteb.types import PromptType
-except ModuleNotFoundError as error:
-    raise ExtraMissing("mteb is not installed: `pip install 'ridgerank[mteb]'`") from error
 
 Batches = Iterable[Mapping[str, Any]]
 """What MTEB's data loaders yield: columns of a few rows at a time."""

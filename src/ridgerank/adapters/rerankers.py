@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from rerankers.documents import Document
+from rerankers.models.ranker import BaseRanker
+from rerankers.results import RankedResults, Result
+
 from ridgerank.adapters.matching import (
     PAGE_KEY,
     SCORE_KEY,
@@ -11,15 +15,8 @@ from ridgerank.adapters.matching import (
     rank_documents,
     score_in,
 )
-from ridgerank.errors import ExtraMissing, ScoreError
+from ridgerank.errors import ScoreError
 from ridgerank.ranking.reranker import Reranker
-
-try:
-    from rerankers.documents import Document
-    from rerankers.models.ranker import BaseRanker
-    from rerankers.results import RankedResults, Result
-except ModuleNotFoundError as error:
-    raise ExtraMissing("rerankers is not installed: `pip install 'ridgerank[rerankers]'`") from error
 
 Documents: TypeAlias = str | Document | Sequence[str | Document]
 

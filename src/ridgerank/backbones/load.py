@@ -3,17 +3,22 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from safetensors.torch import save_file
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.utils import SAFE_WEIGHTS_NAME
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.causal_text import MODEL_CLASSES, CausalText
 from ridgerank.backbones.configuration import read_config
+from ridgerank.backbones.gguf_cache import find_converted, keep_converted
 from ridgerank.backbones.glm4v import Glm41V
 from ridgerank.backbones.glm46v import Glm46V
 from ridgerank.backbones.idefics3 import Idefics3, SmolVLM
+from ridgerank.backbones.model_source import find_model
 from ridgerank.backbones.peft_adapter import find_adapter_base, merge_adapter
 from ridgerank.backbones.presets import PRESETS, Preset, find_preset
 from ridgerank.backbones.qwen2_5_vl import Qwen25VL
@@ -25,26 +30,8 @@ from ridgerank.backbones.text_budget import TextBudget
 from ridgerank.backbones.text_prompts import choose_prompt, text_prompt
 from ridgerank.backbones.visual import VisualBackbone
 from ridgerank.errors import BackboneError
-from ridgerank.shipped_models import BACKBONES, shipped_folder
 
 logger = logging.getLogger(__name__)
-
-SHORT_NAMES = {
-    "qwen2.5-vl-3b": "Qwen/Qwen2.5-VL-3B-Instruct",
-    "qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct",
-    "qwen2-vl-2b": "Qwen/Qwen2-VL-2B-Instruct",
-    "qwen3-vl-2b": "Qwen/Qwen3-VL-2B-Instruct",
-    "qwen3-vl-4b": "Qwen/Qwen3-VL-4B-Instruct",
-    "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct",
-    "glm-4.1v-9b": "zai-org/GLM-4.1V-9B-Thinking",
-    "glm-4.6v-flash": "zai-org/GLM-4.6V-Flash",
-    **{preset.name: preset.repository for preset in PRESETS.values()},
-    "idefics3-8b": "HuggingFaceM4/Idefics3-8B-Llama3",
-    "smolvlm-256m": "HuggingFaceTB/SmolVLM-256M-Instruct",
-    "smolvlm-500m": "HuggingFaceTB/SmolVLM-500M-Instruct",
-    "smolvlm-2b": "HuggingFaceTB/SmolVLM-Instruct",
-}
-"""What people type, and the repository it stands for."""
 
 FAMILIES: dict[str, type[VisualBackbone]] = {
     "qwen2_5_vl": Qwen25VL,
@@ -71,20 +58,24 @@ def load_backbone(
     """Load a model by short name (`mini-qwen` comes with the package), by hub repository or from a folder.
 
     Device and dtype default to CUDA in bfloat16, else Apple's GPU, else the CPU, both in float32: weights
-    trained in bfloat16 overflow float16. A folder with one `.gguf` file, or the file itself, is read by
-    transformers' own loader.
+    trained in bfloat16 overflow float16. A folder with one `.gguf` file, or the file itself, is unpacked by
+    transformers' own loader, once: `gguf_cache.py` keeps what it gives.
     `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
     the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
     and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
     peft adapter is merged into the base it names.
     """
-    source, weights = _resolve(str(name))
+    source, gguf = find_model(str(name))
     device, dtype = placement(device, dtype)
+    tokenizer_class = AutoTokenizer
     try:
-        files = _locate_files(str(name), source, weights, revision)
+        if gguf is not None and (converted := _find_or_convert(Path(source, gguf))) is not None:
+            source, gguf = str(converted), None
+            tokenizer_class = PreTrainedTokenizerFast  # as it was saved: a family's own class would add to it
+        files = _locate_files(str(name), source, gguf, revision)
         config = read_config(files.base, **files.options)
         _require_supported(str(name), config, max_pixels=max_pixels, page_text=page_text)
-        tokenizer = AutoTokenizer.from_pretrained(files.base, **files.options)
+        tokenizer = tokenizer_class.from_pretrained(files.base, **files.options)
         family = FAMILIES.get(config.model_type)
         if family is None:
             model = _load_model(files, MODEL_CLASSES[config.model_type], config, dtype, renamed={})
@@ -98,7 +89,7 @@ def load_backbone(
     except (OSError, ValueError, ImportError) as error:
         first_line = str(error).strip().partition("\n")[0]
         advice = "Check the name and the connection, or download it once and give its folder."
-        if weights and isinstance(error, ImportError):
+        if gguf and isinstance(error, ImportError):
             advice = "Install what reads GGUF with: pip install 'ridgerank[gguf]'"
         raise BackboneError(
             f"cannot load the backbone {str(name)!r} from {source!r}: {first_line} {advice}"
@@ -184,6 +175,26 @@ def _choose_preset(name: str, source: str, config: PreTrainedConfig, prompt: str
     return preset
 
 
+def _find_or_convert(file: Path) -> Path | None:
+    """The folder that a GGUF file was converted to, now or before; None where there is no room for it."""
+    if find_converted(file) is None:
+        keep_converted(file, partial(_convert, file))
+    return find_converted(file)
+
+
+def _convert(file: Path, folder: Path) -> None:
+    options = {"gguf_file": file.name}
+    config = read_config(str(file.parent), **options)
+    _require_supported(str(file), config, max_pixels=None, page_text=None)
+    logger.info("unpacking %s, once: later loads take it from %s", file, folder.parent)
+    AutoTokenizer.from_pretrained(file.parent, **options).save_pretrained(folder)
+    model = MODEL_CLASSES[config.model_type].from_pretrained(file.parent, dtype=torch.float32, **options)
+    # Not `save_pretrained`, which refuses what was unpacked. Tied weights are named once, as there.
+    weights = {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
+    save_file(weights, folder / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
+    config.save_pretrained(folder)
+
+
 def parse_dtype(name: str | torch.dtype | None) -> torch.dtype | None:
     """A dtype by the name people write; a dtype and None stay as they are."""
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -221,33 +232,6 @@ def _best_device() -> torch.device:
     if torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")
-
-
-def _resolve(name: str) -> tuple[str, str | None]:
-    """Find the folder or repository, and the GGUF file in it if that is all; a bare word is a short name."""
-    if name.lower() in SHORT_NAMES:
-        return SHORT_NAMES[name.lower()], None
-    if (folder := shipped_folder(name.lower())) is not None:
-        return str(folder), None
-    path = Path(name)
-    if path.suffix == ".gguf" and path.is_file():
-        return str(path.parent), path.name
-    if path.is_dir():
-        packed = sorted(path.glob("*.gguf"))
-        if len(packed) == 1 and not (path / "config.json").exists():
-            return name, packed[0].name
-        if len(packed) > 1 and not (path / "config.json").exists():
-            raise BackboneError(
-                f"{name} holds {len(packed)} GGUF files, {', '.join(each.name for each in packed)}; name one"
-            )
-        return name, None
-    if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise BackboneError(
-            f"no backbone called {name!r}, and no such folder; known names: "
-            f"{', '.join((*BACKBONES, *SHORT_NAMES))}, "
-            "or a repository as owner/name"
-        )
-    return name, None
 
 
 def _require_supported(

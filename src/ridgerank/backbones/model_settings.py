@@ -47,6 +47,9 @@ class ModelSettings:
 
     def load(self) -> "Backbone":
         """Load the model in this process."""
+        from ridgerank.backbones.model_source import find_model
+
+        find_model(self.name)  # a wrong name is reported before torch is imported
         from ridgerank.backbones.load import load_backbone, parse_dtype
 
         return load_backbone(

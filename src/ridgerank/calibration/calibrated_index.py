@@ -22,6 +22,7 @@ from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
 from ridgerank.store.sidecar import edit_calibrations
+from ridgerank.store.storage_setting import StoragePreset
 
 
 class IndexOptions(TypedDict, total=False):
@@ -30,7 +31,8 @@ class IndexOptions(TypedDict, total=False):
     exit_layer: int | None
     join_layer: int
     keep: Keep | None
-    numbers: NumberFormat
+    numbers: NumberFormat | None
+    preset: StoragePreset
     prune: bool
     processes: int | None
     batch_pages: int | None

@@ -16,7 +16,8 @@ from ridgerank.records import Candidate, Query, State
 from ridgerank.store.layout import block_shape
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import BATCH_PAGES, PageLocation, require_locations, require_rendered
-from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
+from ridgerank.store.setting_compressor import SettingCompressor
+from ridgerank.store.storage_setting import StorageSetting
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _PAGES_PER_PART = 4 * BATCH_PAGES

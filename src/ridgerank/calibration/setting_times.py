@@ -10,7 +10,8 @@ from ridgerank.calibration.hooks import TuningHook
 from ridgerank.records import Candidate, Query
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.storage_setting import SettingCompressor, StorageSetting
+from ridgerank.store.setting_compressor import SettingCompressor
+from ridgerank.store.storage_setting import StorageSetting
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
 _TIMED_PAGES = 8

@@ -5,15 +5,12 @@ from pathlib import Path
 from ridgerank.atomic import replace_file
 from ridgerank.calibration.storage_choice import find_frontier
 from ridgerank.calibration.storage_tuning import TuningReport
-from ridgerank.errors import ExtraMissing
+from ridgerank.extras import require_packages
 
 
 def require_matplotlib() -> None:
     """Refuse at once where the picture could not be drawn in the end."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ExtraMissing("no matplotlib to draw with; install it: pip install 'ridgerank[plot]'") from error
+    require_packages("matplotlib")
 
 
 def plot_tuning(report: TuningReport, path: Path) -> None:

@@ -1,6 +1,5 @@
 """`ridgerank calibrate`: fit the readout and the weight."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,11 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli.options import BackboneName, CandidateCount, Device, Dtype, Ray, Store, Workers
+from ridgerank.cli.calibration_report import print_report
+from ridgerank.cli.options import (
+    FOUND,
+    OUTPUT,
+    READING,
+    BackboneName,
+    CandidateCount,
+    Device,
+    Dtype,
+    Ray,
+    Store,
+    Workers,
+    require_store,
+)
+from ridgerank.cli.talk import say
 from ridgerank.records import STATES, TARGETS
 
 if TYPE_CHECKING:
-    from ridgerank.calibration.artifact import Calibration
     from ridgerank.cli.progress_bars import CalibrationProgress
     from ridgerank.records import Query
     from ridgerank.retrievers.base import Retriever
@@ -25,46 +37,77 @@ def calibrate_command(
     queries: Annotated[
         Path | None,
         typer.Option(
-            help="Queries: JSON lines (query_id, text) or plain lines. [default: made from the pages]"
+            help="Queries: JSON lines (query_id, text) or plain lines. [default: made from the pages]",
+            rich_help_panel="Queries and judgements",
         ),
     ] = None,
     qrels: Annotated[
-        Path | None, typer.Option(help="Judgements of these queries, TREC: the weight is then w*.")
+        Path | None,
+        typer.Option(
+            help="Judgements of these queries, TREC: the weight is then w*.",
+            rich_help_panel="Queries and judgements",
+        ),
     ] = None,
     weight_from: Annotated[
         str,
         typer.Option(
             help="Take w* from another store that was calibrated with --qrels: STORE, or STORE#NAME.",
             show_default=False,
+            rich_help_panel="Queries and judgements",
         ),
     ] = "",
     run: Annotated[
-        Path | None, typer.Option(help="Your retriever's candidates for the queries, TREC; needs --queries.")
+        Path | None,
+        typer.Option(
+            help="Your retriever's candidates for the queries, TREC; needs --queries.", rich_help_panel=FOUND
+        ),
     ] = None,
     retriever: Annotated[
         str | None,
         typer.Option(
             help="bm25, dense:NAME, a late interaction model, or several joined by +, such as stored+bm25. "
-            "[default: the store's, else bm25]"
+            "[default: the store's, else bm25]",
+            rich_help_panel=FOUND,
         ),
     ] = None,
     name: Annotated[
-        str, typer.Option(help="Name of the calibration: several may lie beside a store.")
+        str,
+        typer.Option(help="Name of the calibration: several may lie beside a store.", rich_help_panel=OUTPUT),
     ] = "default",
     candidates: CandidateCount = 20,
-    count: Annotated[int, typer.Option(min=16, help="Queries to make where none are given.")] = 32,
+    count: Annotated[
+        int,
+        typer.Option(
+            min=16, help="Queries to make where none are given.", rich_help_panel="Queries and judgements"
+        ),
+    ] = 32,
     make: Annotated[
-        str, typer.Option(help="Make queries from the pages' text, by asking the model, or as fits best.")
+        str,
+        typer.Option(
+            help="Make queries from the pages' text, by asking the model, or as fits best.",
+            rich_help_panel="Queries and judgements",
+        ),
     ] = "auto",
     documents: Annotated[
         list[Path] | None,
-        typer.Option(help="Where the documents are now. [default: where they were indexed from]"),
+        typer.Option(
+            help="Where the documents are now. [default: where they were indexed from]",
+            rich_help_panel=READING,
+        ),
     ] = None,
     target: Annotated[
-        str, typer.Option(help="What to learn: margin (yes − no), likelihood (of the query), or auto.")
+        str,
+        typer.Option(
+            help="What to learn: margin (yes − no), likelihood (of the query), or auto.",
+            rich_help_panel="What is fitted",
+        ),
     ] = "auto",
     state: Annotated[
-        str, typer.Option(help="Where to read: last position, mean over the query's positions, or auto.")
+        str,
+        typer.Option(
+            help="Where to read: last position, mean over the query's positions, or auto.",
+            rich_help_panel="What is fitted",
+        ),
     ] = "auto",
     backbone: BackboneName = None,
     device: Device = None,
@@ -72,14 +115,14 @@ def calibrate_command(
     ray: Ray = None,
     workers: Workers = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report as JSON, not as a table.")
+        bool, typer.Option("--json", help="Print the report as JSON, not as a table.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
     """Fit a readout and a fusion weight to a store and its retriever; no labels needed.
 
-    Pages whose full-depth targets are known are not read again: after `index --calibrate`, none are. An
-    interrupted calibration goes on where it stopped. The report lies beside the store, as
-    calibrations/NAME.json and NAME.png.
+    Pages whose full-depth targets are known are not read again: after `index --calibrate`, none are for the
+    same queries; other queries have other candidates. An interrupted calibration goes on where it stopped.
+    The report lies beside the store, as calibrations/NAME.json and NAME.png.
 
     With `auto`, the paper's margin at the last position is kept where the model supports it and nothing else
     is clearly better; otherwise the report says what was taken instead, and why.
@@ -104,6 +147,7 @@ def calibrate_command(
     state_choice = _parse_choice(state, ("auto", *STATES), "--state")
     if run is not None and queries is None:
         raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
+    require_store(store)
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
     from ridgerank.store.page_store import PageStore
 
@@ -169,7 +213,7 @@ def _ray_executor(
     model = ModelSettings.from_lineage(store.lineage, name=backbone, device=device, dtype=dtype)
     with connect_ray(address) as cluster:
         cluster_workers = plan_workers(cluster, workers, device)
-        typer.echo(f"Ray at {address}: {cluster_workers.count} workers", err=True)
+        say(f"Ray at {address}: {cluster_workers.count} workers")
         yield RayExecutor(store.uri, model, cluster_workers)
 
 
@@ -187,76 +231,3 @@ def _parse_choice(value: str, choices: Sequence[str], option: str) -> Any:  # no
             f"{value!r}, wanted {', '.join(choices[:-1])} or {choices[-1]}", param_hint=option
         )
     return value
-
-
-def print_report(calibration: "Calibration", store: str, name: str, *, as_json: bool) -> None:
-    """Print a calibration, warnings last and loud."""
-    from ridgerank.store.sidecar import locate_calibrations
-
-    if as_json:
-        typer.echo(json.dumps({"name": name, **calibration.facts()}, ensure_ascii=False))
-    else:
-        _print_tables(calibration)
-    if calibration.weight.note and not calibration.diagnostics.warnings:
-        typer.echo(f"note: {calibration.weight.note}", err=True)
-    for warning in calibration.diagnostics.warnings:
-        typer.secho(f"warning: {warning}", err=True, fg="yellow", bold=True)
-    typer.echo(f"{locate_calibrations(store)}/{name}.json: the whole report", err=True)
-
-
-def _print_tables(calibration: "Calibration") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    facts, weight = calibration.diagnostics, calibration.weight
-    low, high = weight.weight_interval
-    table = Table(show_header=False)
-    table.add_row("retriever", calibration.retriever)
-    table.add_row("queries", f"{facts.queries}, {facts.queries_from}; {facts.lists} lists fitted")
-    table.add_row("target, state", f"{calibration.target}, {calibration.state}")
-    table.add_row(
-        "penalty λ", f"{calibration.readout.penalty:g}{' (at the edge)' if facts.penalty_at_edge else ''}"
-    )
-    r_low, r_high = facts.agreement_interval
-    table.add_row("agreement r", f"{facts.agreement:.3f} ({r_low:.3f} to {r_high:.3f}), held-out lists")
-    table.add_row("c_b, c_s, ρ", f"{_format(weight.c_b)}, {_format(weight.c_s)}, {_format(weight.rho)}")
-    table.add_row("least c_s (proposition 2)", _format(facts.relevance_floor))
-    table.add_row("weight", f"{weight.weight:.3f} ({low:.2f} to {high:.2f}), {weight.method}")
-    if weight.method == "label-free":
-        table.add_row("", "an estimate without judgements")
-    table.add_row("interior", "yes" if weight.interior else "no")
-    if facts.paper_label_free is not None:
-        table.add_row("weight by §B.6", f"{facts.paper_label_free.weight:.3f}, this reading alone")
-    for title, estimate in (("label-free", facts.label_free), ("with judgements", facts.closed_form)):
-        if facts.closed_form is not None and estimate is not None:
-            table.add_row(f"weight {title}", f"{estimate.weight:.3f}")
-    table.add_row("expected gain", _format(facts.expected_gain, sign="+"))
-    table.add_row("chance of a gain", _format(weight.chance_of_gain))
-    if calibration.relevance is not None:
-        table.add_row("probability of relevance", calibration.relevance.note)
-    Console().print(table)
-    if len(facts.options) > 1:
-        _print_options(calibration)
-
-
-def _print_options(calibration: "Calibration") -> None:
-    """Every target and state that was measured, and why one was selected."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("target, state", no_wrap=True)
-    for title in ("spread", "ρ_bt", "ρ_bs", "held-out r", "c_s", "supported"):
-        table.add_column(title)
-    for option in calibration.diagnostics.options:
-        selected = (option.target, option.state) == (calibration.target, calibration.state)
-        correlations = (option.retriever_target, option.retriever_readout)
-        figures = (option.spread, *correlations, option.agreement, option.relevance)
-        verdict = f"{'yes' if option.supported else 'no'}{', taken' if selected else ''}"
-        table.add_row(option.name, *(_format(value) for value in figures), verdict)
-    Console().print(table)
-    Console().print(calibration.diagnostics.reason, markup=False, highlight=False, soft_wrap=True)
-
-
-def _format(value: float, *, sign: str = "") -> str:
-    return "unknown" if value != value else f"{value:{sign}.3f}"

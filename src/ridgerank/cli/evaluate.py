@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ridgerank.cli.talk import say
+
 if TYPE_CHECKING:
     from ridgerank.evaluation.metrics import Evaluation
 
@@ -65,10 +67,9 @@ def evaluate_command(
         )
         first = differences[0]
         low, high = first.interval
-        typer.echo(
+        say(
             f"{run} − {runs[0]}: {first.measure} {first.difference:+.2f} points (95 % interval {low:+.2f} to "
-            f"{high:+.2f}, over {first.groups} {'queries' if groups is None else 'groups'})",
-            err=True,
+            f"{high:+.2f}, over {first.groups} {'queries' if groups is None else 'groups'})"
         )
 
 
@@ -88,11 +89,6 @@ def _print_line(record: dict[str, Any]) -> None:
 
 def _print_counts(result: "Evaluation", prefix: str) -> None:
     if result.queries_missing:
-        typer.echo(
-            f"note: {prefix}{result.queries_missing} judged queries are not in the run; they count as 0",
-            err=True,
-        )
+        say(f"note: {prefix}{result.queries_missing} judged queries are not in the run; they count as 0")
     if result.queries_unjudged:
-        typer.echo(
-            f"note: {prefix}{result.queries_unjudged} queries of the run are not judged; left out", err=True
-        )
+        say(f"note: {prefix}{result.queries_unjudged} queries of the run are not judged; left out")

@@ -16,6 +16,7 @@ from ridgerank.cli.many_runs import (
     report_many_weights,
 )
 from ridgerank.cli.options import require_tag
+from ridgerank.cli.talk import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -206,14 +207,13 @@ def _print_summary(facts: dict[str, Any]) -> None:
     low, high = facts["weight_interval"]
     spread = "" if facts["method"] == "given" else f" (95 % interval {low:.2f} to {high:.2f})"
     caution = ": an estimate without judgements" if facts["method"] == "label-free" else ""
-    typer.echo(f"weight {facts['weight']:.3f}{spread}, {facts['method']}{caution}", err=True)
+    say(f"weight {facts['weight']:.3f}{spread}, {facts['method']}{caution}")
     if facts["note"]:
-        typer.echo(f"note: {facts['note']}", err=True)
+        say(f"note: {facts['note']}")
     for name in ("retriever", "reranker"):
         queries, pages = facts[f"queries_missing_from_{name}"], facts[f"pages_missing_from_{name}"]
         if queries or pages:
-            typer.echo(
+            say(
                 f"note: the {name} lacks {queries} queries and {pages} pages of other queries; "
-                "they are kept, below the fused pages",
-                err=True,
+                "they are kept, below the fused pages"
             )

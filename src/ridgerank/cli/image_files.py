@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ridgerank.cli.talk import say
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -50,7 +52,7 @@ def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path |
         images[page.page_id].save(path)
         if show:
             typer.launch(str(path))
-    typer.echo(f"{folder}: {len(ranking.pages)} page images", err=True)
+    say(f"{folder}: {len(ranking.pages)} page images")
 
 
 def save_explanations(
@@ -66,7 +68,7 @@ def save_explanations(
         facts = {**asdict(explanation), "rank": page.rank, "reason": page.reason}
         text = json.dumps(facts, ensure_ascii=False)
         (folder / f"{_name(page)}.json").write_text(f"{text}\n", encoding="utf-8")
-    typer.echo(f"{folder}: {len(ranking.pages)} pages explained, each a picture and its numbers", err=True)
+    say(f"{folder}: {len(ranking.pages)} pages explained, each a picture and its numbers")
 
 
 def _name(page: "RankedPage") -> str:

@@ -1,19 +1,40 @@
 """`ridgerank index`: documents into a store."""
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from ridgerank.cli.calibrate import calibration_progress, print_report
-from ridgerank.cli.options import Device, Dtype, Ray, Store, Workers, default_backbone
+from ridgerank.cli.calibrate import calibration_progress
+from ridgerank.cli.calibration_report import print_report, warn_of_stale_calibrations
+from ridgerank.cli.index_options import (
+    AlsoCalibrate,
+    Bits,
+    CalibrationQueries,
+    DocumentPaths,
+    ExitLayer,
+    IndexBackbone,
+    JoinLayer,
+    KeepRule,
+    MaxPixels,
+    Ocr,
+    PageText,
+    Pool,
+    PresetName,
+    PromptName,
+    Prune,
+    RenderProcesses,
+    VectorRetriever,
+)
+from ridgerank.cli.options import Device, Dtype, Ray, Store, Workers
 from ridgerank.cli.progress_bars import Bar, IndexProgress
+from ridgerank.cli.talk import say, warn
 
 if TYPE_CHECKING:
     import torch
 
     from ridgerank.calibration.calibrated_index import IndexOptions
+    from ridgerank.cli.index_settings import IndexSettings
     from ridgerank.documents.ocr import Recognizer
     from ridgerank.indexing.progress import IndexReport
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
@@ -24,64 +45,26 @@ SOME_FAILED = 3
 
 
 def index_command(
-    paths: Annotated[list[Path], typer.Argument(help="PDFs, images, folders of both.", show_default=False)],
+    paths: DocumentPaths,
     store: Store,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="Model: a folder, a hub name (owner/name) or a short name.", show_default=False),
-    ] = None,
-    exit_layer: Annotated[
-        int | None, typer.Option(help="Read pages to this layer. [default: 21, or 3/4 of a smaller model]")
-    ] = None,
-    join_layer: Annotated[int, typer.Option(help="Below it the query runs alone; 0 is the paper.")] = 0,
-    keep: Annotated[
-        str,
-        typer.Option(
-            help="Positions of the page to keep: a rule (stride, value-norm, value-distance, ink, spread, "
-            "informative) and a fraction."
-        ),
-    ] = "stride 1/3",
-    bits: Annotated[
-        str,
-        typer.Option(help="Bits of a number: 8 (the paper), 4, 3, 2, keys/values 4/2, or '4 group 32'."),
-    ] = "8",
+    backbone: IndexBackbone = None,
     device: Device = None,
     dtype: Dtype = None,
-    max_pixels: Annotated[
-        int | None, typer.Option(help="Pixels of a page image. [default: what suits the model]")
-    ] = None,
-    page_text: Annotated[
-        str | None,
-        typer.Option(help="Text of a page that a text model reads: head or ends, and tokens. [head 512]"),
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Prompt of a text model. [default: what its tokenizer speaks]")
-    ] = None,
-    ocr: Annotated[
-        bool, typer.Option("--ocr", help="Read pages without a text layer off their image (slow, cached).")
-    ] = False,
-    retriever: Annotated[
-        str | None,
-        typer.Option(
-            help="Late interaction model whose vectors to store, too. [default: the store's, if any]"
-        ),
-    ] = None,
-    pool: Annotated[
-        int | None,
-        typer.Option(help="Average so many of a page's vectors into one. [default: 1, all of them]"),
-    ] = None,
-    calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Calibrate, too, while pages are read anyway.")
-    ] = False,
-    queries: Annotated[
-        Path | None, typer.Option(help="With --calibrate: its queries. [default: made from the pages]")
-    ] = None,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Afterwards the store holds these paths' pages and no others.")
-    ] = False,
-    processes: Annotated[
-        int | None, typer.Option(help="Processes that render. [default: one a core]")
-    ] = None,
+    max_pixels: MaxPixels = None,
+    page_text: PageText = None,
+    prompt: PromptName = None,
+    preset: PresetName = None,
+    keep: KeepRule = None,
+    bits: Bits = None,
+    exit_layer: ExitLayer = None,
+    join_layer: JoinLayer = None,
+    ocr: Ocr = False,
+    prune: Prune = False,
+    processes: RenderProcesses = None,
+    retriever: VectorRetriever = None,
+    pool: Pool = None,
+    calibrate: AlsoCalibrate = False,
+    queries: CalibrationQueries = None,
     ray: Ray = None,
     workers: Workers = None,
 ) -> None:
@@ -95,52 +78,66 @@ def index_command(
     With `--retriever` each page is rendered once for both models; added to a store that has pages already, it
     reads again only those that lack vectors, so give it their documents.
 
+    Into a store that is there, pages go as its pages are: same model, same layer, positions and bits. A new
+    store takes a `--preset`: where its settings were measured stands in docs/storage.md.
+
     With `--calibrate` the full-depth targets that calibrating needs are taken on the way; `ridgerank
-    calibrate` afterwards then reads no page again.
+    calibrate` afterwards reads no page again for the same queries; other queries have other candidates.
 
     With `--ray` pages are read by the workers of a cluster, which must see the documents and the store under
     the same paths or URLs; the store is the one a single machine makes.
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
-    from ridgerank.store.number_format import NumberFormat
-    from ridgerank.store.pruning import Keep
+    from ridgerank.cli.index_settings import IndexChoices, require_documents, settle_index
 
     # Before the heavy imports, so that a mistake is reported at once.
-    keep_rule, numbers = Keep.parse(keep), NumberFormat.parse(bits)
     if queries is not None and not calibrate:
         raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
+    if calibrate and ray is not None:
+        raise typer.BadParameter(
+            "not with --ray; use `ridgerank calibrate --ray` after it", param_hint="--calibrate"
+        )
     from ridgerank.runs.queries import read_queries
 
     calibration_queries = None if queries is None else read_queries(queries)
-    from ridgerank.backbones.model_settings import ModelSettings
-
-    name = backbone or default_backbone()
-    model_settings = ModelSettings(name, device, dtype, max_pixels, page_text, prompt)
+    require_documents(paths)
+    settings = settle_index(
+        IndexChoices(
+            backbone,
+            device,
+            dtype,
+            preset=preset,
+            keep=keep,
+            bits=bits,
+            exit_layer=exit_layer,
+            join_layer=join_layer,
+            max_pixels=max_pixels,
+            page_text=page_text,
+            prompt=prompt,
+        ),
+        store,
+    )
     if ray is not None:
-        if calibrate:
-            raise typer.BadParameter(
-                "not with --ray; use `ridgerank calibrate --ray` after it", param_hint="--calibrate"
-            )
-        from ridgerank.scaleout.encoding_worker import EncodingPlan
-
         retriever, pool_factor = _choose_retriever(retriever, pool, store)
-        plan = EncodingPlan(model_settings, keep, exit_layer, join_layer, retriever, pool_factor, ocr, bits)
+        plan = _plan_encoding(settings, retriever, pool_factor, ocr=ocr)
         _finish(_index_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
     from ridgerank.backbones.load import parse_dtype
 
     recognizer = _make_recognizer() if ocr else None
     encoder = _load_encoder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))
-    model = model_settings.load()
+    say(f"loading {settings.model.name}")
+    model = settings.model.load()
     try:
         with Bar("listing") as bar:
             hook = IndexProgress(bar)
             options: IndexOptions = {
-                "exit_layer": exit_layer,
-                "join_layer": join_layer,
-                "keep": keep_rule,
-                "numbers": numbers,
+                "exit_layer": settings.exit_layer,
+                "join_layer": settings.join_layer,
+                "keep": settings.keep,
+                "numbers": settings.numbers,
+                "preset": settings.preset,
                 "prune": prune,
                 "processes": processes,
                 "recognizer": recognizer,
@@ -157,7 +154,7 @@ def index_command(
                 report = index_documents(paths, store, model, embedder=encoder, hook=hook, **options)
     except KeyboardInterrupt:
         raise _report_interruption(store) from None
-    _summarize(report, store, ocr=ocr)
+    _summarize(report, store, ocr=ocr, calibrated=calibrate)
     if calibrate:
         from ridgerank.calibration.calibrate import calibrate as calibrate_store
 
@@ -175,6 +172,24 @@ def index_command(
     _exit_if_incomplete(report)
 
 
+def _plan_encoding(
+    settings: "IndexSettings", retriever: str | None, pool_factor: int, *, ocr: bool
+) -> "EncodingPlan":
+    from ridgerank.scaleout.encoding_worker import EncodingPlan
+
+    return EncodingPlan(
+        settings.model,
+        None if settings.keep is None else str(settings.keep),
+        settings.exit_layer,
+        settings.join_layer,
+        retriever,
+        pool_factor,
+        ocr,
+        None if settings.numbers is None else str(settings.numbers),
+        settings.preset,
+    )
+
+
 def _index_on_ray(
     address: str, workers: int | None, paths: list[Path], store: str, plan: "EncodingPlan", *, prune: bool
 ) -> "IndexReport":
@@ -183,7 +198,7 @@ def _index_on_ray(
 
     with connect_ray(address) as cluster:
         cluster_workers = plan_workers(cluster, workers, plan.model.device)
-        typer.echo(f"Ray at {address}: {cluster_workers.count} workers", err=True)
+        say(f"Ray at {address}: {cluster_workers.count} workers")
         try:
             with Bar("listing") as bar:
                 return index_on_ray(
@@ -220,7 +235,7 @@ def _choose_retriever(name: str | None, pool: int | None, store: str) -> tuple[s
 
     stored = find_vector_origin(store)
     if name is None and stored is not None:
-        typer.echo(f"{store} holds vectors of {stored.source}: new pages get theirs, too", err=True)
+        say(f"{store} holds vectors of {stored.source}: new pages get theirs, too")
         name = stored.source
     return name, pool if pool is not None else 1 if stored is None else stored.pool_factor
 
@@ -239,13 +254,13 @@ def _load_encoder(
 
 def _make_recognizer() -> "Recognizer":
     """OCR with a cache of texts in the user's cache folder."""
+    from ridgerank.cache_folder import cache_folder
     from ridgerank.documents.ocr import Recognizer
 
-    home = os.environ.get("XDG_CACHE_HOME")
-    return Recognizer(cache=(Path(home) if home else Path.home() / ".cache") / "ridgerank" / "ocr")
+    return Recognizer(cache=cache_folder("ocr"))
 
 
-def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:
+def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool = False) -> None:
     facts = [f"{report.added} pages added", f"{report.skipped} stored before"]
     if report.embedded:
         facts.append(f"{report.embedded} of them given vectors")
@@ -259,15 +274,16 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:
         facts.append(f"{report.skipped_files} files of other types passed over")
     if report.failures:
         facts.append(f"{len(report.failures)} not read")
-    typer.echo(f"{store}: {', '.join(facts)}", err=True)
+    say(f"{store}: {', '.join(facts)}")
     for line in report.renamed:
-        typer.echo(line, err=True)
+        say(line)
     if report.without_vectors:
-        typer.echo(
+        warn(
             f"{len(report.without_vectors)} stored pages have no vectors, {report.without_vectors[0]} among "
-            "them: their documents were not given, so they cannot be rendered again; give them, or --prune",
-            err=True,
+            "them: their documents were not given, so they cannot be rendered again; give them, or --prune"
         )
+    if report.removed and not calibrated:
+        warn_of_stale_calibrations(store, report.removed)
     if report.without_text:
         blank = f"{len(report.without_text)} stored pages have no text, {report.without_text[0]} among them"
         advice = (
@@ -275,13 +291,8 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool) -> None:
             if ocr
             else "read them off their image: index into a new store with --ocr (pip install 'ridgerank[ocr]')"
         )
-        typer.secho(
-            f"warning: {blank}: to a model that reads text they are blank pages; {advice}",
-            err=True,
-            fg="yellow",
-            bold=True,
-        )
+        warn(f"{blank}: to a model that reads text they are blank pages; {advice}")
     if report.added:
         speed = report.added / report.seconds
         size = report.prefix_bytes / report.added / 1e6
-        typer.echo(f"{speed:.2f} pages/s, {size:.2f} MB a page", err=True)
+        say(f"{speed:.2f} pages/s, {size:.2f} MB a page")

@@ -1,9 +1,8 @@
 """The `ridgerank` command: its subcommands, and how errors are shown."""
 
-import logging
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -12,27 +11,31 @@ from ridgerank.cli.evaluate import evaluate_command
 from ridgerank.cli.fuse import fuse_command
 from ridgerank.cli.index import index_command
 from ridgerank.cli.miniature import app as miniature
+from ridgerank.cli.plan import plan_command
 from ridgerank.cli.rank import rank_command
 from ridgerank.cli.reproduce import reproduce_command
 from ridgerank.cli.search import search_command
 from ridgerank.cli.serve import serve_command
 from ridgerank.cli.simulate import simulate_command
 from ridgerank.cli.store import store
+from ridgerank.cli.talk import CommandGroup, Quiet, Verbose, hide_library_bars, set_talk
 from ridgerank.cli.tune import tune_command
 from ridgerank.errors import RidgeRankError
+from ridgerank.extras import name_missing_extra
 from ridgerank.version import __version__
 
-app = typer.Typer(
+app = CommandGroup(
     name="ridgerank",
     help="Visual document reranking: the quality of a full cross encoder at a hundredth of its cost.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 app.command("index")(index_command)
 app.command("calibrate")(calibrate_command)
 app.command("tune")(tune_command)
+app.command("plan")(plan_command)
 app.command("search")(search_command)
 app.command("rank")(rank_command)
 app.command("serve")(serve_command)
@@ -52,25 +55,28 @@ def _show_version(show: bool) -> None:
 
 @app.callback()
 def _common(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    level = logging.INFO if verbose else logging.WARNING
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(level)  # some libraries set their own loggers to DEBUG
-    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", handlers=[handler])
+    set_talk(quiet=quiet, verbose=verbose)
 
 
 def main() -> None:
     """Run the command line; an error the user can act on is one line on stderr and exit status 1."""
+    hide_library_bars()
     try:
         app()
         sys.stdout.flush()
     except RidgeRankError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        _fail(error)
+    except ModuleNotFoundError as error:
+        missing = name_missing_extra(error)
+        if missing is error:
+            raise
+        _fail(missing)
     except BrokenPipeError:  # the reader of stdout has closed it
         _abandon_stdout()
         sys.exit(141)
@@ -83,6 +89,11 @@ def main() -> None:
 def _abandon_stdout() -> None:
     """Python writes what is left of stdout when it ends: it goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.echo(f"error: {error}", err=True)
+    sys.exit(1)
 
 
 if __name__ == "__main__":

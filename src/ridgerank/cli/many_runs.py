@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ridgerank.cli.talk import say
+
 if TYPE_CHECKING:
     from ridgerank.fusion.join import JoinedRuns
     from ridgerank.fusion.many_estimate import ManyWeights
@@ -73,16 +75,15 @@ def print_many_weights(facts: dict[str, Any]) -> None:
     rows = zip(facts["runs"], facts["weights"], facts["weight_intervals"], strict=True)
     for name, weight, (low, high) in rows:
         spread = "" if facts["method"] == "given" else f" (95 % interval {low:.2f} to {high:.2f})"
-        typer.echo(f"{name}: weight {weight:.3f}{spread}, {facts['method']}", err=True)
+        say(f"{name}: weight {weight:.3f}{spread}, {facts['method']}")
     if facts["note"]:
-        typer.echo(f"note: {facts['note']}", err=True)
+        say(f"note: {facts['note']}")
     missing = zip(facts["runs"], facts["queries_missing"], facts["pages_missing"], strict=True)
     for name, queries, pages in missing:
         if queries or pages:
-            typer.echo(
+            say(
                 f"note: {name} lacks {queries} queries and {pages} pages of other queries; "
-                "they are kept, below the fused pages",
-                err=True,
+                "they are kept, below the fused pages"
             )
 
 

@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from ridgerank.cli.options import OutFolder
+from ridgerank.cli.talk import CommandGroup, is_quiet, say
 
-app = typer.Typer(
+app = CommandGroup(
     help="The miniature: visual corpora drawn on the spot, to try everything on.", no_args_is_help=True
 )
 
@@ -32,25 +33,24 @@ def draw(
 
     Example: `ridgerank miniature draw --out corpus --corpus alder`
     """
-    from ridgerank.errors import MiniatureError
+    from ridgerank.extras import require_packages
     from ridgerank.miniature.corpora import PLANS, find_plan, make_corpus
 
     plans = [(find_plan(corpus), out)] if corpus else [(plan, out / plan.name) for plan in PLANS]
-    try:
-        from ridgerank.miniature.draw import draw_corpus
-    except ModuleNotFoundError as error:
-        raise MiniatureError(f"{error}; to draw: pip install 'ridgerank[miniature]'") from error
+    require_packages("reportlab")
     from rich.console import Console
     from rich.progress import track
+
+    from ridgerank.miniature.draw import draw_corpus
 
     for plan, folder in plans:
         drawn_corpus = make_corpus(plan)
         files = draw_corpus(drawn_corpus, folder)
         count = len(drawn_corpus.documents) + 2
-        for _ in track(files, description=plan.name, total=count, console=Console(stderr=True)):
+        console = Console(stderr=True)
+        for _ in track(files, description=plan.name, total=count, console=console, disable=is_quiet()):
             pass
-        typer.echo(
+        say(
             f"{folder}: {len(drawn_corpus.documents)} documents, {len(drawn_corpus.pages())} pages, "
-            f"{len(drawn_corpus.questions)} queries",
-            err=True,
+            f"{len(drawn_corpus.questions)} queries"
         )

@@ -6,21 +6,54 @@ from typing import Annotated
 
 import typer
 
-Store = Annotated[str, typer.Option(help="Folder or URL of the page store.", show_default=False)]
+from ridgerank.cli.talk import say
+
+MODEL, STORED, FOUND, RANKED = "Model", "How pages are stored", "Retriever", "Ranking"
+OUTPUT, MACHINES, READING = "Output", "Machines and caches", "Documents"
+"""Headings of the options in `--help`."""
+
+Store = Annotated[
+    str, typer.Option(help="Folder or URL of the page store.", envvar="RIDGERANK_STORE", show_default=False)
+]
 OutFolder = Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-CandidateCount = Annotated[int, typer.Option(min=2, help="Candidate pages a query.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=OUTPUT)
+]
+CandidateCount = Annotated[int, typer.Option(min=2, help="Candidate pages a query.", rich_help_panel=FOUND)]
 
 BackboneName = Annotated[
-    str | None, typer.Option("--backbone", help="Model. [default: the one the store was made with]")
+    str | None,
+    typer.Option(
+        "--backbone", help="Model. [default: the one the store was made with]", rich_help_panel=MODEL
+    ),
 ]
-Device = Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="cuda, mps or cpu. [default: the best there is]",
+        envvar="RIDGERANK_DEVICE",
+        rich_help_panel=MODEL,
+    ),
+]
 Dtype = Annotated[
-    str | None, typer.Option(help="float32, bfloat16 or float16. [default: what suits the device]")
+    str | None,
+    typer.Option(
+        help="float32, bfloat16 or float16. [default: what suits the device]",
+        envvar="RIDGERANK_DTYPE",
+        rich_help_panel=MODEL,
+    ),
 ]
-ReadoutName = Annotated[str, typer.Option(help="Which of the store's calibrations to rank with.")]
+ReadoutName = Annotated[
+    str,
+    typer.Option(
+        help="Which of the store's calibrations to rank with.",
+        envvar="RIDGERANK_READOUT",
+        rich_help_panel=RANKED,
+    ),
+]
 CalibratedRetriever = Annotated[
-    str | None, typer.Option(help="Retriever. [default: the one that was calibrated]")
+    str | None,
+    typer.Option(help="Retriever. [default: the one that was calibrated]", rich_help_panel=FOUND),
 ]
 
 MinScore = Annotated[
@@ -30,14 +63,48 @@ MinScore = Annotated[
         max=1,
         help="Leave out pages that are relevant with less than this probability; all, where an answer is.",
         show_default=False,
+        rich_help_panel=RANKED,
+    ),
+]
+
+Documents = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--document",
+        metavar="GLOB",
+        help="Only documents of this name, as report.pdf or '2019/*'; may be given several times.",
+        show_default=False,
+        rich_help_panel=FOUND,
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="KEY=VALUE",
+        help="Only documents of which metadata.jsonl said this when they were indexed.",
+        show_default=False,
+        rich_help_panel=FOUND,
     ),
 ]
 
 CacheDir = Annotated[
     Path | None,
-    typer.Option(help="Keep prefixes read from an object store in this folder.", show_default=False),
+    typer.Option(
+        help="Keep prefixes read from an object store in this folder.",
+        envvar="RIDGERANK_CACHE_DIR",
+        show_default=False,
+        rich_help_panel=MACHINES,
+    ),
 ]
-CacheSize = Annotated[str, typer.Option(help="Most that folder may hold, as 500MB or 20GB.")]
+CacheSize = Annotated[
+    str,
+    typer.Option(
+        help="Most that folder may hold, as 500MB or 20GB.",
+        envvar="RIDGERANK_CACHE_SIZE",
+        rich_help_panel=MACHINES,
+    ),
+]
 
 Ray = Annotated[
     str | None,
@@ -45,12 +112,18 @@ Ray = Annotated[
         "--ray",
         metavar="ADDRESS",
         help="Run on this Ray cluster: its address, auto, or local for one of this machine.",
+        envvar="RIDGERANK_RAY",
         show_default=False,
+        rich_help_panel=MACHINES,
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="With --ray: workers, a model each. [default: one a GPU, else one a CPU]"),
+    typer.Option(
+        min=1,
+        help="With --ray: workers, a model each. [default: one a GPU, else one a CPU]",
+        rich_help_panel=MACHINES,
+    ),
 ]
 
 DEFAULT_BACKBONE = "mini-qwen"
@@ -65,6 +138,13 @@ def parse_size(text: str, *, option: str = "--cache-size") -> int:
     return int(float(match[1]) * _SIZE_UNITS[match[2]])
 
 
+def require_store(store: str) -> None:
+    """Refuse a place where there is no store, before anything is imported that reads models."""
+    from ridgerank.store.page_store import PageStore
+
+    PageStore.open(store).close()
+
+
 def require_tag(tag: str) -> None:
     """Refuse a run's tag that is not one word: it is a column of the file."""
     if not tag or tag.split() != [tag]:
@@ -73,9 +153,8 @@ def require_tag(tag: str) -> None:
 
 def default_backbone() -> str:
     """The model of `ridgerank index` without --backbone: the shipped miniature. Says so on stderr."""
-    typer.echo(
+    say(
         "no --backbone named: mini-qwen serves, which reads only what `ridgerank miniature draw` draws; for "
-        "real documents name a model, such as --backbone Qwen/Qwen2.5-VL-7B-Instruct",
-        err=True,
+        "real documents name a model, such as --backbone Qwen/Qwen2.5-VL-7B-Instruct"
     )
     return DEFAULT_BACKBONE

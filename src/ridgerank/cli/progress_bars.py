@@ -1,7 +1,10 @@
-"""Progress bars on stderr; lines where stderr is no terminal."""
+"""Progress bars on stderr; a line every half minute where stderr is no terminal."""
 
 import sys
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
+
+from ridgerank.cli.talk import is_quiet
 
 if TYPE_CHECKING:
     from ridgerank.calibration.hooks import CalibrationPlan
@@ -9,14 +12,19 @@ if TYPE_CHECKING:
     from ridgerank.indexing.progress import IndexPlan
 
 
-class Bar:
-    """One bar for several stages, one after the other."""
+LINE_SECONDS = 30.0
+"""Where stderr is no terminal, a line as often as this says how far the work is."""
 
-    def __init__(self, what: str = "") -> None:
+
+class Bar:
+    """One bar for several stages, one after the other; `--quiet` leaves it out."""
+
+    def __init__(self, what: str = "", *, line_seconds: float = LINE_SECONDS) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._console = Console(stderr=True)
+        terminal = sys.stderr.isatty()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -24,13 +32,16 @@ class Bar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
             console=self._console,
-            disable=not sys.stderr.isatty(),
+            disable=is_quiet() or not terminal,
         )
         self._task = self._bar.add_task(what, total=None, rate="")
+        self._line_seconds = line_seconds
+        self._stopped = Event()
+        self._lines = None if is_quiet() or terminal else Thread(target=self._print_lines, daemon=True)
 
     def start(self, what: str, total: int) -> None:
         """Start a stage."""
-        self._bar.reset(self._task, total=total, description=what)
+        self._bar.reset(self._task, total=total, description=what, rate="")
 
     @property
     def seconds(self) -> float:
@@ -42,15 +53,43 @@ class Bar:
         self._bar.update(self._task, advance=count, rate=rate)
 
     def say(self, text: str, *, style: str | None = None) -> None:
-        """Print a line above the bar."""
-        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        """Print a line above the bar; a line without a style is left out by `--quiet`."""
+        if style is not None or not is_quiet():
+            self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def line(self) -> str:
+        """How far the work is, in one line."""
+        task = self._bar.tasks[0]
+        if task.total is None:
+            return f"{task.description}: {self.seconds:.0f} s"
+        parts = [f"{task.description}: {task.completed:.0f} of {task.total:.0f}", f"{self.seconds:.0f} s"]
+        if task.completed and task.completed < task.total:
+            remaining = self.seconds * (task.total - task.completed) / task.completed
+            parts.append(f"about {format_duration(remaining)} left")
+        return ", ".join([*parts, *filter(None, [task.fields["rate"]])])
+
+    def _print_lines(self) -> None:
+        while not self._stopped.wait(self._line_seconds):
+            self.say(self.line())
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if self._lines is not None:
+            self._lines.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        if self._lines is not None:
+            self._lines.join()
         self._bar.stop()
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as people say it: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class IndexProgress:
@@ -82,7 +121,7 @@ class CalibrationProgress:
 
     def __init__(self, bar: Bar) -> None:
         self._bar = bar
-        self._queries = 0
+        self._queries = self._to_encode = 0
         self._running_queries = False
 
     def planned(self, plan: "CalibrationPlan") -> None:
@@ -94,11 +133,16 @@ class CalibrationProgress:
             if plan.pages_to_encode
             else f"{plan.pages} candidate pages, targets of all of them known"
         )
+        self._to_encode = plan.pages_to_encode
         self._bar.start("full-depth targets", plan.pages_to_encode)
 
     def targets_stored(self, pages: int) -> None:
-        """Count pages."""
+        """Count pages, and say after the first how long the others will take."""
         self._bar.advance(pages)
+        remaining, self._to_encode = self._to_encode - pages, 0
+        if remaining > 0:
+            duration = format_duration(self._bar.seconds * remaining / pages)
+            self._bar.say(f"about {duration} for the other {remaining} pages, as long as the first took")
 
     def queries_run(self, queries: int) -> None:
         """Count queries."""

@@ -10,22 +10,28 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from ridgerank.cli.options import (
+    OUTPUT,
+    READING,
     BackboneName,
     CacheDir,
     CacheSize,
     Device,
+    Documents,
     Dtype,
     MinScore,
     ReadoutName,
     Store,
+    Where,
     parse_size,
     require_tag,
 )
+from ridgerank.cli.talk import say
 
 if TYPE_CHECKING:
     from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import Query
     from ridgerank.runs.run import Run
+    from ridgerank.store.page_filter import PageFilter
 
 Candidates = list[tuple[str, float]]
 _RUN_FIELDS = 6
@@ -39,15 +45,25 @@ def rank_command(
     run: Annotated[Path, typer.Option(help="Your retriever's candidates, TREC.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option(help="Write the run here, not to stdout; what it holds already is not done again."),
+        typer.Option(
+            help="Write the run here, not to stdout; what it holds already is not done again.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     encode_missing: Annotated[
         list[Path] | None,
-        typer.Option(help="Files or folders of candidates that are not stored: encoded on the fly."),
+        typer.Option(
+            help="Files or folders of candidates that are not stored: encoded on the fly.",
+            rich_help_panel=READING,
+        ),
     ] = None,
+    document: Documents = None,
+    where: Where = None,
     min_score: MinScore = None,
     readout: ReadoutName = "default",
-    tag: Annotated[str, typer.Option(help="Name of the run, its last column.")] = "ridgerank",
+    tag: Annotated[
+        str, typer.Option(help="Name of the run, its last column.", rich_help_panel=OUTPUT)
+    ] = "ridgerank",
     cache_dir: CacheDir = None,
     cache_size: CacheSize = "20GB",
     backbone: BackboneName = None,
@@ -68,6 +84,9 @@ def rank_command(
     cache_disk_bytes = parse_size(cache_size)
     from ridgerank.cli.progress_bars import Bar
     from ridgerank.ranking.reranker_options import RerankerOptions
+    from ridgerank.store.page_filter import PageFilter
+
+    within = PageFilter.parse(document or [], where or [])
 
     reranker = RerankerOptions(
         readout=readout,
@@ -79,7 +98,7 @@ def rank_command(
     ).open(store)
     try:
         with reranker, Bar() as bar:
-            ranker = _QueryRanker(reranker, encode_missing, tag, min_score)
+            ranker = _QueryRanker(reranker, encode_missing, tag, min_score, within)
             done = 0 if output is None else _resume(output, requests, ranker)
             if done:
                 bar.say(f"{done} of {len(requests)} queries were done before")
@@ -94,24 +113,35 @@ def rank_command(
         again = "run it again to go on" if output is not None else "with --output it could go on"
         typer.echo(f"\ninterrupted; {again}", err=True)
         raise typer.Exit(130) from None
-    typer.echo(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}", err=True)
+    say(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 
 class _QueryRanker:
     """Ranks the candidates of a query and formats them as lines of a run."""
 
     def __init__(
-        self, reranker: "Reranker", encode_missing: list[Path] | None, tag: str, min_score: float | None
+        self,
+        reranker: "Reranker",
+        encode_missing: list[Path] | None,
+        tag: str,
+        min_score: float | None,
+        within: "PageFilter",
     ) -> None:
         self._reranker = reranker
         self._encode_missing = encode_missing
         self._tag = tag
-        self.min_score = min_score
+        self._min_score = min_score
+        self._within = within
+        self.may_drop_queries = min_score is not None or bool(within)
 
     def block(self, query: "Query", candidates: Candidates) -> str:
         """The lines of one query, pages named as the run names them; none where no page answers it."""
         ranking = self._reranker.rank(
-            query.text, candidates, encode_missing=self._encode_missing, min_score=self.min_score
+            query.text,
+            candidates,
+            encode_missing=self._encode_missing,
+            min_score=self._min_score,
+            within=self._within,
         )
         page_ids = self._reranker.store.lookup_many(name for name, _ in candidates)
         run_names: dict[str, str] = {}  # page id → its name in the run, the first of several
@@ -138,9 +168,7 @@ def _join_candidates(queries: "list[Query]", run: "Run") -> "list[tuple[Query, C
         )
     without_candidates = [query for query in queries if query.query_id not in scored]
     if without_candidates:
-        typer.echo(
-            f"note: {len(without_candidates)} queries have no candidates in the run; left out", err=True
-        )
+        say(f"note: {len(without_candidates)} queries have no candidates in the run; left out")
     return [(query, list(scored[query.query_id].items())) for query in queries if query.query_id in scored]
 
 
@@ -159,7 +187,7 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
     whole = text[: text.rfind("\n") + 1]
     lines = whole.split("\n")[:-1]
     present = list(dict.fromkeys(line.partition(" ")[0] for line in lines))
-    done = _count_done(present, [query.query_id for query, _ in requests], gaps=ranker.min_score is not None)
+    done = _count_done(present, [query.query_id for query, _ in requests], gaps=ranker.may_drop_queries)
     if done is None or any(len(line.split()) != _RUN_FIELDS for line in lines):
         raise RunFileError(f"{output} holds another run's queries; remove it, or name another file")
     kept, last = whole, ""

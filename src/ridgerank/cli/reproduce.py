@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ridgerank.cli.talk import say
 from ridgerank.errors import ExtraMissing
 
 
@@ -103,7 +104,7 @@ def reproduce_command(
         raise typer.Exit(130) from None
     for claim in claims:
         typer.echo(f"{'holds' if claim.holds else 'does not hold here'}: {claim.claim} ({claim.measured})")
-    typer.echo(f"{out}: tables, figures and report", err=True)
+    say(f"{out}: tables, figures and report")
 
 
 def _require_experiments() -> None:

@@ -10,25 +10,31 @@ import typer
 
 from ridgerank.cli.image_files import page_images, save_explanations, save_pages
 from ridgerank.cli.options import (
+    FOUND,
+    OUTPUT,
     AsJson,
     BackboneName,
     CacheDir,
     CacheSize,
     CalibratedRetriever,
     Device,
+    Documents,
     Dtype,
     MinScore,
     ReadoutName,
     Store,
+    Where,
     parse_size,
     require_tag,
 )
+from ridgerank.cli.talk import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import Query, RankedPage, Ranking
+    from ridgerank.store.page_filter import PageFilter
 
 
 def search_command(
@@ -39,24 +45,44 @@ def search_command(
         typer.Option(
             help="Many queries instead: JSON lines (query_id, text) or plain lines. A TREC run is written.",
             show_default=False,
+            rich_help_panel="Many queries",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="With --queries: write the run here (whole or not at all), not to stdout."),
+        typer.Option(
+            help="With --queries: write the run here (whole or not at all), not to stdout.",
+            rich_help_panel="Many queries",
+        ),
     ] = None,
-    tag: Annotated[str, typer.Option(help="With --queries: name of the run, its last column.")] = "ridgerank",
-    top: Annotated[int, typer.Option(min=1, help="Pages to print.")] = 5,
-    candidates: Annotated[int, typer.Option(min=1, help="Pages the retriever finds, to be reranked.")] = 20,
+    tag: Annotated[
+        str,
+        typer.Option(
+            help="With --queries: name of the run, its last column.", rich_help_panel="Many queries"
+        ),
+    ] = "ridgerank",
+    top: Annotated[int, typer.Option(min=1, help="Pages to print.", rich_help_panel=OUTPUT)] = 5,
+    candidates: Annotated[
+        int, typer.Option(min=1, help="Pages the retriever finds, to be reranked.", rich_help_panel=FOUND)
+    ] = 20,
+    document: Documents = None,
+    where: Where = None,
     min_score: MinScore = None,
     as_json: AsJson = False,
     images: Annotated[
-        Path | None, typer.Option(help="Write the pages found to this folder, as images.")
+        Path | None,
+        typer.Option(help="Write the pages found to this folder, as images.", rich_help_panel=OUTPUT),
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open the pages found in your image viewer.")] = False,
+    show: Annotated[
+        bool,
+        typer.Option("--open", help="Open the pages found in your image viewer.", rich_help_panel=OUTPUT),
+    ] = False,
     explain: Annotated[
         Path | None,
-        typer.Option(help="Write to this folder where the query looked on each page: a picture, and JSON."),
+        typer.Option(
+            help="Write to this folder where the query looked on each page: a picture, and JSON.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     readout: ReadoutName = "default",
     retriever: CalibratedRetriever = None,
@@ -87,7 +113,9 @@ def search_command(
     text = "" if query is None else validate_query(query)
     cache_disk_bytes = parse_size(cache_size)
     from ridgerank.ranking.reranker_options import RerankerOptions
+    from ridgerank.store.page_filter import PageFilter
 
+    within = PageFilter.parse(document or [], where or [])
     options = RerankerOptions(
         readout=readout,
         retriever=retriever,
@@ -99,9 +127,9 @@ def search_command(
     )
     with options.open(store) as reranker:
         if batch is not None:
-            _write_run(reranker, batch, candidates, output, tag, min_score=min_score)
+            _write_run(reranker, batch, candidates, output, tag, min_score=min_score, within=within)
             return
-        ranking = reranker.search(text, k=candidates, top_k=top, min_score=min_score)
+        ranking = reranker.search(text, k=candidates, top_k=top, min_score=min_score, within=within)
         if as_json:
             pages = [{**asdict(page), "reason": page.reason} for page in ranking.pages]
             typer.echo(json.dumps({**asdict(ranking), "pages": pages}, ensure_ascii=False))
@@ -114,16 +142,15 @@ def search_command(
             if explain is not None:
                 save_explanations(reranker, ranking, pictures, explain)
     if ranking.note:
-        typer.echo(f"note: {ranking.note}", err=True)
+        say(f"note: {ranking.note}")
     if ranking.answered.probability is not None:
         origin = "by judgements" if ranking.answered.calibrated else "uncalibrated: the model's own opinion"
-        typer.echo(f"some page answers this: {ranking.answered.probability:.2f} ({origin})", err=True)
+        say(f"some page answers this: {ranking.answered.probability:.2f} ({origin})")
     times = ranking.latency
-    typer.echo(
+    say(
         f"weight {ranking.weight:.3f}; retrieval {times.retrieval_ms:.0f} ms, "
         f"reading {times.reading_ms:.0f} ms, model {times.compute_ms:.0f} ms, "
-        f"ranking {times.ranking_ms:.1f} ms",
-        err=True,
+        f"ranking {times.ranking_ms:.1f} ms"
     )
 
 
@@ -142,8 +169,9 @@ def _print(ranking: "Ranking") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    console = Console()
     table = Table()
-    table.add_column("page", overflow="fold")
+    table.add_column("page", no_wrap=True)
     with_probability = any(page.probability is not None for page in ranking.pages)
     probability_title = "relevant" if ranking.answered.calibrated else "relevant?"
     for title in ("fused", "retriever", "readout", "rank", *[probability_title] * with_probability):
@@ -152,8 +180,20 @@ def _print(ranking: "Ranking") -> None:
         parts = (page.fused_score, page.retriever_part, page.readout_part)
         moved = f"{page.retriever_rank} → {page.rank}"
         probability = [] if page.probability is None else [f"{page.probability:.2f}"]
-        table.add_row(page.reference, *(f"{part:+.3f}" for part in parts), moved, *probability)
-    Console().print(table)
+        name = shorten_middle(page.reference, console.width - 58) if console.is_terminal else page.reference
+        table.add_row(name, *(f"{part:+.3f}" for part in parts), moved, *probability)
+    if not console.is_terminal:  # for a file or another program nothing is cut
+        console = Console(width=console.measure(table).maximum)
+    console.print(table)
+
+
+def shorten_middle(name: str, width: int) -> str:
+    """A name cut in the middle to this width, at least 16: the end, which names the page, stays."""
+    width = max(16, width)
+    if len(name) <= width:
+        return name
+    end = (width - 1) * 2 // 3
+    return f"{name[: width - 1 - end]}…{name[-end:]}"
 
 
 def _write_run(
@@ -164,6 +204,7 @@ def _write_run(
     tag: str,
     *,
     min_score: float | None,
+    within: "PageFilter",
 ) -> None:
     """Search for every query and write all reranked candidates as one run, pages by their reference."""
     from ridgerank.atomic import replace_text_file
@@ -176,7 +217,9 @@ def _write_run(
     with Bar() as bar:
         bar.start("searching", len(queries))
         for query in queries:
-            ranking = reranker.search(query.text, k=candidates, top_k=candidates, min_score=min_score)
+            ranking = reranker.search(
+                query.text, k=candidates, top_k=candidates, min_score=min_score, within=within
+            )
             if ranking.pages or min_score is None:
                 scored[query.query_id] = {_run_name(page): page.fused_score for page in ranking.pages}
                 notes[ranking.note] = notes.get(ranking.note, 0) + 1
@@ -189,10 +232,10 @@ def _write_run(
             write_run(run, file, tag=tag)
     for note, count in notes.items():
         if note:
-            typer.echo(f"note, for {count} of {len(queries)} queries: {note}", err=True)
+            say(f"note, for {count} of {len(queries)} queries: {note}")
     if len(scored) < len(queries):
-        typer.echo(f"no page answers {len(queries) - len(scored)} of {len(queries)} queries", err=True)
-    typer.echo(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}", err=True)
+        say(f"no page answers {len(queries) - len(scored)} of {len(queries)} queries")
+    say(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 
 def _run_name(page: "RankedPage") -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ridgerank.cli.options import (
+    MACHINES,
+    RANKED,
     BackboneName,
     CacheDir,
     CacheSize,
@@ -18,6 +20,8 @@ from ridgerank.cli.options import (
     Store,
     parse_size,
 )
+from ridgerank.cli.talk import say
+from ridgerank.extras import require_packages
 from ridgerank.serving.serve_settings import Dialect
 
 if TYPE_CHECKING:
@@ -28,18 +32,36 @@ if TYPE_CHECKING:
 def serve_command(
     store: Store,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but loopback wants --api-key-file.")
+        str,
+        typer.Option(
+            help="Address to listen on; any but loopback wants --api-key-file.",
+            rich_help_panel="Who may call",
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for a free one.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port; 0 for a free one.", rich_help_panel="Who may call")
+    ] = 8080,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="File of keys, one per line; requests then need one of them.")
+        Path | None,
+        typer.Option(
+            help="File of keys, one per line; requests then need one of them.", rich_help_panel="Who may call"
+        ),
     ] = None,
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Listen beyond loopback without keys: anyone may call.")
+        bool,
+        typer.Option(
+            "--no-auth",
+            help="Listen beyond loopback without keys: anyone may call.",
+            rich_help_panel="Who may call",
+        ),
     ] = False,
     encode_missing: Annotated[
         bool,
-        typer.Option("--encode-missing", help="Encode texts and images that are not stored on the fly."),
+        typer.Option(
+            "--encode-missing",
+            help="Encode texts and images that are not stored on the fly.",
+            rich_help_panel=RANKED,
+        ),
     ] = False,
     dialect: Annotated[
         Dialect,
@@ -50,14 +72,27 @@ def serve_command(
         typer.Option(help="The model's name in answers. [default: from the backbone's]", show_default=False),
     ] = None,
     max_requests: Annotated[
-        int, typer.Option(min=1, help="Requests admitted at once; more are refused for a while (429).")
+        int,
+        typer.Option(
+            min=1,
+            help="Requests admitted at once; more are refused for a while (429).",
+            rich_help_panel="Load",
+        ),
     ] = 16,
-    max_candidates: Annotated[int, typer.Option(min=1, max=1000, help="Candidates per request.")] = 200,
-    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 30,
+    max_candidates: Annotated[
+        int, typer.Option(min=1, max=1000, help="Candidates per request.", rich_help_panel="Load")
+    ] = 200,
+    deadline: Annotated[
+        float,
+        typer.Option(min=0.1, help="Seconds after which a request is given up.", rich_help_panel="Load"),
+    ] = 30,
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, max=16, help="Requests, or shares of them, that run at once. [default: 1; 2 on a CPU]"
+            min=1,
+            max=16,
+            help="Requests, or shares of them, that run at once. [default: 1; 2 on a CPU]",
+            rich_help_panel="Load",
         ),
     ] = None,
     processes: Annotated[
@@ -67,9 +102,12 @@ def serve_command(
             help="Workers as processes, each with the model in memory, or as threads that share it and give "
             "fewer answers per second. [default: processes on a CPU, for models of a tenth of its memory]",
             show_default=False,
+            rich_help_panel="Load",
         ),
     ] = None,
-    cache_mb: Annotated[int, typer.Option(min=1, help="Memory for pages, in MB, of all workers.")] = 1024,
+    cache_mb: Annotated[
+        int, typer.Option(min=1, help="Memory for pages, in MB, of all workers.", rich_help_panel="Load")
+    ] = 1024,
     readout: ReadoutName = "default",
     retriever: CalibratedRetriever = None,
     backbone: BackboneName = None,
@@ -77,11 +115,18 @@ def serve_command(
     cache_size: CacheSize = "20GB",
     ray: Ray = None,
     replicas: Annotated[
-        str, typer.Option(help="With --ray: how many, or the least and the most, as 1-4.")
+        str,
+        typer.Option(
+            help="With --ray: how many, or the least and the most, as 1-4.", rich_help_panel=MACHINES
+        ),
     ] = "1",
     corpus: Annotated[
         list[str] | None,
-        typer.Option(help="With --ray: a further store, NAME=STORE, requested by name.", show_default=False),
+        typer.Option(
+            help="With --ray: a further store, NAME=STORE, requested by name.",
+            show_default=False,
+            rich_help_panel=MACHINES,
+        ),
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -93,6 +138,8 @@ def serve_command(
 
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
+    require_packages("torch", "lance", "fastapi", "uvicorn")
+    from ridgerank.ranking.calibrated_store import open_calibrated
     from ridgerank.ranking.reranker_options import RerankerOptions
     from ridgerank.serving.serve_settings import LOOPBACK, Limits, ServeSettings, read_keys
 
@@ -127,6 +174,7 @@ def serve_command(
         return
     if corpus:
         raise typer.BadParameter("several corpora are served with --ray", param_hint="--corpus")
+    open_calibrated(store, readout).pages.close()  # a wrong path is reported before torch is imported
     from ridgerank.serving.build import open_service
 
     _run(open_service(store, options, settings), host, port)
@@ -163,13 +211,13 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
             host=host,
             port=port,
         )
-        typer.echo(f"{', '.join(plan.stores)}: {replicas} replicas on Ray; http://{host}:{port}", err=True)
+        say(f"{', '.join(plan.stores)}: {replicas} replicas on Ray; http://{host}:{port}")
         stop_requested = Event()
         for number in (signal.SIGINT, signal.SIGTERM):  # Ray would end on the second without undeploying
             signal.signal(number, lambda *_: stop_requested.set())
         while not stop_requested.wait(1.0):
             pass
-        typer.echo("stopping", err=True)
+        say("stopping")
         undeploy()
 
 
@@ -178,7 +226,7 @@ def _run(service: "Service", host: str, port: int) -> None:
 
     listening = bind(host, port)  # bound here, so that the address names the port that 0 stands for
     address = f"http://{host}:{listening.getsockname()[1]}"
-    typer.echo(f"{len(service.reranker.store)} pages, {service.model}; {address}", err=True)
+    say(f"{len(service.reranker.store)} pages, {service.model}; {address}")
     serve_on(service, listening)
 
 

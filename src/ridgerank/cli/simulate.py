@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from ridgerank.cli.options import CandidateCount, OutFolder
+from ridgerank.cli.talk import say
 
 
 def simulate_command(
@@ -37,4 +38,4 @@ def simulate_command(
             write_run(sample.run(scores), file, tag=name)
     with replace_text_file(out / "qrels.trec") as file:
         write_qrels(sample.qrels(), file)
-    typer.echo(f"{out}: {queries} queries with {candidates} candidates each", err=True)
+    say(f"{out}: {queries} queries with {candidates} candidates each")

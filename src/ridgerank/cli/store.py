@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ridgerank.cli.options import AsJson, BackboneName, Device
+from ridgerank.cli.talk import CommandGroup, say
 
 if TYPE_CHECKING:
     from ridgerank.store.layout import SharedPrefix
     from ridgerank.store.repack import RepackPlan
 
-store = typer.Typer(no_args_is_help=True, help="Look at a page store, check it, make it smaller.")
+store = CommandGroup(no_args_is_help=True, help="Look at a page store, check it, make it smaller.")
 
 Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.", show_default=False)]
 
@@ -65,7 +66,7 @@ def check(uri: Uri) -> None:
             err=True,
         )
         raise typer.Exit(1)
-    typer.echo(f"{uri}: {pages} pages, all as they were written", err=True)
+    say(f"{uri}: {pages} pages, all as they were written")
 
 
 @store.command()
@@ -102,20 +103,20 @@ def repack(
     plan = RepackPlan(keep_rule, numbers, exit_layer)
     report = repack_store(uri, target, plan, shared=_encode_shared(uri, plan, backbone, device))
     before, after = (nbytes / 1e6 for nbytes in report.bytes_per_page)
-    typer.echo(
+    say(
         f"{target}: {report.pages} pages written, {report.skipped} written before; "
-        f"{after:.3f} MB a page, {before:.3f} before",
-        err=True,
+        f"{after:.3f} MB a page, {before:.3f} before"
     )
-    typer.echo(f"calibrations do not carry over: run `ridgerank calibrate --store {target}`", err=True)
+    say(f"calibrations do not carry over: run `ridgerank calibrate --store {target}`")
 
 
 def _encode_shared(
     uri: str, plan: "RepackPlan", backbone: str | None, device: str | None
 ) -> "SharedPrefix | None":
     """The positions before the page, where the new store keeps them once and the old one does not."""
-    from ridgerank.store.model_lineage import require_same_model, stored_numbers
+    from ridgerank.store.model_lineage import require_same_model
     from ridgerank.store.page_store import PageStore
+    from ridgerank.store.storage_setting import stored_numbers
 
     with PageStore.open(uri) as opened:
         old = opened.lineage

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli.options import BackboneName, CandidateCount, Device, Dtype, Store, parse_size
+from ridgerank.cli.options import (
+    BackboneName,
+    CandidateCount,
+    Device,
+    Dtype,
+    Store,
+    parse_size,
+    require_store,
+)
+from ridgerank.cli.talk import say
 
 if TYPE_CHECKING:
     from ridgerank.calibration.storage_choice import MeasuredSetting
@@ -85,6 +94,7 @@ def tune_command(
     # All that can be refused is refused before a model is loaded.
     sample_queries = None if queries is None else read_queries(queries)
     budget_bytes = None if budget is None else parse_size(budget, option="--budget")
+    require_store(store)
     from ridgerank.calibration.storage_choice import StorageGoal
     from ridgerank.calibration.storage_tuning import combine_settings, tune_storage
     from ridgerank.calibration.tuning_plot import plot_tuning, require_matplotlib
@@ -216,10 +226,9 @@ def _print_table(report: "TuningReport") -> None:
             ", ".join(_marks(report, row)),
         )
     Console(width=_TABLE_WIDTH).print(table)
-    typer.echo(
+    say(
         f"{report.queries} queries {report.queries_from}, up to {report.candidates} of {report.pages} pages "
-        f"each; {report.target}, {report.state}; r is of held-out queries",
-        err=True,
+        f"each; {report.target}, {report.state}; r is of held-out queries"
     )
 
 

@@ -1,12 +1,15 @@
 """After the last page: update the references of stored pages, and list pages without vectors or text."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ridgerank.documents.ocr import has_little_text
 from ridgerank.errors import StoreError
 from ridgerank.indexing.listing import Listing
 from ridgerank.records import document_name
+from ridgerank.store.page_filter import labels_of
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import VectorOrigin
@@ -26,6 +29,25 @@ def references_without_text(uri: str) -> tuple[str, ...]:
     with PageStore.open(uri) as store:
         blank = [page_id for page_id, text in store.texts().items() if has_little_text(text)]
         return tuple(sorted(store.reference(page_id) for page_id in blank))
+
+
+def update_labels(writer: StoreWriter, listing: Listing, metadata: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Give every listed page the labels that the metadata of its files says, and no others."""
+    if not metadata:
+        return
+    before = writer.labels()
+    changed: dict[str, tuple[str, ...]] = {}
+    labels_by_page: dict[str, set[str]] = {}
+    for path, refs in listing.documents.items():
+        fields = metadata.get(path, {}).items()
+        labels = {label for key, value in fields for label in labels_of(key, value)}
+        for ref in refs:
+            labels_by_page.setdefault(ref.page_id, set()).update(labels)
+    for page_id, labels in labels_by_page.items():
+        if tuple(sorted(labels)) != before.get(page_id, ()):
+            changed[page_id] = tuple(sorted(labels))
+    stored = writer.page_ids()
+    writer.set_labels({page_id: labels for page_id, labels in changed.items() if page_id in stored})
 
 
 @dataclass(frozen=True, slots=True)

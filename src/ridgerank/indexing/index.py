@@ -17,12 +17,14 @@ from typing import Protocol
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
+from ridgerank.documents.metadata_file import read_metadata
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.indexing.document_names import name_documents
 from ridgerank.indexing.encode import PageEncoder, default_batch_pages, group_for_commits
 from ridgerank.indexing.finalize import (
     references_without_text,
     references_without_vectors,
+    update_labels,
     update_references,
 )
 from ridgerank.indexing.listing import IndexTask, Listing, list_documents, number_batches, render_batches
@@ -30,10 +32,11 @@ from ridgerank.indexing.progress import EncodeHook, IndexHook, IndexPlan, IndexR
 from ridgerank.lineage import Lineage
 from ridgerank.store.compress import encode_shared
 from ridgerank.store.layout import SharedPrefix
-from ridgerank.store.model_lineage import default_exit_layer, make_lineage
-from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
+from ridgerank.store.model_lineage import complete_setting, make_lineage
+from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.pruning import Keep
 from ridgerank.store.sidecar import remember_sources, source_owners
+from ridgerank.store.storage_setting import StoragePreset
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 from ridgerank.worker_process import usable_cores
@@ -51,7 +54,8 @@ def index_documents(
     exit_layer: int | None = None,
     join_layer: int = 0,
     keep: Keep | None = None,
-    numbers: NumberFormat = PAPER_NUMBERS,
+    numbers: NumberFormat | None = None,
+    preset: StoragePreset = "paper",
     prune: bool = False,
     processes: int | None = None,
     batch_pages: int | None = None,
@@ -63,6 +67,8 @@ def index_documents(
     """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
 
     The backbone is a loaded one, or the name or folder to load it from.
+    What `exit_layer`, `keep` and `numbers` leave open is as the `preset` says; `ridgerank index` takes
+    `small`.
     Stored pages are neither rendered nor encoded again. The pages of a file that has changed are replaced.
     A file whose name belongs to another file gets its folder in front of it. With `prune`, pages that are not
     under `paths` are removed, except pages of files that could not be read this time. With a `recognizer`,
@@ -71,8 +77,8 @@ def index_documents(
     """
     if isinstance(backbone, str):
         backbone = load_backbone(backbone)
-    keep = keep or Keep()
-    exit_layer = default_exit_layer(backbone.geometry.layers) if exit_layer is None else exit_layer
+    setting = complete_setting(backbone, preset, keep=keep, numbers=numbers, exit_layer=exit_layer)
+    keep, numbers, exit_layer = setting.keep, setting.numbers, setting.exit_layer
     backbone.geometry.require_layers(join_layer, exit_layer)
     processes = _default_processes() if processes is None else processes
     shared = encode_shared(backbone, numbers, exit_layer=exit_layer, join_layer=join_layer)
@@ -134,6 +140,8 @@ def run_index(
     To a model that `reads_text`, a page without text is blank: the report then names such pages.
     """
     start = time.perf_counter()
+    paths = list(paths)
+    metadata = read_metadata(paths)
     with StoreWriter(uri, lineage, shared) as writer:
         page_ids_without_vectors = frozenset() if origin is None else writer.open_vectors(origin)
         listing = list_documents(paths, hook, processes=processes)
@@ -152,6 +160,7 @@ def run_index(
             added, embedded = added + commit.added, embedded + commit.embedded
             nbytes += commit.prefix_bytes
         removed = update_references(writer, listing, _unread_names(listing, owners), prune=prune)
+        update_labels(writer, listing, metadata)
         without_vectors = references_without_vectors(writer, origin)
         if len(writer.page_ids()) >= MIN_INDEXED_PAGES:
             writer.index_pages()

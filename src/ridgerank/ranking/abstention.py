@@ -13,8 +13,8 @@ def require_min_score(min_score: float | None, calibration: Calibration) -> None
     """Refuse a least probability that is none, or that the calibration has nothing to compare with."""
     if min_score is None:
         return
-    if not 0.0 <= min_score <= 1.0:
-        raise ScoreError(f"min_score is {min_score}, wanted a probability from 0 to 1")
+    if not isinstance(min_score, int | float) or not 0.0 <= min_score <= 1.0:
+        raise ScoreError(f"min_score is {min_score!r}, wanted a probability from 0 to 1")
     model = calibration.relevance
     if model is None or model.page is None:
         reason = "it was made before there were any; calibrate again" if model is None else model.note

@@ -1,8 +1,8 @@
 """What is to be ranked: pages as users name them, and the list that is made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import SupportsFloat, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from ridgerank.store.page_store import PageStore
 
 CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
 """A page by id or reference, with the retriever's score or without."""
+Candidates: TypeAlias = Sequence[CandidateLike] | Mapping[str, float]
+"""What `rank` takes: a list, or scores by page."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +47,15 @@ class CandidateList:
         return notes
 
 
-def separate_scores(candidates: Sequence[CandidateLike]) -> tuple[list[str], list[float] | None]:
+def separate_scores(candidates: Candidates) -> tuple[list[str], list[float] | None]:
     """Names and scores of candidates; the scores are None where candidates are bare names."""
+    if isinstance(candidates, Mapping):
+        candidates = list(candidates.items())
+    if isinstance(candidates, str) or not isinstance(candidates, Sequence):
+        raise ScoreError(
+            f"candidates of type {type(candidates).__name__}, wanted a list of pages, of (page, score), or a "
+            "dict of scores by page"
+        )
     bare = [candidate for candidate in candidates if isinstance(candidate, str)]
     if bare and len(bare) < len(candidates):
         raise ScoreError(
@@ -54,14 +63,21 @@ def separate_scores(candidates: Sequence[CandidateLike]) -> tuple[list[str], lis
         )
     if bare or not candidates:
         return bare, None
-    pairs = [
-        (candidate.page_id, candidate.score) if isinstance(candidate, Candidate) else candidate
-        for candidate in candidates
-        if not isinstance(candidate, str)
-    ]
-    scores = [float(score) for _, score in pairs]
+    pairs = [_name_and_score(candidate) for candidate in candidates]
+    scores = [score for _, score in pairs]
     finite_scores(scores, Ragged.of_lengths([len(scores)]), what="the candidates' scores")
     return [name for name, _ in pairs], scores
+
+
+def _name_and_score(candidate: object) -> tuple[str, float]:
+    """The parts of a candidate with a score; numbers of numpy and torch count as numbers, text does not."""
+    if isinstance(candidate, Candidate):
+        return candidate.page_id, float(candidate.score)
+    if isinstance(candidate, tuple | list) and len(candidate) == 2:
+        name, score = candidate
+        if isinstance(name, str) and isinstance(score, SupportsFloat) and not isinstance(score, str):
+            return name, float(score)
+    raise ScoreError(f"a candidate {candidate!r}, wanted a page, or (page, score) with a number as score")
 
 
 def resolve_names(

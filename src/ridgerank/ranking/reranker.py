@@ -15,21 +15,23 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Self, SupportsFloat
 
 import numpy as np
 import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.byte_lru import CACHE_BYTES
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
-from ridgerank.errors import LineageMismatch, ScoreError
+from ridgerank.errors import LineageMismatch, ScoreError, StoreError
 from ridgerank.ragged import Floats
 from ridgerank.ranking.abstention import drop_improbable, require_min_score
 from ridgerank.ranking.batching import PassBatcher
+from ridgerank.ranking.calibrated_store import CalibratedStore, open_calibrated
 from ridgerank.ranking.candidates import (
-    CandidateLike,
     CandidateList,
+    Candidates,
     keep_best_scores,
     resolve_names,
     separate_scores,
@@ -46,12 +48,10 @@ from ridgerank.runs.queries import validate_query
 from ridgerank.store.cache import CacheCounts
 from ridgerank.store.disk_cache import DiskCache
 from ridgerank.store.lance_dataset import shorten
-from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import open_calibrations
+from ridgerank.store.page_filter import PageFilter
 
 CANDIDATES = 20
 """K, as in the paper."""
-CACHE_BYTES = 1 << 30
 
 
 class Reranker:
@@ -77,6 +77,7 @@ class Reranker:
         self._batcher = PassBatcher(shallow, calibration.state)
         self._retriever = retriever
         self._loading = Lock()
+        self._closed = False
         self._unstored = UnstoredPages(
             shallow.backbone, self.store.lineage, capacity_bytes=unstored_bytes, shared=self.store.shared
         )
@@ -89,7 +90,7 @@ class Reranker:
         store: str | Path,
         *,
         readout: str = DEFAULT_NAME,
-        backbone: Backbone | str | None = None,
+        backbone: Backbone | str | Path | None = None,
         retriever: Retriever | str | None = None,
         cache_bytes: int = CACHE_BYTES,
         disk: DiskCache | None = None,
@@ -102,14 +103,35 @@ class Reranker:
         needed: candidates that come with scores do not need one. `cache_bytes` of prefixes stay in memory;
         with `disk`, more of them stay on a local disk, for a store that lies far away.
         """
-        uri = str(store)
-        opened = PageStore.open(uri, disk=disk)
+        return cls.load(
+            open_calibrated(store, readout, disk=disk),
+            backbone=backbone,
+            retriever=retriever,
+            cache_bytes=cache_bytes,
+            device=device,
+            dtype=dtype,
+        )
+
+    @classmethod
+    def load(
+        cls,
+        parts: CalibratedStore,
+        *,
+        backbone: Backbone | str | Path | None = None,
+        retriever: Retriever | str | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        device: str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """`open` for a store that is open already: load the model and join; a failure closes the store."""
+        opened, calibration = parts
         try:
-            with open_calibrations(uri) as folder:
-                calibration = Calibration.load(folder, readout, lineage=opened.lineage)
             if not isinstance(backbone, Backbone):
                 settings = ModelSettings.from_lineage(
-                    opened.lineage, name=backbone, device=device, dtype=dtype
+                    opened.lineage,
+                    name=None if backbone is None else str(backbone),
+                    device=device,
+                    dtype=dtype,
                 )
                 backbone = settings.load()
             if isinstance(retriever, str):
@@ -133,42 +155,56 @@ class Reranker:
     def rank(
         self,
         query: str,
-        candidates: Sequence[CandidateLike],
+        candidates: Candidates,
         *,
         top_k: int | None = None,
         encode_missing: PageSource | None = None,
         weight: float | None = None,
         min_score: float | None = None,
+        within: PageFilter | None = None,
     ) -> Ranking:
         """Put candidates in order, best first; the best `top_k` of them, or all.
 
-        Candidates name pages by id or reference, in any order. Either all come with scores, or none, and the
-        calibration's retriever then supplies them. A page given twice counts once, at its higher score. A
-        page the store lacks is an error, unless `encode_missing` has it: images by name, or files to look in.
+        Candidates name pages by id or reference, in any order: a list, or a dict of scores by page. Either
+        all come with scores, or none, and the calibration's retriever then supplies them. A page given twice
+        counts once, at its higher score. A page the store lacks is an error, unless `encode_missing` has it:
+        images by name, or files to look in.
         A `weight` given stands in for the calibrated one; at 1, the readout alone, no retriever is asked.
-        Pages that are relevant with less than probability `min_score` are left out, all of them if need be.
+        Pages that are relevant with less than probability `min_score` are left out, all of them if need be;
+        so are stored pages that are not `within` a filter.
         """
         _require_count(top_k, "top_k")
         require_min_score(min_score, self.calibration)
-        prepared = self.prepare(query, candidates, encode_missing=encode_missing, weight=weight)
+        prepared = self.prepare(
+            query, candidates, encode_missing=encode_missing, weight=weight, within=within
+        )
         return self.rank_lists([prepared], top_k=top_k, min_score=min_score)[0]
 
     def prepare(
         self,
         query: str,
-        candidates: Sequence[CandidateLike],
+        candidates: Candidates,
         *,
         encode_missing: PageSource | None = None,
         weight: float | None = None,
+        within: PageFilter | None = None,
     ) -> CandidateList:
         """What `rank` does before the model runs: find the pages, encode those missing, score them."""
+        self._require_open()
         text = validate_query(query)
-        if weight is not None and not 0.0 <= weight <= 1.0:
-            raise ScoreError(f"a weight of {weight}, wanted a number from 0 (retriever) to 1 (readout)")
+        if weight is not None and not (isinstance(weight, SupportsFloat) and 0.0 <= float(weight) <= 1.0):
+            raise ScoreError(f"a weight of {weight!r}, wanted a number from 0 (retriever) to 1 (readout)")
         start = time.perf_counter()
         names, scores = separate_scores(candidates)
         all_ids, unstored = resolve_names(names, self.store, self._unstored, encode_missing)
         notes = []
+        if within:
+            selected = self.store.select(within).page_ids | unstored.keys()
+            rows = [row for row, page_id in enumerate(all_ids) if page_id in selected]
+            if left_out := len(all_ids) - len(rows):
+                notes.append(f"{left_out} candidates left out: not of {within}")
+            all_ids = [all_ids[row] for row in rows]
+            scores = None if scores is None else [scores[row] for row in rows]
         if scores is not None:
             page_ids, retriever_scores = keep_best_scores(all_ids, scores)
         else:
@@ -213,18 +249,25 @@ class Reranker:
         return [replace(ranking, pages=ranking.pages[:top_k]) for ranking in probable]
 
     def search(
-        self, query: str, *, k: int = CANDIDATES, top_k: int = 5, min_score: float | None = None
+        self,
+        query: str,
+        *,
+        k: int = CANDIDATES,
+        top_k: int = 5,
+        min_score: float | None = None,
+        within: PageFilter | None = None,
     ) -> Ranking:
         """Let the retriever find `k` candidates, rerank them, return the best `top_k`.
 
         Pages that are relevant with less than probability `min_score` are left out, all of them if need be.
+        With a filter, only pages `within` it are searched.
         """
-        return self.search_many([query], k=k, top_k=top_k, min_score=min_score)[0]
+        return self.search_many([query], k=k, top_k=top_k, min_score=min_score, within=within)[0]
 
     def rank_many(
         self,
         queries: Sequence[str],
-        candidates: Sequence[Sequence[CandidateLike]],
+        candidates: Sequence[Candidates],
         *,
         top_k: int | None = None,
         encode_missing: PageSource | None = None,
@@ -247,6 +290,7 @@ class Reranker:
         k: int = CANDIDATES,
         top_k: int = 5,
         min_score: float | None = None,
+        within: PageFilter | None = None,
     ) -> list[Ranking]:
         """`search` for each query; the retriever sees them together."""
         _require_count(k, "k")
@@ -254,14 +298,20 @@ class Reranker:
         require_min_score(min_score, self.calibration)
         if not queries:
             return []
-        lists = self.retrieve(queries, k=k)
+        lists = self.retrieve(queries, k=k, within=within)
         return [self.rank_lists([candidates], top_k=top_k, min_score=min_score)[0] for candidates in lists]
 
-    def retrieve(self, queries: Sequence[str], *, k: int = CANDIDATES) -> list[CandidateList]:
+    def retrieve(
+        self, queries: Sequence[str], *, k: int = CANDIDATES, within: PageFilter | None = None
+    ) -> list[CandidateList]:
         """What `search` does before the model runs; the retriever sees the queries together."""
+        self._require_open()
         texts = [validate_query(query) for query in queries]
         start = time.perf_counter()
-        retrieved = self.retriever.search_many(texts, k)
+        if within:
+            retrieved = self.retriever.search_within(texts, k, self.store.select(within))
+        else:
+            retrieved = self.retriever.search_many(texts, k)
         retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
         return [
             CandidateList(
@@ -279,27 +329,43 @@ class Reranker:
 
         The attention is averaged over heads and over the stored layers, or taken at one `layer` of them.
         """
+        self._require_open()
         return explain(self._shallow, validate_query(query), self.store.find(page), layer=layer)
 
     async def arank(
         self,
         query: str,
-        candidates: Sequence[CandidateLike],
+        candidates: Candidates,
         *,
         top_k: int | None = None,
         encode_missing: PageSource | None = None,
         min_score: float | None = None,
+        within: PageFilter | None = None,
     ) -> Ranking:
         """`rank` in a thread of its own, so that the event loop goes on."""
         return await asyncio.to_thread(
-            self.rank, query, candidates, top_k=top_k, encode_missing=encode_missing, min_score=min_score
+            self.rank,
+            query,
+            candidates,
+            top_k=top_k,
+            encode_missing=encode_missing,
+            min_score=min_score,
+            within=within,
         )
 
     async def asearch(
-        self, query: str, *, k: int = CANDIDATES, top_k: int = 5, min_score: float | None = None
+        self,
+        query: str,
+        *,
+        k: int = CANDIDATES,
+        top_k: int = 5,
+        min_score: float | None = None,
+        within: PageFilter | None = None,
     ) -> Ranking:
         """`search` in a thread of its own, so that the event loop goes on."""
-        return await asyncio.to_thread(self.search, query, k=k, top_k=top_k, min_score=min_score)
+        return await asyncio.to_thread(
+            self.search, query, k=k, top_k=top_k, min_score=min_score, within=within
+        )
 
     def cache_counts(self) -> CacheCounts:
         """Hits, misses and size of the cache of pages."""
@@ -307,6 +373,7 @@ class Reranker:
 
     def close(self) -> None:
         """Close the store; the model stays open."""
+        self._closed = True
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -327,6 +394,10 @@ class Reranker:
             raise ScoreError(f"the retriever does not know {names}, which are in no store; give their scores")
         return self.retriever.score(query, page_ids)
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the reranker of {self.store.uri} is closed; open it again")
+
     def _require_calibrated_for(self, retriever: Retriever) -> None:
         if retriever.name != self.calibration.retriever:
             raise LineageMismatch(
@@ -336,5 +407,5 @@ class Reranker:
 
 
 def _require_count(count: int | None, name: str) -> None:
-    if count is not None and count < 1:
-        raise ScoreError(f"{name} is {count}, wanted at least 1")
+    if count is not None and (not isinstance(count, int) or count < 1):
+        raise ScoreError(f"{name} is {count!r}, wanted a whole number of at least 1")

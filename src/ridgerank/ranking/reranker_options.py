@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.load import parse_dtype
+from ridgerank.byte_lru import CACHE_BYTES
 from ridgerank.calibration.artifact import DEFAULT_NAME
-from ridgerank.ranking.reranker import CACHE_BYTES, Reranker
+from ridgerank.ranking.calibrated_store import open_calibrated
 from ridgerank.store.disk_cache import DiskCache
+
+if TYPE_CHECKING:
+    from ridgerank.backbones.base import Backbone
+    from ridgerank.ranking.reranker import Reranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +28,23 @@ class RerankerOptions:
     cache_dir: Path | None = None
     cache_disk_bytes: int = 0
 
-    def open(self, store: str, *, backbone: Backbone | None = None) -> Reranker:
-        """Open a calibrated store, with a model that is there already or with one of its own."""
+    def open(self, store: str, *, backbone: "Backbone | None" = None) -> "Reranker":
+        """Open a calibrated store, with a model that is there already or with one of its own.
+
+        Torch is imported after store and calibration are there.
+        """
         disk = None
         if self.cache_dir is not None:
             disk = DiskCache(self.cache_dir, capacity_bytes=self.cache_disk_bytes)
-        return Reranker.open(
-            store,
-            readout=self.readout,
+        parts = open_calibrated(store, self.readout, disk=disk)
+        from ridgerank.backbones.load import parse_dtype
+        from ridgerank.ranking.reranker import Reranker
+
+        return Reranker.load(
+            parts,
             backbone=backbone or self.backbone,
             retriever=self.retriever,
             cache_bytes=self.cache_bytes,
-            disk=disk,
             device=self.device,
             dtype=parse_dtype(self.dtype),
         )

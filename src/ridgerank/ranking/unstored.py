@@ -16,8 +16,8 @@ from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.compress import compress
 from ridgerank.store.layout import PackedPrefix, SharedPrefix, block_shape
-from ridgerank.store.model_lineage import stored_numbers
 from ridgerank.store.pruning import Keep
+from ridgerank.store.storage_setting import stored_numbers
 
 PageSource: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
 """Where missing pages come from: images or pages by the name of the page, or files and folders to look in."""

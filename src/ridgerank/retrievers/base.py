@@ -1,5 +1,6 @@
 """The interface of a retriever, and what all of them share. Pages are known by their ids only."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,6 +10,7 @@ import numpy as np
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
+from ridgerank.store.page_filter import PageSelection
 
 
 class TextCollection(Protocol):
@@ -35,6 +37,13 @@ class Retriever(ABC):
     @abstractmethod
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query, in the order given."""
+
+    def search_within(self, queries: Sequence[str], k: int, pages: PageSelection) -> list[list[Candidate]]:
+        """Search for each query among some pages only; scores are those of a search among all."""
+        return [
+            [candidate for candidate in candidates if candidate.page_id in pages.page_ids][:k]
+            for candidates in self.search_many(queries, sys.maxsize)
+        ]
 
     @abstractmethod
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:

@@ -14,6 +14,7 @@ from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, require_queries, top_candidates
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.maxsim import maxsim
+from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.vector_columns import VectorBlock, VectorColumn
 
@@ -42,14 +43,21 @@ class LateInteraction(Retriever):
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query; queries share the reading of the store."""
+        return self._search(queries, k, None)
+
+    def search_within(self, queries: Sequence[str], k: int, pages: PageSelection) -> list[list[Candidate]]:
+        """Search for each query among some pages; an index is asked for these only."""
+        return self._search(queries, k, pages)
+
+    def _search(self, queries: Sequence[str], k: int, pages: PageSelection | None) -> list[list[Candidate]]:
         require_queries(queries, k)
         candidates: list[list[Candidate]] = []
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             embedded = self._encoder.embed_queries(queries[start : start + _QUERIES_AT_ONCE])
             if self._indexed:
-                candidates += [self._search_index(query, k) for query in embedded]
+                candidates += [self._search_index(query, k, pages) for query in embedded]
             else:
-                candidates += self._search_all(embedded, k)
+                candidates += self._search_all(embedded, k, pages)
         return candidates
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
@@ -59,22 +67,26 @@ class LateInteraction(Retriever):
             return np.zeros(0)
         return self._score(self._encoder.embed_queries([query])[0], page_ids)
 
-    def _search_all(self, queries: Sequence[Tensor], k: int) -> list[list[Candidate]]:
+    def _search_all(
+        self, queries: Sequence[Tensor], k: int, pages: PageSelection | None
+    ) -> list[list[Candidate]]:
         """Keep the best k of each query while blocks are read: memory does not grow with the store."""
         best_candidates: list[list[Candidate]] = [[] for _ in queries]
         page_ids: list[str] = []
         scores: list[Floats] = []
         for block in self._blocks():
-            page_ids += block.page_ids
-            scores.append(maxsim(queries, block.vectors, block.lengths))
+            kept = _rows_within(block, pages)
+            page_ids += [block.page_ids[row] for row in kept]
+            scores.append(maxsim(queries, block.vectors, block.lengths)[:, kept])
             if len(page_ids) >= _PAGES_COMPARED:
                 best_candidates = _merge_best(best_candidates, page_ids, scores, k)
                 page_ids, scores = [], []
         return _merge_best(best_candidates, page_ids, scores, k) if page_ids else best_candidates
 
-    def _search_index(self, query: Tensor, k: int) -> list[Candidate]:
+    def _search_index(self, query: Tensor, k: int, pages: PageSelection | None) -> list[Candidate]:
         rescored = max(_PAGES_RESCORED_AT_LEAST, _PAGES_RESCORED * k)
-        page_ids = self._column.nearest(query.cpu().numpy(), rescored)
+        condition = None if pages is None else pages.condition
+        page_ids = self._column.nearest(query.cpu().numpy(), rescored, condition=condition)
         return top_candidates(page_ids, self._score(query, page_ids), k)
 
     def _score(self, query: Tensor, page_ids: Sequence[str]) -> Floats:
@@ -93,6 +105,12 @@ class LateInteraction(Retriever):
             nbytes += block.vectors.nbytes
             blocks = None if blocks is None or nbytes > _RESIDENT_BYTES else [*blocks, block]
         self._resident = blocks
+
+
+def _rows_within(block: VectorBlock, pages: PageSelection | None) -> list[int]:
+    """Which pages of a block are searched."""
+    rows = range(len(block.page_ids))
+    return [row for row in rows if pages is None or block.page_ids[row] in pages.page_ids]
 
 
 def _merge_best(

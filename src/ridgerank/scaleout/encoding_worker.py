@@ -26,9 +26,10 @@ from ridgerank.scaleout.ray_datasets import Rows, map_records
 from ridgerank.store import layout, rows
 from ridgerank.store.compress import encode_shared
 from ridgerank.store.layout import SharedPrefix
-from ridgerank.store.model_lineage import default_exit_layer, make_lineage
+from ridgerank.store.model_lineage import complete_setting, make_lineage
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.pruning import Keep
+from ridgerank.store.storage_setting import StoragePreset
 from ridgerank.store.vector_columns import VectorOrigin
 
 _RENDERING_PROCESSES = 2
@@ -41,13 +42,15 @@ class EncodingPlan:
     """How pages are to be encoded."""
 
     model: ModelSettings
-    keep: str
+    keep: str | None
     exit_layer: int | None
     join_layer: int
     retriever: str | None = None
     pool_factor: int = 1
     ocr: bool = False
-    bits: str = "8"
+    bits: str | None = None
+    preset: StoragePreset = "paper"
+    """What `keep`, `exit_layer` and `bits` leave open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,14 @@ class FragmentResult:
 def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescription]:
     """Load the models of a plan, and describe them."""
     backbone = plan.model.load()
-    keep = Keep.parse(plan.keep)
-    exit_layer = plan.exit_layer or default_exit_layer(backbone.geometry.layers)
+    setting = complete_setting(
+        backbone,
+        plan.preset,
+        keep=None if plan.keep is None else Keep.parse(plan.keep),
+        numbers=None if plan.bits is None else NumberFormat.parse(plan.bits),
+        exit_layer=plan.exit_layer,
+    )
+    keep, numbers, exit_layer = setting.keep, setting.numbers, setting.exit_layer
     backbone.geometry.require_layers(plan.join_layer, exit_layer)
     embedder = None
     if plan.retriever is not None:
@@ -105,7 +114,6 @@ def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescript
             dtype=parse_dtype(plan.model.dtype),
             pool_factor=plan.pool_factor,
         )
-    numbers = NumberFormat.parse(plan.bits)
     lineage = make_lineage(
         backbone, exit_layer=exit_layer, join_layer=plan.join_layer, keep=keep, numbers=numbers
     )

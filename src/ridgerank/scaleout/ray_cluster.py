@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ridgerank.errors import BackboneError, ClusterError, ExtraMissing
+from ridgerank.errors import BackboneError, ClusterError
+from ridgerank.extras import require_packages
 
 LOCAL = "local"
 """The address that means: a cluster of this machine alone, for as long as the command runs."""
@@ -35,11 +36,10 @@ def connect_ray(address: str) -> Iterator[Any]:
     """Ray's module, connected to a cluster; a local cluster is stopped at the end."""
     # No usage statistics are sent unless the environment says so.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise ExtraMissing("this needs Ray: `pip install 'ridgerank[ray]'`") from error
+    require_packages("ray")
+    import ray
+    import ray.data
+
     # After the import, which sets its level: progress is shown by our bar alone.
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     started_here = not ray.is_initialized()

@@ -33,6 +33,7 @@ from ridgerank.serving.jobs import (
 )
 from ridgerank.serving.serve_settings import Limits
 from ridgerank.store.cache import CacheCounts
+from ridgerank.store.page_filter import PageFilter
 from ridgerank.worker_process import WorkerDied
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,9 @@ _PreparedJob: TypeAlias = tuple[Job, PreparedDocuments]
 class Ranker(Protocol):
     """What a thread needs of a reranker, here or in another process."""
 
-    def retrieve(self, queries: Sequence[str], *, k: int) -> list[CandidateList]:
+    def retrieve(
+        self, queries: Sequence[str], *, k: int, within: PageFilter | None = None
+    ) -> list[CandidateList]:
         """The candidates of each query."""
 
     def rank_lists(self, lists: Sequence[CandidateList], *, before_pass: Callable[[], None]) -> list[Ranking]:
@@ -198,7 +201,7 @@ def _prepare(job: Job, ranker: Ranker) -> list[_PreparedJob]:
     """The candidates of a job; nothing where the job is done without a ranking."""
     if isinstance(job.work, SearchWork):
         # One by one: a retriever's products are summed in another order for several queries.
-        [candidates] = ranker.retrieve([job.work.query], k=job.work.k)
+        [candidates] = ranker.retrieve([job.work.query], k=job.work.k, within=job.work.within)
         return [(job, PreparedDocuments(candidates, ()))]
     if isinstance(job.work, RankWork):
         return [(job, job.work.prepare(job.check_caller))]

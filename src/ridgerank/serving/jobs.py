@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ridgerank.ranking.candidates import CandidateList
 from ridgerank.records import Explanation, Ranking
+from ridgerank.store.page_filter import PageFilter
 
 
 class CallerLeftError(Exception):
@@ -29,6 +30,7 @@ class SearchWork:
 
     query: str
     k: int
+    within: PageFilter | None = None
 
     @property
     def candidates(self) -> int:

@@ -23,6 +23,7 @@ from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.records import Ranking
 from ridgerank.store.cache import CacheCounts
+from ridgerank.store.page_filter import PageFilter
 from ridgerank.worker_process import WorkerDied, WorkerProcess
 
 log = logging.getLogger(__name__)
@@ -96,9 +97,12 @@ class ModelProcess:
         """Whether the process has opened the store, runs, and shows it."""
         return self._ready and not self._closed.is_set() and not self._stalled()
 
-    def retrieve(self, queries: Sequence[str], *, k: int) -> list[CandidateList]:
+    def retrieve(
+        self, queries: Sequence[str], *, k: int, within: PageFilter | None = None
+    ) -> list[CandidateList]:
         """`Reranker.retrieve` in the process."""
-        candidates: list[CandidateList] = self._call(_Call(Reranker.retrieve, (list(queries),), {"k": k}))
+        options = {"k": k, "within": within}
+        candidates: list[CandidateList] = self._call(_Call(Reranker.retrieve, (list(queries),), options))
         return candidates
 
     def rank_lists(

@@ -73,8 +73,8 @@ def resolve_documents(
             raise ApiError(
                 422,
                 "not_stored",
-                f"{field} is no stored page, and this server ranks stored pages only; index it, or start the "
-                "server with --encode-missing",
+                f"{field} is no stored page, and this server ranks stored pages only; index it, or have such "
+                f"documents encoded on the fly: `ridgerank serve --store {store.uri} --encode-missing`",
             )
         name = f"{field} of this request"
         names.append(name)

@@ -40,6 +40,9 @@ VECTORS = "vectors"
 VECTORS_CHECKSUM = "vectors_checksum"
 """Columns of the dataset, in this order; the last two are absent until a retriever fills them."""
 
+LABELS = "labels"
+"""A further column, absent until there is metadata: what is said of a page's documents, as `key=value`."""
+
 CALIBRATIONS = "calibrations"
 SOURCES = "_sources.json"
 """What may lie beside the dataset in a local directory: fitted readouts, and where documents were found."""

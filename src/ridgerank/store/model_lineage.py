@@ -8,13 +8,7 @@ from ridgerank.page_sizing import RESIZED_ONCE, PageSizing
 from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
 from ridgerank.store.pruning import Keep
 from ridgerank.store.quantize import PACKED_QUANTIZATION, QUANTIZATION
-
-PAPER_EXIT_LAYER = 21
-
-
-def default_exit_layer(layers: int) -> int:
-    """The paper's layer 21, or three quarters of a model that is less deep than the paper's two."""
-    return min(PAPER_EXIT_LAYER, max(1, round(0.75 * layers)))
+from ridgerank.store.storage_setting import StoragePreset, StorageSetting, stored_numbers
 
 
 def make_lineage(
@@ -47,9 +41,23 @@ def make_lineage(
     )
 
 
-def stored_numbers(lineage: Lineage) -> NumberFormat:
-    """The numbers of the store with this lineage."""
-    return NumberFormat(lineage.key_bits, lineage.value_bits, lineage.number_group)
+def complete_setting(
+    backbone: Backbone,
+    preset: StoragePreset,
+    *,
+    keep: Keep | None = None,
+    numbers: NumberFormat | None = None,
+    exit_layer: int | None = None,
+) -> StorageSetting:
+    """The setting of a preset for this model, with the parts that are given in place of its own."""
+    setting = StorageSetting.from_preset(
+        preset, layers=backbone.geometry.layers, reads_text=backbone.reads_text
+    )
+    return StorageSetting(
+        keep or setting.keep,
+        numbers or setting.numbers,
+        setting.exit_layer if exit_layer is None else exit_layer,
+    )
 
 
 def require_same_model(stored: Lineage, backbone: Backbone, *, artifact: str) -> None:

@@ -18,6 +18,7 @@ from ridgerank.store import lance_dataset, layout, prefix_readers, rows
 from ridgerank.store.catalog import PrefixRange, open_catalog
 from ridgerank.store.disk_cache import CachedBlockReader, DiskCache
 from ridgerank.store.layout import PackedPrefix, SharedPrefix
+from ridgerank.store.page_filter import PageFilter, PageSelection
 from ridgerank.store.prefix_readers import BlockReader, DataFiles
 from ridgerank.store.rows import StoredPage
 from ridgerank.store.shared_prefix import read_shared
@@ -119,6 +120,33 @@ class PageStore:
         return dict(
             zip(*(table.column(name).to_pylist() for name in (layout.PAGE_ID, layout.TEXT)), strict=True)
         )
+
+    def select(self, page_filter: PageFilter) -> PageSelection:
+        """The pages that a filter lets through; a filter that lets none through is refused."""
+        if page_filter.labels and layout.LABELS not in self._dataset.schema.names:
+            raise StoreError(
+                f"the page store at {self.uri} has no metadata; put metadata.jsonl beside the documents and "
+                "index them again: no page is encoded twice"
+            )
+        condition = page_filter.condition()
+        with lance_dataset.wrap_errors(f"filtering the page store at {self.uri}"):
+            table = self._dataset.to_table(columns=[layout.PAGE_ID], filter=condition or None)
+        if not table.num_rows:
+            raise StoreError(
+                f"no page of the page store at {self.uri} has {page_filter}; its pages are called as in "
+                f"{lance_dataset.shorten(self.references(self.page_ids()[:3])) or 'no document'}"
+            )
+        return PageSelection(frozenset(table.column(layout.PAGE_ID).to_pylist()), condition)
+
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """The labels of every page that has any, by page id."""
+        if layout.LABELS not in self._dataset.schema.names:
+            return {}
+        columns = [layout.PAGE_ID, layout.LABELS]
+        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
+            table = self._dataset.to_table(columns=columns, filter=f"{layout.LABELS} IS NOT NULL")
+        pairs = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+        return {page_id: tuple(labels) for page_id, labels in pairs if labels}
 
     def page_ids(self) -> list[str]:
         """List every page, in the order stored."""

@@ -15,13 +15,13 @@ from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store.compress import average_distances, average_norms, layer_features, quantize
 from ridgerank.store.layout import PackedPrefix, SharedPrefix
-from ridgerank.store.model_lineage import stored_numbers
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import RULES, Keep, PageFeatures, even_indices
 from ridgerank.store.quantize import PACKED_QUANTIZATION, QUANTIZATION
 from ridgerank.store.rows import PageRow
 from ridgerank.store.sidecar import copy_sources
+from ridgerank.store.storage_setting import stored_numbers
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
@@ -110,6 +110,7 @@ def repack_store(
                         for page, prefix in zip(pages, prefixes, strict=True)
                     ]
                 )
+            writer.set_labels(store.labels())
         copy_sources(source, target)
         before = store.info().bytes_per_page
     with PageStore.open(target) as store:

@@ -55,6 +55,8 @@ def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
         ],
         layout.PREFIX: blobs,
     }
+    if layout.LABELS in schema.names:
+        columns[layout.LABELS] = [None] * len(pages)
     if layout.VECTORS in schema.names:
         columns |= build_vector_columns([page.vectors for page in pages], vector_dim(schema))
     elif any(page.vectors is not None for page in pages):

@@ -1,18 +1,28 @@
-"""How pages are stored, as one value, and an encoded page stored in several ways."""
+"""How pages are stored, as one value, and the settings that have a name. Knows no model and no tensor."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self, get_args
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.prefix import Prefix
+from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
-from ridgerank.records import Page
-from ridgerank.store.compress import compress, encode_shared
-from ridgerank.store.layout import PackedPrefix, SharedPrefix
-from ridgerank.store.model_lineage import stored_numbers
-from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
 from ridgerank.store.pruning import Keep
+
+PAPER_EXIT_LAYER = 21
+
+StoragePreset = Literal["small", "paper"]
+"""Settings by name: `small` is the best measured for the kind of page a model reads (docs/storage.md)."""
+STORAGE_PRESETS: tuple[StoragePreset, ...] = get_args(StoragePreset)
+
+
+def default_exit_layer(layers: int) -> int:
+    """The paper's layer 21, or three quarters of a model that is less deep than the paper's two."""
+    return min(PAPER_EXIT_LAYER, max(1, round(0.75 * layers)))
+
+
+def stored_numbers(lineage: Lineage) -> NumberFormat:
+    """The numbers of the store with this lineage."""
+    return NumberFormat(lineage.key_bits, lineage.value_bits, lineage.number_group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,32 +38,22 @@ class StorageSetting:
         """The setting of the store with this lineage."""
         return cls(Keep.parse(lineage.keep), stored_numbers(lineage), lineage.exit_layer)
 
+    @classmethod
+    def from_preset(cls, preset: StoragePreset, *, layers: int, reads_text: bool) -> Self:
+        """The setting of this name for a model of so many layers, which reads text or looks at images."""
+        if preset == "paper":
+            return cls(Keep(), PAPER_NUMBERS, default_exit_layer(layers))
+        if reads_text:
+            return cls(Keep.parse("value-norm 1/2"), NumberFormat(4, 2, 32), max(1, round(0.4 * layers)))
+        return cls(Keep.parse("value-norm 1/5"), NumberFormat(3, 2), default_exit_layer(layers))
+
     def __str__(self) -> str:
         return f"{self.keep}, {self.numbers} bits, exit {self.exit_layer}"
 
 
-class SettingCompressor:
-    """Stores an encoded page in several ways."""
-
-    def __init__(
-        self, backbone: Backbone, settings: Sequence[StorageSetting], *, join_layer: int = 0
-    ) -> None:
-        self._join_layer = join_layer
-        self._shared: dict[StorageSetting, SharedPrefix | None] = dict.fromkeys(settings)
-        packed = [setting for setting in settings if not setting.numbers.symmetric]
-        deepest = max((setting.exit_layer for setting in packed), default=0)
-        # The positions before the page do not depend on how numbers are packed, nor on layers above.
-        whole = (
-            encode_shared(backbone, packed[0].numbers, exit_layer=deepest, join_layer=join_layer)
-            if packed
-            else None
-        )
-        if whole is not None:
-            for setting in packed:
-                layers = setting.exit_layer - join_layer
-                self._shared[setting] = SharedPrefix(whole.keys[:layers], whole.values[:layers])
-
-    def compress(self, prefix: Prefix, page: Page, setting: StorageSetting) -> PackedPrefix:
-        """The page as a store of this setting holds it; `prefix` has at least its layers."""
-        layers = prefix.layers(0, setting.exit_layer - self._join_layer)
-        return compress(layers, page.image, setting.keep, setting.numbers, self._shared[setting])
+def parse_storage_preset(name: str) -> StoragePreset:
+    """A preset by its name."""
+    for preset in STORAGE_PRESETS:
+        if name == preset:
+            return preset
+    raise StoreError(f"no preset called {name!r}; known: {', '.join(STORAGE_PRESETS)}")

@@ -143,6 +143,23 @@ class StoreWriter:
             names = [list(page_names) for page_names in references.values()]
             self._rewrite({layout.PAGE_ID: list(references), layout.REFERENCES: names})
 
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """The labels of every stored page that has any, by page id."""
+        if layout.LABELS not in self._dataset.schema.names:
+            return {}
+        pairs = zip(*self._columns(layout.PAGE_ID, layout.LABELS), strict=True)
+        return {page_id: tuple(labels) for page_id, labels in pairs if labels}
+
+    def set_labels(self, labels: Mapping[str, Sequence[str]]) -> None:
+        """Replace the labels of pages, in one commit; their prefixes are not rewritten."""
+        self._require(labels)
+        if not labels:
+            return
+        if layout.LABELS not in self._dataset.schema.names:
+            with lance_dataset.wrap_errors(f"adding metadata to the page store at {self.uri}"):
+                self._dataset.add_columns([pa.field(layout.LABELS, pa.list_(pa.string()))])
+        self._rewrite({layout.PAGE_ID: list(labels), layout.LABELS: list(map(list, labels.values()))})
+
     def remove(self, page_ids: Sequence[str]) -> None:
         """Remove pages, in one commit. Their bytes are freed by the next `reclaim`."""
         self._require(page_ids)

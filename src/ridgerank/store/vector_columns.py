@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import ArtifactError, LineageMismatch
-from ridgerank.lineage import describe_differences, to_json_line
+from ridgerank.lineage import list_differences, to_json_line
 from ridgerank.store import lance_dataset, layout
 from ridgerank.store.catalog import Catalog
 from ridgerank.store.rows import vector_dim
@@ -60,7 +60,7 @@ class VectorOrigin:
 
     def require(self, expected: "VectorOrigin", *, artifact: str) -> None:
         """Refuse vectors of another retriever, showing both values of what differs."""
-        if shown := describe_differences(self, expected, ignored="source"):
+        if shown := "; ".join(list_differences(self, expected, ignored=("source",))):
             raise LineageMismatch(
                 f"{artifact} holds vectors of the retriever {self.source!r}, not of {expected.source!r} "
                 f"({shown}); use that retriever, or index into another store"
@@ -127,12 +127,17 @@ class VectorColumn:
         """Whether there is an index over the vectors, so that `nearest` need not read all of them."""
         return has_vector_index(self._dataset)
 
-    def nearest(self, query: NDArray[np.float32], k: int) -> list[str]:
-        """The `k` pages nearest to a query's vectors (tokens, dim), as the index estimates, best first."""
+    def nearest(self, query: NDArray[np.float32], k: int, *, condition: str | None = None) -> list[str]:
+        """The `k` pages nearest to a query's vectors (tokens, dim), as the index estimates, best first.
+
+        With a condition, of the pages for which it holds.
+        """
         with lance_dataset.wrap_errors(f"searching the vectors of the page store at {self._uri}"):
             table = self._dataset.scanner(
                 columns=[layout.PAGE_ID],
                 nearest={"column": layout.VECTORS, "q": query, "k": k, "nprobes": _PROBES},
+                filter=condition,
+                prefilter=condition is not None,
                 disable_scoring_autoprojection=True,
             ).to_table()
             page_ids: list[str] = table.column(layout.PAGE_ID).to_pylist()

@@ -34,6 +34,7 @@ from ridgerank.serving.schemas.search_schemas import (
     SearchResponse,
 )
 from ridgerank.serving.service import Service
+from ridgerank.store.page_filter import PageFilter
 
 
 def ranking_router(service: Service) -> APIRouter:
@@ -78,7 +79,8 @@ def ranking_router(service: Service) -> APIRouter:
                 "no_retriever",
                 "this server has no retriever to search with; send candidates to /v1/rerank",
             )
-        work = SearchWork(body.query, body.k)
+        within = PageFilter.of(body.documents, body.metadata)
+        work = SearchWork(body.query, body.k, within or None)
         [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
         return search_response(service, result, top_n=body.top_n)
 

@@ -31,6 +31,12 @@ class SearchRequest(RequestModel):
     query: QueryText
     k: int = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
     top_n: int = Field(default=5, ge=1, description="How many of these to return, best first.")
+    documents: list[Name] = Field(
+        default=[], max_length=100, description="Search only documents whose name fits one of these globs."
+    )
+    metadata: dict[str, str | bool | int | float] = Field(
+        default={}, max_length=20, description="Search only documents of which metadata.jsonl says this."
+    )
     min_score: MinScore = None
     deadline_ms: DeadlineMs = None
 

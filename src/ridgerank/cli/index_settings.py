@@ -1,0 +1,137 @@
+"""The settings of `ridgerank index`: what was typed, else what the store was made with, else a preset.
+
+All of it is decided before a model is loaded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.backbones.model_source import find_model
+from ridgerank.cli.options import default_backbone
+from ridgerank.cli.talk import say
+from ridgerank.errors import DocumentError, LineageMismatch
+from ridgerank.lineage import Lineage
+from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.pruning import Keep
+from ridgerank.store.storage_setting import (
+    StoragePreset,
+    StorageSetting,
+    parse_storage_preset,
+    stored_numbers,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChoices:
+    """What was typed; None where nothing was."""
+
+    backbone: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    preset: str | None = None
+    keep: str | None = None
+    bits: str | None = None
+    exit_layer: int | None = None
+    join_layer: int | None = None
+    max_pixels: int | None = None
+    page_text: str | None = None
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """The model and how its pages are stored; what is None is as the preset says for the model."""
+
+    model: ModelSettings
+    preset: StoragePreset
+    keep: Keep | None
+    numbers: NumberFormat | None
+    exit_layer: int | None
+    join_layer: int
+
+
+def settle_index(choices: IndexChoices, store: str) -> IndexSettings:
+    """The settings for a new store, or those of the store that is there; a difference to it is refused."""
+    preset = parse_storage_preset(choices.preset or "small")
+    keep = None if choices.keep is None else Keep.parse(choices.keep)
+    numbers = None if choices.bits is None else NumberFormat.parse(choices.bits)
+    lineage = find_lineage(store)
+    if lineage is not None:
+        _require_stored(choices, keep, numbers, lineage, store)
+        name = choices.backbone or lineage.backbone
+        find_model(name)
+        if choices.backbone is None:
+            say(f"{store} was made with {name}, {StorageSetting.from_lineage(lineage)}: so are the new pages")
+        return IndexSettings(
+            ModelSettings.from_lineage(lineage, name=name, device=choices.device, dtype=choices.dtype),
+            preset,
+            Keep.parse(lineage.keep),
+            stored_numbers(lineage),
+            lineage.exit_layer,
+            lineage.join_layer,
+        )
+    name = choices.backbone or default_backbone()
+    find_model(name)
+    model = ModelSettings(
+        name, choices.device, choices.dtype, choices.max_pixels, choices.page_text, choices.prompt
+    )
+    return IndexSettings(model, preset, keep, numbers, choices.exit_layer, choices.join_layer or 0)
+
+
+def find_lineage(store: str) -> Lineage | None:
+    """What the store was made with, None where there is none yet."""
+    from ridgerank.store.lance_dataset import open_dataset, read_lineage
+
+    dataset = open_dataset(store)
+    return None if dataset is None else read_lineage(dataset, store)
+
+
+def require_documents(paths: Sequence[Path]) -> None:
+    """Refuse paths under which there is nothing to read, before any model is loaded."""
+    from ridgerank.documents.failures import Failure
+    from ridgerank.documents.sources import SUFFIXES, SourceFile, find_sources
+
+    failures = []
+    for item in find_sources(paths):
+        if isinstance(item, SourceFile):
+            return
+        if isinstance(item, Failure):
+            failures.append(str(item))
+    names = ", ".join(map(str, paths))
+    reasons = f" ({'; '.join(failures[:3])})" if failures else ""
+    raise DocumentError(
+        f"nothing to index under {names}{reasons}; wanted files with one of {' '.join(sorted(SUFFIXES))}"
+    )
+
+
+def _require_stored(
+    choices: IndexChoices, keep: Keep | None, numbers: NumberFormat | None, lineage: Lineage, store: str
+) -> None:
+    """Refuse options that differ from what the store was made with, and say what to type."""
+    compared: dict[str, tuple[Any, Any]] = {
+        "--keep": (keep and str(keep), lineage.keep),
+        "--bits": (numbers and str(numbers), str(stored_numbers(lineage))),
+        "--exit-layer": (choices.exit_layer, lineage.exit_layer),
+        "--join-layer": (choices.join_layer, lineage.join_layer),
+        "--max-pixels": (choices.max_pixels, lineage.max_pixels),
+        "--page-text": (choices.page_text, lineage.page_text),
+        "--prompt": (choices.prompt, lineage.prompt_name),
+    }
+    if choices.preset is not None:
+        setting = StorageSetting.from_lineage(lineage)
+        raise LineageMismatch(
+            f"{store} was made with {setting}; a preset is for a new store: leave --preset out, or index "
+            "into another store"
+        )
+    differing = {option: values for option, values in compared.items() if values[0] not in (None, values[1])}
+    if differing:
+        stored = ", ".join(
+            f"{option} {str(there)!r}, not {str(here)!r}" for option, (here, there) in differing.items()
+        )
+        raise LineageMismatch(
+            f"{store} was made with {stored}; leave {' and '.join(differing)} out, or index into another "
+            "store"
+        )

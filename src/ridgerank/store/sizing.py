@@ -1,0 +1,177 @@
+"""What a corpus will take before it is indexed: bytes, hours, memory, time per request.
+
+Bytes are the layout's, exact for pages of the usual size. Times are scaled from two measurements: the paper's
+on an A100 for models that look at pages, ours on one core for models that read text (`SECONDS_MEASURED`).
+Nothing here loads a model.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ridgerank.errors import BackboneError
+from ridgerank.store.block_arrays import BlockShape
+from ridgerank.store.storage_setting import StoragePreset, StorageSetting
+
+Origin = Literal["measured", "arithmetic"]
+
+CANDIDATES = 20
+_INSTRUCTION_POSITIONS, _SHARED_POSITIONS = 32, 15
+"""Positions of the fixed words around a page, and of these the ones before it."""
+PAGE_MEMORY_BYTES = 1 << 30
+"""What a reranker keeps of its pages in memory by default."""
+_DISK_BYTES_PER_SECOND = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What sizes and times depend on."""
+
+    parameters: float
+    layers: int
+    kv_heads: int
+    head_dim: int
+    page_positions: int
+    """Visual positions of a page, or tokens of its text."""
+    reads_text: bool = False
+
+
+MODELS = {
+    "qwen2.5-vl-7b": ModelShape(8.3e9, 28, 4, 128, 1280),
+    "qwen2.5-vl-3b": ModelShape(3.8e9, 36, 2, 128, 1280),
+    "glm-4.1v-9b": ModelShape(10.3e9, 40, 2, 128, 1280),
+    "smollm2-135m": ModelShape(0.135e9, 30, 3, 64, 512, reads_text=True),
+    "smollm2-360m": ModelShape(0.362e9, 32, 5, 64, 512, reads_text=True),
+    "qwen2.5-0.5b": ModelShape(0.494e9, 24, 2, 64, 512, reads_text=True),
+}
+"""Models that can be planned for, by short name."""
+
+DEVICES = {"a100": 312e12, "a10": 125e12, "l4": 121e12}
+"""Dense bfloat16 operations per second that their makers state."""
+CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSeconds:
+    """Seconds of one model on one device."""
+
+    model: str
+    device: str
+    page: float
+    """To encode a page to the exit layer."""
+    page_source: str
+    request: float
+    """To run a query over 20 stored pages, reading apart."""
+    request_source: str
+
+
+_PAPER = "by the paper, on an A100 of 40 GiB; not here"
+SECONDS_MEASURED = {
+    False: MeasuredSeconds("qwen2.5-vl-7b", "a100", 6.7 / 20, _PAPER, 0.056, _PAPER),
+    True: MeasuredSeconds(
+        "smollm2-135m",
+        CPU,
+        2.0,
+        "results/first_hour.json, one core",
+        1.03,
+        "results/real_documents_second_smollm2.json, one core",
+    ),
+}
+"""By whether a model reads text. The paper's page is one at full depth: more than to the exit layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFigure:
+    """A line of a plan."""
+
+    name: str
+    value: float
+    unit: str
+    origin: Origin
+    basis: str
+
+
+def find_shape(name: str) -> ModelShape:
+    """The shape of a model that is known, by the end of its name: `Qwen/Qwen2.5-VL-7B-Instruct` will do."""
+    plain = name.lower().rpartition("/")[2]
+    for known, shape in MODELS.items():
+        if plain.startswith(known):
+            return shape
+    raise BackboneError(f"no plan for {name!r}; known: {', '.join(MODELS)}")
+
+
+def plan_corpus(pages: int, name: str, device: str, preset: StoragePreset = "small") -> list[PlannedFigure]:
+    """Bytes, hours, memory and seconds per request of a corpus of so many pages."""
+    if device not in (CPU, *DEVICES):
+        raise BackboneError(f"no device {device!r} to plan for; known: {', '.join((*DEVICES, CPU))}")
+    shape = find_shape(name)
+    setting = StorageSetting.from_preset(preset, layers=shape.layers, reads_text=shape.reads_text)
+    page_bytes = count_page_bytes(shape, setting)
+    page_seconds, origin, basis = _scale_seconds(shape, device, "page")
+    request_seconds, _, request_basis = _scale_seconds(shape, device, "request")
+    reading = CANDIDATES * page_bytes / _DISK_BYTES_PER_SECOND
+    weight_bytes = shape.parameters * (4 if device == CPU else 2)
+    return [
+        PlannedFigure("per page", page_bytes / 1e6, "MB", "arithmetic", f"layout, {setting}"),
+        PlannedFigure("all pages", pages * page_bytes / 1e9, "GB", "arithmetic", "pages times that"),
+        PlannedFigure("indexing", pages * page_seconds / 3600, "hours", origin, basis),
+        PlannedFigure(
+            "memory",
+            (weight_bytes + PAGE_MEMORY_BYTES) / 1e9,
+            "GB",
+            "arithmetic",
+            "weights, and 1 GiB of pages kept",
+        ),
+        PlannedFigure(
+            "request, computing", 1e3 * request_seconds, "ms", origin, f"{CANDIDATES} pages; {request_basis}"
+        ),
+        PlannedFigure(
+            "request, reading", 1e3 * reading, "ms", "arithmetic", "from a disk of 1 GB/s, none cached"
+        ),
+    ]
+
+
+def count_page_bytes(shape: ModelShape, setting: StorageSetting) -> int:
+    """Bytes of a page's prefix, to the byte of the layout."""
+    shared = 0 if setting.numbers.symmetric else _SHARED_POSITIONS
+    positions = setting.keep.count(shape.page_positions) + _INSTRUCTION_POSITIONS - shared
+    total = shape.page_positions + _INSTRUCTION_POSITIONS
+    return BlockShape(
+        setting.exit_layer,
+        shape.kv_heads,
+        positions,
+        shape.head_dim,
+        0,
+        (1, shape.page_positions),
+        setting.numbers,
+        shared,
+        total if shared else 0,
+    ).nbytes
+
+
+def _scale_seconds(
+    shape: ModelShape, device: str, what: Literal["page", "request"]
+) -> tuple[float, Origin, str]:
+    """Seconds of a step: measured for one model on one device, else in proportion to operations."""
+    measured = SECONDS_MEASURED[shape.reads_text]
+    seconds, source = (
+        (measured.page, measured.page_source)
+        if what == "page"
+        else (measured.request, measured.request_source)
+    )
+    reference = MODELS[measured.model]
+    if reference == shape and measured.device == device:
+        return seconds, "measured", source
+    operations = shape.parameters * shape.page_positions / (reference.parameters * reference.page_positions)
+    speed = _operations_per_second(device) / _operations_per_second(measured.device)
+    basis = f"in proportion to {measured.model} on {measured.device} ({source})"
+    return seconds * operations / speed, "arithmetic", basis
+
+
+def _operations_per_second(device: str) -> float:
+    """What is reached: four tenths of a GPU's peak, and what SmolLM2 was measured at on one core."""
+    if device != CPU:
+        return 0.4 * DEVICES[device]
+    measured = SECONDS_MEASURED[True]
+    reference = MODELS[measured.model]
+    exit_share = 0.4
+    return 2 * exit_share * reference.parameters * reference.page_positions / measured.page

@@ -1,0 +1,107 @@
+"""Some pages of a store: by document, by metadata; the condition is Lance's."""
+
+from pathlib import Path
+
+import pytest
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.errors import DocumentError, StoreError
+from ridgerank.indexing.index import index_documents
+from ridgerank.retrievers.bm25 import BM25
+from ridgerank.store.page_filter import PageFilter, labels_of
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.repack import RepackPlan, repack_store
+from tests.conftest import write_pdf
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, small_backbone: Backbone) -> Path:
+    folder = tmp_path_factory.mktemp("filtered")
+    for number, name in enumerate(["2019/annual.pdf", "2020/annual.pdf", "it's (new) [1].pdf"]):
+        write_pdf(folder / "docs" / name, pages=2, seed=number)
+    (folder / "docs" / "metadata.jsonl").write_text(
+        '{"document": "2019/annual.pdf", "year": 2019, "kind": ["report", "audited"]}\n'
+        '{"document": "2020/annual.pdf", "year": 2020, "kind": "report"}\n'
+    )
+    index_documents(folder / "docs", folder / "pages", small_backbone, processes=1)
+    return folder / "pages"
+
+
+def selected(store: Path, page_filter: PageFilter) -> set[str]:
+    with PageStore.open(store) as opened:
+        page_ids = sorted(opened.select(page_filter).page_ids)
+        return {reference.partition("#")[0] for reference in opened.references(page_ids)}
+
+
+@pytest.mark.parametrize(
+    ("globs", "documents"),
+    [
+        (["annual.pdf"], {"2019/annual.pdf", "2020/annual.pdf"}),
+        (["2019/*"], {"2019/annual.pdf"}),
+        (["2019/*", "it's*"], {"2019/annual.pdf", "it's (new) [1].pdf"}),
+        (["*(new)*"], {"it's (new) [1].pdf"}),
+        (["20?9/annual.pdf"], {"2019/annual.pdf"}),
+    ],
+)
+def test_documents_are_selected_by_globs(store: Path, globs: list[str], documents: set[str]) -> None:
+    assert selected(store, PageFilter.of(globs)) == documents
+
+
+def test_documents_are_selected_by_metadata(store: Path) -> None:
+    assert selected(store, PageFilter.of(metadata={"year": 2019})) == {"2019/annual.pdf"}
+    assert selected(store, PageFilter.parse([], ["kind=report"])) == {"2019/annual.pdf", "2020/annual.pdf"}
+    assert selected(store, PageFilter.parse(["annual*"], ["kind=audited"])) == {"2019/annual.pdf"}
+
+
+def test_a_filter_that_fits_nothing_says_how_pages_are_called(store: Path) -> None:
+    with pytest.raises(StoreError, match=r"no page of .* has documents 2021/\*; .* 2019/annual\.pdf#1"):
+        selected(store, PageFilter.of("2021/*"))
+    with pytest.raises(StoreError, match="wanted KEY=VALUE"):
+        PageFilter.parse([], ["year"])
+
+
+def test_metadata_changes_without_encoding_a_page_again(
+    store: Path, tmp_path: Path, small_backbone: Backbone
+) -> None:
+    write_pdf(tmp_path / "docs" / "a.pdf", pages=1)
+    index_documents(tmp_path / "docs", tmp_path / "pages", small_backbone, processes=1)
+    with pytest.raises(StoreError, match=r"has no metadata; put metadata\.jsonl beside the documents"):
+        selected(tmp_path / "pages", PageFilter.of(metadata={"year": 1}))
+    for year in (1, 2):
+        (tmp_path / "docs" / "metadata.jsonl").write_text(f'{{"document": "a.pdf", "year": {year}}}\n')
+        report = index_documents(tmp_path / "docs" / "a.pdf", tmp_path / "pages", small_backbone, processes=1)
+        assert (report.added, report.skipped) == (0, 1)
+        assert selected(tmp_path / "pages", PageFilter.of(metadata={"year": year})) == {"a.pdf"}
+    write_pdf(tmp_path / "docs" / "b.pdf", pages=1, seed=9)
+    index_documents(tmp_path / "docs", tmp_path / "pages", small_backbone, processes=1)
+    assert selected(tmp_path / "pages", PageFilter.of(metadata={"year": 2})) == {"a.pdf"}
+    (tmp_path / "docs" / "metadata.jsonl").write_text('{"year": 3}\n')
+    with pytest.raises(DocumentError, match=r"metadata\.jsonl, line 1: .* wanted an object with document"):
+        index_documents(tmp_path / "docs", tmp_path / "pages", small_backbone, processes=1)
+
+
+def test_a_repacked_store_keeps_its_metadata(store: Path, tmp_path: Path) -> None:
+    repack_store(str(store), str(tmp_path / "small"), RepackPlan(None, None, 2))
+    assert selected(tmp_path / "small", PageFilter.of(metadata={"year": 2020})) == {"2020/annual.pdf"}
+
+
+def test_labels_are_text_numbers_and_lists() -> None:
+    assert labels_of("kind", ["a", 1, 2.5, True]) == ["kind=a", "kind=1", "kind=2.5", "kind=true"]
+    with pytest.raises(StoreError, match="kind is None, wanted text"):
+        labels_of("kind", None)
+
+
+class Texts:
+    uri = "somewhere"
+
+    def texts(self) -> dict[str, str]:
+        return {"a": "norway debt", "b": "norway debt debt", "c": "norway water"}
+
+
+def test_a_search_within_pages_has_the_scores_of_a_search_among_all() -> None:
+    from ridgerank.store.page_filter import PageSelection
+
+    retriever = BM25(Texts())
+    among_all = {candidate.page_id: candidate for candidate in retriever.search("debt norway", 3)}
+    [within] = retriever.search_within(["debt norway"], 2, PageSelection(frozenset("ac"), ""))
+    assert within == [among_all["a"], among_all["c"]]
