@@ -71,6 +71,13 @@ def serve_command(
         str | None,
         typer.Option(help="The model's name in answers. [default: from the backbone's]", show_default=False),
     ] = None,
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Log a line of JSON per request, with its id.")
+    ] = False,
+    tracing: Annotated[
+        bool,
+        typer.Option("--tracing", help="Send OpenTelemetry spans where OTEL_EXPORTER_OTLP_ENDPOINT says."),
+    ] = False,
     max_requests: Annotated[
         int,
         typer.Option(
@@ -154,8 +161,10 @@ def serve_command(
     limits = Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline)
     hosts = LOOPBACK | {host.lower()} if local else None
     settings = ServeSettings(
-        limits, keys, hosts, encode_missing, workers, processes, dialect, served_model_name
+        limits, keys, hosts, encode_missing, workers, processes, dialect, served_model_name, tracing
     )
+    if json_logs:
+        _log_json()
     options = RerankerOptions(
         readout=readout,
         retriever=retriever,
@@ -178,6 +187,22 @@ def serve_command(
     from ridgerank.serving.build import open_service
 
     _run(open_service(store, options, settings), host, port)
+
+
+def _log_json() -> None:
+    """Write every record as a line of JSON, and one record for each request."""
+    import logging
+    import sys
+
+    from ridgerank.serving.request_log import JsonFormatter, log
+
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(JsonFormatter())
+    requests = logging.StreamHandler(sys.stderr)
+    requests.setFormatter(JsonFormatter())
+    log.addHandler(requests)
+    log.setLevel(logging.INFO)
+    log.propagate = False  # the root's handler leaves out what is no warning
 
 
 def _parse_corpora(store: str, corpora: list[str]) -> dict[str, str]:

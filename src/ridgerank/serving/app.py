@@ -16,6 +16,7 @@ from ridgerank.serving.dialects import error_answer
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.middleware import RequestMiddleware
 from ridgerank.serving.request_body import BodyRefused
+from ridgerank.serving.request_log import RequestLog
 from ridgerank.serving.routes import image_routes, info_routes, ranking_routes
 from ridgerank.serving.schemas.error_schemas import FieldError
 from ridgerank.serving.serve_settings import Dialect
@@ -62,6 +63,7 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
         metrics=service.metrics,
         open_paths=static_files.PATHS,
     )
+    app.add_middleware(RequestLog, tracing=service.tracing)
     return app
 
 

@@ -8,7 +8,6 @@ import hmac
 import json
 import logging
 import time
-import uuid
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +16,7 @@ from ridgerank.serving.engine import Engine
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.prometheus import Metrics
 from ridgerank.serving.request_body import BodyReceiver, too_large
+from ridgerank.serving.request_log import request_id
 from ridgerank.serving.serve_settings import ServeSettings
 
 log = logging.getLogger(__name__)
@@ -96,10 +96,10 @@ class RequestMiddleware:
         except ApiError as error:
             await self._send_error(send_checked, error)
         except Exception:
-            request_id = uuid.uuid4().hex
-            log.exception("request %s failed", request_id)
+            identifier = request_id.get()
+            log.exception("request %s failed", identifier)
             if not started:
-                message = f"the server failed; its log says why, under {request_id}"
+                message = f"the server failed; its log says why, under {identifier}"
                 await self._send_error(send_checked, ApiError(500, "internal_error", message))
         finally:
             self._metrics.record_request(_route(scope), status, time.perf_counter() - start)

@@ -17,6 +17,7 @@ from ridgerank.ragged import Ragged
 from ridgerank.records import Ranking
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.jobs import RankingResult
+from ridgerank.serving.tracing import STEPS
 from ridgerank.store.cache import CacheCounts
 
 DRIFT_RANKINGS = 256
@@ -24,7 +25,6 @@ DRIFT_RANKINGS = 256
 MIN_DRIFT_PAGES = 5
 """A shorter list says next to nothing about a correlation."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-STEPS = ("queue", "retrieval", "reading", "compute", "ranking")
 
 
 class Drift:

@@ -80,6 +80,8 @@ class ServeSettings:
     dialect: Dialect = "ridgerank"
     model_name: str | None = None
     """The name the model is served under; None for one made from the backbone's."""
+    tracing: bool = False
+    """Whether requests become OpenTelemetry spans, sent where `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

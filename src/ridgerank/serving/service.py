@@ -35,6 +35,7 @@ from ridgerank.serving.prometheus import Metrics
 from ridgerank.serving.readiness import Readiness
 from ridgerank.serving.relevance import Relevance, relevance_at
 from ridgerank.serving.serve_settings import ServeSettings
+from ridgerank.serving.tracing import OpenTelemetryTracing, Tracing
 from ridgerank.store.cache import CacheCounts
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Service:
         self.readout = readout
         """The calibration's name."""
         self.model = settings.model_name or f"ridgerank-{base_name(reranker.backbone.name)}"
+        self.tracing = OpenTelemetryTracing() if settings.tracing else Tracing()
         self.started = int(time.time())
         self.retriever = _retriever_name(reranker)
         """None where there is none to search with."""
@@ -100,6 +102,7 @@ class Service:
         rankings = [result for result in results if isinstance(result, RankingResult)]
         for result in rankings:
             self.metrics.record_ranking(result)
+            self.tracing.record_steps(result)
         return [replace(result, ranking=drop_improbable(result.ranking, min_score)) for result in rankings]
 
     async def explain(self, request: Request, work: ExplainWork, *, deadline_ms: int | None) -> Explanation:
