@@ -28,7 +28,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--backbone", type=Path, required=True)
-    parser.add_argument("--documents", type=Path, nargs="+", required=True)
+    parser.add_argument("--documents", type=Path, nargs="+", default=[])
     parser.add_argument(
         "--store", type=Path, help="A calibrated store of this backbone, instead of making one."
     )
