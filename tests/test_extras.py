@@ -1,5 +1,6 @@
 """Without the extras, every command and every import ends in one line that names what to install."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+import ridgerank
 from ridgerank.cli.main import app
 from ridgerank.errors import ExtraMissing
 from ridgerank.extras import PACKAGES, name_missing_extra, require_packages
@@ -109,6 +111,22 @@ for name in ridgerank.__all__:
 print(missing)
 """
     assert int(run_blocked(code, tmp_path)) > 50
+
+
+def test_every_package_that_is_imported_is_a_dependency_or_of_an_extra() -> None:
+    """What the packages of extras bring along is missing with them: `tokenizers` with transformers."""
+    root = Path(ridgerank.__file__).parent
+    core = {"numpy", "scipy", "safetensors", "ir_measures", "typer", "rich"}
+    with_others = {"pydantic", "starlette", "anyio", "vidore_benchmark", "opentelemetry"}
+    imported = set()
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.partition(".")[0])
+    own = {"ridgerank", "experiments", "__future__", "_typeshed"} | sys.stdlib_module_names
+    assert imported - own - core - with_others - set(PACKAGES) == set()
 
 
 def test_extras_that_are_missing_together_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from ridgerank.errors import ExtraMissing
 PACKAGES = {
     "torch": "engine",
     "transformers": "engine",
+    "tokenizers": "engine",
+    "huggingface_hub": "engine",
     "lance": "engine",
     "pyarrow": "engine",
     "pypdfium2": "engine",
@@ -36,9 +38,11 @@ PACKAGES = {
     "datasets": "vidore",
     "fastapi": "serve",
     "uvicorn": "serve",
+    "h11": "serve",
     "prometheus_client": "serve",
     "reportlab": "miniature",
     "matplotlib": "plot",
+    "opentelemetry": "otel",
     "ray": "ray",
 }
 """Name of a package, as it is imported → the extra it comes with."""
