@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_type_hints
 
 from ridgerank.errors import ArtifactError, LineageMismatch
 
@@ -64,7 +64,10 @@ class Lineage:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` wrote, now or before settings were fields; other fields are an error."""
-        stored = json.loads(text)
+        try:
+            stored = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(f"a lineage that is damaged ({error}); make the artifact again") from error
         if isinstance(stored, dict):
             stored.setdefault("image_resize", None)
         names = {field.name for field in fields(cls)}
@@ -78,7 +81,9 @@ class Lineage:
                 f"lineage with fields {stored_names}, wanted {sorted(names)}: "
                 "written by another version of ridgerank; make the artifact again"
             )
-        return cls(**stored)
+        lineage = cls(**stored)
+        _require_types(lineage)
+        return lineage
 
     def require(self, expected: "Lineage", *, artifact: str) -> None:
         """Raise `LineageMismatch`, showing both values of every field that differs from `expected`.
@@ -115,6 +120,14 @@ class Lineage:
         return fingerprint(parts | ({"image_resize": self.image_resize} if self.image_resize else {}))
 
 
+def _require_types(lineage: Lineage) -> None:
+    """Refuse values of other types than the fields have: JSON that was altered still reads."""
+    hints = get_type_hints(Lineage)
+    for name, value in asdict(lineage).items():
+        if not isinstance(value, hints[name]) or isinstance(value, bool):
+            raise ArtifactError(f"a lineage whose {name} is {value!r}: damaged; make the artifact again")
+
+
 _SETTINGS = {"max_pixels", "page_text", "prompt_name"}
 """The fields that older lineages lack. Their values are in the words behind the two fingerprints there."""
 _NUMBERS = {"key_bits", "value_bits", "number_group"}
@@ -123,6 +136,10 @@ _NUMBERS = {"key_bits", "value_bits", "number_group"}
 
 def _split_prose(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Turn the fields of an older lineage (`f00, 150528 pixels a page`, `ba2, chatml`) into today's."""
+    if not isinstance(stored["processor"], str) or not isinstance(stored["prompt"], str):
+        raise ArtifactError(
+            "a lineage whose processor or prompt is no text: damaged; make the artifact again"
+        )
     matched = re.fullmatch(r"(.*?)(?:, (\d+) pixels a page|, (\w+ \d+) tokens a page)?", stored["processor"])
     processor, pixels, page_text = matched.groups() if matched else (stored["processor"], None, None)
     prompt, _, prompt_name = stored["prompt"].partition(", ")

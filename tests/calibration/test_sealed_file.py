@@ -1,5 +1,6 @@
 """A changed bit in a calibration is an error, never another score and never a traceback."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,10 +45,8 @@ def test_a_changed_bit_in_a_file_of_the_first_release_is_no_traceback(tmp_path: 
     Calibration.load(tmp_path)
     for bit in range(0, 8 * len(content), 7):
         path.write_bytes(flip(content, bit))
-        try:
+        with suppress(ArtifactError):
             Calibration.load(tmp_path)
-        except ArtifactError:
-            continue
 
 
 def test_the_check_names_the_damaged_calibration(tmp_path: Path) -> None:

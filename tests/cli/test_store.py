@@ -1,6 +1,7 @@
 """`ridgerank store`: what a store holds, and whether it is damaged."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -59,3 +60,28 @@ def test_repack_makes_a_smaller_store_and_says_that_calibrations_stay_behind(
         assert after.page_ids() == before.page_ids()
     with pytest.raises(StoreError, match="were dropped"):
         invoke("store", "repack", store, tmp_path / "other", "--keep", "value-norm 1/6")
+
+
+def test_a_removed_document_is_found_neither_by_list_nor_by_search(folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(folder / "store", store)
+    listed = [json.loads(line) for line in invoke("store", "list", store, "--json").stdout.splitlines()]
+    name, pages = listed[0]["name"], listed[0]["pages"]
+    assert name in invoke("store", "list", store).stdout
+    done = invoke("store", "remove", store, name)
+    assert f"{pages} pages removed" in done.stderr
+    assert name not in invoke("store", "list", store).stdout
+    words = ("search", "--store", store, "--device", "cpu", "--json", "--candidates", 40, "--top", 40)
+    found = json.loads(invoke(*words, "margin of Norway").stdout)
+    assert {page["reference"].rpartition("#")[0] for page in found["pages"]}.isdisjoint({name})
+
+
+def test_check_reads_the_calibrations(folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(folder / "store", store)
+    assert "all as they were written" in invoke("store", "check", store).stderr
+    path = store / "calibrations/default.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    assert "calibration default: " in invoke("store", "check", store, code=1).stdout

@@ -1,10 +1,11 @@
-"""`ridgerank store`: look at a page store, check it, make it smaller."""
+"""`ridgerank store`: look at a page store, check it, remove documents, make it smaller."""
 
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from ridgerank.cli.options import AsJson, BackboneName, Device
 from ridgerank.cli.talk import CommandGroup, say
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from ridgerank.store.layout import SharedPrefix
     from ridgerank.store.repack import RepackPlan
 
-store = CommandGroup(no_args_is_help=True, help="Look at a page store, check it, make it smaller.")
+store = CommandGroup(
+    no_args_is_help=True, help="Look at a page store, check it, remove documents, make it smaller."
+)
 
 Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.", show_default=False)]
 
@@ -45,24 +48,93 @@ def info(uri: Uri, as_json: AsJson = False) -> None:
     Console().print(table)
 
 
+@store.command("list")
+def list_command(uri: Uri, as_json: AsJson = False) -> None:
+    """Print the documents of a store: name, pages, size, and where each was indexed from.
+
+    Example: `ridgerank store list pages`
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from ridgerank.store.page_store import PageStore
+    from ridgerank.store.stored_documents import list_stored_documents
+
+    with PageStore.open(uri) as opened:
+        documents = list_stored_documents(opened)
+    if as_json:
+        for document in documents:
+            typer.echo(json.dumps(asdict(document)))
+        return
+    table = Table("document", "pages", "MB", "indexed from")
+    for document in documents:
+        name = document.name or "(pages without a name)"
+        size = f"{document.prefix_bytes / 1e6:,.1f}"
+        table.add_row(
+            escape(name), f"{document.pages:,}", size, escape(_printable(document.path or "unknown"))
+        )
+    Console(soft_wrap=True).print(table)
+
+
+def _printable(text: str) -> str:
+    """Text for a terminal, whatever bytes a path has."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+@store.command()
+def remove(
+    uri: Uri,
+    documents: Annotated[
+        list[str],
+        typer.Argument(help="Documents, as `store list` names them, or their paths.", show_default=False),
+    ],
+) -> None:
+    """Remove documents from a store; pages that another document has, too, stay.
+
+    A search that starts later does not find them; a server shows it after a restart. Calibrations stay.
+
+    Example: `ridgerank store remove pages report.pdf`
+    """
+    from ridgerank.store.stored_documents import remove_documents
+
+    report = remove_documents(uri, documents)
+    kept = f", {report.kept} stay under another name" if report.kept else ""
+    typer.echo(f"{uri}: {report.removed} pages removed{kept}", err=True)
+
+
 @store.command()
 def check(uri: Uri) -> None:
     """Read every byte of a store and compare it with its checksum; damaged pages are named.
 
-    Prints a line for each damaged page; the exit status is 1 if there is any.
+    Calibrations and the files in which Lance lists what the store holds are compared with their digests, too.
+    Prints a line for each damaged page or file; the exit status is 1 if there is any.
     """
+    from ridgerank.calibration.sealed_file import find_damaged_calibrations
+    from ridgerank.errors import RidgeRankError
     from ridgerank.store.check import find_damage
     from ridgerank.store.page_store import PageStore
+    from ridgerank.store.sidecar import open_calibrations
 
-    with PageStore.open(uri) as opened:
-        pages = len(opened)
     damaged = 0
-    for damage in find_damage(uri):
-        damaged += 1
-        typer.echo(f"{damage.what}: {damage.reason}")
+    try:
+        for damage in find_damage(uri):
+            damaged += 1
+            typer.echo(f"{damage.what}: {damage.reason}")
+        with PageStore.open(uri) as opened:
+            pages = len(opened)
+    except RidgeRankError as error:
+        if not damaged:
+            raise
+        typer.echo(f"{uri}: {error}", err=True)
+        raise typer.Exit(1) from None
+    with open_calibrations(uri) as folder:
+        for damage in find_damaged_calibrations(folder):
+            damaged += 1
+            typer.echo(f"{damage.what}: {damage.reason}")
     if damaged:
         typer.echo(
-            f"{uri}: {damaged} of {pages} pages are damaged; remove the store's rows and index again",
+            f"{uri}: {damaged} of {pages} pages and the files beside them are damaged; restore them from a "
+            "copy, or remove their documents (`ridgerank store remove`) and index these again",
             err=True,
         )
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ridgerank.errors import StoreError
 from ridgerank.store import lance_dataset, layout
 from ridgerank.store.catalog import DESCRIBE_BLOBS, PrefixRange, read_prefix_ranges
+from ridgerank.store.manifest_seal import find_broken_seals
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.rows import read_vectors
 
@@ -29,7 +30,10 @@ class Damage:
 
 
 def find_damage(uri: str) -> Iterator[Damage]:
-    """Every damaged page of the store, file by file; none where all is as written."""
+    """Every damaged file and page of the store; none where all is as written."""
+    root = lance_dataset.local_root(uri)
+    for name in () if root is None else find_broken_seals(root):
+        yield Damage(f"file {name}", None, "is missing or not as it was written")
     with PageStore.open(uri, mapped=False) as store:
         try:
             _ = store.shared
@@ -56,13 +60,18 @@ def _find_fragment_damage(store: PageStore, fragment: Any) -> Iterator[Damage]: 
         reasons = store.threads.map(partial(_find_fault, store), rows, vectors, ranges)
         for row, reason in zip(rows, reasons, strict=True):
             if reason is not None:
-                references: list[str] = row[layout.REFERENCES] or [row[layout.PAGE_ID]]
+                references: list[str] = row[layout.REFERENCES] or [str(row[layout.PAGE_ID])]
                 yield Damage(references[0], row[layout.PAGE_ID], reason)
 
 
 def _find_fault(
     store: PageStore, row: dict[str, Any], vectors: NDArray[np.float16] | None, prefix_range: PrefixRange
 ) -> str | None:
+    empty = [
+        name for name in (layout.PAGE_ID, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM) if row[name] is None
+    ]
+    if empty:
+        return f"its {empty[0]} is missing"
     try:
         block = np.empty(prefix_range.nbytes, dtype=np.uint8)
         store.blocks.read(prefix_range, 0, block.data)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
+from ridgerank.store.manifest_seal import require_seal
 from ridgerank.store.number_format import NumberFormat
 
 _INDEX_CACHE_BYTES = 512 << 20
@@ -52,7 +53,10 @@ def schema(lineage: Lineage, shared_digest: str | None = None) -> pa.Schema:
 
 
 def open_dataset(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
-    """Open the dataset at `uri`; None where there is none."""
+    """Open the dataset at `uri`; None where there is none, a `StoreError` where it is damaged."""
+    root = local_root(uri)
+    if root is not None:
+        require_seal(root)
     try:
         return lance.dataset(
             uri, index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
@@ -61,11 +65,15 @@ def open_dataset(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
         if "not found" in str(error).lower():
             return None
         raise StoreError(f"the page store at {uri} cannot be opened: {error}") from error
+    except BaseException as error:
+        raise_if_panic(error, f"opening the page store at {uri}")
+        raise
 
 
 def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
     """Read the lineage of a store; a dataset of another kind or format is refused."""
-    metadata = {key.decode(): value.decode() for key, value in (dataset.schema.metadata or {}).items()}
+    with wrap_errors(f"reading what the page store at {uri} was made with"):
+        metadata = {key.decode(): value.decode() for key, value in (dataset.schema.metadata or {}).items()}
     stored_format = metadata.get(layout.FORMAT_KEY)
     if stored_format is None:
         raise StoreError(f"{uri} is a Lance dataset but no page store; name another place")
@@ -74,7 +82,12 @@ def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
             f"the page store at {uri} has format {stored_format}, wanted 1 or 2: "
             "read it with the ridgerank that wrote it, or index the pages again"
         )
-    return Lineage.from_json(metadata[layout.LINEAGE_KEY])
+    missing = [name for name in layout.COLUMNS if name not in dataset.schema.names]
+    if missing:
+        raise StoreError(
+            f"the page store at {uri} has no {shorten(missing)}: damaged; restore it from a copy"
+        )
+    return Lineage.from_json(metadata.get(layout.LINEAGE_KEY, ""))
 
 
 def read_shared_digest(dataset: Any) -> str | None:  # noqa: ANN401
@@ -96,3 +109,15 @@ def wrap_errors(action: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
         raise StoreError(f"{action} failed: {error}") from error
+    except BaseException as error:
+        raise_if_panic(error, action)
+        raise
+
+
+def raise_if_panic(error: BaseException, action: str) -> None:
+    """Raise a `StoreError` where Lance gave up on bytes that it had not expected: its files are damaged."""
+    if type(error).__name__ == "PanicException":
+        reason = str(error).partition("\n")[0][:200]
+        raise StoreError(
+            f"{action} failed: the store is damaged ({reason}); restore it from a copy"
+        ) from error

@@ -39,6 +39,7 @@ PREFIX = "prefix"
 VECTORS = "vectors"
 VECTORS_CHECKSUM = "vectors_checksum"
 """Columns of the dataset, in this order; the last two are absent until a retriever fills them."""
+COLUMNS = (PAGE_ID, REFERENCES, SOURCE, TEXT, THUMBNAIL, POSITIONS, CHECKSUM, PREFIX)
 
 LABELS = "labels"
 """A further column, absent until there is metadata: what is said of a page's documents, as `key=value`."""
@@ -49,6 +50,9 @@ SOURCES = "_sources.json"
 
 SHARED = "_shared.safetensors"
 """Beside the dataset of a store of format 2: keys and values of the positions before the page."""
+
+SEALS = "_seals.json"
+"""Beside a local dataset: digests of the files that say what the store holds (`manifest_seal.py`)."""
 
 EMBEDDINGS = "embeddings"
 """Beside the dataset, the pages' text embeddings: a directory that may be removed at any time."""

@@ -25,6 +25,7 @@ from ridgerank.store.catalog import has_page_index
 from ridgerank.store.image_resize import warn_of_older_images
 from ridgerank.store.layout import SharedPrefix
 from ridgerank.store.lock import LOCK_NAME, WriterLock
+from ridgerank.store.manifest_seal import seal_store
 from ridgerank.store.rows import PageRow
 from ridgerank.store.shared_prefix import write_shared
 from ridgerank.store.vector_columns import (
@@ -45,6 +46,7 @@ _STORE_NAMES = _LANCE_NAMES | {
     layout.CALIBRATIONS,
     layout.SOURCES,
     layout.SHARED,
+    layout.SEALS,
 }
 """What may lie in the directory of a store."""
 _PAGES_PER_RECLAIMED_FILE = 64
@@ -67,12 +69,13 @@ class StoreWriter:
         self.uri = uri
         root = lance_dataset.local_root(uri)
         self._lock: WriterLock | None = None
+        self._opened = False
         if root is not None:
             with lance_dataset.wrap_errors(f"making the page store at {uri}"):
                 root.mkdir(parents=True, exist_ok=True)
                 abandoned = [
                     scratch
-                    for name in (layout.SOURCES, layout.SHARED)
+                    for name in (layout.SOURCES, layout.SHARED, layout.SEALS)
                     for scratch in list_scratch_files(root / name)
                 ]
                 known_names = _STORE_NAMES | {scratch.name for scratch in abandoned}
@@ -92,6 +95,7 @@ class StoreWriter:
             self._sweep()
             self._page_ids: set[str] = set(self._columns(layout.PAGE_ID)[0])
             warn_of_older_images(self._dataset, uri, lineage)
+            self._opened = True
         except BaseException:
             self.close()
             raise
@@ -107,6 +111,7 @@ class StoreWriter:
             self._dataset = lance.write_dataset(table, self._dataset, mode="append")
         self._page_ids.update(ids)
         self._sweep_if_due()
+        self._seal()
 
     @property
     def schema(self) -> pa.Schema:
@@ -250,7 +255,10 @@ class StoreWriter:
     def close(self) -> None:
         """Free the store for the next writer."""
         if self._lock is not None:
+            if self._opened:
+                self._seal()
             self._lock.release()
+            self._lock = None
 
     def __enter__(self) -> Self:
         return self
@@ -271,6 +279,11 @@ class StoreWriter:
             digest = None if shared is None else write_shared(self.uri, shared)
             empty = lance_dataset.schema(lineage, digest).empty_table()
             return lance.write_dataset(empty, self.uri, data_storage_version=layout.LANCE_FILE_VERSION)
+
+    def _seal(self) -> None:
+        root = lance_dataset.local_root(self.uri)
+        if root is not None:
+            seal_store(root)
 
     def _sweep(self) -> None:
         # Only a lock proves that a file of no version was left by a dead writer.

@@ -49,7 +49,10 @@ class VectorOrigin:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` wrote."""
-        stored = json.loads(text)
+        try:
+            stored = json.loads(text)
+        except (ValueError, RecursionError):
+            stored = None
         names = {field.name for field in fields(cls)}
         if not isinstance(stored, dict) or set(stored) != names:
             raise ArtifactError(
@@ -155,7 +158,7 @@ def read_vector_origin(dataset: Any) -> VectorOrigin | None:  # noqa: ANN401 (La
     text = (dataset.schema.metadata or {}).get(layout.RETRIEVER_KEY.encode())
     if text is None or layout.VECTORS not in dataset.schema.names:
         return None
-    return VectorOrigin.from_json(text.decode())
+    return VectorOrigin.from_json(text.decode(errors="replace"))
 
 
 def pages_without_vectors(dataset: Any) -> list[str]:  # noqa: ANN401
