@@ -8,6 +8,7 @@ import pytest
 from ridgerank.cli.index_settings import IndexChoices, find_lineage, require_documents, settle_index
 from ridgerank.errors import DocumentError, LineageMismatch, StoreError
 from ridgerank.store.storage_setting import StorageSetting
+from tests.backbones.small_text_models import build_text
 from tests.cli.commands import invoke, run_process
 from tests.conftest import write_pdf
 
@@ -58,6 +59,13 @@ def test_another_model_is_refused_by_its_name_and_without_hashes(store: Path, do
     assert lineage is not None
     assert lineage.weights not in str(caught.value)
     assert lineage.prompt not in str(caught.value)
+
+
+def test_a_model_of_another_kind_is_refused_by_its_name(store: Path, tmp_path: Path) -> None:
+    text_model = build_text("qwen2", tmp_path / "text").folder
+    settings = settle_index(IndexChoices(backbone=str(text_model)), str(store))
+    with pytest.raises(LineageMismatch, match=r"was made with .*, and .*text cannot take its place"):
+        settings.load_model(str(store))
 
 
 def test_the_same_setting_may_be_typed_again(store: Path) -> None:

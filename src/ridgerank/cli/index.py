@@ -127,8 +127,7 @@ def index_command(
 
     recognizer = _make_recognizer() if ocr else None
     encoder = _load_encoder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))
-    say(f"loading {settings.model.name}")
-    model = settings.model.load()
+    model = settings.load_model(store)
     try:
         with Bar("listing") as bar:
             hook = IndexProgress(bar)

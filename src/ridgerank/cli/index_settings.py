@@ -6,13 +6,13 @@ All of it is decided before a model is loaded.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.backbones.model_source import find_model
 from ridgerank.cli.options import default_backbone
 from ridgerank.cli.talk import say
-from ridgerank.errors import DocumentError, LineageMismatch
+from ridgerank.errors import BackboneError, DocumentError, LineageMismatch
 from ridgerank.lineage import Lineage
 from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.pruning import Keep
@@ -22,6 +22,9 @@ from ridgerank.store.storage_setting import (
     parse_storage_preset,
     stored_numbers,
 )
+
+if TYPE_CHECKING:
+    from ridgerank.backbones.base import Backbone
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,21 @@ class IndexSettings:
     numbers: NumberFormat | None
     exit_layer: int | None
     join_layer: int
+    stored_model: str | None = None
+    """The model of the store that is there."""
+
+    def load_model(self, store: str) -> "Backbone":
+        """Load the model; one that cannot read as the store's own did is refused by both names."""
+        say(f"loading {self.model.name}")
+        try:
+            return self.model.load()
+        except BackboneError as error:
+            if self.stored_model in (None, self.model.name):
+                raise
+            raise LineageMismatch(
+                f"{store} was made with {self.stored_model}, and {self.model.name} cannot take its place "
+                f"({error}); leave --backbone out, or index into another store"
+            ) from error
 
 
 def settle_index(choices: IndexChoices, store: str) -> IndexSettings:
@@ -72,6 +90,7 @@ def settle_index(choices: IndexChoices, store: str) -> IndexSettings:
             stored_numbers(lineage),
             lineage.exit_layer,
             lineage.join_layer,
+            lineage.backbone,
         )
     name = choices.backbone or default_backbone()
     find_model(name)

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from ridgerank.store.page_filter import PageFilter
 
 
+_UNCUT_WIDTH = 1000
+"""Columns; a table takes those it needs."""
+
+
 def search_command(
     store: Store,
     query: Annotated[str | None, typer.Argument(help="What to look for.", show_default=False)] = None,
@@ -183,7 +187,7 @@ def _print(ranking: "Ranking") -> None:
         name = shorten_middle(page.reference, console.width - 58) if console.is_terminal else page.reference
         table.add_row(name, *(f"{part:+.3f}" for part in parts), moved, *probability)
     if not console.is_terminal:  # for a file or another program nothing is cut
-        console = Console(width=console.measure(table).maximum)
+        console = Console(width=_UNCUT_WIDTH)
     console.print(table)
 
 
