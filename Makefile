@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-fast test-browser test-scale adapters lint docs bench miniature reproduce figures clean
+.PHONY: help demo test test-fast test-browser test-scale adapters lint docs dist bench miniature reproduce figures clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
@@ -47,6 +47,12 @@ lint: $(READY)  ## style, types, import contract
 docs: $(READY)  ## the documentation as a site, in site/; a broken link fails
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+dist: $(READY)  ## wheel and sdist in dist/, checked
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]'
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
 
 bench: $(READY)  ## speed against what one would use instead; ratios go to results/; needs 25 GB of disk
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench,ray]'

@@ -104,4 +104,7 @@ def _exporting_provider() -> Any:  # noqa: ANN401
 
 
 def _missing(error: ModuleNotFoundError) -> ExtraMissing:
-    return ExtraMissing(f"{error.name} is not installed: `pip install 'ridgerank[otel]'`")
+    return ExtraMissing(
+        f"{error.name} is not installed: `pip install 'ridgerank[otel]' "
+        "opentelemetry-exporter-otlp-proto-http`"
+    )
