@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,11 +121,27 @@ def test_the_order_candidates_are_given_in_does_not_matter(reranker: Reranker) -
     assert essence(reranker.rank(QUERY, candidates[::-1])) == expected
 
 
+@pytest.mark.parametrize("count", ["5", 2.0])
+def test_a_number_of_pages_that_is_none_is_refused(reranker: Reranker, count: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ScoreError, match=r"top_k is .*, wanted a whole number"):
+        reranker.search("margin", top_k=count)
+    with pytest.raises(QueryError, match="a query that is"):
+        reranker.search(None)  # type: ignore[arg-type]
+
+
+def test_a_closed_reranker_says_so(reranker: Reranker) -> None:
+    closed = Reranker.open(Path(reranker.store.uri), backbone=reranker.backbone)
+    closed.close()
+    for call in (lambda: closed.search("margin"), lambda: closed.rank("margin", {"a.pdf#1": 1.0})):
+        with pytest.raises(StoreError, match="is closed; open it again"):
+            call()
+
+
 def test_top_k_cuts_the_ranking_and_nothing_else(reranker: Reranker) -> None:
     candidates = reranker.retriever.search(QUERY, 8)
     assert essence(reranker.rank(QUERY, candidates, top_k=3)) == essence(reranker.rank(QUERY, candidates))[:3]
     assert len(reranker.rank(QUERY, candidates, top_k=99).pages) == 8
-    with pytest.raises(ScoreError, match="top_k is 0, wanted at least 1"):
+    with pytest.raises(ScoreError, match="top_k is 0, wanted a whole number of at least 1"):
         reranker.rank(QUERY, candidates, top_k=0)
 
 
