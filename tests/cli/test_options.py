@@ -6,7 +6,11 @@ import pytest
 from typer import BadParameter
 
 from ridgerank.cli.options import parse_size
+from ridgerank.cli.talk import expand_home
+from ridgerank.store.lance_dataset import local_root
+from ridgerank.store.store_writer import StoreWriter
 from tests.cli.commands import invoke
+from tests.store.pages import LINEAGE
 
 
 @pytest.mark.parametrize(
@@ -35,3 +39,24 @@ def test_sizes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
 def test_other_sizes_are_refused(text: str) -> None:
     with pytest.raises(BadParameter, match="wanted a number"):
         parse_size(text)
+
+
+def test_a_tilde_is_the_home_folder_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("store", "uri"):
+        assert expand_home(name, "~/pages") == str(tmp_path / "pages")
+    assert expand_home("paths", [Path("~/a"), Path("b~")]) == [tmp_path / "a", Path("b~")]
+    assert expand_home("query", "~/pages") == "~/pages"
+    assert local_root("~/pages") == tmp_path / "pages"
+
+
+def test_a_store_under_the_home_folder_lies_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    StoreWriter("~/pages", LINEAGE).close()
+    assert not (tmp_path / "~").exists()
+    assert (tmp_path / "home/pages/_versions").is_dir()
+    assert (tmp_path / "home/pages/_seals.json").exists()

@@ -1,3 +1,4 @@
+import io
 import struct
 import zlib
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ridgerank.documents import images as images_module
-from ridgerank.documents.images import count_frames, read_image, to_page_image
+from ridgerank.documents.images import count_frames, decode_image, read_image, to_page_image
 from ridgerank.errors import DocumentError
 
 WHITE = (255, 255, 255)
@@ -203,3 +204,13 @@ def test_a_tiff_of_too_many_frames_is_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(images_module, "MAX_DOCUMENT_PAGES", 3)
     with pytest.raises(DocumentError, match="4 frames, more than 3"):
         count_frames(tmp_path / "a.tif")
+
+
+def test_a_broken_tiff_writes_nothing_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    written = io.BytesIO()
+    Image.new("RGB", (64, 64), "red").save(written, "TIFF", compression="tiff_lzw")
+    content = bytearray(written.getvalue())
+    content[10:60] = bytes(byte ^ 0x55 for byte in content[10:60])
+    with pytest.raises(DocumentError, match="a broken image"):
+        decode_image(bytes(content))
+    assert capfd.readouterr().err == ""

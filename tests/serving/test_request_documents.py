@@ -63,3 +63,37 @@ def test_the_first_document_that_cannot_be_ranked_is_named(reranker: Reranker) -
         resolve_documents(["a text", "http://example.org/", "no-such.pdf#1"], reranker.store, settings)
     with pytest.raises(ApiError, match="2 documents are not stored, more than the 1"):
         resolve_documents(["a text", "another"], reranker.store, settings)
+
+
+@pytest.mark.parametrize("edge", ["\r", " ", "\x00", "\r\n", "\t", "\ufeff", "\u2028"])
+def test_a_name_with_white_space_at_its_end_is_a_name_not_a_text(reranker: Reranker, edge: str) -> None:
+    settings = ServeSettings(encode_missing=True)
+    [page_id] = reranker.store.page_ids()[:1]
+    name = reranker.store.reference(page_id)
+    for document in (name + edge, edge + name, page_id + edge):
+        assert resolve_documents([document], reranker.store, settings).names == (page_id,)
+    with pytest.raises(ApiError, match="no-such"):
+        resolve_documents([f"no-such.pdf#4{edge}"], reranker.store, settings)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["DATA:image/png;base64,", " data:IMAGE/PNG;BASE64,", "data:image/png;x=1;base64,"]
+)
+def test_a_data_uri_is_an_image_in_any_case(reranker: Reranker, prefix: str) -> None:
+    settings = ServeSettings(encode_missing=True)
+    resolved = resolve_documents([prefix + "iVBORw0KGgo="], reranker.store, settings)
+    assert [attachment.kind for attachment in resolved.attachments.values()] == ["image/png"]
+
+
+@pytest.mark.parametrize(
+    "uri", ["DATA:text/html,x", "data:,x", "Data:image/svg+xml;base64,AAAA", "data:image/gif"]
+)
+def test_a_data_uri_of_another_kind_is_no_text(reranker: Reranker, uri: str) -> None:
+    with pytest.raises(ApiError, match="is no data URI of a PNG"):
+        resolve_documents([uri], reranker.store, ServeSettings(encode_missing=True))
+
+
+def test_a_text_that_speaks_of_data_is_a_text(reranker: Reranker) -> None:
+    settings = ServeSettings(encode_missing=True)
+    resolved = resolve_documents(["Data: see below, and the table"], reranker.store, settings)
+    assert [attachment.kind for attachment in resolved.attachments.values()] == ["text"]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ridgerank.atomic import say_what_cannot_be_written
 from ridgerank.lineage import Lineage
 from ridgerank.records import Target
 
@@ -65,7 +66,7 @@ class TargetCache:
         self._written_queries[page_id] = query
 
     def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        with self._path.open("ab") as file:
+        with say_what_cannot_be_written(self._path), self._path.open("ab") as file:
             file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -73,14 +74,16 @@ class TargetCache:
     def _read(self) -> None:
         content = self._path.read_bytes() if self._path.exists() else b""
         lines = content[: content.rfind(b"\n") + 1].splitlines()
-        if not lines or json.loads(lines[0]) != self._header:
+        if not lines or _parse(lines[0]) != self._header:
             self._path.write_bytes((json.dumps(self._header) + "\n").encode())
             return
         if not content.endswith(b"\n"):
             with self._path.open("r+b") as file:
                 file.truncate(content.rfind(b"\n") + 1)
         for line in lines[1:]:
-            self._add_row(json.loads(line))
+            row = _parse(line)
+            if isinstance(row, dict) and "page_id" in row:  # else the line is damaged: its page is read again
+                self._add_row(row)
 
     def _add_row(self, row: Mapping[str, Any]) -> None:
         page_id = row["page_id"]
@@ -89,6 +92,13 @@ class TargetCache:
         for target, name in _FIELDS.items():
             for query, value in row.get(name, {}).items():
                 self._targets[target, query, page_id] = value
+
+
+def _parse(line: bytes) -> Any:  # noqa: ANN401 (whatever JSON holds)
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _digest(query: str) -> str:

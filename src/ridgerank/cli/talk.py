@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -70,6 +71,21 @@ class CommandGroup(typer.Typer):
         return decorate
 
 
+_STORE_OPTIONS = ("store", "uri", "target", "backbone")
+"""Options that are texts and may name a folder."""
+
+
+def expand_home(name: str, value: object) -> object:
+    """A path with the home folder for its `~`: shells leave `--store=~/pages` as it is."""
+    if isinstance(value, Path):
+        return value.expanduser() if value.parts[:1] == ("~",) else value
+    if isinstance(value, list):
+        return [expand_home(name, each) for each in value]
+    if name in _STORE_OPTIONS and isinstance(value, str) and (value == "~" or value.startswith("~/")):
+        return str(Path(value).expanduser())
+    return value
+
+
 def _take_talk_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with two more parameters, which are used up before it is called."""
 
@@ -77,7 +93,7 @@ def _take_talk_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(*, quiet: bool = False, verbose: bool = False, **values: Any) -> Any:  # noqa: ANN401
         if quiet or verbose:
             set_talk(quiet=quiet, verbose=verbose)
-        return function(**values)
+        return function(**{name: expand_home(name, value) for name, value in values.items()})
 
     signature = inspect.signature(function)
     extra = {"quiet": Quiet, "verbose": Verbose}

@@ -4,10 +4,12 @@ Only PNG, JPEG, TIFF and WebP are tried, whatever the suffix: Pillow knows other
 start programs (Ghostscript) or read other files.
 """
 
+import ctypes
 import io
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +25,17 @@ _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 _REDUCING_GAP = 2.0
 """Large images are first reduced by whole factors to this many times the final side: fast, and no visible
 difference after the final, careful step."""
+
+
+def _silence_libtiff() -> None:
+    """Keep libtiff from writing what it thinks of a file to stderr; errors still reach us through Pillow."""
+    with suppress(OSError, AttributeError, TypeError):  # a Pillow without libtiff, or one that hides it
+        library = ctypes.CDLL(import_module("PIL._imaging").__file__)
+        library.TIFFSetWarningHandler(None)
+        library.TIFFSetErrorHandler(None)
+
+
+_silence_libtiff()
 
 
 def count_frames(path: Path) -> int:

@@ -6,22 +6,16 @@ A text is drawn on a page for a model that looks at pages, and passed on as it i
 
 import base64
 import binascii
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from PIL import Image, ImageChops, ImageDraw, ImageFont
+from PIL import Image, ImageChops
 
+from ridgerank.documents.drawn_text import MARGIN, draw_text
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
-
-_PAPER = (850, 1100)
-_MARGIN = 50
-_FONT_PIXELS = 18
-_COLUMNS = 84
-_LINES = 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +103,4 @@ def append_text(image: Image.Image, text: str) -> Image.Image:
 def _text_height(paper: Image.Image) -> int:
     """Where the drawn lines end, with a margin below."""
     box = ImageChops.invert(paper.convert("L")).getbbox()
-    return _MARGIN if box is None else min(paper.height, box[3] + _MARGIN)
-
-
-def draw_text(text: str) -> Image.Image:
-    """Draw a text on a page, black on white, lines wrapped; a text that does not fit is refused."""
-    lines = [line for paragraph in text.splitlines() for line in textwrap.wrap(paragraph, _COLUMNS) or [""]]
-    if len(lines) > _LINES:
-        raise DocumentError(
-            f"a text of {len(lines)} lines of {_COLUMNS} characters, more than the {_LINES} of a page; "
-            "send less of it"
-        )
-    image = Image.new("RGB", _PAPER, "white")
-    font = ImageFont.load_default(_FONT_PIXELS)
-    ImageDraw.Draw(image).multiline_text((_MARGIN, _MARGIN), "\n".join(lines), fill="black", font=font)
-    return image
+    return MARGIN if box is None else min(paper.height, box[3] + MARGIN)

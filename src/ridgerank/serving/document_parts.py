@@ -1,5 +1,6 @@
 """Documents and queries of any shape, taken apart: what names a page, what is text, what is an image."""
 
+import re
 from dataclasses import dataclass
 
 from ridgerank.documents.chunk_pages import source_page_names
@@ -17,6 +18,15 @@ from ridgerank.serving.schemas.document_schemas import (
     TextPart,
 )
 
+_EDGES = "".join(map(chr, range(33))) + "\x7f\x85\xa0\u200b\u2028\u2029\ufeff"
+"""White space and control characters, which no name of a page starts or ends with."""
+_DATA_FORM = re.compile(r"data:(?:[^\s,]*,|[a-z]+/[a-z])", re.IGNORECASE)
+
+
+def is_data_uri(text: str) -> bool:
+    """Whether a text is a data URI, of whatever kind, in any case; `Data: see below` is a text."""
+    return _DATA_FORM.match(text.lstrip(_EDGES)) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentParts:
@@ -33,14 +43,15 @@ class DocumentParts:
         """What may name a stored page: the fields made for it, or a text that comes without an image."""
         if self.page_names or self.text is None or self.image is not None:
             return self.page_names
-        return (self.text,)
+        # A line of a file with other line ends still names its page.
+        return tuple(dict.fromkeys((self.text, self.text.strip(_EDGES))))
 
 
 def take_apart(document: Document | Query) -> DocumentParts:
     """The parts of a document or a query."""
     match document:
         case str():
-            is_image = document.startswith("data:")
+            is_image = is_data_uri(document)
             return DocumentParts(image=document) if is_image else DocumentParts(text=document)
         case PageDocument():
             return DocumentParts(page_names=(document.page,))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ridgerank.ranking.candidates import CandidateLike
 from ridgerank.serving.attachments import Attachment
-from ridgerank.serving.document_parts import DocumentParts, take_apart
+from ridgerank.serving.document_parts import DocumentParts, is_data_uri, take_apart
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.schemas.document_schemas import Document, ReturnedDocument
 from ridgerank.serving.schemas.shared_schemas import MAX_TEXT
@@ -21,7 +21,7 @@ from ridgerank.store.page_store import PageStore
 _PAGE_NAME = re.compile(r"[0-9a-f]{64}|[^\n]{1,400}#[0-9]{1,9}")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}={0,2}")
-_DATA_URI = re.compile(r"data:image/(png|jpeg|jpg|webp|tiff);base64,")
+_DATA_URI = re.compile(r"\s*data:image/(png|jpeg|jpg|webp|tiff)(?:;[^\s;,]*)*;base64,", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,8 +114,8 @@ def _read_image(uri: str, field: str) -> tuple[str, str]:
     """The media type of an image and its base64."""
     prefix = _DATA_URI.match(uri)
     if prefix is not None:
-        return f"image/{prefix[1]}", uri[prefix.end() :]
-    if uri.startswith("data:"):
+        return f"image/{prefix[1].lower()}", uri[prefix.end() :].strip()
+    if is_data_uri(uri):
         raise ApiError(
             422, "bad_document", f"{field} is no data URI of a PNG, JPEG, WebP or TIFF image in base64"
         )

@@ -23,7 +23,8 @@ _METADATA_CACHE_BYTES = 128 << 20
 def local_root(uri: str) -> Path | None:
     """The directory behind `uri`, None where it is another kind of storage."""
     if "://" not in uri:
-        return Path(uri)
+        # Lance reads `~` as the home folder; so does what lies beside its dataset.
+        return Path(uri).expanduser() if Path(uri).parts[:1] == ("~",) else Path(uri)
     parts = urlsplit(uri)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
