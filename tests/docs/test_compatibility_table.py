@@ -10,5 +10,5 @@ def test_every_suite_stands_in_the_table_with_its_counts() -> None:
     suites = json.loads((ROOT / "results/compatibility.json").read_text())["suites"]
     text = (ROOT / "docs/compatibility.md").read_text()
     for suite in suites:
-        assert suite["passed"] + suite["not_applicable"] == suite["tests"]
+        assert suite["passed"] + suite["not_passed"] == suite["tests"]
         assert f"| {' | '.join(str(value) for value in suite.values())} |" in text
