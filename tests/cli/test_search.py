@@ -126,3 +126,22 @@ def test_a_least_probability_without_probabilities_is_refused(folder: Path, rera
 def test_one_query_or_a_file_of_them_is_wanted(folder: Path) -> None:
     for arguments in ((), ("words", "--queries", "q.txt"), ("words", "--output", "x.trec")):
         invoke("search", "--store", folder / "store", *arguments, code=2)
+
+
+def test_search_and_rank_look_at_some_documents_only(
+    folder: Path, reranker: Reranker, run: object, tmp_path: Path
+) -> None:
+    document = reranker.search("margin of Norway", top_k=1).pages[0].reference.partition("#")[0]
+    words = ("--store", folder / "store", "--device", "cpu", "--document", document)
+    pages = json.loads(invoke("search", *words, "margin of Norway", "--json").stdout)["pages"]
+    assert pages
+    assert {page["reference"].partition("#")[0] for page in pages} == {document}
+    candidates = ("--queries", folder / "q.jsonl", "--run", folder / "run.trec")
+    invoke("rank", *words, *candidates, "--output", tmp_path / "some.trec")
+    ranked = read_run(tmp_path / "some.trec").to_dict()
+    kept = read_run(folder / "run.trec").to_dict()
+    assert {query: set(pages) for query, pages in ranked.items()} == {
+        query: named
+        for query, pages in kept.items()
+        if (named := {page for page in pages if page.partition("#")[0] == document})
+    }

@@ -132,9 +132,10 @@ def test_a_number_of_pages_that_is_none_is_refused(reranker: Reranker, count: An
 def test_a_closed_reranker_says_so(reranker: Reranker) -> None:
     closed = Reranker.open(Path(reranker.store.uri), backbone=reranker.backbone)
     closed.close()
-    for call in (lambda: closed.search("margin"), lambda: closed.rank("margin", {"a.pdf#1": 1.0})):
-        with pytest.raises(StoreError, match="is closed; open it again"):
-            call()
+    with pytest.raises(StoreError, match="is closed; open it again"):
+        closed.search("margin")
+    with pytest.raises(StoreError, match="is closed; open it again"):
+        closed.rank("margin", {"a.pdf#1": 1.0})
 
 
 def test_top_k_cuts_the_ranking_and_nothing_else(reranker: Reranker) -> None:

@@ -352,3 +352,16 @@ def test_a_page_elsewhere_on_the_web_cannot_call_a_loopback_server(client: TestC
         assert refused.status_code == 421, host
     for host in ("127.0.0.1:9999", "localhost", "[::1]:8080"):
         assert client.get("/v1/store", headers={"Host": host}).status_code == 200
+
+
+def test_a_search_may_be_within_some_documents(client: TestClient, corpus: Corpus) -> None:
+    query = corpus.queries[0]
+    found = client.post("/v1/search", json={"query": query, "k": 12, "top_n": 12}).json()["results"]
+    document = found[-1]["reference"].partition("#")[0]
+    body = {"query": query, "k": 12, "top_n": 12, "documents": [document]}
+    within = client.post("/v1/search", json=body).json()["results"]
+    assert within
+    assert {page["reference"].partition("#")[0] for page in within} == {document}
+    refused = client.post("/v1/search", json={"query": query, "metadata": {"year": 2019}})
+    assert refused.status_code == 422
+    assert "no stored page has year=2019" in refused.text

@@ -74,7 +74,7 @@ def resolve_documents(
                 422,
                 "not_stored",
                 f"{field} is no stored page, and this server ranks stored pages only; index it, or have such "
-                f"documents encoded on the fly: `ridgerank serve --store {store.uri} --encode-missing`",
+                f"documents encoded on the fly: `ridgerank serve --store STORE --encode-missing`",
             )
         name = f"{field} of this request"
         names.append(name)

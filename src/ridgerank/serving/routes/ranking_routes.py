@@ -10,6 +10,7 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from ridgerank.errors import StoreError
 from ridgerank.serving.attachments import AttachmentPages
 from ridgerank.serving.dialects import check_request, rerank_answer
 from ridgerank.serving.document_parts import query_text
@@ -80,6 +81,8 @@ def ranking_router(service: Service) -> APIRouter:
                 "this server has no retriever to search with; send candidates to /v1/rerank",
             )
         within = PageFilter.of(body.documents, body.metadata)
+        if within:
+            await _require_some_pages(service, within)
         work = SearchWork(body.query, body.k, within or None)
         [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
         return search_response(service, result, top_n=body.top_n)
@@ -98,6 +101,16 @@ def ranking_router(service: Service) -> APIRouter:
         return ExplainResponse(**asdict(explanation))
 
     return routes
+
+
+async def _require_some_pages(service: Service, within: PageFilter) -> None:
+    """Refuse a filter that lets no page through; the store is asked outside the event loop."""
+    try:
+        await asyncio.to_thread(service.reranker.store.select, within)
+    except StoreError as error:
+        raise ApiError(
+            422, "nothing_to_search", f"no stored page has {within}; check the names, or leave them out"
+        ) from error
 
 
 async def _rerank(
