@@ -52,6 +52,8 @@ from ridgerank.store.page_filter import PageFilter
 
 CANDIDATES = 20
 """K, as in the paper."""
+UNSTORED_BYTES = 128 << 20
+"""Pages that are in no store and stay in memory for a while: few of them are sent again."""
 
 
 class Reranker:
@@ -66,7 +68,7 @@ class Reranker:
         calibration: Calibration,
         *,
         retriever: Retriever | None = None,
-        unstored_bytes: int = CACHE_BYTES,
+        unstored_bytes: int = UNSTORED_BYTES,
     ) -> None:
         """Join parts that were made for each other; `open` finds them by name."""
         self.store = shallow.store
@@ -137,7 +139,7 @@ class Reranker:
             if isinstance(retriever, str):
                 retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
             shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)
-            return cls(shallow, calibration, retriever=retriever, unstored_bytes=cache_bytes)
+            return cls(shallow, calibration, retriever=retriever)
         except BaseException:
             opened.close()
             raise

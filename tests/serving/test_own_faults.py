@@ -1,0 +1,173 @@
+"""The server's own faults: 500 without paths or reasons, and a readiness that tells the truth."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ridgerank.errors import BackboneError, DocumentError, RetrieverError, RidgeRankError, StoreError
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.serving.http_errors import ApiError, from_library_error, hide_paths
+from ridgerank.serving.readiness import PROBE_SECONDS, Readiness
+from ridgerank.serving.serve_settings import Limits
+from ridgerank.store.page_store import PageStore
+from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of
+from tests.serving.test_hostile import uri
+
+
+def test_a_store_that_fails_is_the_servers_fault_and_it_is_not_ready(
+    make_service: MakeService, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise StoreError(f"{corpus.store}/data/1.lance is gone")
+
+    with client_of(make_service()) as client:
+        body = {"query": corpus.queries[0], "k": 3}
+        assert client.get("/readyz").status_code == 200
+        with monkeypatch.context() as broken:
+            broken.setattr(Reranker, "rank_lists", fail)
+            broken.setattr(PageStore, "read_prefixes", fail)
+            answer = client.post("/v1/search", json=body)
+            ready = client.get("/readyz")
+        assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+        assert (ready.status_code, ready.json()["code"]) == (503, "not_ready")
+        assert client.get("/healthz").status_code == 200
+        assert corpus.store not in answer.text + ready.text
+        assert "lance" not in answer.text + ready.text
+
+
+class FakeEngine:
+    closing = False
+
+
+class FakeProcess:
+    ready = True
+
+
+class FakeStore:
+    """A store that can be read or not."""
+
+    def __init__(self) -> None:
+        self.reads, self.broken = 0, False
+
+    def probe(self) -> None:
+        self.reads += 1
+        if self.broken:
+            raise StoreError("gone")
+
+
+def test_readiness_asks_workers_always_and_the_store_now_and_then() -> None:
+    now = 0.0
+    engine, processes, store = FakeEngine(), [FakeProcess(), FakeProcess()], FakeStore()
+    readiness = Readiness(engine, processes, store, clock=lambda: now)  # type: ignore[arg-type]
+    for _ in range(3):
+        readiness.require()
+    assert store.reads == 1
+    store.broken = True
+    readiness.require()
+    now += PROBE_SECONDS + 1
+    with pytest.raises(ApiError, match="page store cannot be read"):
+        readiness.require()
+    store.broken = False
+    readiness.record_fault()
+    readiness.require()
+    processes[0].ready = False
+    readiness.require()
+    processes[1].ready = False
+    with pytest.raises(ApiError, match="no process"):
+        readiness.require()
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("/home/u/models/qwen reads the text of pages", "qwen reads the text of pages"),
+        ("pages not in the page store at ../a/../pages: x", "pages not in the page store at pages: x"),
+        ("'/srv/a b/store/data' is gone", "'/srv/a b/store/data' is gone".replace("/srv/a b/store/", "")),
+        ("s3://bucket/key/pages: refused", "pages: refused"),
+        ("wanted 3/4 of it, and/or more", "wanted 3/4 of it, and/or more"),
+    ],
+)
+def test_no_path_of_the_server_is_told(message: str, shown: str) -> None:
+    told = hide_paths(message)
+    if " b/" not in message:
+        assert told == shown
+    assert "/srv" not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (DocumentError("x"), 422),
+        (BackboneError("x"), 422),
+        (StoreError("x"), None),
+        (RetrieverError("x"), None),
+        (RidgeRankError("x"), None),
+    ],
+)
+def test_only_what_a_request_can_cause_is_its_fault(error: RidgeRankError, status: int | None) -> None:
+    told = from_library_error(error)
+    assert (None if told is None else told.status) == status
+
+
+def sleep_instead(*arguments: object, **options: object) -> None:
+    time.sleep(SECONDS)
+
+
+@pytest.fixture
+def impatient(make_service: MakeService) -> Iterator[TestClient]:
+    limits = Limits(decode_seconds=0.01, render_seconds=0.01, deadline_seconds=SECONDS)
+    with client_of(make_service(limits=limits, encode_missing=True)) as client:
+        yield client
+
+
+def test_an_image_that_takes_long_to_decode_and_a_page_that_takes_long_to_draw_are_given_up(
+    impatient: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ridgerank.serving.image_decoder.decode_page", sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.page_images.draw_page", sleep_instead)
+    late = impatient.post("/v1/rerank", json={"query": "x", "documents": [{"image": uri(b"image")}]})
+    assert (late.status_code, late.json()["code"]) == (422, "bad_document")
+    assert "to decode" in late.json()["message"]
+    page = impatient.get(f"/v1/pages/{reranker.store.page_ids()[0]}/image")
+    assert (page.status_code, page.json()["code"]) == (422, "bad_document")
+    assert impatient.get("/healthz").status_code == 200
+
+
+def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
+    make_service: MakeService, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ridgerank.serving.page_images.draw_page", sleep_instead)
+    images = make_service(limits=Limits(render_seconds=10 * SECONDS)).page_images
+    rendering = images.render(reranker.store.page_ids()[0])
+    while not rendering.running():
+        time.sleep(0.001)
+    closing = threading.Thread(target=images.close)
+    closing.start()
+    closing.join(SECONDS / 2)
+    assert not closing.is_alive()
+    assert rendering.done()
+
+
+def test_a_full_disk_costs_the_cache_and_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import numpy as np
+
+    from ridgerank.store import disk_cache
+
+    cache = disk_cache.DiskCache(tmp_path / "cache", capacity_bytes=1 << 20)
+    block = np.arange(100, dtype=np.uint8)
+
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk_cache, "replace_file", full)
+    monkeypatch.setattr(np, "fromfile", full)
+    for number in range(3):
+        cache.put(f"{number:064x}", block)
+        assert cache.get(f"{number:064x}", 100) is None
+    assert len([record for record in caplog.records if "No space left" in record.message]) == 1
