@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-fast test-browser test-scale adapters lint docs dist bench miniature reproduce figures clean
+.PHONY: help demo test test-fast test-browser test-scale torture adapters lint docs dist bench miniature reproduce figures clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
@@ -33,6 +33,9 @@ test-browser: $(READY)  ## the page in a real browser; installs chromium where i
 test-scale: $(READY)  ## index, calibrate and serve on a Ray cluster on this machine
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray,object-store-tests]'
 	$(BIN)/python -m pytest tests/scaleout
+
+torture: $(READY)  ## ten minutes of kills, full disks, flipped bits and hostile callers; longer with SECONDS=1800
+	$(BIN)/python -m benchmarks.torture --seconds $(or $(SECONDS),600) --out results/torture.json
 
 adapters: $(READY)  ## the adapters' tests with the packages that take long to install
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[haystack,llamaindex,mteb,adapters-test]'

@@ -139,7 +139,7 @@ def torture(
                 partial(sabotage, server, ledger, saboteur, stop, pause=pause),
             ]
         run_actors(actors, ledger, stop, seconds)
-        final_checks(server, expected, ledger)
+        final_checks(server, expected, ledger, seconds=min(15.0, seconds / 4))
     return {
         "seed": seed,
         "seconds": seconds,
@@ -177,10 +177,12 @@ def run_actors(
         thread.join()
 
 
-def final_checks(server: TorturedServer, expected: list[ExpectedRanking], ledger: Ledger) -> None:
+def final_checks(
+    server: TorturedServer, expected: list[ExpectedRanking], ledger: Ledger, *, seconds: float
+) -> None:
     """After all of it the server answers as ever, and ends in time when it is told to."""
     calm, once = threading.Event(), Ledger()
-    timer = threading.Timer(15.0, calm.set)
+    timer = threading.Timer(seconds, calm.set)
     timer.start()
     call_honestly(server, expected, once, random.Random(0), calm)
     answered = sum(number for kind, number in once.operations.items() if kind.endswith("answered"))
@@ -189,9 +191,9 @@ def final_checks(server: TorturedServer, expected: list[ExpectedRanking], ledger
         ledger.record_wrong(f"at the end: {note}")
     if not answered:
         ledger.record_wrong("at the end the server answers nothing")
-    seconds = server.stop()
-    if seconds > END_SECONDS:
-        ledger.record_wrong(f"the server took {seconds:.1f} s to end")
+    end_seconds = server.stop()
+    if end_seconds > END_SECONDS:
+        ledger.record_wrong(f"the server took {end_seconds:.1f} s to end")
 
 
 def summarize(series: list[float]) -> dict[str, float]:

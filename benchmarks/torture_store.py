@@ -82,6 +82,8 @@ class TorturedWriter:
             process.kill()
             process.wait()
             reader.join()
+            if process.stdout is not None:
+                process.stdout.close()
             self._ledger.count_fault("kill writer")
             self._require_all()
             self._renew_store()
