@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ridgerank.atomic import replace_text_file
 from ridgerank.calibration.relevance_model import RelevanceModel
+from ridgerank.calibration.score_lists import NAMES, ScoreLists
 from ridgerank.calibration.sealed_file import read_sealed, write_sealed
 from ridgerank.errors import ArtifactError
 from ridgerank.fusion.estimate import WeightEstimate
@@ -130,6 +131,8 @@ class Calibration:
     """Where the readout's states are read; a query has to be run to the same place."""
     relevance: RelevanceModel | None = None
     """Probabilities of relevance; None in a calibration made before there were any."""
+    lists: ScoreLists | None = None
+    """The lists the weight was estimated from; None in a calibration of an older release."""
 
     def save(self, folder: Path, name: str = DEFAULT_NAME) -> Path:
         """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
@@ -147,6 +150,9 @@ class Calibration:
         tensors = {"readout": self.readout.vector}
         if self.relevance is not None:
             tensors[_TARGET_READOUT] = self.relevance.readout.vector
+        if self.lists is not None:
+            tensors |= self.lists.tensors()
+            metadata[NAMES] = self.lists.names()
         write_sealed(path, tensors, metadata)
         return path
 
@@ -210,6 +216,7 @@ class Calibration:
                 if "relevance" in facts
                 else None
             ),
+            lists=ScoreLists.from_file(tensors, metadata[NAMES]) if NAMES in metadata else None,
         )
 
 

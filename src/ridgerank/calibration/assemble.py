@@ -1,18 +1,23 @@
 """The selected readout, its weight and how both were fitted become one `Calibration`."""
 
+from collections.abc import Mapping, Sequence
+
 from ridgerank.calibration.artifact import Calibration, Diagnostics
 from ridgerank.calibration.relevance_fit import fit_relevance
 from ridgerank.calibration.relevance_model import RelevanceModel
+from ridgerank.calibration.score_lists import ScoreLists
 from ridgerank.calibration.selection import Selection
 from ridgerank.calibration.synthetic_queries import QuerySet
 from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.lineage import Lineage
 from ridgerank.readout.readout import Readout
+from ridgerank.records import Candidate, Query
 
 
 def assemble_calibration(
     selection: Selection,
     query_set: QuerySet,
+    candidate_lists: Mapping[Query, Sequence[Candidate]],
     *,
     candidates: int,
     lineage: Lineage,
@@ -41,6 +46,13 @@ def assemble_calibration(
         diagnostics=_diagnostics(selection, query_set, candidates),
         target=selected.option.target,
         state=selected.option.state,
+        lists=ScoreLists.of_candidates(
+            candidate_lists,
+            selected.members,
+            selected.problem.retriever,
+            selected.fit.held_out_scores,
+            selected.problem.targets,
+        ),
         relevance=fit_relevance(
             selected.problem, selected.option.target, selected.relevance, transferred=transferred
         ),

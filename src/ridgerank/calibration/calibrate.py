@@ -126,6 +126,7 @@ def calibrate(
         calibration = assemble_calibration(
             selection,
             query_set,
+            lists,
             candidates=candidates,
             lineage=page_store.lineage,
             retriever=retriever.name,

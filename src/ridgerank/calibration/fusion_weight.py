@@ -15,7 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ridgerank.calibration.ridge_fit import RidgeFit, RidgeProblem
-from ridgerank.fusion.correlations import Correlations, ThirdMoments, correlate, measure_third_moments
+from ridgerank.fusion.correlations import (
+    Correlations,
+    ThirdMoments,
+    correlate,
+    correlation,
+    measure_third_moments,
+)
 from ridgerank.fusion.estimate import (
     BEYOND_CHANCE,
     WeightEstimate,
@@ -34,7 +40,7 @@ from ridgerank.fusion.ratio_estimate import (
     read_ratio_from_teacher,
 )
 from ridgerank.fusion.weight import fit_one_factor, objective
-from ridgerank.ragged import Floats
+from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout.bound import relevance_floor
 
 MANY_JUDGED = 64
@@ -77,23 +83,46 @@ def decide_weight(
     here.
     """
     b, s, t, lists = problem.retriever, fit.held_out_scores, problem.targets, problem.lists
+    judged = teacher_relevance = None
+    if relevance is not None:
+        judged = correlate(b, s, relevance, lists)
+        teacher_relevance = float(correlate(b, t, relevance, lists).reranker.mean())
+    return decide_from_scores(
+        b, s, t, lists, judged, teacher_relevance=teacher_relevance, transferred=transferred
+    )
+
+
+def decide_from_scores(
+    b: Floats,
+    s: Floats,
+    t: Floats,
+    lists: Ragged,
+    judged: Correlations | None,
+    *,
+    teacher_relevance: float | None = None,
+    transferred: WeightEstimate | None = None,
+) -> WeightDecision:
+    """The same from scores alone: retriever, held-out readout and target, (members,) each.
+
+    `judged` are correlations with relevance, of these lists or of others; `teacher_relevance` is c_t by the
+    same judgements.
+    """
     correlations = correlate(b, s, t, lists)
     rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0).tolist()
     paper = label_free_estimate(correlations)
     ratio, cause = _measure_ratio(correlations, measure_third_moments(b, s, lists))
     label_free = _unsupported(paper, cause) if ratio is None else estimate_by_ratio(paper, ratio, rho_bs)
     estimate = closed_form = transferred
-    if relevance is not None:
-        judged = correlate(b, s, relevance, lists)
+    if judged is not None:
         closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
         estimate = closed_form
         if ratio is not None and judged.queries < MANY_JUDGED:
             estimate = combine_with_judgements(closed_form, judged, ratio, rho_bs)
-        c_t = float(correlate(b, t, relevance, lists).reranker.mean())
-    else:
+    c_t = teacher_relevance
+    if c_t is None:
         factors = fit_one_factor(np.asarray(rho_bs), np.asarray(rho_bt), np.asarray(rho_st))
         c_t = float(factors.c_third) if bool(factors.defined) else float("nan")
-    agreement, interval = mean_interval(fit.agreement)
+    agreement, interval = mean_interval(correlation(s, t, lists))
     deployed, gain, warnings = _deploy(estimate or label_free, agreement, interval[0])
     return WeightDecision(
         deployed=deployed,

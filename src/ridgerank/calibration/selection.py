@@ -90,6 +90,8 @@ class FittedOption:
     retriever; 0 where the target does not vary."""
     relevance: Floats | None
     """(members,) of `problem`, where there are judgements."""
+    members: Bools
+    """(members,) of the data: those of `problem`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,7 +189,7 @@ def _evaluate(
         note=decision.deployed.cause if decision.warnings else "",
     )
     witness_correlations = _witness_correlations(data, option_fit)
-    return FittedOption(option, problem, fit, decision, witness_correlations, relevance)
+    return FittedOption(option, problem, fit, decision, witness_correlations, relevance, option_fit.members)
 
 
 def _witness_correlations(data: CalibrationData, option_fit: _OptionFit) -> Floats:

@@ -114,6 +114,21 @@ def calibrate_command(
     dtype: Dtype = None,
     ray: Ray = None,
     workers: Workers = None,
+    weight_only: Annotated[
+        bool,
+        typer.Option(
+            "--weight-only",
+            help="Only estimate the weight again, in seconds: from the calibration's own scores and from "
+            "judgements, given in the browser or with --qrels.",
+        ),
+    ] = False,
+    traffic: Annotated[
+        Path | None,
+        typer.Option(
+            help="Calibrate anew on what a server logged (serve --traffic-log), and show old against new.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, not as a table.", rich_help_panel=OUTPUT)
     ] = False,
@@ -148,20 +163,44 @@ def calibrate_command(
     if run is not None and queries is None:
         raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
     require_store(store)
+    sources = (run is not None, bool(weight_from), retriever is not None, weight_only, traffic is not None)
+    if (weight_only or traffic is not None) and sum(sources) > 1:
+        raise typer.BadParameter(
+            "--weight-only and --traffic take no other source of candidates or weight, nor each other",
+            param_hint="--weight-only" if weight_only else "--traffic",
+        )
+    if weight_only:
+        from ridgerank.cli.recalibrate import print_change, reweigh_store
+
+        before, calibration = reweigh_store(store, name, calibration_queries, judgements)
+        print_change(before, calibration)
+        print_report(calibration, store, name, as_json=as_json)
+        return
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
+    from ridgerank.cli.recalibrate import print_change, read_traffic_for
     from ridgerank.store.page_store import PageStore
 
+    queries_from = "" if queries is None else f"from {queries.name}"
+    retriever_source = ""
     with (
         calibration_progress() as hook,
         PageStore.open(store) as pages,
         _ray_executor(pages, backbone, ray, workers, device=device, dtype=dtype) as executor,
     ):
+        candidate_source: Retriever | str | None = retriever
+        if run is not None:
+            candidate_source = _read_candidates(run, calibration_queries or [], pages)
+        if traffic is not None:
+            before, logged = read_traffic_for(pages, traffic, name, count)
+            calibration_queries, candidate_source = list(logged.queries), logged.candidates
+            queries_from, retriever_source = f"searched for ({traffic.name})", before.retriever_source
         calibration = calibrate_store(
             pages,
             backbone=backbone,
-            retriever=retriever if run is None else _read_candidates(run, calibration_queries or [], pages),
+            retriever=candidate_source,
+            retriever_source=retriever_source,
             queries=calibration_queries,
-            queries_from="" if queries is None else f"from {queries.name}",
+            queries_from=queries_from,
             qrels=judgements,
             name=name,
             weight_from=weight_from,
@@ -176,6 +215,8 @@ def calibrate_command(
             executor=executor,
             hook=hook,
         )
+    if traffic is not None:
+        print_change(before, calibration)
     print_report(calibration, store, name, as_json=as_json)
 
 

@@ -115,6 +115,26 @@ def serve_command(
     cache_mb: Annotated[
         int, typer.Option(min=1, help="Memory for pages, in MB, of all workers.", rich_help_panel="Load")
     ] = 1024,
+    judge: Annotated[
+        bool,
+        typer.Option(
+            "--judge",
+            help="Let callers judge pages; judgements are kept beside the store.",
+            rich_help_panel="Judging and traffic",
+        ),
+    ] = False,
+    traffic_log: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep queries, candidates and scores in this file, no page text: for calibrate --traffic.",
+            show_default=False,
+            rich_help_panel="Judging and traffic",
+        ),
+    ] = None,
+    traffic_log_mb: Annotated[
+        int,
+        typer.Option(min=1, help="Most it may hold; older lines go.", rich_help_panel="Judging and traffic"),
+    ] = 32,
     readout: ReadoutName = "default",
     retriever: CalibratedRetriever = None,
     backbone: BackboneName = None,
@@ -160,11 +180,26 @@ def serve_command(
         )
     limits = Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline)
     hosts = LOOPBACK | {host.lower()} if local else None
-    settings = ServeSettings(
-        limits, keys, hosts, encode_missing, workers, processes, dialect, served_model_name, tracing
-    )
     if json_logs:
         _log_json()
+    if ray is not None and (judge or traffic_log is not None):
+        raise typer.BadParameter(
+            "judgements and the traffic log are kept by one process: leave --ray out", param_hint="--ray"
+        )
+    settings = ServeSettings(
+        limits,
+        keys,
+        hosts,
+        encode_missing,
+        workers,
+        processes,
+        dialect,
+        served_model_name,
+        tracing,
+        judge=judge,
+        traffic_log=traffic_log,
+        traffic_bytes=traffic_log_mb << 20,
+    )
     options = RerankerOptions(
         readout=readout,
         retriever=retriever,

@@ -17,7 +17,7 @@ from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.middleware import RequestMiddleware
 from ridgerank.serving.request_body import BodyRefused
 from ridgerank.serving.request_log import RequestLog
-from ridgerank.serving.routes import image_routes, info_routes, ranking_routes
+from ridgerank.serving.routes import image_routes, info_routes, judgement_routes, ranking_routes
 from ridgerank.serving.schemas.error_schemas import FieldError
 from ridgerank.serving.serve_settings import Dialect
 from ridgerank.serving.service import Service
@@ -45,11 +45,12 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
         version=__version__,
         description="Visual document reranking behind the rerank API of existing clients.",
         lifespan=lifespan,
-        docs_url=None,  # that page would load its scripts from elsewhere
+        docs_url=None,  # that page would load its scripts from elsewhere; /docs is in static/
         redoc_url=None,
     )
     app.state.dialect = service.settings.dialect
     app.include_router(ranking_routes.ranking_router(service))
+    app.include_router(judgement_routes.judgement_router(service))
     app.include_router(image_routes.image_router(service))
     app.include_router(info_routes.info_router(service))
     static_files.add_static_routes(app)

@@ -25,6 +25,7 @@ DRIFT_RANKINGS = 256
 MIN_DRIFT_PAGES = 5
 """A shorter list says next to nothing about a correlation."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+RECALIBRATE = "to calibrate on what is searched for: ridgerank calibrate --traffic LOG"
 
 
 class Drift:
@@ -141,13 +142,13 @@ class Metrics(Collector):
             "rho": ("Mean correlation of retriever and readout scores over these.", rho),
             "rho_calibrated": ("The same at calibration.", known_rho),
             "rho_drift": (
-                "Their difference: the weight is no longer the best one as it grows.",
+                f"Their difference: the weight is no longer the best one as it grows; {RECALIBRATE}.",
                 rho - known_rho,
             ),
             "readout_spread": ("Mean width of the readout's scores in a list over these.", width),
             "readout_spread_calibrated": ("The same at calibration.", known_width),
             "readout_spread_ratio": (
-                "Their ratio: away from 1, pages or queries have changed.",
+                f"Their ratio: away from 1, pages or queries have changed; {RECALIBRATE}.",
                 width / known_width,
             ),
         }

@@ -3,13 +3,18 @@
 import math
 import uuid
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import numpy as np
 
+from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.ranking.candidates import CandidateList
+from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import RankedPage, Ranking
 from ridgerank.serving.jobs import RankingResult
+from ridgerank.serving.judging import choose_evenly
+from ridgerank.serving.matching_line import find_matching_line
 from ridgerank.serving.request_documents import RequestDocuments
 from ridgerank.serving.schemas.info_schemas import (
     CalibrationResponse,
@@ -26,13 +31,22 @@ from ridgerank.serving.schemas.rerank_schemas import (
     TeiResult,
 )
 from ridgerank.serving.schemas.score_schemas import ScoreRequest
-from ridgerank.serving.schemas.search_schemas import SearchResponse, SearchResult
+from ridgerank.serving.schemas.search_schemas import LineReport, SearchResponse, SearchResult
 from ridgerank.serving.schemas.shared_schemas import Answered, LatencyMs, Usage, WeightSource
 from ridgerank.serving.service import Service, base_name
 
+_EXAMPLES = 3
+_EXAMPLE_PAGES = 40
+_EXAMPLE_CHARACTERS = 120
 
-def search_response(service: Service, result: RankingResult, *, top_n: int) -> SearchResponse:
-    """The best pages of a search, with both standardized scores, so that a caller can use another weight."""
+
+def search_response(
+    service: Service, result: RankingResult, *, top_n: int, lines: Mapping[str, LineReport | None]
+) -> SearchResponse:
+    """The best pages of a search, with both standardized scores, so that a caller can use another weight.
+
+    `lines` has the line to show of each page, where these are wanted.
+    """
     ranking = result.ranking
     return SearchResponse(
         id=uuid.uuid4().hex,
@@ -58,6 +72,7 @@ def search_response(service: Service, result: RankingResult, *, top_n: int) -> S
                 image_url=f"/v1/pages/{page.page_id}/image",
                 thumbnail_url=f"/v1/pages/{page.page_id}/thumbnail",
                 reason=page.reason,
+                line=lines.get(page.page_id),
             )
             for page, relevance_score in zip(
                 ranking.pages[:top_n], _relevance_scores(service, result), strict=False
@@ -65,6 +80,17 @@ def search_response(service: Service, result: RankingResult, *, top_n: int) -> S
         ],
         latency_ms=_latency(result),
     )
+
+
+def matching_lines(service: Service, ranking: Ranking, *, top_n: int) -> dict[str, LineReport | None]:
+    """Page id → the line that matches the query best. It reads the store: call it outside the event loop."""
+    page_ids = [page.page_id for page in ranking.pages[:top_n]]
+    pages = service.reranker.store.pages(page_ids) if page_ids else []
+    matched = {page.page_id: find_matching_line(page.text, ranking.query) for page in pages}
+    return {
+        page_id: None if line is None else LineReport(text=line.text, marks=list(line.marks))
+        for page_id, line in matched.items()
+    }
 
 
 def rerank_response(
@@ -145,6 +171,9 @@ def store_response(service: Service) -> StoreResponse:
         lineage={**lineage, "backbone": base_name(lineage["backbone"])},
         retriever=None if service.retriever is None else base_name(service.retriever),
         encodes_missing=service.settings.encode_missing,
+        reads_text=service.reranker.backbone.reads_text,
+        judging=service.judging is not None,
+        examples=example_queries(service.reranker),
     )
 
 
@@ -170,6 +199,17 @@ def calibration_response(service: Service) -> CalibrationResponse:
         relevance=RelevanceReport(**report["relevance"]) if "relevance" in report else None,
         **diagnostics,
     )
+
+
+def example_queries(reranker: Reranker) -> list[str]:
+    """Three queries to try: some that the calibration was made with, or made from the first pages' text."""
+    lists = reranker.calibration.lists
+    if lists is not None:
+        short = [query.text for query in lists.queries if len(query.text) <= _EXAMPLE_CHARACTERS]
+        return choose_evenly(short or [query.text for query in lists.queries], _EXAMPLES)
+    pages = reranker.store.pages(reranker.store.page_ids()[:_EXAMPLE_PAGES])
+    made = queries_from_texts({page.page_id: page.text for page in pages}, _EXAMPLES)
+    return [query.text for query in made.queries]
 
 
 def _relevance_scores(service: Service, result: RankingResult) -> list[float]:

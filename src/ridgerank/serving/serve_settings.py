@@ -82,6 +82,12 @@ class ServeSettings:
     """The name the model is served under; None for one made from the backbone's."""
     tracing: bool = False
     """Whether requests become OpenTelemetry spans, sent where `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
+    judge: bool = False
+    """Whether callers may judge pages; judgements are kept beside the store."""
+    traffic_log: Path | None = None
+    """A file to keep queries, candidates and scores in, to calibrate on later; None keeps nothing."""
+    traffic_bytes: int = 32 << 20
+    """What that file and its predecessor may have together."""
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from ridgerank.serving.jobs import (
     SearchWork,
     Work,
 )
+from ridgerank.serving.judging import Judging
 from ridgerank.serving.model_process import ModelProcess
 from ridgerank.serving.page_images import PageImages
 from ridgerank.serving.prometheus import Metrics
@@ -36,6 +37,7 @@ from ridgerank.serving.readiness import Readiness
 from ridgerank.serving.relevance import Relevance, relevance_at
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.serving.tracing import OpenTelemetryTracing, Tracing
+from ridgerank.serving.traffic_log import TrafficLog
 from ridgerank.store.cache import CacheCounts
 
 log = logging.getLogger(__name__)
@@ -70,6 +72,9 @@ class Service:
         self.readiness = Readiness(self.engine, processes, reranker.store)
         self.fused_relevance = relevance_at(reranker.calibration, reranker.calibration.weight.weight)
         self._readout_relevance = relevance_at(reranker.calibration, 1.0)
+        self.judging = Judging(reranker) if settings.judge else None
+        """None where callers may not judge pages."""
+        self._traffic = _open_traffic_log(reranker, settings)
 
     def relevance(self, *, scored: bool) -> Relevance:
         """How fused scores become probabilities, with retriever scores or without."""
@@ -103,6 +108,8 @@ class Service:
         for result in rankings:
             self.metrics.record_ranking(result)
             self.tracing.record_steps(result)
+            if self._traffic is not None and result.candidates.scored:
+                self._traffic.record(result.ranking)
         return [replace(result, ranking=drop_improbable(result.ranking, min_score)) for result in rankings]
 
     async def explain(self, request: Request, work: ExplainWork, *, deadline_ms: int | None) -> Explanation:
@@ -121,6 +128,8 @@ class Service:
         self.engine.close(seconds=seconds)
         self.end_processes()
         self.page_images.close()
+        if self._traffic is not None:
+            self._traffic.close()
         self.reranker.close()
 
     def end_processes(self) -> None:
@@ -203,6 +212,13 @@ class Service:
 def base_name(name: str) -> str:
     """The name of a model or folder without the path to it: paths stay on the server."""
     return PurePath(name).name or name
+
+
+def _open_traffic_log(reranker: Reranker, settings: ServeSettings) -> TrafficLog | None:
+    if settings.traffic_log is None:
+        return None
+    retriever = reranker.calibration.retriever
+    return TrafficLog(settings.traffic_log, retriever=retriever, max_bytes=settings.traffic_bytes)
 
 
 async def _wait_for_hang_up(request: Request) -> None:

@@ -54,6 +54,9 @@ SHARED = "_shared.safetensors"
 SEALS = "_seals.json"
 """Beside a local dataset: digests of the files that say what the store holds (`manifest_seal.py`)."""
 
+JUDGEMENTS = "judgements"
+"""Beside the dataset in a local directory: what people said of pages in the browser."""
+
 EMBEDDINGS = "embeddings"
 """Beside the dataset, the pages' text embeddings: a directory that may be removed at any time."""
 

@@ -19,6 +19,7 @@ from ridgerank.serving.jobs import ExplainWork, PreparedDocuments, RankWork, Sea
 from ridgerank.serving.request_documents import RequestDocuments, resolve_documents
 from ridgerank.serving.responses import (
     foreign_warnings,
+    matching_lines,
     rerank_response,
     search_response,
     tei_results,
@@ -85,7 +86,10 @@ def ranking_router(service: Service) -> APIRouter:
             await _require_some_pages(service, within)
         work = SearchWork(body.query, body.k, within or None)
         [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
-        return search_response(service, result, top_n=body.top_n)
+        lines = {}
+        if body.lines:
+            lines = await asyncio.to_thread(matching_lines, service, result.ranking, top_n=body.top_n)
+        return search_response(service, result, top_n=body.top_n, lines=lines)
 
     @routes.post("/v1/explain", summary="Where a query looked on a page")
     async def explain(request: Request, body: ExplainRequest) -> ExplainResponse:

@@ -18,6 +18,9 @@ class StoreResponse(ResponseModel):
     lineage: dict[str, Any] = Field(description="The model and settings the store was made with.")
     retriever: str | None = Field(description="The retriever of a search; null where there is none.")
     encodes_missing: bool = Field(description="Whether texts and images that are not stored may be sent.")
+    reads_text: bool = Field(description="Whether the model reads the pages' text, not their images.")
+    judging: bool = Field(description="Whether pages may be judged (`ridgerank serve --judge`).")
+    examples: list[str] = Field(description="Queries to try, made from the store.")
 
 
 class WeightReport(ResponseModel):

@@ -38,7 +38,15 @@ class SearchRequest(RequestModel):
         default={}, max_length=20, description="Search only documents of which metadata.jsonl says this."
     )
     min_score: MinScore = None
+    lines: bool = Field(default=False, description="Whether each result has the line that matches best.")
     deadline_ms: DeadlineMs = None
+
+
+class LineReport(ResponseModel):
+    """A line of a page's text with the query's words in it."""
+
+    text: str
+    marks: list[tuple[int, int]] = Field(description="First character of each word, and one past its last.")
 
 
 class SearchResult(ResponseModel):
@@ -60,6 +68,9 @@ class SearchResult(ResponseModel):
     image_url: str
     thumbnail_url: str
     reason: str
+    line: LineReport | None = Field(
+        description="The line with most of the query's words; null unless `lines`, or without page text."
+    )
 
 
 class SearchResponse(ResponseModel):

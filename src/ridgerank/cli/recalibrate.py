@@ -1,0 +1,103 @@
+"""`ridgerank calibrate` on a calibration that exists: its weight alone, or all of it on traffic."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from ridgerank.calibration.artifact import Calibration
+    from ridgerank.calibration.score_lists import ScoredPages
+    from ridgerank.calibration.traffic import Traffic
+    from ridgerank.records import Query
+    from ridgerank.runs.run import Qrels
+    from ridgerank.store.page_store import PageStore
+
+
+def reweigh_store(
+    store: str, name: str, queries: "list[Query] | None", qrels: "Qrels | None"
+) -> "tuple[Calibration, Calibration]":
+    """Estimate the weight again and save it: the calibration before, and now.
+
+    Judgements are those given in the browser and those of `qrels`; where both judge a page, the file counts.
+    """
+    from ridgerank.calibration.artifact import Calibration
+    from ridgerank.calibration.reweigh import reweigh
+    from ridgerank.serving.judging import kept_judgements
+    from ridgerank.store.page_store import PageStore
+    from ridgerank.store.sidecar import edit_calibrations
+
+    start = time.perf_counter()
+    with edit_calibrations(store) as folder, PageStore.open(store) as pages:
+        before = Calibration.load(folder, name, lineage=pages.lineage)
+        grades, known = kept_judgements(store, before)
+        in_browser = len(grades)
+        for query in queries or []:
+            judged = (qrels or {}).get(query.query_id, {})
+            ids = pages.lookup_many(judged)
+            merged = grades.get(query.text, {}) | {ids[page]: judged[page] for page in judged if page in ids}
+            if merged:
+                grades[query.text] = merged
+        own = set() if before.lists is None else {query.text for query in before.lists.queries}
+        missing = [text for text in grades if text not in own and text not in known]
+        known |= _search(store, name, missing, before.diagnostics.candidates)
+        after = reweigh(before, known, grades)
+        after.save(folder, name)
+    typer.echo(
+        f"{len(grades)} judged queries, {in_browser} of them judged in the browser; "
+        f"{len(missing)} had to be searched for; {time.perf_counter() - start:.1f} s",
+        err=True,
+    )
+    return before, after
+
+
+def read_traffic_for(store: "PageStore", log: Path, name: str, count: int) -> "tuple[Calibration, Traffic]":
+    """The calibration before, and the traffic it is to be made anew on."""
+    from ridgerank.calibration.artifact import Calibration
+    from ridgerank.calibration.traffic import read_traffic
+    from ridgerank.store.sidecar import open_calibrations
+
+    with open_calibrations(store.uri) as folder:
+        before = Calibration.load(folder, name, lineage=store.lineage)
+    traffic = read_traffic(log, retriever=before.retriever, page_ids=store.page_ids(), count=count)
+    return before, traffic
+
+
+def print_change(before: "Calibration", after: "Calibration") -> None:
+    """Old against new, on stderr: what changed and by how much."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "before", "now")
+    for title, read in (
+        ("weight", lambda each: f"{each.weight.weight:.3f}"),
+        ("95 % interval", lambda each: "{:.2f} to {:.2f}".format(*each.weight.weight_interval)),
+        ("estimated", lambda each: each.weight.method),
+        ("c_b, c_s", lambda each: f"{each.weight.c_b:.2f}, {each.weight.c_s:.2f}"),
+        ("ρ", lambda each: f"{each.weight.rho:.2f}"),
+        ("held-out r", lambda each: f"{each.diagnostics.agreement:.2f}"),
+        ("spread of the readout", lambda each: f"{each.diagnostics.readout_spread:.2f}"),
+        ("queries", lambda each: f"{each.weight.queries_used}"),
+    ):
+        table.add_row(title, read(before), read(after))
+    Console(stderr=True).print(table)
+
+
+def _search(store: str, name: str, texts: list[str], candidates: int) -> "dict[str, ScoredPages]":
+    """Candidates and scores of queries that are known to nobody: the model has to be loaded for these."""
+    if not texts:
+        return {}
+    from ridgerank.calibration.score_lists import ScoredPages
+    from ridgerank.ranking.reranker_options import RerankerOptions
+
+    with RerankerOptions(readout=name).open(store) as reranker:
+        rankings = [reranker.search(text, k=candidates, top_k=candidates) for text in texts]
+    return {
+        ranking.query: ScoredPages(
+            tuple(page.page_id for page in ranking.pages),
+            tuple(page.retriever_score for page in ranking.pages),
+            tuple(page.readout_score for page in ranking.pages),
+        )
+        for ranking in rankings
+    }

@@ -1,0 +1,131 @@
+"""Judgements given in the browser: kept beside the store, and what they make of the weight."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from ridgerank.calibration.artifact import Calibration
+from ridgerank.calibration.reweigh import WeightStep, propose_pages, weigh_step_by_step
+from ridgerank.calibration.score_lists import ScoredPages
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.records import Ranking
+from ridgerank.serving.schemas.judgement_schemas import (
+    JudgementsResponse,
+    ProposedPage,
+    WeightPoint,
+)
+from ridgerank.store.judgements import JudgedList, Judgement, Judgements
+from ridgerank.store.lance_dataset import local_root
+
+PROPOSED_QUERIES = 3
+
+
+class Judging:
+    """Keeps judgements of one store and says what they are worth."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        """Refuse at once where nothing can be kept beside the store."""
+        self._store = reranker.store
+        self._calibration = reranker.calibration
+        self._judgements = Judgements(reranker.store.uri)
+        self._judgements.require_writable()
+        self.readout_id = readout_id(reranker.calibration)
+
+    def knows(self, query: str) -> bool:
+        """Whether the candidates of a query are kept already."""
+        return query in self._judgements.read_lists(self.readout_id)
+
+    def keep_list(self, ranking: Ranking) -> None:
+        """Keep the candidates of a query and their scores."""
+        pages = sorted(ranking.pages, key=lambda page: page.retriever_rank)
+        self._judgements.add_list(
+            JudgedList(
+                ranking.query,
+                self.readout_id,
+                tuple(page.page_id for page in pages),
+                tuple(page.retriever_score for page in pages),
+                tuple(page.readout_score for page in pages),
+            )
+        )
+
+    def keep(self, query: str, page_id: str, grade: int | None, judge: str) -> None:
+        """Keep a judgement, or take one back."""
+        self._judgements.add(Judgement(query, page_id, self._store.reference(page_id), grade, judge))
+
+    def report(self, query: str, judge: str) -> JudgementsResponse:
+        """All judgements at a glance, those of one query, and what to judge next."""
+        judgements = self._judgements.read()
+        kept = self._judgements.read_lists(self.readout_id)
+        known = {text: _scored(judged) for text, judged in kept.items()}
+        grades = self._judgements.grades()
+        steps: list[WeightStep] = []
+        if self._calibration.lists is None:
+            note = "this calibration is of an older release: calibrate again to see what judgements change"
+        else:
+            estimate, steps = weigh_step_by_step(self._calibration, known, grades)
+            note = estimate.note
+        return JudgementsResponse(
+            query=query,
+            own={
+                judgement.page_id: judgement.grade
+                for judgement in judgements
+                if (judgement.query, judgement.judge) == (query, judge) and judgement.grade is not None
+            },
+            merged=dict(grades.get(query, {})),
+            judgements=len(judgements),
+            queries=len(grades),
+            judges=len({judgement.judge for judgement in judgements}),
+            deployed=WeightPoint(
+                queries=0,
+                weight=self._calibration.weight.weight,
+                weight_interval=self._calibration.weight.weight_interval,
+            ),
+            steps=[
+                WeightPoint(queries=step.queries, weight=step.weight, weight_interval=step.weight_interval)
+                for step in steps
+            ],
+            note=note,
+            next_pages=self._propose(known.get(query), grades.get(query, {})),
+            next_queries=self._unjudged_queries(grades),
+        )
+
+    def _propose(self, pages: ScoredPages | None, judged: Mapping[str, int]) -> list[ProposedPage]:
+        if pages is None:
+            return []
+        page_ids = propose_pages(pages, judged)
+        references = self._store.references(page_ids) if page_ids else []
+        return [
+            ProposedPage(page_id=page_id, reference=reference)
+            for page_id, reference in zip(page_ids, references, strict=True)
+        ]
+
+    def _unjudged_queries(self, grades: Mapping[str, object]) -> list[str]:
+        """Queries of the calibration that nobody judged, evenly chosen."""
+        lists = self._calibration.lists
+        texts = [] if lists is None else [query.text for query in lists.queries if query.text not in grades]
+        return choose_evenly(texts, PROPOSED_QUERIES)
+
+
+def kept_judgements(
+    uri: str, calibration: Calibration
+) -> tuple[dict[str, dict[str, int]], dict[str, ScoredPages]]:
+    """Judgements beside a store, by the text of the query, and the candidates that were kept with them."""
+    if local_root(uri) is None:
+        return {}, {}
+    judgements = Judgements(uri)
+    lists = judgements.read_lists(readout_id(calibration))
+    return judgements.grades(), {text: _scored(judged) for text, judged in lists.items()}
+
+
+def readout_id(calibration: Calibration) -> str:
+    """A digest of the fitted vector: scores of different readouts are not mixed."""
+    return hashlib.blake2b(calibration.readout.vector.tobytes(), digest_size=8).hexdigest()
+
+
+def choose_evenly(texts: Sequence[str], count: int) -> list[str]:
+    """At most `count` of the texts, spread over all of them."""
+    step = max(1, len(texts) // count)
+    return list(texts[::step][:count])
+
+
+def _scored(judged: JudgedList) -> ScoredPages:
+    return ScoredPages(judged.page_ids, judged.retriever, judged.readout)

@@ -1,0 +1,183 @@
+"""Judgements of pages that people gave in the browser, beside a local store.
+
+`judgements.jsonl` is the record: one line per judgement, with who and when, only ever appended to; taking one
+back is a line, too. `lists.jsonl` has the candidates and scores of each judged query, as they were ranked.
+`qrels.trec` and `queries.jsonl` are made from them after every change, for all other tools. Writers take
+turns by a lock that the system frees when a process dies; a line that was cut short is skipped.
+"""
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median_low
+from typing import Any
+
+from ridgerank.atomic import replace_text_file
+from ridgerank.errors import StoreError
+from ridgerank.records import Query
+from ridgerank.runs.run import Qrels
+from ridgerank.runs.trec import write_qrels
+from ridgerank.store import lance_dataset, layout
+
+log = logging.getLogger(__name__)
+
+GRADES = {"relevant": 2, "partly": 1, "not": 0}
+RECORD, LISTS, QRELS, QUERIES = "judgements.jsonl", "lists.jsonl", "qrels.trec", "queries.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one person said of one page under one query."""
+
+    query: str
+    page_id: str
+    reference: str
+    grade: int | None
+    """2 relevant, 1 partly, 0 not; None takes back what the same person said before."""
+    judge: str
+    time: str = ""
+    """When, in UTC; filled in when it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedList:
+    """The candidates of a judged query, with both scores of each."""
+
+    query: str
+    readout_id: str
+    """Which readout the scores are of (`readout_id`)."""
+    page_ids: tuple[str, ...]
+    retriever: tuple[float, ...]
+    readout: tuple[float, ...]
+
+
+class Judgements:
+    """The judgements beside one store; any number of threads and processes may use it at once."""
+
+    def __init__(self, uri: str) -> None:
+        root = lance_dataset.local_root(uri)
+        if root is None:
+            raise StoreError(
+                f"the page store at {uri} is not on a local disk: judgements cannot be kept beside it; judge "
+                "on a local copy"
+            )
+        self.folder = root / layout.JUDGEMENTS
+
+    def require_writable(self) -> None:
+        """Raise where nothing can be written beside the store."""
+        try:
+            with self._locked():
+                pass
+        except OSError as error:
+            raise StoreError(
+                f"judgements cannot be kept in {self.folder} ({error.strerror or error}); make the store "
+                "writable for this user, or judge on a copy of it"
+            ) from error
+
+    def add(self, judgement: Judgement) -> None:
+        """Keep a judgement; it is on disk when this returns."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._locked():
+            _append(self.folder / RECORD, {**asdict(judgement), "time": now})
+            self._write_qrels()
+
+    def add_list(self, judged: JudgedList) -> None:
+        """Keep the candidates of a query that is going to be judged."""
+        with self._locked():
+            _append(self.folder / LISTS, asdict(judged))
+
+    def read(self) -> list[Judgement]:
+        """What everyone says now: the last word of each person on each page, in the order first said."""
+        last: dict[tuple[str, str, str], Judgement] = {}
+        for row in _read_lines(self.folder / RECORD):
+            judgement = Judgement(**row)
+            last[judgement.query, judgement.page_id, judgement.judge] = judgement
+        return [judgement for judgement in last.values() if judgement.grade is not None]
+
+    def read_lists(self, readout_id: str) -> dict[str, JudgedList]:
+        """Query → its candidates, as this readout scored them."""
+        rows = (
+            JudgedList(**{**row, **{part: tuple(row[part]) for part in ("page_ids", "retriever", "readout")}})
+            for row in _read_lines(self.folder / LISTS)
+        )
+        return {row.query: row for row in rows if row.readout_id == readout_id}
+
+    def grades(self) -> dict[str, dict[str, int]]:
+        """Query text → page id → grade; where people differ, the median, the lower one of two."""
+        return merge_grades(self.read())
+
+    def _write_qrels(self) -> None:
+        grades = self.grades()
+        qrels: Qrels = {query_id(query): pages for query, pages in grades.items()}
+        with replace_text_file(self.folder / QRELS) as file:
+            write_qrels(qrels, file)
+        with replace_text_file(self.folder / QUERIES) as file:
+            for query in grades:
+                row = {"query_id": query_id(query), "text": query}
+                file.write(f"{json.dumps(row, ensure_ascii=False)}\n")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(exist_ok=True)
+        descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def merge_grades(judgements: Sequence[Judgement]) -> dict[str, dict[str, int]]:
+    """Query text → page id → the grade that stands for all people's."""
+    grades: dict[str, dict[str, list[int]]] = {}
+    for judgement in judgements:
+        if judgement.grade is not None:
+            grades.setdefault(judgement.query, {}).setdefault(judgement.page_id, []).append(judgement.grade)
+    return {
+        query: {page_id: median_low(values) for page_id, values in pages.items()}
+        for query, pages in grades.items()
+    }
+
+
+def query_id(query: str) -> str:
+    """The id of a query in the qrels: a digest of its text."""
+    return f"q-{hashlib.blake2b(query.encode(), digest_size=6).hexdigest()}"
+
+
+def judged_queries(grades: Mapping[str, Mapping[str, int]]) -> list[Query]:
+    """The queries of judgements, as a queries file has them."""
+    return [Query(query_id(query), query) for query in grades]
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    """Add a line that is whole or not there; behind a line that was cut short, a new one begins."""
+    line = f"{json.dumps(row, ensure_ascii=False)}\n".encode()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        os.write(descriptor, line)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        return
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                log.warning("%s, line %d was cut short and is skipped", path, number)
+                continue
+            yield row
