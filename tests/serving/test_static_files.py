@@ -7,10 +7,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from ridgerank.serving.static_files import CONTENT_TYPES, FILES, INDEX, PATHS, add_static_routes
+from ridgerank.serving.static_files import ADDRESSES, CONTENT_TYPES, FILES, PATHS, add_static_routes
 
 FOLDER = files("ridgerank.serving") / "static"
-TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in (INDEX, *FILES)}
+TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in (*ADDRESSES, *FILES)}
+MARKUP = "".join(TEXTS[name] for name in ADDRESSES)
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +22,12 @@ def client() -> TestClient:
 
 
 def test_the_list_names_every_file_of_the_folder() -> None:
-    assert {entry.name for entry in FOLDER.iterdir()} == {INDEX, *FILES}
+    assert {entry.name for entry in FOLDER.iterdir()} == {*ADDRESSES, *FILES}
 
 
-@pytest.mark.parametrize("name", [INDEX, *FILES])
+@pytest.mark.parametrize("name", [*ADDRESSES, *FILES])
 def test_each_file_is_served_as_what_it_is(client: TestClient, name: str) -> None:
-    answer = client.get("/" if name == INDEX else f"/page/{name}")
+    answer = client.get(ADDRESSES.get(name, f"/page/{name}"))
     assert answer.status_code == 200
     assert answer.headers["content-type"] == CONTENT_TYPES[name.rpartition(".")[2]]
     assert answer.text == TEXTS[name]
@@ -41,7 +42,7 @@ def test_nothing_else_is_served(client: TestClient, path: str) -> None:
 
 
 def test_the_paths_that_need_no_key_are_those_of_the_page(client: TestClient) -> None:
-    assert len(PATHS) == 1 + len(FILES)
+    assert len(PATHS) == len(ADDRESSES) + len(FILES)
     assert {client.get(path).status_code for path in PATHS} == {200}
 
 
@@ -61,19 +62,20 @@ def test_no_file_reaches_for_the_network() -> None:
 
 
 def test_markup_has_no_inline_script_style_or_handler() -> None:
-    assert re.findall(r"<script(?![^>]*\ssrc=)", TEXTS[INDEX]) == []
-    assert re.findall(r"<style|\sstyle=|\son\w+=", TEXTS[INDEX]) == []
+    for name in ADDRESSES:
+        assert re.findall(r"<script(?![^>]*\ssrc=)", TEXTS[name]) == []
+        assert re.findall(r"<style|\sstyle=|\son\w+=", TEXTS[name]) == []
 
 
 def test_every_part_a_file_asks_for_is_served() -> None:
-    requested = set(re.findall(r'(?:src|href)="page/([^"]+)"', TEXTS[INDEX]))
+    requested = set(re.findall(r'(?:src|href)="page/([^"]+)"', MARKUP))
     for name in FILES:
         requested |= set(re.findall(r'from "\./([^"]+)"', TEXTS[name]))
     assert requested == set(FILES)
 
 
 def test_every_element_a_script_names_is_in_the_markup() -> None:
-    there = set(re.findall(r'\sid="([^"]+)"', TEXTS[INDEX]))
+    there = set(re.findall(r'\sid="([^"]+)"', MARKUP))
     named = {
         element
         for name in FILES
@@ -84,8 +86,8 @@ def test_every_element_a_script_names_is_in_the_markup() -> None:
 
 
 def test_every_label_points_at_a_control() -> None:
-    controls = set(re.findall(r'<(?:input|button|output)[^>]*\sid="([^"]+)"', TEXTS[INDEX]))
-    assert set(re.findall(r'<label[^>]*\sfor="([^"]+)"', TEXTS[INDEX])) <= controls
+    controls = set(re.findall(r'<(?:input|button|output)[^>]*\sid="([^"]+)"', MARKUP))
+    assert set(re.findall(r'<label[^>]*\sfor="([^"]+)"', MARKUP)) <= controls
 
 
 def test_the_page_is_no_part_of_the_api(client: TestClient) -> None:

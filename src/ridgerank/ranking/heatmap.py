@@ -11,7 +11,7 @@ STRONGEST = 170
 """Opacity, of 255, of the part looked at most: what is printed there stays readable."""
 _FIELD_SIDE = 96
 """Points along the longer side at which the heat of an image is computed; between them it is interpolated."""
-_WIDTH = 0.7
+_WIDTH = 0.55
 """Standard deviation of a position's heat, in mean distances between kept positions."""
 
 

@@ -1,4 +1,4 @@
-"""The files of the web page, served under `/` and `/page/`, and no others.
+"""The files of the web page, served under `/`, `/docs` and `/page/`, and no others.
 
 No request names a file: each address is a route of its own, made once from the list below. The page loads
 nothing from elsewhere and runs no inline script; its Content-Security-Policy forbids both.
@@ -16,17 +16,23 @@ CONTENT_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-INDEX = "index.html"
+ADDRESSES = {"index.html": "/", "docs.html": "/docs"}
+"""Documents; all other files lie under `/page/`."""
 FILES = (
     "api.js",
     "charts.js",
     "columns.js",
+    "docs.css",
+    "docs.js",
     "dom.js",
     "heat.js",
     "icon.svg",
+    "judge.css",
+    "judge.js",
     "moves.js",
     "page.css",
     "page.js",
+    "preview.js",
     "ranking.js",
     "report.css",
     "report.js",
@@ -35,7 +41,7 @@ FILES = (
     "viewer.css",
     "viewer.js",
 )
-PATHS = frozenset({"/", *(f"/page/{name}" for name in FILES)})
+PATHS = frozenset({*ADDRESSES.values(), *(f"/page/{name}" for name in FILES)})
 """Served without a key, because they hold nothing of the store."""
 HEADERS = {
     "Content-Security-Policy": "; ".join(
@@ -55,10 +61,10 @@ HEADERS = {
 
 
 def add_static_routes(app: FastAPI) -> None:
-    """Serve the page at `/` and its files below `/page/`."""
+    """Serve the page at `/`, the API's documentation at `/docs`, and their files below `/page/`."""
     folder = files("ridgerank.serving") / "static"
-    for name in (INDEX, *FILES):
-        address = "/" if name == INDEX else f"/page/{name}"
+    for name in (*ADDRESSES, *FILES):
+        address = ADDRESSES.get(name, f"/page/{name}")
         endpoint = _file_endpoint((folder / name).read_bytes(), CONTENT_TYPES[name.rpartition(".")[2]])
         app.add_api_route(address, endpoint, methods=["GET", "HEAD"], include_in_schema=False, name=name)
 

@@ -12,9 +12,13 @@ export class ApiError extends Error {
 }
 
 export const search = (query, signal) =>
-  json("v1/search", { method: "POST", body: { query, k: 20, top_n: 20 }, signal });
+  json("v1/search", { method: "POST", body: { query, k: 20, top_n: 20, lines: true }, signal });
 export const explain = (query, page, signal) =>
   json("v1/explain", { method: "POST", body: { query, page }, signal });
+export const judge = (judgement) => json("v1/judgements", { method: "POST", body: judgement });
+export const fetchJudgements = (query, name) =>
+  json(`v1/judgements?${new URLSearchParams({ query, judge: name })}`);
+export const fetchDescription = () => json("openapi.json");
 export const fetchStore = () => json("v1/store");
 export const fetchCalibration = () => json("v1/calibration");
 

@@ -1,7 +1,7 @@
 // Two columns, before and after, and the way of every page between them.
 
 import { showImage } from "./api.js";
-import { calm, make, score, signed } from "./dom.js";
+import { calm, halves, make, markedLine, percent, score, signed } from "./dom.js";
 import { drawMoves, placeMoves } from "./moves.js";
 import { asRetrieved, fused, ordered, parts, TOP } from "./ranking.js";
 
@@ -10,10 +10,11 @@ const CLOSE = 0.004; // of a row: too small a distance to see
 
 /** The columns; `open(page)` is called with the page to show large. */
 export class Columns {
-  constructor({ before, after, moves, open }) {
+  constructor({ before, after, moves, open, judgeControls }) {
     this.lists = { before, after };
     this.moves = moves;
     this.open = open;
+    this.judgeControls = judgeControls; // page → buttons to judge it, or null
     this.pages = [];
     this.rows = new Map(); // page → its row in each column
     this.shown = new Map(); // page → where it is drawn now, in rows; a fraction while it moves
@@ -22,12 +23,13 @@ export class Columns {
     new ResizeObserver(() => this.paint()).observe(after);
   }
 
-  show(pages, w) {
+  show(pages, w, calibrated) {
+    this.calibrated = calibrated;
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     this.pages = pages;
     this.widest = Math.max(...pages.flatMap((page) => [Math.abs(page.retriever_z), Math.abs(page.readout_z)]));
-    this.rows = new Map(pages.map((page) => [page, { before: this.row(page), after: this.row(page) }]));
+    this.rows = new Map(pages.map((page) => [page, { before: this.row(page, "before"), after: this.row(page, "after") }]));
     this.before = asRetrieved(pages);
     this.after = ordered(pages, w);
     this.lists.before.replaceChildren(...this.before.map((page) => this.rows.get(page).before.item));
@@ -36,7 +38,7 @@ export class Columns {
     this.shown = new Map(this.before.map((page, index) => [page, index]));
     drawMoves(this.moves, this.before);
     for (const [index, page] of this.before.entries()) this.describeBefore(page, index);
-    for (const side of ["before", "after"]) this.rove(side, this.lists[side].querySelector("button"));
+    for (const side of ["before", "after"]) this.rove(side, this.lists[side].querySelector("button.page"));
     this.order(w);
   }
 
@@ -99,29 +101,38 @@ export class Columns {
 
   // --- a row ------------------------------------------------------------------------------------
 
-  row(page) {
+  row(page, side) {
     const part = {
       rank: make("span", { className: "rank" }),
       move: make("span", { className: "move" }),
-      total: make("span", { className: "total" }),
+      total: make("span", { className: "total number-only" }),
       retriever: make("i", { className: "part retriever" }),
       readout: make("i", { className: "part readout" }),
     };
     const image = make("img", { alt: "", loading: "lazy", decoding: "async", draggable: false });
     showImage(image, page.thumbnail_url).catch(() => image.remove());
-    const scores = make("span", { className: "scores" },
+    const scores = make("span", { className: "scores number-only" },
       make("span", { title: "retriever score" }, make("b", {}, "b"), score(page.retriever_score)),
       make("span", { title: "readout score" }, make("b", {}, "s"), score(page.readout_score)));
     part.button = make("button", { type: "button", className: "page", tabIndex: -1 },
       part.rank,
       make("span", { className: "thumbnail" }, image),
       make("span", { className: "name", title: page.reference }, ...halves(page.reference)),
-      part.move, scores,
-      make("span", { className: "balance" }, part.retriever, part.readout),
+      make("span", { className: "facts" }, part.move, side === "after" ? this.likely(page) : null, scores),
+      side === "after" ? markedLine(page.line) : null,
+      make("span", { className: "balance number-only" }, part.retriever, part.readout),
       part.total);
-    part.item = make("li", {}, part.button);
+    part.item = make("li", {}, part.button, side === "after" ? this.judgeControls(page) : null);
     part.item.dataset.page = page.page_id;
     return part;
+  }
+
+  likely({ probability }) {
+    if (probability === null) return null;
+    const title = this.calibrated ? "fitted to judgements" : "the model’s own odds: nobody has checked them";
+    const chip = make("span", { className: "likely", title }, `${percent(probability)} likely`);
+    chip.dataset.level = probability >= 0.5 ? "high" : "low";
+    return chip;
   }
 
   describeBefore(page, index) {
@@ -140,7 +151,7 @@ export class Columns {
     row.rank.textContent = index + 1;
     row.total.textContent = signed(fused(page, w));
     row.total.title = "fused score: (1 − w) z(b) + w z(s)";
-    row.move.textContent = climbed > 0 ? `▲ ${climbed}` : climbed < 0 ? `▼ ${-climbed}` : "=";
+    row.move.textContent = climbed > 0 ? `▲ up ${climbed}` : climbed < 0 ? `▼ down ${-climbed}` : "= same place";
     row.item.dataset.move = climbed > 0 ? "up" : climbed < 0 ? "down" : "same";
     row.item.dataset.entered = index < TOP && page.retriever_rank > TOP;
     this.balance(row, ...parts(page, w));
@@ -169,18 +180,18 @@ export class Columns {
 
   /** One stop of the tab key per column; the arrow keys move from there. */
   rove(side, button) {
-    for (const other of this.lists[side].querySelectorAll("button")) other.tabIndex = other === button ? 0 : -1;
+    for (const other of this.lists[side].querySelectorAll("button.page")) other.tabIndex = other === button ? 0 : -1;
   }
 
   listen(side) {
     const list = this.lists[side];
     list.addEventListener("click", (event) => {
-      const page = this.pageOf(event.target);
-      if (page) this.open(page, event.target.closest("button"));
+      const button = event.target.closest("button.page");
+      if (button) this.open(this.pageOf(button), button);
     });
     list.addEventListener("keydown", (event) => this.press(event, side));
     list.addEventListener("focusin", (event) => {
-      this.rove(side, event.target.closest("button"));
+      if (event.target.matches("button.page")) this.rove(side, event.target);
       this.point(this.pageOf(event.target));
     });
     list.addEventListener("focusout", () => this.point(null));
@@ -189,6 +200,7 @@ export class Columns {
   }
 
   press(event, side) {
+    if (!event.target.matches("button.page")) return;
     const page = this.pageOf(event.target);
     const order = this[side];
     const index = order.indexOf(page);
@@ -218,11 +230,4 @@ export class Columns {
     const id = element.closest("li")?.dataset.page;
     return this.pages.find((page) => page.page_id === id) ?? null;
   }
-}
-
-/** A name in two parts, so that a long one loses its middle and keeps its page number. */
-function halves(reference) {
-  const cut = reference.lastIndexOf("#");
-  if (cut < 1) return [make("span", { className: "stem" }, reference)];
-  return [make("span", { className: "stem" }, reference.slice(0, cut)), make("span", {}, reference.slice(cut))];
 }

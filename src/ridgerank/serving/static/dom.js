@@ -41,3 +41,30 @@ export function score(value) {
 export function milliseconds(value) {
   return value >= 9.95 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
 }
+
+/** 0.834 as 83 %, and never 0 or 100 where it is neither. */
+export function percent(share) {
+  const rounded = Math.round(100 * share);
+  if (rounded === 0 && share > 0) return "<1\u00a0%";
+  if (rounded === 100 && share < 1) return ">99\u00a0%";
+  return `${rounded}\u00a0%`;
+}
+
+/** A name in two parts: a long one loses its middle and keeps its end and its page number. */
+export function halves(reference) {
+  const page = Math.max(reference.lastIndexOf("#"), 0);
+  const cut = reference.length > 26 ? Math.max(Math.ceil(reference.length / 2), page - 12) : reference.length;
+  return [make("span", { className: "stem" }, reference.slice(0, cut)), make("span", {}, reference.slice(cut))];
+}
+
+/** A line of a page with the query's words marked; null for none. */
+export function markedLine(line) {
+  if (!line) return null;
+  const parts = [];
+  let behind = 0;
+  for (const [start, end] of line.marks) {
+    parts.push(line.text.slice(behind, start), make("mark", {}, line.text.slice(start, end)));
+    behind = end;
+  }
+  return make("span", { className: "line" }, ...parts, line.text.slice(behind));
+}

@@ -2,7 +2,9 @@
 
 import { search } from "./api.js";
 import { Columns } from "./columns.js";
-import { byId, make, milliseconds } from "./dom.js";
+import { byId, make, milliseconds, percent } from "./dom.js";
+import { Judge } from "./judge.js";
+import { previewThumbnails } from "./preview.js";
 import { asRetrieved, moved, newInTop, ordered, TOP } from "./ranking.js";
 import { Report } from "./report.js";
 import { Viewer } from "./viewer.js";
@@ -11,16 +13,23 @@ const SNAP = 0.005; // half a step of the slider: nearer than that to w*, w* is 
 const QUIET_MS = 700; // a screen reader hears where the slider came to rest, not each step
 
 const report = new Report();
-const viewer = new Viewer();
+const judging = new Judge({ show: openById, search: (query) => go(query), announce });
+const judgeControls = (page) => judging.controls(page);
+const viewer = new Viewer({ judgeControls });
 const columns = new Columns({
-  before: byId("before"), after: byId("after"), moves: byId("moves"), open: openPage,
+  before: byId("before"), after: byId("after"), moves: byId("moves"), open: openPage, judgeControls,
 });
+previewThumbnails([byId("before"), byId("after")], (element) => columns.pageOf(element));
 const slider = byId("weight");
 let answer = null;
 let weight = 0;
 let running = null;
 let quiet = 0;
-let resting = false;
+
+/** What the server can do is known before anything is shown; where it cannot be asked, a search says why. */
+const ready = report.data.then(({ store }) => {
+  if (store.judging) judging.enable();
+}, () => {});
 
 // --- a search -----------------------------------------------------------------------------------------
 
@@ -30,12 +39,10 @@ async function run(query, chosenWeight = null) {
   byId("query").value = query;
   document.title = query ? `${query} · RidgeRank` : "RidgeRank";
   if (!query) return showStart();
-  if (resting) report.open(false); // opened by itself, it makes room by itself
-  resting = false;
   byId("results").setAttribute("aria-busy", "true");
   state(loading());
   try {
-    const received = await search(query, current.signal);
+    const [received] = await Promise.all([search(query, current.signal), ready]);
     if (current === running) show(received, chosenWeight);
   } catch (error) {
     if (error.name === "AbortError" || current !== running) return;
@@ -52,27 +59,52 @@ function show(received, chosenWeight) {
     announce("No pages found.");
     return;
   }
-  byId("note").textContent = received.note;
-  byId("note").hidden = !received.note;
+  showVerdict(received);
   state(null);
   placeStar(received.weight);
   showLatency(received.latency_ms);
   weight = chosenWeight ?? received.weight;
   slider.value = weight;
-  columns.show(received.results, weight);
+  judging.forget();
+  columns.show(received.results, weight, received.answered.calibrated);
+  judging.begin(received.query);
   showWeight();
   announce(`${received.results.length} pages. ${summary()}`);
 }
 
 function showStart() {
   answer = null;
-  resting = true;
-  report.open(true);
-  state(message("Look at what reranking changes",
-    "Search, and see each page’s place before and after, the two scores that decided it, and where on the page the query looked."));
+  const start = message("Ask your pages",
+    "Type a question. You see the pages that answer it, the line that matches, and how the model changed their order.");
+  state(start);
   report.data.then(({ store }) => {
     byId("query").placeholder = `Search ${store.pages.toLocaleString("en")} pages`;
+    if (!store.examples.length || !start.isConnected) return;
+    const examples = store.examples.map((query) => {
+      const link = make("a", { href: `?${new URLSearchParams({ q: query })}` }, query);
+      link.addEventListener("click", (event) => {
+        event.preventDefault();
+        go(query);
+      });
+      return make("li", {}, link);
+    });
+    start.append(make("p", { className: "try" }, "For example"), make("ul", { className: "examples" }, ...examples));
   }, () => {});
+}
+
+/** Whether any page answers the query, and what to be careful about: each said once. */
+function showVerdict({ answered, note }) {
+  const { probability, calibrated } = answered;
+  const known = probability !== null;
+  const doubt = calibrated ? "" : " This is the model’s own opinion; no judgement has checked it.";
+  byId("answered").textContent = !known ? "" : (probability >= 0.5
+    ? `A page that answers this is probably here (${percent(probability)}).`
+    : `Perhaps no page answers this: the chance of an answer is ${percent(probability)}.`) + doubt;
+  byId("answered").dataset.level = known && probability < 0.5 ? "low" : "high";
+  byId("note").textContent = note;
+  byId("note").hidden = !note;
+  byId("verdict").hidden = !known && !note;
+  report.showWarnings(note);
 }
 
 // --- the weight ---------------------------------------------------------------------------------------
@@ -110,7 +142,7 @@ function summary() {
 
 function placeStar(best) {
   byId("weight-star").style.setProperty("--at", best);
-  byId("weight-star").firstElementChild.textContent = `w* ${best.toFixed(2)}`;
+  byId("weight-star").firstElementChild.textContent = `best ${best.toFixed(2)}`;
   byId("weight-star").dataset.side = best > 0.94 ? "left" : best < 0.06 ? "right" : "middle";
   report.data.then(({ calibration }) => {
     const [low, high] = calibration.weight.weight_interval;
@@ -124,6 +156,9 @@ slider.addEventListener("input", () => {
   weigh(Math.abs(w - answer.weight) <= SNAP ? answer.weight : w);
 });
 slider.addEventListener("change", () => address(true));
+byId("numbers").addEventListener("change", (event) => {
+  document.body.classList.toggle("numbers", event.target.checked);
+});
 byId("weight-return").addEventListener("click", () => {
   slider.value = answer.weight;
   weigh(answer.weight);
@@ -153,7 +188,10 @@ function state(content) {
   byId("state").replaceChildren(...(content ? [content] : []));
   byId("columns").hidden = content !== null;
   byId("controls").hidden = content !== null;
-  if (content) byId("note").hidden = true;
+  if (content) {
+    byId("verdict").hidden = byId("judging").hidden = true;
+    report.showWarnings("");
+  }
 }
 
 function message(title, text) {
@@ -183,6 +221,11 @@ function openPage(page, button) {
   });
 }
 
+function openById(pageId) {
+  const page = answer?.results.find((result) => result.page_id === pageId);
+  if (page) openPage(page, columns.rows.get(page).after.button);
+}
+
 function announce(text) {
   byId("live").textContent = text;
 }
@@ -197,6 +240,14 @@ function address(same) {
   history[same ? "replaceState" : "pushState"](null, "", `?${parameters}`);
 }
 
+/** Search for a query and put it into the address. */
+function go(query) {
+  answer = null;
+  byId("query").value = query;
+  address(new URLSearchParams(location.search).get("q") === query);
+  run(query);
+}
+
 function follow() {
   const parameters = new URLSearchParams(location.search);
   const w = parameters.has("w") ? Number(parameters.get("w")) : NaN;
@@ -206,11 +257,7 @@ function follow() {
 byId("search").addEventListener("submit", (event) => {
   event.preventDefault();
   const query = byId("query").value.trim();
-  if (!query) return;
-  answer = null;
-  byId("query").value = query;
-  address(new URLSearchParams(location.search).get("q") === query);
-  run(query);
+  if (query) go(query);
 });
 addEventListener("popstate", follow);
 addEventListener("keydown", (event) => {

@@ -6,7 +6,8 @@ import { byId, make, signed } from "./dom.js";
 
 const METHODS = {
   "closed-form": "in closed form, from judgements",
-  "label-free": "without labels, from the three scores alone",
+  "label-free": "an estimate without judgements",
+  combined: "from a few judgements and the estimate without any",
   prior: "a cautious default: nothing could be estimated",
   given: "given by hand",
 };
@@ -28,6 +29,14 @@ export class Report {
     this.toggle.setAttribute("aria-expanded", String(visible));
   }
 
+  /** The calibration’s warnings, but for one that is shown above the results already. */
+  showWarnings(shown) {
+    if (!this.list) return;
+    const texts = this.warnings.filter((warning) => warning !== shown);
+    this.list.hidden = !texts.length;
+    this.list.replaceChildren(...texts.map((warning) => make("li", {}, warning)));
+  }
+
   mark(w) {
     if (this.chart) markWeight(this.chart, w);
   }
@@ -35,8 +44,11 @@ export class Report {
   async load() {
     const [store, calibration] = await Promise.all([fetchStore(), fetchCalibration()]);
     this.chart = weightChart(calibration.weight);
+    this.warnings = calibration.warnings;
+    this.list = make("ul", { className: "warnings" });
+    this.showWarnings("");
     byId("report-body").replaceChildren(
-      warnings(calibration),
+      introduction(store), this.list,
       weightCard(calibration, this.chart),
       correlationCard(calibration),
       penaltyCard(calibration),
@@ -45,10 +57,16 @@ export class Report {
   }
 }
 
-function warnings({ warnings: texts }) {
-  const list = make("ul", { className: "warnings", hidden: !texts.length });
-  list.append(...texts.map((warning) => make("li", {}, warning)));
-  return list;
+/** What this is, before any formula. */
+function introduction({ reads_text: readsText, retriever }) {
+  return make("div", { className: "introduction" },
+    make("p", {}, `A search engine (${retriever ?? "none"}) finds twenty pages. Then a language model, which has read ` +
+      `${readsText ? "the text" : "a picture"} of every page once, beforehand, gives each of them a score of its own. ` +
+      "The two scores are mixed, and the pages are put in order by the mixture. How much the model counts was " +
+      "estimated for these pages; the slider shows what any other mixture would give."),
+    make("p", {}, "In the paper’s words: the search engine’s score is ", make("var", {}, "b"), ", the model’s ", make("var", {}, "s"),
+      " (the readout). Both are standardized over the candidates, and F = (1 − ", make("var", {}, "w"), ") ", make("var", {}, "z"), "(",
+      make("var", {}, "b"), ") + ", make("var", {}, "w"), " ", make("var", {}, "z"), "(", make("var", {}, "s"), ") decides."));
 }
 
 function weightCard({ weight, expected_gain: gain }, chart) {

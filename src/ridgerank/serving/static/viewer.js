@@ -1,13 +1,16 @@
 // One page large, with the positions the query attended to.
 
 import { explain, showImage } from "./api.js";
-import { byId, make, score, signed } from "./dom.js";
+import { byId, make, markedLine, percent, score, signed } from "./dom.js";
 import { paintHeat } from "./heat.js";
 import { fused } from "./ranking.js";
 
+const SHOWN_LINES = 6;
+
 /** The dialog; it goes through the pages in the order they have at the weight it was opened with. */
 export class Viewer {
-  constructor() {
+  constructor({ judgeControls }) {
+    this.judgeControls = judgeControls; // page → buttons to judge it, or null
     this.dialog = byId("viewer");
     this.image = byId("page-image");
     this.canvas = byId("heat");
@@ -31,6 +34,7 @@ export class Viewer {
   open(answer, pages, page, w, closed) {
     if (this.query !== answer.query) this.explanations.clear();
     Object.assign(this, { query: answer.query, pages, w, closed, index: pages.indexOf(page) });
+    this.calibrated = answer.answered.calibrated;
     this.stop = new AbortController();
     this.dialog.showModal();
     byId("viewer-close").focus();
@@ -59,6 +63,7 @@ export class Viewer {
     this.say("Reading the page…");
     byId("sheet").classList.add("waiting");
     byId("viewer-shares").textContent = "";
+    byId("viewer-passages").replaceChildren();
     byId("scale-most").textContent = "";
     const here = () => this.pages[this.index] === page;
     try {
@@ -66,9 +71,11 @@ export class Viewer {
       if (!here()) return;
       paintHeat(this.canvas, this.image, explanation);
       this.describeShares(explanation);
+      this.say("");
+      this.listPassages(explanation);
       this.canvas.hidden = false;
       this.shade();
-      this.say(remark);
+      if (remark) this.say(remark);
     } catch (error) {
       if (error.name === "AbortError") return;
       if (here()) this.say(error.message, true);
@@ -114,13 +121,18 @@ export class Viewer {
     const climbed = page.retriever_rank - rank;
     const way = climbed > 0 ? `▲ up ${climbed}` : climbed < 0 ? `▼ down ${-climbed}` : "= unchanged";
     byId("viewer-title").textContent = page.reference;
+    byId("viewer-line").replaceChildren(...[markedLine(page.line)].filter(Boolean));
+    byId("viewer-judge").replaceChildren(...[this.judgeControls(page)].filter(Boolean));
+    const { probability } = page;
+    byId("viewer-likely").textContent = probability === null ? "" : `${percent(probability)} likely to be relevant` +
+      (this.calibrated ? "." : ": the model’s own odds, which nobody has checked.");
     const move = byId("viewer-move");
-    move.textContent = `Rank ${page.retriever_rank} → ${rank}, ${way}`;
+    move.textContent = `${way}: place ${rank}, was ${page.retriever_rank} in the search engine’s order`;
     move.dataset.move = climbed > 0 ? "up" : climbed < 0 ? "down" : "same";
     byId("viewer-scores").replaceChildren(
-      ...term("Retriever score", score(page.retriever_score), `z ${signed(page.retriever_z)}`),
-      ...term("Readout score", score(page.readout_score), `z ${signed(page.readout_z)}`),
-      ...term("Fused score", signed(fused(page, this.w)), `w = ${this.w.toFixed(2)}`),
+      ...term("Search engine’s score, b", score(page.retriever_score), `z ${signed(page.retriever_z)}`),
+      ...term("Model’s score, s", score(page.readout_score), `z ${signed(page.readout_z)}`),
+      ...term("Both mixed", signed(fused(page, this.w)), `w = ${this.w.toFixed(2)}`),
     );
     byId("viewer-place").textContent = `${rank} of ${this.pages.length}`;
     byId("viewer-previous").disabled = this.index === 0;
@@ -133,12 +145,41 @@ export class Viewer {
 
   describeShares(explanation) {
     const share = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}\u00a0%`;
-    const { page_share: page, instruction_share: instruction, query_share: query, kept, grid } = explanation;
-    byId("scale-most").textContent = share(Math.max(...explanation.weights, 0));
+    const { page_share: page, instruction_share: instruction, query_share: query, kept, grid, passages } = explanation;
+    byId("scale-most").textContent = "most";
     byId("viewer-shares").textContent =
       `${share(page)} of the attention is on the page, ${share(query)} on the query itself, ` +
-      `${share(instruction)} on the instruction. ` +
-      `The store kept ${kept.length} of ${grid[0]} × ${grid[1]} positions.`;
+      `${share(instruction)} on the instruction. ` + (passages.length
+        ? `The store kept ${kept.length} of ${grid[1]} words and word parts.`
+        : `The store kept ${kept.length} of ${grid[0]} × ${grid[1]} positions.`);
+  }
+
+  /** The lines of a page that the model read as text: those with most attention, a bar each. */
+  listPassages({ passages }) {
+    const most = Math.max(...passages.map((passage) => passage.weight), 0) || 1;
+    const lines = [...passages].sort((a, b) => b.weight - a.weight).slice(0, SHOWN_LINES).map((passage) => {
+      const bar = make("i");
+      bar.style.width = `${100 * passage.weight / most}%`;
+      const line = make("li", {}, bar, make("span", {}, passage.text.replaceAll("|", " ")));
+      if (passage.region) {
+        line.addEventListener("pointerenter", () => this.outline(passage.region));
+        line.addEventListener("pointerleave", () => this.outline(null));
+      }
+      return line;
+    });
+    byId("viewer-passages").replaceChildren(...lines);
+    byId("viewer-passages").hidden = !lines.length;
+    if (lines.length && passages.every((passage) => !passage.region)) {
+      this.say("Where these lines stand is not known: the document is gone, or it is a scan and OCR is not installed.");
+    }
+  }
+
+  outline(region) {
+    const frame = byId("outline");
+    frame.hidden = region === null;
+    if (!region) return;
+    const [left, top, right, bottom] = region.map((edge) => `${100 * edge}%`);
+    Object.assign(frame.style, { left, top, width: `calc(${right} - ${left})`, height: `calc(${bottom} - ${top})` });
   }
 
   shade() {
