@@ -40,6 +40,7 @@ def test_a_search_shows_the_order_before_and_after(page: PageUnderTest, answer: 
 
 def test_every_row_shows_its_page_and_both_scores(page: PageUnderTest, answer: Answer) -> None:
     page.search(answer["query"])
+    page.by_id("numbers").click()
     for row in page.all("#before li, #after li"):
         page.run("arguments[0].scrollIntoView({block: 'center'})", row)  # pictures load when they come near
     page.until(
@@ -143,12 +144,8 @@ def test_a_page_opens_large_with_heat_where_the_query_looked(page: PageUnderTest
         "return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data]"
     )
     red, green, blue, opacity = page.run(painted, (left + right) / 2, (top + bottom) / 2)
-    assert opacity == 255
+    assert opacity > 128, "the place looked at most is faint"
     assert red > green > blue
-    rows, columns = explained["grid"]
-    bare = next(cell for cell in range(rows * columns) if cell not in set(explained["kept"]))
-    middle = ((bare % columns + 0.5) / columns, (bare // columns + 0.5) / rows)
-    assert page.run(painted, *middle)[3] == 0, "a position that was not kept is painted"
     page.by_id("heat-on").click()
     assert page.by_id("heat").value_of_css_property("opacity") == "0"
     page.press(Keys.ESCAPE)
@@ -228,6 +225,7 @@ def test_the_back_button_brings_the_last_search_back(page: PageUnderTest, answer
 
 def test_the_panel_reports_calibration_and_store(page: PageUnderTest) -> None:
     calibration, store = ask(page.address, "/v1/calibration"), ask(page.address, "/v1/store")
+    page.by_id("report-toggle").click()
     page.until(lambda: len(page.all("#report .card")) == 4)
     headings = [heading.text for heading in page.all("#report h3")]
     assert headings[0].startswith(f"w* = {calibration['weight']['weight']:.2f}")
@@ -243,6 +241,15 @@ def test_the_panel_reports_calibration_and_store(page: PageUnderTest) -> None:
     assert warnings == calibration["warnings"]
     page.by_id("report-toggle").click()
     assert not page.visible("report")
+
+
+def test_the_first_view_has_questions_to_try(page: PageUnderTest) -> None:
+    examples = page.until(lambda: page.all(".examples a"))
+    store = ask(page.address, "/v1/store")
+    assert [example.text for example in examples] == store["examples"]
+    examples[0].click()
+    page.until_answered()
+    assert page.by_id("query").get_property("value") == store["examples"][0]
 
 
 def test_the_latency_is_split(page: PageUnderTest, answer: Answer) -> None:

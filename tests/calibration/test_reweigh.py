@@ -85,7 +85,8 @@ def test_lists_kept_by_a_server_count_like_the_calibrations_own(
 def test_lists_survive_being_saved(calibration: Calibration, tmp_path: Path) -> None:
     calibration.save(tmp_path)
     loaded = Calibration.load(tmp_path).lists
-    assert loaded is not None and calibration.lists is not None
+    assert loaded is not None
+    assert calibration.lists is not None
     assert loaded.by_query() == calibration.lists.by_query()
     assert [query.query_id for query in loaded.queries][:2] == ["q0", "q1"]
 

@@ -16,7 +16,7 @@ MARKUP = "".join(TEXTS[name] for name in ADDRESSES)
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    app = FastAPI()
+    app = FastAPI(docs_url=None)
     add_static_routes(app)
     return TestClient(app)
 

@@ -17,7 +17,7 @@ from ridgerank.errors import ArtifactError
 from ridgerank.store.check import Damage
 
 DIGEST_KEY = "digest"
-_METADATA_NAMES = {"format", "lineage", "fit", "facts", DIGEST_KEY}
+_METADATA_NAMES = {"list_names", "format", "lineage", "fit", "facts", DIGEST_KEY}
 
 
 def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
