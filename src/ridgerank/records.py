@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Target: TypeAlias = Literal["margin", "likelihood"]
-"""What the full model says of a query and a page: yes logit − no logit (eq. 6), or log p(query | page)."""
+Target: TypeAlias = Literal["margin", "likelihood", "teacher"]
+"""What the full model says of a query and a page: yes logit − no logit (eq. 6), or log p(query | page); or
+what a teacher other than the model says."""
 
 State: TypeAlias = Literal["last", "mean"]
 """Where a state is read: at the last position (eq. 5), or averaged over the query's positions."""

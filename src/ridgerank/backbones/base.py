@@ -26,6 +26,7 @@ from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.backbones.query_positions import mean_log_probability, mean_state
 from ridgerank.backbones.regions import Regions, cells
 from ridgerank.backbones.self_test import require_answer_rows
+from ridgerank.backbones.wide_products import wide_products
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
 from ridgerank.page_sizing import PixelBudget
@@ -94,7 +95,7 @@ class Backbone(ABC):
         self.geometry.require_layers(join_layer, exit_layer)
         if not pages:
             return []
-        with torch.inference_mode():
+        with torch.inference_mode(), wide_products(self.device, self.dtype):
             page_tokens = self._tokenize_pages(pages)
             ids = pad_sequence([page.ids for page in page_tokens], batch_first=True)
             visual = pad_sequence([page.visual for page in page_tokens], batch_first=True)
@@ -325,7 +326,8 @@ class Backbone(ABC):
             )
         ids = pad_sequence([torch.tensor(suffix) for suffix in suffixes], batch_first=True)
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
-        return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
+        with wide_products(self.device, self.dtype):
+            return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
 
     def _log_probabilities(self, states: Tensor, query_tokens: Sequence[Sequence[int]]) -> Tensor:
         unembedding = self._model.get_output_embeddings().weight

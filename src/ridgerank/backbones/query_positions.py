@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+_WORDS_AT_ONCE = 8192
+
 
 def mean_state(states: Tensor, query_tokens: Sequence[Sequence[int]]) -> Tensor:
     """Average (pairs, positions, width) over the positions of each query's tokens, float32 (pairs, width).
@@ -34,11 +36,23 @@ def mean_log_probability(
     one for more. The state at a position predicts the token behind it; positions behind the query's last
     token do not count.
     """
-    projection = unembedding.float().t()
-    means = []
-    for pair, hidden in enumerate(states):  # one at a time: a vocabulary is wide
-        tokens = query_tokens[pair if len(query_tokens) > 1 else 0][1:]
-        next_tokens = torch.tensor(tokens, device=states.device)
-        logits = norm(hidden[: len(next_tokens)]).float() @ projection
-        means.append((logits.gather(1, next_tokens[:, None])[:, 0] - logits.logsumexp(dim=1)).mean())
-    return torch.stack(means)
+    tokens = [query_tokens[pair if len(query_tokens) > 1 else 0][1:] for pair in range(len(states))]
+    lengths = [len(pair_tokens) for pair_tokens in tokens]
+    normed = torch.cat(
+        [norm(hidden[:length]).float() for hidden, length in zip(states, lengths, strict=True)]
+    )
+    next_tokens = torch.tensor([token for pair in tokens for token in pair], device=states.device)
+    logits = (normed * unembedding[next_tokens].float()).sum(dim=1)
+    log_probabilities = logits - _log_partition(normed, unembedding)
+    return torch.stack([part.mean() for part in torch.split(log_probabilities, lengths)])
+
+
+def _log_partition(normed: Tensor, unembedding: Tensor) -> Tensor:
+    """log Σ exp over the vocabulary, float32 (rows,), some words at a time.
+
+    A whole vocabulary in float32 is gigabytes for a large model; a part of it at a time is not.
+    """
+    total = torch.full((len(normed),), -torch.inf, device=normed.device)
+    for words in torch.split(unembedding, _WORDS_AT_ONCE):
+        total = torch.logaddexp(total, (normed @ words.float().t()).logsumexp(dim=1))
+    return total

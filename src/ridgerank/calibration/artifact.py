@@ -111,6 +111,8 @@ class Diagnostics:
     """Mean standard deviation of the readout's scores within a held-out list: servers compare with it."""
     paper_label_free: WeightEstimate | None = None
     """§B.6 of the selected reading alone, for comparison; None in files of an older release."""
+    teacher: str = "the backbone itself"
+    """Whose scores the readout reproduces."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

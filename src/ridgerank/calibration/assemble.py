@@ -24,10 +24,12 @@ def assemble_calibration(
     retriever: str,
     retriever_source: str,
     transferred: RelevanceModel | None = None,
+    teacher: str,
 ) -> Calibration:
     """The record that is saved beside the store; `candidates` is K.
 
-    Probabilities `transferred` from another store are taken where there are no judgements here.
+    Probabilities `transferred` from another store are taken where there are no judgements here. `teacher`
+    says whose scores the readout reproduces.
     """
     selected = selection.selected
     lists = selected.problem.lists
@@ -43,7 +45,7 @@ def assemble_calibration(
         weight=selected.decision.deployed,
         retriever=retriever,
         retriever_source=retriever_source,
-        diagnostics=_diagnostics(selection, query_set, candidates),
+        diagnostics=_diagnostics(selection, query_set, candidates, teacher),
         target=selected.option.target,
         state=selected.option.state,
         lists=ScoreLists.of_candidates(
@@ -59,11 +61,12 @@ def assemble_calibration(
     )
 
 
-def _diagnostics(selection: Selection, query_set: QuerySet, candidates: int) -> Diagnostics:
+def _diagnostics(selection: Selection, query_set: QuerySet, candidates: int, teacher: str) -> Diagnostics:
     selected = selection.selected
     lists, fit, decision = selected.problem.lists, selected.fit, selected.decision
     penalty = fit.penalty
     return Diagnostics(
+        teacher=teacher,
         queries_from=query_set.origin,
         queries=len(query_set.queries),
         lists=len(lists),

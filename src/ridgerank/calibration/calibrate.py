@@ -20,6 +20,7 @@ from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, calibratio
 from ridgerank.calibration.assemble import assemble_calibration
 from ridgerank.calibration.candidate_lists import find_candidates
 from ridgerank.calibration.executor import Executor, LocalExecutor
+from ridgerank.calibration.external_teacher import OWN, load_teacher, restrict_lists
 from ridgerank.calibration.hooks import CalibrationHook, CalibrationPlan, SilentCalibrationHook
 from ridgerank.calibration.plot import plot_calibration
 from ridgerank.calibration.ridge_fit import LEAST_LISTS, RemoteStates
@@ -68,6 +69,7 @@ def calibrate(
     documents: Sequence[str | Path] = (),
     target: Target | None = None,
     state: State | None = None,
+    teacher: str = "",
     device: str | None = None,
     dtype: "str | torch.dtype | None" = None,
     executor: Executor | None = None,
@@ -83,8 +85,10 @@ def calibrate(
     With `qrels` the weight is w* of eq. 4; `weight_from` takes it from another store that was calibrated with
     judgements, `STORE` or `STORE#NAME`, together with its target, state and probabilities of relevance.
     `candidates` is K. `documents` are files and folders to render pages from again; by default, those they
-    were indexed from. `target` and `state` are selected by measure where they are not given. An `executor`
-    runs the model elsewhere than in this process; no backbone is loaded then.
+    were indexed from. `target` and `state` are selected by measure where they are not given. `teacher` is
+    whose scores to learn in place of the model's own: a TREC run of scores or qrels, another backbone or a
+    cross encoder, by file, name or folder. An `executor` runs the model elsewhere than in this process; no
+    backbone is loaded then.
     """
     hook = hook or SilentCalibrationHook()
     with ExitStack() as stack:
@@ -115,13 +119,28 @@ def calibrate(
             documents=files,
         )
         lists = find_candidates(retriever, query_set.queries, candidates)
-        targets = available_targets(page_store.lineage.prompt_name) if target is None else (target,)
-        complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
+        external = None
+        if teacher:
+            external = load_teacher(teacher, page_store, folder, documents=files, device=device, dtype=dtype)
+            scores = external.score(lists)
+            lists = restrict_lists(lists, scores, teacher=external.name)
+            targets: Sequence[Target] = ("teacher",)
+        else:
+            own_targets = available_targets(page_store.lineage.prompt_name)
+            targets = own_targets if target is None else (target,)
+            complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
         relevance = None if qrels is None else _read_relevance(page_store, qrels, lists)
         states = executor.compute_states(
             lists, STATES if state is None else (state,), on_queries_run=hook.queries_run
         )
-        data = gather_data(lists, cache, targets, states, relevance)
+        data = gather_data(
+            lists,
+            cache,
+            targets,
+            states,
+            relevance,
+            given=None if external is None else scores,
+        )
         selection = select_readout(data, transferred=None if transferred is None else transferred.weight)
         calibration = assemble_calibration(
             selection,
@@ -132,6 +151,7 @@ def calibrate(
             retriever=retriever.name,
             retriever_source=retriever_source,
             transferred=None if transferred is None else transferred.relevance,
+            teacher=OWN if external is None else external.name,
         )
         calibration.save(folder, name)
         plot_calibration(calibration, selection.selected.fit, path.with_suffix(".png"))
@@ -238,8 +258,13 @@ def gather_data(
     targets: Sequence[Target],
     states: Mapping[State, Floats | RemoteStates],
     relevance: Floats | None,
+    *,
+    given: Mapping[tuple[str, str], float] | None = None,
 ) -> CalibrationData:
-    """States and targets of all lists, laid end to end."""
+    """States and targets of all lists, laid end to end.
+
+    Targets are those of the cache, or `given` by query id and page id where the teacher is another.
+    """
     pairs = _pairs(lists)
     return CalibrationData(
         lists=Ragged.of_lengths(len(candidates) for candidates in lists.values()),
@@ -247,7 +272,12 @@ def gather_data(
         retriever=np.array([candidate.score for _, candidate in pairs]),
         targets={
             target: np.array(
-                [cache.target(target, query.text, candidate.page_id) for query, candidate in pairs],
+                [
+                    cache.target(target, query.text, candidate.page_id)
+                    if given is None
+                    else given[query.query_id, candidate.page_id]
+                    for query, candidate in pairs
+                ],
                 dtype=np.float64,
             )
             for target in targets

@@ -32,9 +32,10 @@ from ridgerank.records import Target
 
 LEAST_JUDGED = 8
 """Queries with a relevant candidate; with fewer, a probability is not fitted to them."""
-_PAGE_COLUMNS: dict[Target, int] = {"margin": 1, "likelihood": 2}
+_PAGE_COLUMNS: dict[Target, int] = {"margin": 1, "likelihood": 2, "teacher": 2}
 """A margin means the same for every query, so that a page's probability needs no other page. A likelihood
-depends on the query's words: its distance from the list's mean is needed, too."""
+depends on the query's words: its distance from the list's mean is needed, too. Of a teacher's score neither
+is known."""
 
 
 def fit_relevance(
@@ -68,7 +69,7 @@ def fit_relevance(
         note = "the full model's own odds of yes, predicted; no judgement has checked them"
         return RelevanceModel(readout, explained, page, query, False, 0, note)
     reason = (
-        "a likelihood is no probability of relevance"
+        f"{'a likelihood' if target == 'likelihood' else 'this score'} is no probability of relevance"
         if target != "margin"
         else ("the full model's margin cannot be predicted on lists that were not fitted")
     )

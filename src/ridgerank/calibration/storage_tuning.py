@@ -186,6 +186,11 @@ def tune_storage(
         )
         lists = _limit_pages(find_candidates(retriever, query_set.queries, candidates), pages)
         own_targets = available_targets(page_store.lineage.prompt_name)
+        if calibration is not None and calibration.target == "teacher":
+            raise CalibrationError(
+                f"this calibration reproduces {calibration.diagnostics.teacher}; storage is tuned by the "
+                "model's own scores: leave the calibration out"
+            )
         targets = own_targets if calibration is None else (calibration.target,)
         complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
         if calibration is None:

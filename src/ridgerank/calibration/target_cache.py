@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ridgerank.atomic import say_what_cannot_be_written
 from ridgerank.lineage import Lineage
@@ -24,13 +24,20 @@ _FIELDS: Mapping[Target, str] = {"margin": "margins", "likelihood": "likelihoods
 class TargetCache:
     """Targets by query and page, in memory and in a file that only grows."""
 
-    def __init__(self, folder: Path, lineage: Lineage) -> None:
-        self._path = folder / FILE_NAME
-        self._header = {"teacher": lineage.teacher_fingerprint()}
+    def __init__(
+        self, folder: Path, lineage: Lineage | None, *, file_name: str = FILE_NAME, teacher: str = ""
+    ) -> None:
+        self._path = folder / file_name
+        self._header = {"teacher": teacher if lineage is None else lineage.teacher_fingerprint()}
         self._targets: dict[tuple[Target, str, str], float] = {}
         self._written_queries: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._read()
+
+    @classmethod
+    def of_teacher(cls, folder: Path, teacher: str) -> Self:
+        """The scores of a teacher other than the store's model, in a file of its own; kept as margins."""
+        return cls(folder, None, file_name=f"teacher-{_digest(teacher)[:12]}.jsonl", teacher=teacher)
 
     def __len__(self) -> int:
         return len(self._targets)

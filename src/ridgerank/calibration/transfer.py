@@ -39,6 +39,11 @@ def transfer_weight(source: str, *, lineage: Lineage, retriever: str) -> Transfe
             f"the calibration of {source} weighs the scores of {calibration.retriever!r}, wanted "
             f"{retriever!r}; calibrate it for this retriever"
         )
+    if calibration.target == "teacher":
+        raise CalibrationError(
+            f"{source} reproduces {calibration.diagnostics.teacher}, not the model's own scores, and its "
+            "weight is for those; calibrate here with the same --teacher, and --qrels"
+        )
     estimate = calibration.diagnostics.closed_form
     if estimate is None:
         raise CalibrationError(

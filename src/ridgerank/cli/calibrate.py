@@ -109,6 +109,15 @@ def calibrate_command(
             rich_help_panel="What is fitted",
         ),
     ] = "auto",
+    teacher: Annotated[
+        str,
+        typer.Option(
+            help="Whose scores to learn: a TREC run or qrels, another backbone, or a cross encoder. "
+            "[default: the model's own]",
+            show_default=False,
+            rich_help_panel="What is fitted",
+        ),
+    ] = "",
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -157,6 +166,11 @@ def calibrate_command(
         raise typer.BadParameter(
             "judgements, target and state come from the other store: leave --qrels, --target and --state out",
             param_hint="--weight-from",
+        )
+    if teacher and (target != "auto" or weight_from):
+        raise typer.BadParameter(
+            "a teacher brings its own target and needs its own weight: leave --target and --weight-from out",
+            param_hint="--teacher",
         )
     target_choice = _parse_choice(target, ("auto", *TARGETS), "--target")
     state_choice = _parse_choice(state, ("auto", *STATES), "--state")
@@ -210,6 +224,7 @@ def calibrate_command(
             documents=documents or [],
             target=None if target_choice == "auto" else target_choice,
             state=None if state_choice == "auto" else state_choice,
+            teacher=teacher,
             device=device,
             dtype=dtype,
             executor=executor,

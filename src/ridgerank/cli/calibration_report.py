@@ -50,6 +50,7 @@ def _print_tables(calibration: "Calibration") -> None:
     table.add_row("retriever", calibration.retriever)
     table.add_row("queries", f"{facts.queries}, {facts.queries_from}; {facts.lists} lists fitted")
     table.add_row("target, state", f"{calibration.target}, {calibration.state}")
+    table.add_row("reproduces", f"the scores of {facts.teacher}")
     table.add_row(
         "penalty λ", f"{calibration.readout.penalty:g}{' (at the edge)' if facts.penalty_at_edge else ''}"
     )

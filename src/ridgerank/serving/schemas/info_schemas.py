@@ -85,6 +85,7 @@ class CalibrationResponse(ResponseModel):
     retriever: str
     target: Target = Field(description="What the readout is fitted to.")
     state: State = Field(description="Which state the readout reads.")
+    teacher: str = Field(description="Whose scores the readout reproduces.")
     reason: str = Field(description="Why this target and this state.")
     readings: list[ReadingReport] = Field(description="All targets and states that were compared.")
     penalty: float = Field(description="λ.")
