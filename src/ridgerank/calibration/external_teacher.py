@@ -15,7 +15,8 @@ from PIL.Image import Image
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.causal_text import MODEL_CLASSES
 from ridgerank.backbones.fingerprints import fingerprint_weights
-from ridgerank.backbones.load import FAMILIES, SHORT_NAMES, load_backbone, parse_dtype, placement
+from ridgerank.backbones.load import FAMILIES, load_backbone, parse_dtype, placement
+from ridgerank.backbones.model_source import SHORT_NAMES
 from ridgerank.calibration.executor import compute_page_targets
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import find_missing_targets
