@@ -14,6 +14,7 @@ from ridgerank.serving.http_errors import ApiError, from_library_error, hide_pat
 from ridgerank.serving.readiness import PROBE_SECONDS, Readiness
 from ridgerank.serving.serve_settings import Limits
 from ridgerank.store.page_store import PageStore
+from ridgerank.worker_process import WorkerDied
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of
 from tests.serving.test_hostile import uri
 
@@ -37,6 +38,23 @@ def test_a_store_that_fails_is_the_servers_fault_and_it_is_not_ready(
         assert client.get("/healthz").status_code == 200
         assert corpus.store not in answer.text + ready.text
         assert "lance" not in answer.text + ready.text
+
+
+def test_a_worker_that_ends_twice_over_a_request_is_worth_another_try(
+    make_service: MakeService, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def die(*arguments: object, **options: object) -> None:
+        tries.append(1)
+        raise WorkerDied("ended")
+
+    monkeypatch.setattr(Reranker, "retrieve", die)
+    with client_of(make_service()) as client:
+        answer = client.post("/v1/search", json={"query": corpus.queries[0], "k": 3})
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+    assert answer.headers["retry-after"]
+    assert len(tries) == 2
 
 
 class FakeEngine:

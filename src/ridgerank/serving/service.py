@@ -39,6 +39,7 @@ from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.serving.tracing import OpenTelemetryTracing, Tracing
 from ridgerank.serving.traffic_log import TrafficLog
 from ridgerank.store.cache import CacheCounts
+from ridgerank.worker_process import WorkerDied
 
 log = logging.getLogger(__name__)
 
@@ -201,6 +202,9 @@ class Service:
             raise http_errors.caller_left()
         if isinstance(result, ApiError):
             raise result
+        if isinstance(result, WorkerDied):
+            self.readiness.record_fault()
+            raise http_errors.not_ready("the process that ran the model ended over this request; try again")
         if isinstance(result, BaseException):
             told = http_errors.from_library_error(result) if isinstance(result, RidgeRankError) else None
             if told is None:
