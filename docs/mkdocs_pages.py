@@ -13,7 +13,12 @@ import ridgerank
 from ridgerank.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-ROOT_PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+ROOT_PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "reporting.md",
+}
 LINK = re.compile(r"\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)]*)?\)")
 
 
