@@ -1,6 +1,7 @@
 """Progress bars on stderr; a line every half minute where stderr is no terminal."""
 
 import sys
+from collections import Counter
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
 
@@ -92,12 +93,17 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+FAILURES_SHOWN = 3
+"""Pages of one file, lost for the same reason, that get a line each."""
+
+
 class IndexProgress:
     """An `IndexHook`: pages done, pages per second, bytes per page, on a bar."""
 
     def __init__(self, bar: Bar) -> None:
         self._bar = bar
         self._pages = self._bytes = 0
+        self._failures: Counter[tuple[str, str]] = Counter()
 
     def planned(self, plan: "IndexPlan") -> None:
         """Say what is to be done."""
@@ -112,8 +118,14 @@ class IndexProgress:
         self._bar.advance(pages, rate=f"{speed}{self._bytes / self._pages / 1e6:.2f} MB/page")
 
     def failed(self, failure: "Failure") -> None:
-        """Say what could not be read."""
-        self._bar.say(f"not read: {failure}", style="yellow")
+        """Say what could not be read; a file that loses many pages gets few lines."""
+        document = failure.reference.rpartition("#")[0] or failure.reference
+        self._failures[document, failure.reason] += 1
+        count = self._failures[document, failure.reason]
+        if count <= FAILURES_SHOWN:
+            self._bar.say(f"not read: {failure}", style="yellow")
+        elif count == FAILURES_SHOWN + 1:
+            self._bar.say(f"not read: more pages of {document}, for the same reason", style="yellow")
 
 
 class CalibrationProgress:
