@@ -13,7 +13,10 @@ _CALLER_CODES: dict[type[RidgeRankError], str] = {
     BackboneError: "not_possible",
 }
 """Errors that a request can cause. All others are the server's own."""
-_PATH = re.compile(r"(?:[a-z][a-z0-9+.-]*:/)?(?<![\w.])(?:\.{0,2}/)(?:[^\s/'\"`][^/'\"`\n]*/)*[^\s/'\"`,;:()]+")
+_PATH = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*:/)?(?<![\w.])(?:\.{0,2}/)"
+    r"(?:[^\s/'\"`][^/'\"`\n]*/)*[^\s/'\"`,;:()]+"
+)
 """A folder may hold spaces, the last part may not: there a sentence goes on."""
 
 
