@@ -14,6 +14,7 @@ from ridgerank.retrievers.bm25 import BM25
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.hybrid import HybridRetriever
 from ridgerank.retrievers.load import load_retriever
+from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.retrievers.test_bm25 import TEXTS, store_of
@@ -54,6 +55,11 @@ def test_candidates_of_any_member_are_candidates() -> None:
     best = HybridRetriever([LOOK, WORDS]).search("q", 2)
     assert best[0].page_id == "b"
     assert best[0].score > best[1].score
+
+
+def test_a_filter_holds_for_every_member() -> None:
+    [candidates] = HybridRetriever([LOOK, WORDS]).search_within(["q"], 2, PageSelection(frozenset("bc"), ""))
+    assert {candidate.page_id for candidate in candidates} == {"b", "c"}
 
 
 def test_no_page_has_no_score() -> None:
