@@ -172,19 +172,18 @@ def test_pages_without_a_single_token_are_ranked_like_any_other(drawn: Path, tmp
     (tmp_path / "documents").mkdir()
     for path in (drawn / "documents").glob("*.pdf"):
         (tmp_path / "documents" / path.name).write_bytes(path.read_bytes())
-    for name in ("manual-1.pdf", "manual-2.pdf", "report-1.pdf"):
-        canvas = Canvas(str(tmp_path / "documents" / name))
-        for page in range(1, 6):
-            canvas.rect(10 * page, 10, 20, 20)
-            canvas.showPage()
-        canvas.save()
+    canvas = Canvas(str(tmp_path / "documents/manual-1.pdf"))
+    for page in range(1, 6):
+        canvas.rect(10 * page, 10, 20, 20)
+        canvas.showPage()
+    canvas.save()
     out = tmp_path / "results.json"
     real_documents.run(
         options(drawn, tmp_path, "--documents", str(tmp_path / "documents"), "--out", str(out))
     )
     results = json.loads(out.read_text())
     assert results["questions"] == 30
-    assert results["evidence_without_text"] == {"text layer": 0.5, "in use": 0.5}
+    assert results["evidence_without_text"] == pytest.approx({"text layer": 1 / 6, "in use": 1 / 6}, abs=1e-3)
 
 
 def test_a_corpus_without_any_token_says_that_nothing_can_be_fused(drawn: Path, tmp_path: Path) -> None:

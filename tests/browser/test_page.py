@@ -273,3 +273,10 @@ def test_everything_comes_from_the_server_itself(page: PageUnderTest, answer: An
     loaded = page.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert len(loaded) > 10
     assert [name for name in loaded if not name.startswith(f"{page.address}/")] == []
+
+
+def test_the_api_is_documented_offline(page: PageUnderTest) -> None:
+    page.driver.get(f"{page.address}/docs")
+    page.until(lambda: page.all("#paths section"))
+    assert "/v1/search" in page.text("contents")
+    assert page.all("#paths section table")

@@ -135,7 +135,7 @@ PATHS = [
     "/page.js/..%2f..%2fapp.py",
     "/static/../../etc/passwd",
     "//etc/passwd",
-    "/docs",
+    "/redoc",
 ]
 
 

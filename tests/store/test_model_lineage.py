@@ -36,7 +36,7 @@ def test_a_store_whose_pages_hold_the_whole_instruction_is_refused(
     prompt["before_image"], prompt["after_image"] = prompt.pop("before_page"), prompt.pop("after_page")
     before = fingerprint({**prompt, "answer_ids": small_backbone.tokens.answers})
     require_same_model(lineage, small_backbone, artifact="the store")
-    with pytest.raises(LineageMismatch, match=rf"the store .*prompt: '{before}' there"):
+    with pytest.raises(LineageMismatch, match=r"the store .*prompt: another prompt"):
         require_same_model(replace(lineage, prompt=before), small_backbone, artifact="the store")
 
 
@@ -66,7 +66,7 @@ def test_a_lineage_written_before_settings_were_fields_is_that_of_the_same_model
     # The weights of then are not those of the package today, and images are resized once.
     same_model = replace(before, transformers=today.transformers, weights=today.weights)
     require_same_model(same_model, backbone, artifact="the store")
-    with pytest.raises(LineageMismatch, match="weights: '396c0849"):
+    with pytest.raises(LineageMismatch, match="'mini-qwen' with other weights"):
         require_same_model(replace(before, transformers=today.transformers), backbone, artifact="the store")
     assert replace(same_model, image_resize="once") == today == Lineage.from_json(today.to_json())
 

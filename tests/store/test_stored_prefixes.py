@@ -147,7 +147,7 @@ def test_with_every_position_kept_int8_moves_a_state_by_little(
     packed = [compress(p, image, Keep.parse("stride 1")) for p, image in zip(prefixes, images, strict=True)]
     states = small_backbone.states(["revenue"], StoredPrefixes.of(packed, join_layer=0))
     exact = small_backbone.states(["revenue"], DensePrefixes(prefixes))
-    assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
+    assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.02
 
 
 def test_instruction_positions_stay_and_a_third_of_the_visual_ones(

@@ -253,10 +253,6 @@ class Backbone(ABC):
         """Where the visual positions of a grid lie on a page whose width is `aspect` times its height."""
         return cells(*grid)
 
-    def text_spans(self, text: str) -> list[tuple[int, int]] | None:
-        """Where the positions of a page that is read as text stand in it; None where its image is read."""
-        return None
-
     def write_queries(self, pages: Sequence[Prefix], *, max_tokens: int = 24) -> list[str]:
         """The query the model itself would put below each page, encoded to full depth; greedy, one line.
 

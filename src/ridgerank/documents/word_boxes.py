@@ -22,7 +22,7 @@ _REACH = 400
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedWord:
+class BoxedWord:
     """A word of a page's text."""
 
     start: int
@@ -32,19 +32,19 @@ class PlacedWord:
 
 
 @lru_cache(maxsize=KEPT_PAGES)
-def place_words(ref: PageRef, text: str) -> tuple[PlacedWord, ...]:
+def place_words(ref: PageRef, text: str) -> tuple[BoxedWord, ...]:
     """The words of a page's text that are recognized on the page, in the order of the text."""
     return tuple(match_words(text, _read_words(ref)))
 
 
-def match_words(text: str, boxes: Sequence[TextBox]) -> Iterator[PlacedWord]:
+def match_words(text: str, boxes: Sequence[TextBox]) -> Iterator[BoxedWord]:
     """Look each word up in the text, behind the one before; words the text does not have are left out."""
     behind = 0
     for box in boxes:
         start = text.find(box.text, behind, behind + _REACH + len(box.text)) if box.text else -1
         if start >= 0:
             behind = start + len(box.text)
-            yield PlacedWord(start, behind, box)
+            yield BoxedWord(start, behind, box)
 
 
 def _read_words(ref: PageRef) -> list[TextBox]:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from ridgerank.documents.word_boxes import PlacedWord, place_words
+from ridgerank.backbones.causal_text import CausalText
+from ridgerank.documents.word_boxes import BoxedWord, place_words
 from ridgerank.errors import DocumentError, StoreError
 from ridgerank.ragged import Bools, Floats
 from ridgerank.ranking.passages import split_passages, token_regions
@@ -100,16 +101,16 @@ def _locate(
 ) -> tuple[tuple[Region | None, ...], tuple[Passage, ...]]:
     """Where each kept position lies on the page; of a model that reads text, also the lines they are in."""
     [page] = shallow.store.pages([page_id])
-    read_spans = shallow.backbone.text_spans(page.text)
-    if read_spans is None:
+    if not isinstance(shallow.backbone, CausalText):
         cells = shallow.backbone.regions(grid, _aspect(page, shallow.store.reference(page_id)))[kept]
         return tuple((left, top, right, bottom) for left, top, right, bottom in cells.tolist()), ()
+    read_spans = shallow.backbone.text_spans(page.text)
     spans = [read_spans[index] for index in kept]
     words = _place_words(shallow, page_id, page.text)
     return tuple(token_regions(spans, words)), split_passages(page.text, spans, weights, words)
 
 
-def _place_words(shallow: ShallowPass, page_id: str, text: str) -> tuple[PlacedWord, ...]:
+def _place_words(shallow: ShallowPass, page_id: str, text: str) -> tuple[BoxedWord, ...]:
     """The page's words with their boxes; none where its document is gone, or cannot be read any more."""
     for location in locate_pages(shallow.store, [page_id]):
         try:

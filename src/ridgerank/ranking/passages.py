@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from ridgerank.documents.word_boxes import PlacedWord
+from ridgerank.documents.word_boxes import BoxedWord
 from ridgerank.records import Passage, Region
 
 Span = tuple[int, int]
 """First character in the text, and one past the last."""
 
 
-def token_regions(spans: Sequence[Span], words: Sequence[PlacedWord]) -> list[Region | None]:
+def token_regions(spans: Sequence[Span], words: Sequence[BoxedWord]) -> list[Region | None]:
     """The box of the word that each token is part of; None for white space and for words without a place."""
     regions: list[Region | None] = []
     first = 0
@@ -22,7 +22,7 @@ def token_regions(spans: Sequence[Span], words: Sequence[PlacedWord]) -> list[Re
 
 
 def split_passages(
-    text: str, spans: Sequence[Span], weights: Sequence[float], words: Sequence[PlacedWord]
+    text: str, spans: Sequence[Span], weights: Sequence[float], words: Sequence[BoxedWord]
 ) -> tuple[Passage, ...]:
     """The lines of the text that the model read, top to bottom, each with the attention on its tokens."""
     passages: list[Passage] = []
@@ -43,7 +43,7 @@ def split_passages(
     return tuple(passages)
 
 
-def _region(words: Sequence[PlacedWord]) -> Region | None:
+def _region(words: Sequence[BoxedWord]) -> Region | None:
     """The smallest box around some words."""
     if not words:
         return None

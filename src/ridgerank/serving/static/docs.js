@@ -78,7 +78,9 @@ function typeName(schema = {}) {
   return schema.type ?? "any";
 }
 
-const anchor = ({ method, path }) => `${method}${path.replaceAll(/[^a-z0-9]+/gi, "-")}`;
+function anchor({ method, path }) {
+  return `${method}${path.replaceAll(/[^a-z0-9]+/gi, "-")}`;
+}
 
 function badge({ method }) {
   return make("span", { className: `method ${method}` }, method.toUpperCase());
