@@ -1,0 +1,79 @@
+"""`calibrate --weight-only` and `--traffic`: what was judged or searched for reaches the calibration."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ridgerank.errors import RidgeRankError
+from ridgerank.ranking.reranker import Reranker
+from ridgerank.serving.traffic_log import TrafficLog
+from tests.cli.commands import invoke
+
+WORDS = [
+    "margin",
+    "risk",
+    "growth",
+    "debt",
+    "water",
+    "market",
+    "year",
+    "cost",
+    "plan",
+    "team",
+    "price",
+    "road",
+    "ship",
+    "sale",
+    "unit",
+    "fund",
+]
+
+
+def copy_calibration(folder: Path, name: str) -> None:
+    calibrations = folder / "store/calibrations"
+    for suffix in (".safetensors", ".json"):
+        (calibrations / f"{name}{suffix}").write_bytes((calibrations / f"default{suffix}").read_bytes())
+
+
+def test_judgements_change_the_weight_and_no_page_is_read(
+    folder: Path, reranker: Reranker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_calibration(folder, "judged")
+    lists = reranker.calibration.lists
+    assert lists is not None
+    judged = list(lists.by_query().items())[:12]
+    queries = [{"query_id": f"j{number}", "text": text} for number, (text, _) in enumerate(judged)]
+    (tmp_path / "q.jsonl").write_text("".join(f"{json.dumps(query)}\n" for query in queries))
+    best = [pages.page_ids[pages.readout.index(max(pages.readout))] for _, pages in judged]
+    (tmp_path / "qrels.trec").write_text(
+        "".join(f"j{number} 0 {page} 1\n" for number, page in enumerate(best))
+    )
+    monkeypatch.setattr("ridgerank.backbones.model_settings.ModelSettings.load", None)  # no model is needed
+    done = invoke(
+        "calibrate", "--store", folder / "store", "--name", "judged", "--weight-only", "--json",
+        "--queries", tmp_path / "q.jsonl", "--qrels", tmp_path / "qrels.trec",
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["weight"]["method"] == "closed-form"  # a random model supports nothing: judgements alone
+    assert report["weight"]["weight"] > reranker.calibration.weight.weight
+    assert "weight" in done.stderr
+
+
+def test_traffic_is_calibrated_on_and_old_is_shown_against_new(
+    folder: Path, reranker: Reranker, tmp_path: Path
+) -> None:
+    copy_calibration(folder, "traffic")
+    log = TrafficLog(tmp_path / "log.jsonl", retriever=reranker.retriever.name, max_bytes=1 << 20)
+    for word in WORDS:
+        log.record(reranker.search(f"{word} of the report", k=8, top_k=8))
+    log.close()
+    options = ("--store", folder / "store", "--name", "traffic", "--device", "cpu", "--candidates", 8)
+    done = invoke("calibrate", *options, "--traffic", tmp_path / "log.jsonl", "--json")
+    report = json.loads(done.stdout)
+    assert report["diagnostics"]["queries_from"] == "searched for (log.jsonl)"
+    assert report["diagnostics"]["queries"] == len(WORDS)
+    assert "weight" in done.stderr
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(RidgeRankError, match="no rankings of"):
+        invoke("calibrate", *options, "--traffic", tmp_path / "empty.jsonl")
