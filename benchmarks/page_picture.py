@@ -27,6 +27,8 @@ SCALE = 1.5
 MAX_BYTES = 400_000
 TOP = 5
 LOOKED_AT = 25
+PICTURES_IN_SIGHT_STAND = """return [...document.querySelectorAll('#columns img')].every((image) =>
+    image.complete || image.getBoundingClientRect().top > innerHeight)"""
 
 
 def main() -> None:
@@ -48,7 +50,7 @@ def main() -> None:
         page = PageUnderTest(driver, address)
         page.open(q=query)
         page.until_answered()
-        page.until(lambda: page.run("return [...document.images].slice(0, 16).every((one) => one.complete)"))
+        page.until(lambda: page.run(PICTURES_IN_SIGHT_STAND))
         picture = driver.get_screenshot_as_png()
     size = write(picture, arguments.out)
     print(json.dumps({"picture": str(arguments.out), "query": query, "bytes": size}))

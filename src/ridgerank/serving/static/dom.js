@@ -53,7 +53,7 @@ export function percent(share) {
 /** A name in two parts: a long one loses its middle and keeps its end and its page number. */
 export function halves(reference) {
   const page = Math.max(reference.lastIndexOf("#"), 0);
-  const cut = reference.length > 26 ? Math.max(Math.ceil(reference.length / 2), page - 12) : reference.length;
+  const cut = Math.max(Math.ceil(page / 2), page - 12);
   return [make("span", { className: "stem" }, reference.slice(0, cut)), make("span", {}, reference.slice(cut))];
 }
 
