@@ -60,3 +60,15 @@ def write_pdf(path: Path, *, pages: int, seed: int = 0) -> Path:
 def pdf() -> Pdf:
     """Writes PDFs."""
     return write_pdf
+
+
+def refuse_listing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Have the system refuse to list folders of this name."""
+    listed = os.listdir
+
+    def refusing(folder: Path) -> list[str]:
+        if folder.name == name:
+            raise PermissionError(13, "Permission denied")
+        return listed(folder)
+
+    monkeypatch.setattr(os, "listdir", refusing)

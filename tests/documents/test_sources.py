@@ -7,6 +7,7 @@ import pytest
 
 from ridgerank.documents.failures import Failure, SkippedFile
 from ridgerank.documents.sources import SourceFile, find_sources
+from tests.conftest import refuse_listing
 
 
 def _make(folder: Path, *names: str) -> None:
@@ -115,14 +116,7 @@ def test_names_are_one_line_of_characters_that_encode(tmp_path: Path) -> None:
 
 def test_an_unreadable_folder_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _make(tmp_path, "a.pdf", "locked/b.pdf")
-    listed = os.listdir
-
-    def refusing(folder: Path) -> list[str]:
-        if folder.name == "locked":
-            raise PermissionError(13, "Permission denied")
-        return listed(folder)
-
-    monkeypatch.setattr(os, "listdir", refusing)
+    refuse_listing(monkeypatch, "locked")
     assert list(find_sources([tmp_path])) == [
         SourceFile(tmp_path / "a.pdf", "a.pdf"),
         Failure("locked", "may not be read by this user; grant the permission to read it"),

@@ -13,7 +13,7 @@ from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexReport
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import locate_pages
-from tests.conftest import write_pdf
+from tests.conftest import refuse_listing, write_pdf
 
 
 def index(path: Path, store: Path, backbone: Backbone, **options: Any) -> IndexReport:  # noqa: ANN401
@@ -163,13 +163,6 @@ def test_pruning_spares_pages_of_a_folder_that_cannot_be_read_this_time(
     write_pdf(tmp_path / "in/locked/a.pdf", pages=1)
     write_pdf(tmp_path / "in/b.pdf", pages=1, seed=1)
     index(tmp_path / "in", store, small_backbone)
-    listed = os.listdir
-
-    def refusing(folder: Path) -> list[str]:
-        if folder.name == "locked":
-            raise PermissionError(13, "Permission denied")
-        return listed(folder)
-
-    monkeypatch.setattr(os, "listdir", refusing)
+    refuse_listing(monkeypatch, "locked")
     assert index(tmp_path / "in", store, small_backbone, prune=True).removed == 0
     assert names(store) == ["b.pdf#1", "locked/a.pdf#1"]
