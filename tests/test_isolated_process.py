@@ -3,12 +3,13 @@
 import os
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from ridgerank.errors import DocumentError
 from ridgerank.isolated_process import IsolatedProcess, TookTooLong
-from ridgerank.worker_process import WorkerDied
+from ridgerank.worker_process import WorkerDied, WorkerProcess
 
 SECONDS = 120.0
 
@@ -61,3 +62,19 @@ def test_closing_ends_a_call_that_runs() -> None:
     process.close()
     thread.join(SECONDS)
     assert len(raised) == 1
+
+
+def test_closing_ends_a_process_that_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = IsolatedProcess()
+    closing = threading.Thread(target=process.close)
+
+    def start(target: Callable[..., None]) -> WorkerProcess:
+        closing.start()
+        closing.join(0.2)  # it has found no process to kill and waits for the call
+        return WorkerProcess(target)
+
+    monkeypatch.setattr("ridgerank.isolated_process.WorkerProcess", start)
+    with pytest.raises(WorkerDied, match="closed"):
+        process.call(time.sleep, SECONDS, SECONDS)
+    closing.join(SECONDS)
+    assert not closing.is_alive()

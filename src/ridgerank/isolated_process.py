@@ -83,6 +83,9 @@ class IsolatedProcess:
             raise WorkerDied("the process that was called is closed")
         if self._process is None:
             self._process = WorkerProcess(_answer_calls)
+            if self._closed:  # while it was being started, so that `close` found none to kill
+                self._discard()
+                raise WorkerDied("the process that was called is closed")
             try:
                 if not self._process.pipe.poll(START_SECONDS):
                     raise WorkerDied("a process to call does not start")
