@@ -1,9 +1,13 @@
 """Margins on disk: kept as they are made, dropped when they are another model's."""
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from ridgerank.calibration.target_cache import FILE_NAME, TargetCache
+from ridgerank.errors import WriteError
 from tests.store.pages import LINEAGE
 
 
@@ -51,3 +55,14 @@ def test_both_targets_of_a_pair_are_kept_apart(tmp_path: Path) -> None:
         assert reopened.target("likelihood", "q", "page") == -2.5
         assert reopened.target("margin", "other", "page") is None
         assert len(reopened) == 3
+
+
+def test_a_disk_that_takes_no_more_is_named(tmp_path: Path) -> None:
+    """The limit on the size of files stands in for the end of a disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(WriteError, match=r"margins\.jsonl cannot be written: File too large"):
+            TargetCache(tmp_path, LINEAGE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,6 +1,7 @@
 """`ridgerank calibrate`, and `index --calibrate`: the commands give what the library gives."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from ridgerank.errors import RidgeRankError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.retrievers.bm25 import BM25
 from ridgerank.store.sidecar import calibrations_folder
-from tests.cli.commands import invoke
+from tests.cli.commands import RUN, invoke
 
 
 def test_calibrating_again_reads_no_page_and_finds_the_same(
@@ -53,6 +54,18 @@ def test_a_calibration_by_its_own_name_with_queries_and_a_run(folder: Path, run:
             "calibrate", "--store", folder / "store", "--queries", folder / "q.jsonl", "--run",
             folder / "run.trec", "--device", "cpu",
         )  # fmt: skip
+
+
+def test_a_disk_that_takes_no_more_is_one_line_and_the_calibration_stays(folder: Path) -> None:
+    """The shell's limit on the size of files stands in for the end of a disk."""
+    before = (folder / "store/calibrations/default.json").read_bytes()
+    command = [*RUN, "calibrate", "--store", str(folder / "store"), "--device", "cpu"]
+    limited = ["bash", "-c", 'ulimit -f 1; exec "$@"', "-", *command]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "default.json cannot be written: File too large" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert (folder / "store/calibrations/default.json").read_bytes() == before
 
 
 def test_the_calibration_is_of_the_store_and_its_retriever(folder: Path, reranker: Reranker) -> None:

@@ -149,7 +149,13 @@ def test_given_weights_of_three_runs_are_one_per_run(world: Path) -> None:
     alone = run_command("fuse", *runs, "--weights", "0,0,2").stdout
     pages = [line.split()[:3] for line in alone.splitlines()]
     assert pages == [line.split()[:3] for line in runs[2].read_text().splitlines()]
-    for refused in (("--weight", "0.5"), ("--weights", "1,2"), ("--weights", "a,b,c"), ()):
+    for refused in (
+        ("--weight", "0.5"),
+        ("--weights", "1,2"),
+        ("--weights", "a,b,c"),
+        ("--weights", "1_0,1,٣"),
+        (),
+    ):
         done = run_command("fuse", *runs, *refused, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert "weights" in done.stderr

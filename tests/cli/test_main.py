@@ -14,6 +14,8 @@ def test_the_version_is_printed() -> None:
     from ridgerank.version import __version__
 
     assert run_process("--version").stdout == f"ridgerank {__version__}\n"
+    as_module = [sys.executable, "-m", "ridgerank", "--version"]
+    assert subprocess.check_output(as_module, text=True) == f"ridgerank {__version__}\n"
 
 
 def test_an_error_is_one_line(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_sizes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
     assert parse_size(text) == nbytes
 
 
-@pytest.mark.parametrize("text", ["", "12", "GB", "-1GB", "1 PB"])
+@pytest.mark.parametrize("text", ["", "12", "GB", "-1GB", "1 PB", "1_0GB", "٣GB"])
 def test_other_sizes_are_refused(text: str) -> None:
     with pytest.raises(BadParameter, match="wanted a number"):
         parse_size(text)

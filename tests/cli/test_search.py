@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ridgerank.cli.image_files import save_pages
 from ridgerank.errors import ScoreError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.runs.trec import read_run
@@ -145,3 +146,13 @@ def test_search_and_rank_look_at_some_documents_only(
         for query, pages in kept.items()
         if (named := {page for page in pages if page.partition("#")[0] == document})
     }
+
+
+def test_a_page_of_a_long_name_gets_a_file_of_a_short_one(tmp_path: Path, reranker: Reranker) -> None:
+    ranking = reranker.search("margin of Norway", top_k=1)
+    page = replace(ranking.pages[0], reference=f"{'folder/' * 40}größe.pdf#7")
+    picture = {page.page_id: Image.new("L", (2, 2))}
+    save_pages(replace(ranking, pages=(page,)), picture, tmp_path, show=False)
+    [path] = tmp_path.iterdir()
+    assert path.name.startswith("01-")
+    assert path.name.endswith("größe.pdf-7.png")

@@ -1,5 +1,8 @@
 """The server's own faults: 500 without paths or reasons, and a readiness that tells the truth."""
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -165,6 +168,28 @@ def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     closing.join(SECONDS / 2)
     assert not closing.is_alive()
     assert rendering.done()
+
+
+STUCK_SERVER = """
+import signal, time, types, uvicorn
+from ridgerank.serving import http_server
+http_server.END_SECONDS = 0.1
+stuck = types.SimpleNamespace(begin_close=lambda: time.sleep(600), end_processes=lambda: print("ended"))
+http_server.SignalledServer(uvicorn.Config("none"), stuck).handle_exit(signal.SIGTERM, None)
+time.sleep(600)
+"""
+
+
+def test_a_server_that_cannot_finish_ends_all_the_same_and_its_processes_with_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", STUCK_SERVER],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "ended\n"), done.stderr
+    assert "the server ends all the same" in done.stderr
 
 
 def test_a_full_disk_costs_the_cache_and_is_said_once(

@@ -81,12 +81,13 @@ class TargetCache:
     def _read(self) -> None:
         content = self._path.read_bytes() if self._path.exists() else b""
         lines = content[: content.rfind(b"\n") + 1].splitlines()
-        if not lines or _parse(lines[0]) != self._header:
-            self._path.write_bytes((json.dumps(self._header) + "\n").encode())
-            return
-        if not content.endswith(b"\n"):
-            with self._path.open("r+b") as file:
-                file.truncate(content.rfind(b"\n") + 1)
+        with say_what_cannot_be_written(self._path):
+            if not lines or _parse(lines[0]) != self._header:
+                self._path.write_bytes((json.dumps(self._header) + "\n").encode())
+                return
+            if not content.endswith(b"\n"):
+                with self._path.open("r+b") as file:
+                    file.truncate(content.rfind(b"\n") + 1)
         for line in lines[1:]:
             row = _parse(line)
             if isinstance(row, dict) and "page_id" in row:  # else the line is damaged: its page is read again

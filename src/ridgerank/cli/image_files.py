@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PIXELS = 2_000_000
 """Pixels per image: enough to read small print."""
+_NAME_BYTES = 200
+"""Of a reference in a file's name."""
 
 
 def page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
@@ -49,7 +51,7 @@ def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path |
     folder.mkdir(parents=True, exist_ok=True)
     for page in ranking.pages:
         path = folder / f"{_name(page)}.png"
-        images[page.page_id].save(path)
+        _save_png(images[page.page_id], path)
         if show:
             typer.launch(str(path))
     say(f"{folder}: {len(ranking.pages)} page images")
@@ -59,17 +61,27 @@ def save_explanations(
     reranker: "Reranker", ranking: "Ranking", images: "Mapping[str, Image]", folder: Path
 ) -> None:
     """Write the attention of the query over each page: as a heatmap and as JSON."""
+    from ridgerank.atomic import replace_text_file
     from ridgerank.ranking.heatmap import draw_heatmap
 
     folder.mkdir(parents=True, exist_ok=True)
     for page in ranking.pages:
         explanation = reranker.explain(ranking.query, page.page_id)
-        draw_heatmap(images[page.page_id], explanation).save(folder / f"{_name(page)}.png")
+        _save_png(draw_heatmap(images[page.page_id], explanation), folder / f"{_name(page)}.png")
         facts = {**asdict(explanation), "rank": page.rank, "reason": page.reason}
-        text = json.dumps(facts, ensure_ascii=False)
-        (folder / f"{_name(page)}.json").write_text(f"{text}\n", encoding="utf-8")
+        with replace_text_file(folder / f"{_name(page)}.json") as file:
+            file.write(json.dumps(facts, ensure_ascii=False) + "\n")
     say(f"{folder}: {len(ranking.pages)} pages explained, each a picture and its numbers")
 
 
+def _save_png(image: "Image", path: Path) -> None:
+    from ridgerank.atomic import replace_file
+
+    with replace_file(path) as scratch:
+        image.save(scratch, format="PNG")
+
+
 def _name(page: "RankedPage") -> str:
-    return f"{page.rank:02}-{page.reference.replace('/', '-').replace('#', '-')}"
+    """Rank and reference; of a reference that is too long for a file's name, its end."""
+    reference = page.reference.replace("/", "-").replace("#", "-")
+    return f"{page.rank:02}-{reference.encode()[-_NAME_BYTES:].decode(errors='ignore')}"

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 def parse_weights(text: str, runs: int) -> list[float]:
     """`0.2,0.5,0.3` as numbers: one per run, none below 0, not all 0."""
+    from ridgerank.runs.trec import parse_plain_number
+
     try:
-        values = [float(part) for part in text.split(",")]
+        values = [parse_plain_number(part, float) for part in text.split(",")]
     except ValueError:
         values = []
     if len(values) != runs or not all(0 <= value < math.inf for value in values) or not sum(values):

@@ -132,7 +132,7 @@ _SIZE_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 def parse_size(text: str, *, option: str = "--cache-size") -> int:
     """Bytes of a size such as 500MB or 20GB."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]B)", text.strip().upper())
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]B)", text.strip().upper())
     if match is None:
         raise typer.BadParameter(f"{text!r}, wanted a number and KB, MB, GB or TB", param_hint=option)
     return int(float(match[1]) * _SIZE_UNITS[match[2]])

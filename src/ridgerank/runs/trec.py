@@ -94,10 +94,14 @@ def _split_lines(file: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
+def parse_plain_number(text: str, number_type: type[Number]) -> Number:
+    """A number as every tool reads it: Python alone takes 1_0 and digits of other scripts, too."""
+    return number_type(text if text.isascii() and "_" not in text else "")
+
+
 def _parse_number(text: str, number_type: type[Number], path: Path, number: int, what: str) -> Number:
     try:
-        # Python reads 1_0 and digits of other scripts, too; no other tool does.
-        return number_type(text if text.isascii() and "_" not in text else "")
+        return parse_plain_number(text, number_type)
     except ValueError as error:
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
         raise RunFileError(

@@ -1,0 +1,5 @@
+"""`python -m ridgerank`: the command line, where the `ridgerank` script is not on the path."""
+
+from ridgerank.cli.main import main
+
+main()
