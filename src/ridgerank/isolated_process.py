@@ -79,13 +79,10 @@ class IsolatedProcess:
             self._discard()
 
     def _running_process(self) -> WorkerProcess:
-        if self._closed:
-            raise WorkerDied("the process that was called is closed")
+        self._require_open()
         if self._process is None:
             self._process = WorkerProcess(_answer_calls)
-            if self._closed:  # while it was being started, so that `close` found none to kill
-                self._discard()
-                raise WorkerDied("the process that was called is closed")
+            self._require_open()  # closed while it was being started, `close` found none to kill
             try:
                 if not self._process.pipe.poll(START_SECONDS):
                     raise WorkerDied("a process to call does not start")
@@ -94,6 +91,11 @@ class IsolatedProcess:
                 self._discard()
                 raise WorkerDied("a process to call does not start") from error
         return self._process
+
+    def _require_open(self) -> None:
+        if self._closed:
+            self._discard()
+            raise WorkerDied("the process that was called is closed")
 
     def _discard(self) -> None:
         if self._process is not None:

@@ -13,6 +13,8 @@ from ridgerank.errors import LineageMismatch, RetrieverError, StoreError
 from ridgerank.retrievers import late_interaction as module
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
+from ridgerank.store import vector_columns
+from ridgerank.store.page_filter import PageFilter, PageSelection
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import VectorOrigin
@@ -170,6 +172,45 @@ def test_with_an_index_the_top_results_are_those_of_the_exact_search(tmp_path: P
             assert candidate.score == pytest.approx(
                 scores.get((query_number, candidate.page_id), candidate.score), rel=1e-5
             )
+
+
+def test_a_filter_holds_with_an_index_wherever_its_pages_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two documents of three hundred pages, each about its own topics; one cell is searched first."""
+    monkeypatch.setattr(vector_columns, "_PROBES", 1)
+    random = np.random.default_rng(4)
+    pages, dim = 600, 16
+    topics = random.standard_normal((2, 8, dim))
+    documents = np.arange(pages) // 300
+    raw_vectors = topics[documents[:, None], random.integers(0, 8, (pages, 4))]
+    raw_vectors = raw_vectors + 0.2 * random.standard_normal(raw_vectors.shape)
+    vectors = (raw_vectors / np.linalg.norm(raw_vectors, axis=2, keepdims=True)).astype(np.float16)
+    encoder = Fake(VectorOrigin("fake", "f", dim, 1), {"of the first": vectors[7].astype(np.float32)})
+    uri = str(tmp_path / "store")
+    fill(uri, encoder.origin, list(vectors), batch=300)
+    references = {page_id(number): [f"{documents[number]}.pdf#{number % 300 + 1}"] for number in range(pages)}
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.set_references(references)
+    few = PageSelection(frozenset(page_id(number) for number in range(300, 400)), "never evaluated")
+    with PageStore.open(uri) as store:
+        second = store.select(PageFilter.of("1.pdf"))
+        exact = [
+            LateInteraction(encoder, store).search_within(["of the first"], 10, part)
+            for part in (few, second)
+        ]
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.index_vectors()
+    with PageStore.open(uri) as store:
+        retriever = LateInteraction(encoder, store)
+        assert retriever.search_within(["of the first"], 10, few) == exact[0]
+        [candidates] = retriever.search_within(["of the first"], 10, second)
+        assert len(candidates) == 10
+        assert {candidate.page_id for candidate in candidates} <= second.page_ids
+        page_ids = [candidate.page_id for candidate in candidates]
+        scores = [candidate.score for candidate in candidates]
+        np.testing.assert_allclose(scores, retriever.score("of the first", page_ids), rtol=1e-6)
+        assert candidates[0].score <= exact[1][0][0].score
 
 
 def test_vectors_of_another_retriever_are_refused(encoder: MultiVectorEncoder, store: PageStore) -> None:

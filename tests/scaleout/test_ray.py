@@ -24,7 +24,7 @@ from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, des
 from ridgerank.scaleout.ray_calibration import RayExecutor
 from ridgerank.scaleout.ray_cluster import plan_workers
 from ridgerank.scaleout.ray_indexing import index_on_ray
-from ridgerank.scaleout.ray_serving import Replicas, ServePlan, deploy, undeploy
+from ridgerank.scaleout.ray_serving import ReplicaCorpora, Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
 from ridgerank.serving.build import open_service
 from ridgerank.serving.serve_settings import ServeSettings
@@ -44,6 +44,8 @@ OPTIONS: Any = {
 }
 MAX_PIXELS = 30 * 28 * 28
 QUERY = "profit of Norway rose"
+DOCUMENTS = [f"report-0.pdf#{page}" for page in range(1, 9)]
+SEARCH_WITHIN = {"query": QUERY, "k": 8, "documents": ["*-1.pdf"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -175,16 +177,33 @@ def test_a_cluster_without_gpus_has_a_worker_for_every_cpu(ray_module: Any) -> N
 
 
 def rerank(address: str, corpus: str | None = None) -> tuple[int, Any]:
+    return post(f"{address}/v1/rerank", {"query": QUERY, "documents": DOCUMENTS}, corpus)
+
+
+def post(url: str, body: dict[str, Any], corpus: str | None = None) -> tuple[int, Any]:
     headers = {"Content-Type": "application/json"}
     if corpus is not None:
         headers["serve_multiplexed_model_id"] = corpus
-    body = json.dumps({"query": QUERY, "documents": [f"report-0.pdf#{page}" for page in range(1, 9)]})
-    request = urllib.request.Request(f"{address}/v1/rerank", body.encode(), headers)
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
+
+
+def documents_of(answer: dict[str, Any]) -> set[str]:
+    return {page["reference"].partition("#")[0] for page in answer["results"]}
+
+
+def test_a_replica_searches_within_the_documents_of_a_request(local: str) -> None:
+    plan = ServePlan({"default": local}, ServeSettings(), RerankerOptions(device="cpu"))
+    corpus = ReplicaCorpora(plan).open("default")
+    with TestClient(corpus.app, base_url="http://127.0.0.1") as client:
+        answer = client.post("/v1/search", json=SEARCH_WITHIN)
+        assert (answer.status_code, documents_of(answer.json())) == (200, {"report-1.pdf"})
+        refused = client.post("/v1/search", json={**SEARCH_WITHIN, "documents": ["2019/*"]})
+        assert (refused.status_code, refused.json()["code"]) == (422, "nothing_to_search")
 
 
 def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
@@ -193,8 +212,7 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
 ) -> None:
     service = open_service(local, RerankerOptions(), ServeSettings(workers=1))
     with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-        documents = [f"report-0.pdf#{page}" for page in range(1, 9)]
-        expected = client.post("/v1/rerank", json={"query": QUERY, "documents": documents}).json()["results"]
+        expected = client.post("/v1/rerank", json={"query": QUERY, "documents": DOCUMENTS}).json()["results"]
     [port] = free_ports(1)
     plan = ServePlan(
         stores={"default": local, "second": local},
@@ -208,6 +226,8 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
             status, answer = rerank(address, corpus)
             assert status == 200, answer
             assert answer["results"] == expected
+        status, answer = post(f"{address}/v1/search", SEARCH_WITHIN, "second")
+        assert (status, documents_of(answer)) == (200, {"report-1.pdf"})
         status, answer = rerank(address, "third")
         assert (status, answer["code"]) == (404, "unknown_corpus")
         before = {process.pid for process in workers("ServeReplica")}

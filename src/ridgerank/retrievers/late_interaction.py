@@ -85,8 +85,11 @@ class LateInteraction(Retriever):
 
     def _search_index(self, query: Tensor, k: int, pages: PageSelection | None) -> list[Candidate]:
         rescored = max(_PAGES_RESCORED_AT_LEAST, _PAGES_RESCORED * k)
-        condition = None if pages is None else pages.condition
-        page_ids = self._column.nearest(query.cpu().numpy(), rescored, condition=condition)
+        if pages is not None and len(pages.page_ids) <= rescored:
+            page_ids = sorted(pages.page_ids)  # all of them would be scored: nothing to ask the index
+        else:
+            condition = None if pages is None else pages.condition
+            page_ids = self._column.nearest(query.cpu().numpy(), rescored, condition=condition)
         return top_candidates(page_ids, self._score(query, page_ids), k)
 
     def _score(self, query: Tensor, page_ids: Sequence[str]) -> Floats:

@@ -26,7 +26,7 @@ _PAGES_PER_BLOCK = 64
 _READ_AHEAD_BYTES = 64 << 20
 """What Lance may read ahead of a scan; its default is two gigabytes."""
 _PROBES = 32
-"""Cells of the index that are searched for each vector of a query."""
+"""Cells of the index that are searched first, for each vector of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,13 @@ class VectorColumn:
     def nearest(self, query: NDArray[np.float32], k: int, *, condition: str | None = None) -> list[str]:
         """The `k` pages nearest to a query's vectors (tokens, dim), as the index estimates, best first.
 
-        With a condition, of the pages for which it holds.
+        With a condition, of the pages for which it holds: further cells are searched until there are enough.
         """
+        probes = {"minimum_nprobes" if condition else "nprobes": _PROBES}
         with lance_dataset.wrap_errors(f"searching the vectors of the page store at {self._uri}"):
             table = self._dataset.scanner(
                 columns=[layout.PAGE_ID],
-                nearest={"column": layout.VECTORS, "q": query, "k": k, "nprobes": _PROBES},
+                nearest={"column": layout.VECTORS, "q": query, "k": k, **probes},
                 filter=condition,
                 prefilter=condition is not None,
                 disable_scoring_autoprojection=True,
