@@ -12,6 +12,7 @@ from benchmarks.abstention_tables import ABSTENTION_TABLES
 from benchmarks.choice_tables import CHOICE_TABLES
 from benchmarks.markdown_tables import ROOT, TableMakers, insert_tables
 from benchmarks.miniature_tables import MINIATURE_TABLES
+from benchmarks.model_tables import MODEL_TABLES
 from benchmarks.real_documents_tables import REAL_DOCUMENTS_TABLES
 from benchmarks.reproduce_tables import REPRODUCE_TABLES
 from benchmarks.summary_tables import SUMMARY_TABLES
@@ -23,6 +24,7 @@ TABLES: TableMakers = {
     **ABSTENTION_TABLES,
     **REPRODUCE_TABLES,
     **REAL_DOCUMENTS_TABLES,
+    **MODEL_TABLES,
 }
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 

@@ -12,6 +12,8 @@ fused with the retriever at its own weight, that is kept. Times are in table 4 o
 
 import argparse
 import statistics
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import publish
+from experiments.datasets.base import Benchmark
 from experiments.datasets.drawn_corpora import load_miniature
 from experiments.protocols.held_out import HeldOutCorpus, hold_out_each
 from experiments.protocols.recovery import recovery
@@ -51,23 +54,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("build/miniature"))
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    names = frozenset(plan.name for plan in PLANS if plan.family == FAMILY)
-    families = load_miniature(arguments.work / "corpora", corpora=names)
+    families = load_first_family(arguments.work)
     rows = []
     for backbone in arguments.backbone or BACKBONES:
-        settings = ExperimentSettings(
-            families=tuple(families),
-            backbones=(backbone,),
-            retrievers=tuple(arguments.retriever or RETRIEVERS),
-            baselines="miniature",
-            device="cpu",
-            keep=Keep.parse(arguments.keep),
-            depths=(),
-            full_pass_every=NEVER_TIMED,
-        )
+        settings = settings_for([backbone], arguments.retriever or RETRIEVERS, families, arguments.keep)
         with Bar() as bar:
-            work = arguments.work / arguments.keep.replace("/", "-") / "stages"
-            analysis = Analysis(Experiment(settings, work, bar))
+            analysis = Analysis(Experiment(settings, stages_folder(arguments.work, arguments.keep), bar))
             for retriever in settings.retrievers:
                 rows.append(measure(analysis, backbone, retriever))
                 show(rows[-1])
@@ -83,12 +75,46 @@ def main() -> None:
     )
 
 
-def measure(analysis: Analysis, backbone: str, retriever: str) -> dict[str, Any]:
-    """All figures of one backbone behind one retriever."""
+def measure(
+    analysis: Analysis, backbone: str, retriever: str, *, teacher: str | None = None
+) -> dict[str, Any]:
+    """All figures of one backbone behind one retriever; the margins are a teacher's where one is named."""
     corpus_keys = analysis.experiment.corpus_keys(0)
     corpora = [analysis.scored(corpus_key, retriever, backbone) for corpus_key in corpus_keys]
+    if teacher is not None:
+        corpora = [
+            replace(scored, margins=analysis.experiment.margins(corpus_key, teacher, retriever).ravel())
+            for corpus_key, scored in zip(corpus_keys, corpora, strict=True)
+        ]
     held_out, choice = hold_out_each(corpora)
     return _figures(backbone, retriever, held_out, dict(choice.chosen))
+
+
+def settings_for(
+    backbones: Sequence[str], retrievers: Sequence[str], families: Sequence[Benchmark], keep: str
+) -> ExperimentSettings:
+    """The settings of these models on the drawn corpora."""
+    return ExperimentSettings(
+        families=tuple(families),
+        backbones=tuple(backbones),
+        retrievers=tuple(retrievers),
+        baselines="miniature",
+        device="cpu",
+        keep=Keep.parse(keep),
+        depths=(),
+        full_pass_every=NEVER_TIMED,
+    )
+
+
+def load_first_family(work: Path) -> list[Benchmark]:
+    """The corpora of the first family, drawn where they are missing."""
+    names = frozenset(plan.name for plan in PLANS if plan.family == FAMILY)
+    return load_miniature(work / "corpora", corpora=names)
+
+
+def stages_folder(work: Path, keep: str) -> Path:
+    """Where the stages of one rule of kept positions lie."""
+    return work / keep.replace("/", "-") / "stages"
 
 
 def _figures(

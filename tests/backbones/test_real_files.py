@@ -19,6 +19,7 @@ from ridgerank.backbones.qwen2_5_vl import Qwen25VL
 from ridgerank.backbones.qwen2_vl import Qwen2VL
 from ridgerank.backbones.qwen3_vl import Qwen3VL
 from ridgerank.backbones.self_test import require_control_tokens
+from ridgerank.store.sizing import MODELS
 
 FOLDER = Path(
     os.environ.get("RIDGERANK_TOKENIZERS", Path(__file__).parents[2] / ".." / "shared" / "tokenizers")
@@ -83,6 +84,25 @@ def test_nothing_of_a_published_configuration_is_lost(name: str) -> None:
     config = read_config(str(FOLDER / name))
     assert config.model_type in FAMILIES
     assert unread_settings(config.get_text_config().to_dict(), config) == []
+
+
+@needs_files
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("qwen2.5-vl", "qwen2.5-vl-3b"),
+        ("qwen2-vl", "qwen2-vl-2b"),
+        ("qwen3-vl", "qwen3-vl-4b"),
+        ("glm-4.1v-9b-thinking", "glm-4.1v-9b"),
+        ("smolvlm-256m-instruct", "smolvlm-256m"),
+    ],
+)
+def test_bytes_are_planned_with_the_published_shape(folder: str, name: str) -> None:
+    config = read_config(str(FOLDER / folder)).get_text_config()
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    shape = MODELS[name]
+    published = (config.num_hidden_layers, config.num_key_value_heads, head_dim)
+    assert (shape.layers, shape.kv_heads, shape.head_dim) == published
 
 
 @needs_files

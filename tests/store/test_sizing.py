@@ -5,8 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from ridgerank.backbones.model_source import SHORT_NAMES
+from ridgerank.backbones.presets import PRESETS
 from ridgerank.errors import BackboneError
-from ridgerank.store.sizing import CPU, SECONDS_MEASURED, PlannedFigure, plan_corpus
+from ridgerank.store.sizing import (
+    CPU,
+    MODELS,
+    SECONDS_MEASURED,
+    PlannedFigure,
+    count_page_bytes,
+    find_shape,
+    plan_corpus,
+)
+from ridgerank.store.storage_setting import StorageSetting
 from tests.cli.commands import invoke
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -25,6 +36,29 @@ def test_bytes_are_those_of_the_measured_arithmetic() -> None:
         planned = figures(10, "Qwen/Qwen2.5-VL-7B-Instruct", "a100", preset)
         assert round(planned["per page"].value, 2) == known[setting]["Qwen2.5-VL-7B"]
         assert planned["all pages"].value == pytest.approx(planned["per page"].value / 100)
+
+
+def test_every_model_with_a_short_name_can_be_planned_for_by_either_name() -> None:
+    for short, repository in SHORT_NAMES.items():
+        assert find_shape(short) is find_shape(repository) is MODELS[short]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bytes_in_int8_are_layers_heads_channels_and_positions_and_at_most_three_percent_more(
+    name: str,
+) -> None:
+    shape = MODELS[name]
+    setting = StorageSetting.from_preset("paper", layers=shape.layers, reads_text=shape.reads_text)
+    positions = setting.keep.count(shape.page_positions) + 32
+    codes = 2 * setting.exit_layer * shape.kv_heads * shape.head_dim * positions
+    assert codes < count_page_bytes(shape, setting) < 1.05 * codes
+    if not shape.reads_text and shape.head_dim == 128:
+        assert count_page_bytes(shape, setting) < 1.03 * codes
+
+
+def test_presets_read_as_many_positions_as_their_budget_has() -> None:
+    for preset in PRESETS.values():
+        assert MODELS[preset.name].page_positions == preset.max_pixels // 28**2
 
 
 def test_measured_seconds_are_those_of_the_results() -> None:

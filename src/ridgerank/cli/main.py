@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ridgerank.cli.calibrate import calibrate_command
+from ridgerank.cli.check_model import check_model_command
 from ridgerank.cli.evaluate import evaluate_command
 from ridgerank.cli.fuse import fuse_command
 from ridgerank.cli.index import index_command
@@ -36,6 +37,7 @@ app.command("index")(index_command)
 app.command("calibrate")(calibrate_command)
 app.command("tune")(tune_command)
 app.command("plan")(plan_command)
+app.command("check-model")(check_model_command)
 app.command("search")(search_command)
 app.command("rank")(rank_command)
 app.command("serve")(serve_command)

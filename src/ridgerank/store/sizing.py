@@ -8,6 +8,7 @@ Nothing here loads a model.
 from dataclasses import dataclass
 from typing import Literal
 
+from ridgerank.backbones.model_source import SHORT_NAMES
 from ridgerank.errors import BackboneError
 from ridgerank.store.block_arrays import BlockShape
 from ridgerank.store.storage_setting import StoragePreset, StorageSetting
@@ -39,6 +40,18 @@ MODELS = {
     "qwen2.5-vl-7b": ModelShape(8.3e9, 28, 4, 128, 1280),
     "qwen2.5-vl-3b": ModelShape(3.8e9, 36, 2, 128, 1280),
     "glm-4.1v-9b": ModelShape(10.3e9, 40, 2, 128, 1280),
+    "glm-4.6v-flash": ModelShape(10.3e9, 40, 2, 128, 1280),
+    "qwen2-vl-2b": ModelShape(2.2e9, 28, 2, 128, 1280),
+    "monoqwen2-vl": ModelShape(2.2e9, 28, 2, 128, 2048),
+    "jina-reranker-m0": ModelShape(2.2e9, 28, 2, 128, 768),
+    "qwen3-vl-2b": ModelShape(2.1e9, 28, 8, 128, 1280),
+    "qwen3-vl-4b": ModelShape(4.4e9, 36, 8, 128, 1280),
+    "qwen3-vl-8b": ModelShape(8.8e9, 36, 8, 128, 1280),
+    # A letter page: 4 x 4 tiles and the whole page, of 169, 64 and 81 positions each.
+    "idefics3-8b": ModelShape(8.5e9, 32, 8, 128, 17 * 169),
+    "smolvlm-256m": ModelShape(0.26e9, 30, 3, 64, 17 * 64),
+    "smolvlm-500m": ModelShape(0.51e9, 32, 5, 64, 17 * 64),
+    "smolvlm-2b": ModelShape(2.2e9, 24, 32, 64, 17 * 81),
     "smollm2-135m": ModelShape(0.135e9, 30, 3, 64, 512, reads_text=True),
     "smollm2-360m": ModelShape(0.362e9, 32, 5, 64, 512, reads_text=True),
     "qwen2.5-0.5b": ModelShape(0.494e9, 24, 2, 64, 512, reads_text=True),
@@ -94,7 +107,7 @@ def find_shape(name: str) -> ModelShape:
     """The shape of a model that is known, by the end of its name: `Qwen/Qwen2.5-VL-7B-Instruct` will do."""
     plain = name.lower().rpartition("/")[2]
     for known, shape in MODELS.items():
-        if plain.startswith(known):
+        if plain.startswith(known) or name == SHORT_NAMES.get(known):
             return shape
     raise BackboneError(f"no plan for {name!r}; known: {', '.join(MODELS)}")
 
