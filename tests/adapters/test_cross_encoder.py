@@ -1,13 +1,16 @@
 """The cross encoder's interface, beside sentence-transformers' own."""
 
 import inspect
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from ridgerank.adapters.cross_encoder import PageCrossEncoder
-from ridgerank.errors import ScoreError
+from ridgerank.documents.pages import page_from_text
+from ridgerank.errors import ScoreError, StoreError
 from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import QUERY, scan
 
@@ -104,6 +107,49 @@ def test_evaluators_over_pairs_run_on_the_pairwise_scores(reranker: Reranker) ->
     labels = [int(score > np.median(scores)) for score in scores]
     classification = evaluation.CrossEncoderClassificationEvaluator(pairs, labels, write_csv=False)
     assert classification(model)["average_precision"] == pytest.approx(1.0)
+
+
+def test_texts_are_pages_of_their_own_where_that_is_wanted(reranker: Reranker) -> None:
+    texts = ["Sales rose by a third.", "report.pdf#2", "Sales rose by a third."]
+    model = PageCrossEncoder(reranker, pairwise=True, encode_missing=True)
+    scores = model.predict([(QUERY, text) for text in texts])
+    assert isinstance(scores, np.ndarray)
+    assert scores[0] == scores[2]
+    page = page_from_text(texts[0], "", max_pixels=reranker.backbone.page_budget)
+    drawn = reranker.rank(QUERY, ["drawn"], encode_missing={"drawn": page}, weight=1.0).pages[0]
+    stored = reranker.rank(QUERY, ["report.pdf#2"], weight=1.0).pages[0]
+    assert scores[:2].tolist() == pytest.approx([drawn.readout_score, stored.readout_score], rel=1e-5)
+    assert [row["text"] for row in model.rank(QUERY, texts[:1], return_documents=True)] == texts[:1]
+    with pytest.raises(StoreError, match="names no page"):
+        PageCrossEncoder(reranker, pairwise=True).predict([(QUERY, texts[0])])
+    with pytest.raises(ScoreError, match="the retriever does not know"):
+        PageCrossEncoder(reranker, encode_missing=True).predict([(QUERY, texts[0])])
+
+
+def test_the_nano_beir_evaluator_runs_on_data_of_its_shape(
+    model: PageCrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluation = pytest.importorskip(
+        "sentence_transformers.cross_encoder.evaluation", reason="the [dense] extra is not installed"
+    )
+    config = pytest.importorskip("datasets", reason="the [vidore] extra is not installed").config
+    monkeypatch.setattr(config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    best = NAMES[model.rank(QUERY, NAMES)[0]["corpus_id"]]
+    tables: dict[str, list[dict[str, object]]] = {
+        "corpus": [{"_id": name, "text": name} for name in NAMES],
+        "queries": [{"_id": "q", "text": QUERY}],
+        "qrels": [{"query-id": "q", "corpus-id": best}],
+        "bm25": [{"query-id": "q", "corpus-ids": NAMES}],
+    }
+    card = ["---", "configs:"]
+    for name, rows in tables.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        card += [f"- config_name: {name}", "  data_files:", "  - split: NanoNQ", f"    path: {name}.jsonl"]
+    (tmp_path / "README.md").write_text("\n".join([*card, "---", ""]))
+    evaluator = evaluation.CrossEncoderNanoBEIREvaluator(["nq"], dataset_id=str(tmp_path), write_csv=False)
+    measured = evaluator(model)
+    assert measured["NanoBEIR_R100_mean_ndcg@10"] == measured["NanoNQ_R100_ndcg@10"] == 1.0
+    assert measured["NanoNQ_R100_base_mrr@10"] == 1 / (1 + NAMES.index(best))
 
 
 @pytest.mark.parametrize("form", ["numpy", "tensor", "list"])

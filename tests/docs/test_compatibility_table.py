@@ -1,4 +1,4 @@
-"""The table of peers' tests is the one in the results."""
+"""The table of peers' tests, and what MTEB measures, are those in the results."""
 
 import json
 from pathlib import Path
@@ -12,3 +12,13 @@ def test_every_suite_stands_in_the_table_with_its_counts() -> None:
     for suite in suites:
         assert suite["passed"] + suite["not_passed"] == suite["tests"]
         assert f"| {' | '.join(str(value) for value in suite.values())} |" in text
+
+
+def test_what_mteb_measures_is_in_the_results() -> None:
+    result = json.loads((ROOT / "results/mteb_task.json").read_text())
+    text = " ".join((ROOT / "docs/adapters.md").read_text().split())
+    assert (
+        f"On these {result['queries']} queries MTEB {result['mteb']} measures an nDCG@5 of "
+        f"{result['mteb_ndcg_at_5']:.2f}, `ridgerank evaluate` {result['ridgerank_ndcg_at_5']:.2f}, "
+        f"of the retriever alone {result['retriever_ndcg_at_5']:.2f}"
+    ) in text

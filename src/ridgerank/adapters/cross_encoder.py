@@ -13,7 +13,7 @@ from ridgerank.errors import ScoreError
 from ridgerank.ranking.reranker import Reranker
 
 PageLike: TypeAlias = str | Image
-"""A stored page by id or reference, or the image of a page."""
+"""A stored page by id or reference, or the image of a page; with `encode_missing` any text."""
 
 
 class EvaluationRecord:
@@ -33,14 +33,16 @@ class PageCrossEncoder:
     """A `Reranker` for code that was written for a `CrossEncoder`: sentence-transformers' evaluators, too.
 
     Scores are fused scores, comparable within one query only; with `pairwise` they are the readout's, each of
-    its own pair. A progress bar and a batch size are accepted and change nothing: the pages of a query run
-    together.
+    its own pair. With `encode_missing` a text that names no page is read as a page of its own, which needs
+    `pairwise`, or the retriever's scores in `rank`. A progress bar and a batch size are accepted and change
+    nothing: the pages of a query run together.
     """
 
     num_labels = 1
 
-    def __init__(self, reranker: Reranker, *, pairwise: bool = False) -> None:
+    def __init__(self, reranker: Reranker, *, pairwise: bool = False, encode_missing: bool = False) -> None:
         self.reranker = reranker
+        self.encode_missing = encode_missing
         self.pairwise = pairwise
         self.model_card_data = EvaluationRecord()
         """What evaluators measured."""
@@ -69,7 +71,7 @@ class PageCrossEncoder:
         if scores is not None and len(scores) != len(documents):
             raise ScoreError(f"{len(scores)} scores for {len(documents)} documents; wanted one each")
         retriever_scores = [None] * len(documents) if scores is None else [float(score) for score in scores]
-        pages = [_document(page, score) for page, score in zip(documents, retriever_scores, strict=True)]
+        pages = [self._document(page, score) for page, score in zip(documents, retriever_scores, strict=True)]
         rows = []
         weight = 1.0 if self.pairwise else None
         for ranked in rank_documents(self.reranker, query, pages, top_k=top_k, weight=weight):
@@ -98,7 +100,7 @@ class PageCrossEncoder:
             )
         single = len(inputs) == 2 and isinstance(inputs[0], str)
         pairs: Sequence[Sequence[Any]] = [inputs] if single else inputs
-        documents = [(query, _document(page)) for query, page in pairs]
+        documents = [(query, self._document(page)) for query, page in pairs]
         scores = score_pairs(self.reranker, documents, readout_alone=self.pairwise).astype(np.float32)
         if convert_to_tensor:
             return torch.from_numpy(scores)[0] if single else torch.from_numpy(scores)
@@ -106,8 +108,7 @@ class PageCrossEncoder:
             return scores[0] if single else scores
         return list(torch.from_numpy(scores))
 
-
-def _document(page: PageLike, score: float | None = None) -> LibraryDocument:
-    if isinstance(page, str):
-        return LibraryDocument((page,), score)
-    return LibraryDocument((), score, lambda: page)
+    def _document(self, page: PageLike, score: float | None = None) -> LibraryDocument:
+        if isinstance(page, str):
+            return LibraryDocument((page,), score, text=page if self.encode_missing else None)
+        return LibraryDocument((), score, lambda: page)

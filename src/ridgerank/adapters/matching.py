@@ -16,12 +16,12 @@ from PIL.Image import Image
 
 from ridgerank.documents.identity import digest_bytes, file_page_id
 from ridgerank.documents.images import decode_image
-from ridgerank.documents.pages import page_from_image
+from ridgerank.documents.pages import page_from_image, page_from_text
 from ridgerank.errors import DocumentError, ScoreError, StoreError
 from ridgerank.ragged import Floats
 from ridgerank.ranking.candidates import CandidateLike
 from ridgerank.ranking.reranker import Reranker
-from ridgerank.records import RankedPage
+from ridgerank.records import Page, RankedPage
 
 PAGE_KEY = "page_id"
 """Where metadata names a document's page, by id or reference."""
@@ -40,6 +40,8 @@ class LibraryDocument:
     """The retriever's score, None where the library carries none."""
     image: Callable[[], Image | bytes] | None = None
     """The page's image, or the bytes of its file, fetched only where the store knows no name."""
+    text: str | None = None
+    """A text that is a page by itself where the store knows no name; None where texts only name pages."""
 
     @property
     def page_names(self) -> list[str]:
@@ -66,20 +68,22 @@ def rank_documents(
 ) -> list[RankedDocument]:
     """Put documents in order, best first; the best `top_k` of them, or all; at a weight of one's own, or not.
 
-    A document is matched by its names, else by its image, else the image is encoded on the fly. The store is
-    asked for all names at once.
+    A document is matched by its names, else by its image, else the image or its text is encoded on the fly.
+    The store is asked for all names at once.
     """
     known_pages = reranker.store.lookup_many(name for document in documents for name in document.page_names)
     indices: dict[str, list[int]] = defaultdict(list)  # page id → its documents
     candidates: list[CandidateLike] = []
-    images: dict[str, Image] = {}
+    unstored: dict[str, Image | Page] = {}
     for index, document in enumerate(documents):
         page_id = next((known_pages[name] for name in document.page_names if name in known_pages), None)
         if page_id is None:
-            page_id = _match_image(reranker, document, f"document {index + 1} of {len(documents)}", images)
+            page_id = _match_content(
+                reranker, document, f"document {index + 1} of {len(documents)}", unstored
+            )
         indices[page_id].append(index)
         candidates.append(page_id if document.score is None else (page_id, document.score))
-    ranking = reranker.rank(query, candidates, top_k=top_k, encode_missing=images or None, weight=weight)
+    ranking = reranker.rank(query, candidates, top_k=top_k, encode_missing=unstored or None, weight=weight)
     return [RankedDocument(index, page) for page in ranking.pages for index in indices[page.page_id]][:top_k]
 
 
@@ -134,11 +138,15 @@ def _read_path(path: Path) -> bytes:
         raise DocumentError(f"{path}: {error.strerror or error}; wanted the image of a document") from error
 
 
-def _match_image(
-    reranker: Reranker, document: LibraryDocument, description: str, images: dict[str, Image]
+def _match_content(
+    reranker: Reranker, document: LibraryDocument, description: str, unstored: dict[str, Image | Page]
 ) -> str:
-    """The page id of a document's image; the image of a page that is not stored is added to `images`."""
-    store = reranker.store
+    """The page id of a document's image or text; what is not stored is added to `unstored`."""
+    store, budget = reranker.store, reranker.backbone.page_budget
+    if document.image is None and document.text is not None:
+        page = page_from_text(document.text, description, max_pixels=budget)
+        unstored[page.page_id] = page
+        return page.page_id
     if document.image is None:
         names = ", ".join(repr(_shorten(name)) for name in document.page_names) or "nothing"
         raise StoreError(
@@ -151,9 +159,9 @@ def _match_image(
         if page_id in store:
             return page_id
         image = decode_image(image)
-    page_id = page_from_image(image, description, max_pixels=reranker.backbone.page_budget).page_id
+    page_id = page_from_image(image, description, max_pixels=budget).page_id
     if page_id not in store:
-        images[page_id] = image
+        unstored[page_id] = image
     return page_id
 
 

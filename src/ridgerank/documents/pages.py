@@ -118,6 +118,13 @@ def page_from_image(image: "Image", reference: str, *, max_pixels: PixelBudget, 
     return Page(image_page_id(shown, text), reference, shrink_image(shown, max_pixels=max_pixels), text)
 
 
+def page_from_text(text: str, reference: str, *, max_pixels: PixelBudget) -> Page:
+    """Make a page of a text alone: drawn for models that look at pages, as it is for those that read text."""
+    from ridgerank.documents.drawn_text import draw_text
+
+    return page_from_image(draw_text(text), reference, max_pixels=max_pixels, text=text)
+
+
 @dataclass(frozen=True, slots=True)
 class _FileContents:
     """What listing found out about a file."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from PIL import Image, ImageChops
 
 from ridgerank.documents.drawn_text import MARGIN, draw_text
-from ridgerank.documents.pages import page_from_image
+from ridgerank.documents.pages import page_from_image, page_from_text
 from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
@@ -77,7 +77,7 @@ class AttachmentPages(Mapping[str, Page]):
     def _make_page(self, attachment: Attachment, name: str) -> Page:
         data = attachment.data
         if attachment.kind == "text":
-            return page_from_image(draw_text(data), name, max_pixels=self._max_pixels, text=data)
+            return page_from_text(data, name, max_pixels=self._max_pixels)
         try:
             content = base64.b64decode(data, validate=True)
         except binascii.Error as error:
