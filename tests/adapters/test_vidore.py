@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,6 +17,13 @@ from ridgerank.ranking.reranker import Reranker
 from tests.adapters.conftest import QUERY, scan
 
 BASE = "vidore_benchmark.pipeline_evaluation.base_pipeline"
+
+
+class NotRead(list[Image]):
+    """Images that may not be looked at."""
+
+    def __getitem__(self, index: object) -> Any:  # noqa: ANN401
+        raise AssertionError("an image was read though its page is known by name")
 
 
 class Standing(ABC):
@@ -70,6 +78,23 @@ def test_a_corpus_is_searched_as_the_reranker_searches(adapter: Any, reranker: R
         assert {names[key]: score for key, score in scores[query_id].items()} == {
             page.page_id: page.fused_score for page in pages
         }
+
+
+def test_its_command_line_needs_only_a_store_and_a_pattern(
+    adapter: Any,  # noqa: ANN401
+    reranker: Reranker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arguments = json.loads('{"reranker": "pages", "names": "report.pdf#{}", "k": 3}')
+    monkeypatch.setattr(adapter.Reranker, "open", {"pages": reranker}.get)
+    pipeline = adapter.PagePipeline(**arguments)
+    pipeline.index(["1", "2", "3"], NotRead(), [""] * 3)
+    names = [f"report.pdf#{number}" for number in range(1, 4)]
+    expected = {page.reference: page.fused_score for page in reranker.rank(QUERY, names).pages}
+    scores = pipeline.search(["q"], [QUERY])["q"]
+    assert {f"report.pdf#{corpus_id}": score for corpus_id, score in scores.items()} == expected
+    with pytest.raises(StoreError, match=r"names is 'page\.png', wanted a pattern with {}"):
+        adapter.PagePipeline(reranker, names="page.png").index(["1"], NotRead(), [""])
 
 
 def test_pages_of_other_corpora_do_not_take_candidates_places(adapter: Any, reranker: Reranker) -> None:  # noqa: ANN401

@@ -30,6 +30,10 @@ SCORE_KEY = "score"
 _SHOWN_CHARACTERS = 40
 
 
+CorpusNames = Mapping[str, str] | str
+"""How a benchmark's corpus ids lead to pages: a mapping, or a pattern such as `{}.png#1` for the id in it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LibraryDocument:
     """A document of another library: what may lead to its page, and its score."""
@@ -104,6 +108,17 @@ def score_pairs(
             page = ranked.page
             scores[query_indices[ranked.index]] = page.readout_score if readout_alone else page.fused_score
     return scores
+
+
+def corpus_page_name(names: CorpusNames | None, corpus_id: str) -> str:
+    """The page's name behind a corpus id: the id itself where nothing else is said."""
+    if isinstance(names, str):
+        if "{}" not in names:
+            raise StoreError(
+                f"names is {names!r}, wanted a pattern with {{}} for the id, such as '{{}}.png#1'"
+            )
+        return names.replace("{}", corpus_id)
+    return (names or {}).get(corpus_id, corpus_id)
 
 
 def score_in(metadata: Mapping[str, object], key: str) -> float | None:

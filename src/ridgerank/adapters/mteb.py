@@ -9,7 +9,7 @@ from mteb.models.model_meta import ModelMeta
 from mteb.types import PromptType
 from PIL.Image import Image
 
-from ridgerank.adapters.matching import LibraryDocument, score_pairs
+from ridgerank.adapters.matching import CorpusNames, LibraryDocument, corpus_page_name, score_pairs
 from ridgerank.errors import ScoreError
 from ridgerank.ragged import Floats
 from ridgerank.ranking.reranker import Reranker
@@ -23,17 +23,18 @@ class PageCrossEncoderModel:
 
     Scores are comparable within one query only, which is all that MTEB compares.
 
-    `names` leads from a task's corpus ids to pages, by id or reference. A corpus id not in it is taken as the
-    page's name itself, and a page not found by name is looked for by its image. MTEB hands over no retriever
-    scores: the retriever of the calibration gives them, so that a page in no store is an error.
+    `names` leads from a task's corpus ids to pages, by id or reference, or by a pattern such as `{}.png#1`. A
+    corpus id not in it is taken as the page's name itself, and a page not found by name is looked for by its
+    image. MTEB hands over no retriever scores: the retriever of the calibration gives them, so that a page in
+    no store is an error.
     """
 
     def __init__(
-        self, reranker: Reranker, *, names: Mapping[str, str] | None = None, name: str | None = None
+        self, reranker: Reranker, *, names: CorpusNames | None = None, name: str | None = None
     ) -> None:
         """Wrap a reranker; `name`, as `organisation/model`, is what results are filed under."""
         self.reranker = reranker
-        self._names = names or {}
+        self._names = names
         lineage = reranker.store.lineage
         self._meta = ModelMeta.create_empty(
             {
@@ -79,7 +80,7 @@ class PageCrossEncoderModel:
             yield LibraryDocument((name,), image=None if image is None else _loader(image))
 
     def _page_name(self, corpus_id: object) -> str | None:
-        return self._names.get(corpus_id, corpus_id) if isinstance(corpus_id, str) else None
+        return corpus_page_name(self._names, corpus_id) if isinstance(corpus_id, str) else None
 
 
 def _loader(image: Image) -> Callable[[], Image]:

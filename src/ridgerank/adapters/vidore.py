@@ -1,10 +1,11 @@
 """vidore-benchmark: a pipeline it can evaluate. `BasePipeline` is in its repository, in no release yet."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from PIL.Image import Image
 
+from ridgerank.adapters.matching import CorpusNames, corpus_page_name
 from ridgerank.documents.pages import page_from_image
 from ridgerank.errors import ExtraMissing, StoreError
 from ridgerank.ranking.reranker import CANDIDATES, Reranker
@@ -22,16 +23,16 @@ except ModuleNotFoundError as error:
 class PagePipeline(BasePipeline):  # type: ignore[misc]
     """Retrieves and reranks the pages of a corpus that is stored and calibrated already.
 
-    `names` leads from corpus ids to pages, by id or reference. A corpus id not in it is taken as the page's
-    name itself, and a page not found by name is looked for by its image.
+    `names` leads from corpus ids to pages, by id or reference, or by a pattern such as `{}.png#1`. A corpus
+    id not in it is taken as the page's name itself, and a page not found by name is looked for by its image.
     """
 
     def __init__(
-        self, reranker: Reranker, *, names: Mapping[str, str] | None = None, k: int = CANDIDATES
+        self, reranker: Reranker | str, *, names: CorpusNames | None = None, k: int = CANDIDATES
     ) -> None:
-        """Wrap a reranker; the retriever finds `k` candidates for each query."""
-        self.reranker = reranker
-        self._names = names or {}
+        """Wrap a reranker, or open the store of that name; the retriever finds `k` candidates per query."""
+        self.reranker = Reranker.open(reranker) if isinstance(reranker, str) else reranker
+        self._names = names
         self._k = k
         self._corpus: dict[str, list[str]] = {}
 
@@ -43,12 +44,14 @@ class PagePipeline(BasePipeline):  # type: ignore[misc]
         dataset_name: str | None = None,
     ) -> None:
         """Find the stored page of each item of the corpus; an item without one is an error that names it."""
-        names = {corpus_id: self._names.get(corpus_id, corpus_id) for corpus_id in corpus_ids}
+        names = {corpus_id: corpus_page_name(self._names, corpus_id) for corpus_id in corpus_ids}
         known_pages = self.reranker.store.lookup_many(names.values())
         corpus: dict[str, list[str]] = defaultdict(list)
         missing = []
-        for corpus_id, image in zip(corpus_ids, corpus_images, strict=True):
-            page_id = known_pages.get(names[corpus_id]) or self._match_image(corpus_id, image)
+        for index, corpus_id in enumerate(corpus_ids):
+            page_id = known_pages.get(names[corpus_id])
+            if page_id is None:  # only now: a column of a dataset decodes what is read from it
+                page_id = self._match_image(corpus_id, corpus_images[index])
             if page_id is None:
                 missing.append(corpus_id)
             else:
@@ -66,6 +69,7 @@ class PagePipeline(BasePipeline):  # type: ignore[misc]
             raise StoreError("a search before the corpus was given; call `index` first")
         others = len(self.reranker.store) - len(self._corpus)
         # Pages of other corpora may stand before the k-th of this one, but no more of them than there are.
+        queries = list(queries)  # a column of a dataset is no list
         retrieved = self.reranker.retriever.search_many(queries, self._k + others)
         candidates = [
             [candidate for candidate in pages if candidate.page_id in self._corpus][: self._k]
