@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
 from benchmarks.real_documents_checkpoints import (
     QuestionTable,
     checkpoint_folder,
@@ -48,6 +47,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix
+from ridgerank.calibration.onnx_cross_encoder import OnnxCrossEncoder
 from ridgerank.errors import RidgeRankError
 from ridgerank.records import Page
 from ridgerank.store.compress import compress

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
 from benchmarks.real_documents_questions import DocumentIndex, Question
 from ridgerank.atomic import replace_text_file
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.prefix import Prefix
+from ridgerank.calibration.onnx_cross_encoder import OnnxCrossEncoder
 from ridgerank.records import STATES, Page, State
 from ridgerank.store.compress import compress
 from ridgerank.store.layout import PackedPrefix, pack, unpack

@@ -125,7 +125,7 @@ def serve_cross_encoder(store: Path, model: Path, port: int) -> None:
     import uvicorn
     from fastapi import FastAPI
 
-    from benchmarks.onnx_cross_encoder import OnnxCrossEncoder
+    from ridgerank.calibration.onnx_cross_encoder import OnnxCrossEncoder
 
     with PageStore.open(str(store)) as opened:
         texts = {page.page_id: page.text for page in opened.pages(opened.page_ids())}

@@ -1,15 +1,24 @@
 """Readouts of other scores than the model's own: files, another backbone, a cross encoder."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.calibrate import calibrate
-from ridgerank.calibration.external_teacher import OWN, CrossEncoderTeacher, load_teacher
+from ridgerank.calibration.external_teacher import (
+    OWN,
+    CrossEncoderTeacher,
+    load_teacher,
+    require_teacher_exists,
+)
 from ridgerank.calibration.transfer import transfer_weight
 from ridgerank.errors import CalibrationError, RunFileError
 from ridgerank.ragged import Floats
@@ -17,6 +26,7 @@ from ridgerank.records import Query
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import WordOverlap
+from tests.calibration.conftest import RecordingHook
 
 QUERIES = [Query(f"q{number}", f"page {number} of report") for number in range(18)]
 
@@ -86,6 +96,66 @@ def test_the_backbone_as_its_own_teacher_by_name_gives_its_own_readout(
     assert taught.diagnostics.teacher.endswith("at full depth")
 
 
+def test_progress_counts_the_pages_that_the_teacher_reads_and_the_queries(
+    store: str, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "ridgerank.calibration.external_teacher._load_cross_encoder", lambda *_: LengthEncoder()
+    )
+    first, second, of_file = RecordingHook(), RecordingHook(), RecordingHook()
+    run(store, small_backbone, "cross-encoder:short", name="first", hook=first)
+    run(store, small_backbone, "cross-encoder:short", name="second", hook=second)
+    run(store, small_backbone, str(write_scores(tmp_path / "s.trec", store)), name="third", hook=of_file)
+    assert first.plans[0].pages_to_encode == first.pages_with_targets > 0
+    assert first.plans[0].teacher == "the cross encoder short over the text of pages"
+    assert second.plans[0].pages_to_encode == second.pages_with_targets == 0
+    assert of_file.plans[0].teacher == "the run s.trec"
+    assert first.queries_done == second.queries_done == of_file.queries_done == len(QUERIES)
+
+
+def test_an_onnx_folder_is_a_cross_encoder_and_an_incomplete_one_says_what_lacks(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxruntime.InferenceSession", CountingSession)
+    folder = write_onnx_encoder(tmp_path / "short-onnx")
+    with PageStore.open(store) as pages:
+        lists = {query: WordOverlap(pages.texts()).search(query.text, 4) for query in QUERIES[:2]}
+        teacher = load_teacher(str(folder), pages, tmp_path)
+        scores = teacher.score(lists)
+        assert teacher.name == "the cross encoder short-onnx over the text of pages"
+        texts = pages.texts()
+        for query, candidates in lists.items():
+            for candidate in candidates:
+                words = len(f"{query.text} {texts[candidate.page_id]}".split())
+                assert scores[query.query_id, candidate.page_id] == words
+        (folder / "tokenizer.json").unlink()
+        with pytest.raises(CalibrationError, match=r"short-onnx has no tokenizer\.json"):
+            load_teacher(str(folder), pages, tmp_path)
+
+
+class CountingSession:
+    """An ONNX model whose score is the number of tokens."""
+
+    def __init__(self, path: str, *_: object, **__: object) -> None:
+        assert Path(path).name == "model.onnx"
+
+    def get_inputs(self) -> list[Any]:
+        return [SimpleNamespace(name="attention_mask")]
+
+    def run(self, _: None, feed: dict[str, Floats]) -> list[Floats]:
+        return [feed["attention_mask"].sum(axis=1, keepdims=True)]
+
+
+def write_onnx_encoder(folder: Path) -> Path:
+    """A folder as cross encoders are published for ONNX; one token per word."""
+    folder.mkdir()
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "model.onnx").write_bytes(b"read by the session")
+    return folder
+
+
 class LengthEncoder:
     """Scores a pair by the lengths of its texts, and counts."""
 
@@ -125,6 +195,17 @@ def test_a_file_that_is_neither_run_nor_judgements_is_refused(store: str, tmp_pa
     (tmp_path / "bad.trec").write_text("q0 Q0 a 1 high t\n")
     with PageStore.open(store) as pages, pytest.raises(RunFileError, match="score 'high'"):
         load_teacher(str(tmp_path / "bad.trec"), pages, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["gone.trec", "./gone", "cross-encoder:/no/such/folder", "a/b/c"])
+def test_a_file_or_folder_that_is_not_there_is_not_looked_for_on_a_hub(name: str) -> None:
+    with pytest.raises(CalibrationError, match="no file or folder"):
+        require_teacher_exists(name)
+
+
+def test_names_of_models_are_no_paths() -> None:
+    for name in ("", "mini-glm", "owner/name-v2.5", "cross-encoder:owner/name"):
+        require_teacher_exists(name)
 
 
 def test_scores_of_other_queries_are_refused(store: str, small_backbone: Backbone, tmp_path: Path) -> None:

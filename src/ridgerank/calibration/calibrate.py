@@ -20,7 +20,13 @@ from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, calibratio
 from ridgerank.calibration.assemble import assemble_calibration
 from ridgerank.calibration.candidate_lists import find_candidates
 from ridgerank.calibration.executor import Executor, LocalExecutor
-from ridgerank.calibration.external_teacher import OWN, load_teacher, restrict_lists
+from ridgerank.calibration.external_teacher import (
+    OWN,
+    ask_teacher,
+    load_teacher,
+    require_teacher_exists,
+    restrict_lists,
+)
 from ridgerank.calibration.hooks import CalibrationHook, CalibrationPlan, SilentCalibrationHook
 from ridgerank.calibration.plot import plot_calibration
 from ridgerank.calibration.ridge_fit import LEAST_LISTS, RemoteStates
@@ -91,6 +97,7 @@ def calibrate(
     backbone is loaded then.
     """
     hook = hook or SilentCalibrationHook()
+    require_teacher_exists(teacher)
     with ExitStack() as stack:
         page_store = (
             store if isinstance(store, PageStore) else stack.enter_context(PageStore.open(str(store)))
@@ -122,7 +129,7 @@ def calibrate(
         external = None
         if teacher:
             external = load_teacher(teacher, page_store, folder, documents=files, device=device, dtype=dtype)
-            scores = external.score(lists)
+            scores = ask_teacher(external, lists, hook, queries_from=query_set.origin)
             lists = restrict_lists(lists, scores, teacher=external.name)
             targets: Sequence[Target] = ("teacher",)
         else:

@@ -1,12 +1,12 @@
 """Teachers other than the backbone itself: whose scores a readout may reproduce.
 
 The states stay the backbone's; only the target changes. A teacher is a TREC run of scores, judgements,
-another backbone at full depth, or a cross encoder of sentence-transformers. What a model computes is
-kept on disk as it is computed, so that an interrupted calibration goes on where it stopped.
+another backbone at full depth, or a cross encoder, of sentence-transformers or as ONNX. What a model
+computes is kept on disk as it is computed, so that an interrupted calibration goes on where it stopped.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,11 +18,12 @@ from ridgerank.backbones.fingerprints import fingerprint_weights
 from ridgerank.backbones.load import FAMILIES, load_backbone, parse_dtype, placement
 from ridgerank.backbones.model_source import SHORT_NAMES
 from ridgerank.calibration.executor import compute_page_targets
+from ridgerank.calibration.hooks import CalibrationHook, CalibrationPlan
+from ridgerank.calibration.stored_scores import CandidateLists, ignore_pages, read_score_file
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import find_missing_targets
 from ridgerank.errors import CalibrationError, ExtraMissing
 from ridgerank.records import Candidate, Query
-from ridgerank.runs.trec import QRELS_COLUMNS, RUN_COLUMNS, read_qrels, read_run
 from ridgerank.shipped_models import shipped_folder
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.rerender import BATCH_PAGES, require_locations, rerender_pages
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 OWN = "the backbone itself"
 """Whose scores a readout reproduces where no teacher is named."""
-CANDIDATE_LISTS = Mapping[Query, Sequence[Candidate]]
+_FILE_SUFFIXES = (".trec", ".run", ".qrels", ".txt", ".tsv", ".gz")
 _IMAGE_PIXELS = 1280 * 28 * 28
 """Pixel budget of a page for a cross encoder that looks at it."""
 
@@ -43,32 +44,13 @@ class ExternalTeacher(Protocol):
     name: str
     """As the report says it."""
 
-    def score(self, lists: CANDIDATE_LISTS) -> dict[tuple[str, str], float]:
+    def count_pages_to_score(self, lists: CandidateLists) -> int:
+        """Pages of which a score has yet to be computed."""
+
+    def score(
+        self, lists: CandidateLists, *, on_pages_scored: Callable[[int], None] = ignore_pages
+    ) -> dict[tuple[str, str], float]:
         """Scores by query id and page id; pairs the teacher does not know are left out."""
-
-
-class StoredScores:
-    """Scores of a file: a run, or judgements, where a page without one is not relevant."""
-
-    def __init__(
-        self, name: str, scores: Mapping[str, Mapping[str, float]], store: PageStore, *, default: float | None
-    ) -> None:
-        self.name = name
-        self._default = default
-        page_ids = store.lookup_many(page for by_page in scores.values() for page in by_page)
-        self._scores = {
-            (query, page_ids[page]): float(score)
-            for query, by_page in scores.items()
-            for page, score in by_page.items()
-            if page in page_ids
-        }
-        self._queries = set(scores)
-
-    def score(self, lists: CANDIDATE_LISTS) -> dict[tuple[str, str], float]:
-        """The scores of the file; a query it does not name has none."""
-        pairs = [(query.query_id, candidate.page_id) for query in lists for candidate in lists[query]]
-        scored = {pair: self._scores.get(pair, self._default) for pair in pairs if pair[0] in self._queries}
-        return {pair: score for pair, score in scored.items() if score is not None}
 
 
 class BackboneTeacher:
@@ -84,20 +66,26 @@ class BackboneTeacher:
             folder, "-".join((prints.weights, prints.processor, prints.prompt))
         )
 
-    def score(self, lists: CANDIDATE_LISTS) -> dict[tuple[str, str], float]:
+    def count_pages_to_score(self, lists: CandidateLists) -> int:
+        """Pages that have to be encoded."""
+        return len(_missing_queries(self._cache, lists))
+
+    def score(
+        self, lists: CandidateLists, *, on_pages_scored: Callable[[int], None] = ignore_pages
+    ) -> dict[tuple[str, str], float]:
         """Margins of all pairs; each page is encoded once."""
-        by_text = {query.text: candidates for query, candidates in lists.items()}
-        queries_by_page = find_missing_targets(by_text, self._cache, ("margin",))
+        queries_by_page = _missing_queries(self._cache, lists)
         locations = require_locations(self._store, sorted(queries_by_page), documents=self._documents)
         for start in range(0, len(locations), BATCH_PAGES):
             batch = locations[start : start + BATCH_PAGES]
             values = compute_page_targets(self._backbone, batch, queries_by_page, ("margin",)).values
             self._cache.add(values["margin"])
+            on_pages_scored(len(batch))
         return _cached_scores(self._cache, lists)
 
 
 class CrossEncoderTeacher:
-    """A sentence-transformers `CrossEncoder` over the stored text of pages, or their images."""
+    """A cross encoder, of sentence-transformers or as ONNX, over the stored text of pages or their images."""
 
     def __init__(
         self,
@@ -113,23 +101,31 @@ class CrossEncoderTeacher:
         self._model = model
         self._store = store
         self._documents = documents
-        self._cache = TargetCache.of_teacher(folder, f"{fingerprint_weights(model)}-{kind}")
+        digest = getattr(model, "fingerprint", None) or fingerprint_weights(model)
+        self._cache = TargetCache.of_teacher(folder, f"{digest}-{kind}")
 
-    def score(self, lists: CANDIDATE_LISTS) -> dict[tuple[str, str], float]:
+    def count_pages_to_score(self, lists: CandidateLists) -> int:
+        """Pages that have to be read."""
+        return len(_missing_queries(self._cache, lists))
+
+    def score(
+        self, lists: CandidateLists, *, on_pages_scored: Callable[[int], None] = ignore_pages
+    ) -> dict[tuple[str, str], float]:
         """Raw scores, before any squashing, of all pairs."""
-        by_text = {query.text: candidates for query, candidates in lists.items()}
-        queries_by_page = find_missing_targets(by_text, self._cache, ("margin",))
+        queries_by_page = _missing_queries(self._cache, lists)
         page_ids = sorted(queries_by_page)
         if self.reads_images:
             for pages in rerender_pages(
                 self._store, page_ids, max_pixels=_IMAGE_PIXELS, documents=self._documents
             ):
                 self._add({page.page_id: page.image for page in pages}, queries_by_page)
+                on_pages_scored(len(pages))
         elif page_ids:
             texts = self._store.texts()
             for start in range(0, len(page_ids), BATCH_PAGES):
                 ids = page_ids[start : start + BATCH_PAGES]
                 self._add({page_id: texts[page_id] for page_id in ids}, queries_by_page)
+                on_pages_scored(len(ids))
         return _cached_scores(self._cache, lists)
 
     def _add(self, contents: Mapping[str, str | Image], queries_by_page: Mapping[str, Sequence[str]]) -> None:
@@ -145,6 +141,16 @@ class CrossEncoderTeacher:
         for (page_id, query), score in zip(pairs, scores.reshape(-1).tolist(), strict=True):
             values.setdefault(page_id, {})[query] = score
         self._cache.add(values)
+
+
+def ask_teacher(
+    teacher: ExternalTeacher, lists: CandidateLists, hook: CalibrationHook, *, queries_from: str
+) -> dict[tuple[str, str], float]:
+    """The scores of a teacher other than the model, by query id and page id; the hook hears how far it is."""
+    pages = {candidate.page_id for candidates in lists.values() for candidate in candidates}
+    to_score = teacher.count_pages_to_score(lists)
+    hook.planned(CalibrationPlan(len(lists), queries_from, len(pages), to_score, teacher.name))
+    return teacher.score(lists, on_pages_scored=hook.targets_stored)
 
 
 def load_teacher(
@@ -164,32 +170,23 @@ def load_teacher(
     if kind not in ("backbone", "cross-encoder"):
         kind, rest = "", name
     if not kind and Path(name).is_file():
-        return _read_file(Path(name), store)
+        return read_score_file(Path(name), store)
     if kind == "backbone" or (not kind and _is_backbone(rest)):
         backbone = load_backbone(rest, device=device, dtype=parse_dtype(dtype))
         return BackboneTeacher(backbone, store, folder, documents)
     return CrossEncoderTeacher(rest, _load_cross_encoder(rest, device, dtype), store, folder, documents)
 
 
-def _read_file(path: Path, store: PageStore) -> StoredScores:
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        fields = len(next((line for line in file if line.strip()), "").split())
-    if fields == len(RUN_COLUMNS.split()):
-        run = read_run(path)
-        scores: dict[str, dict[str, float]] = {}
-        for query, page, _, score in run.rows():
-            scores.setdefault(query, {})[page] = score
-        return StoredScores(f"the run {path.name}", scores, store, default=None)
-    if fields == len(QRELS_COLUMNS.split()):
-        judged = {
-            query: {page: float(max(grade, 0)) for page, grade in grades.items()}
-            for query, grades in read_qrels(path).items()
-        }
-        return StoredScores(f"the judgements {path.name}", judged, store, default=0.0)
-    raise CalibrationError(
-        f"{path}: {fields} fields in its first line; wanted a run ({RUN_COLUMNS}) or judgements "
-        f"({QRELS_COLUMNS})"
-    )
+def require_teacher_exists(name: str) -> None:
+    """Refuse a file or folder that is not there, before anything is loaded: it is no name on a hub."""
+    kind, _, plain = name.partition(":")
+    path = plain if kind in ("backbone", "cross-encoder") else name
+    is_path = path.startswith((".", "/", "~")) or path.count("/") > 1
+    if (is_path or Path(path).suffix in _FILE_SUFFIXES) and not Path(path).exists():
+        raise CalibrationError(
+            f"no file or folder {path!r} for a teacher; wanted a TREC file that is there, or a backbone or "
+            "cross encoder, by name or folder"
+        )
 
 
 def _is_backbone(name: str) -> bool:
@@ -207,6 +204,10 @@ def _is_backbone(name: str) -> bool:
 
 
 def _load_cross_encoder(name: str, device: str | None, dtype: "str | torch.dtype | None") -> Any:  # noqa: ANN401 (untyped)
+    if any(Path(name).glob("**/*.onnx")) and not any(Path(name).glob("*.safetensors")):
+        from ridgerank.calibration.onnx_cross_encoder import OnnxCrossEncoder
+
+        return OnnxCrossEncoder(Path(name))
     try:
         from sentence_transformers import CrossEncoder
     except ImportError as error:
@@ -225,7 +226,13 @@ def _load_cross_encoder(name: str, device: str | None, dtype: "str | torch.dtype
         ) from error
 
 
-def _cached_scores(cache: TargetCache, lists: CANDIDATE_LISTS) -> dict[tuple[str, str], float]:
+def _missing_queries(cache: TargetCache, lists: CandidateLists) -> dict[str, list[str]]:
+    """Page id → queries of which the teacher's score is not kept yet."""
+    by_text = {query.text: candidates for query, candidates in lists.items()}
+    return find_missing_targets(by_text, cache, ("margin",))
+
+
+def _cached_scores(cache: TargetCache, lists: CandidateLists) -> dict[tuple[str, str], float]:
     scores: dict[tuple[str, str], float] = {}
     for query, candidates in lists.items():
         for candidate in candidates:
@@ -236,7 +243,7 @@ def _cached_scores(cache: TargetCache, lists: CANDIDATE_LISTS) -> dict[tuple[str
 
 
 def restrict_lists(
-    lists: CANDIDATE_LISTS, scores: Mapping[tuple[str, str], float], *, teacher: str
+    lists: CandidateLists, scores: Mapping[tuple[str, str], float], *, teacher: str
 ) -> dict[Query, list[Candidate]]:
     """The candidates a teacher has scored; a query with fewer than two of them is left out."""
     scored = {

@@ -14,6 +14,8 @@ class CalibrationPlan:
     """Different pages among the candidates."""
     pages_to_encode: int
     """Of these, pages that have to be encoded because one of their targets is missing."""
+    teacher: str = ""
+    """Whose scores are the target, where it is not the model itself."""
 
 
 class CalibrationHook(Protocol):

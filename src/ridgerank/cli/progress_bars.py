@@ -140,13 +140,14 @@ class CalibrationProgress:
         """Say what is to be done."""
         self._queries = plan.queries
         self._bar.say(f"{plan.queries} queries, {plan.queries_from}")
+        reader = f"by {plan.teacher}" if plan.teacher else "at full depth"
         self._bar.say(
-            f"{plan.pages} candidate pages, {plan.pages_to_encode} of them to be read at full depth"
+            f"{plan.pages} candidate pages, {plan.pages_to_encode} of them to be read {reader}"
             if plan.pages_to_encode
             else f"{plan.pages} candidate pages, targets of all of them known"
         )
         self._to_encode = plan.pages_to_encode
-        self._bar.start("full-depth targets", plan.pages_to_encode)
+        self._bar.start("scores of the teacher" if plan.teacher else "full-depth targets", self._to_encode)
 
     def targets_stored(self, pages: int) -> None:
         """Count pages, and say after the first how long the others will take."""
