@@ -73,6 +73,10 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.reads, self.broken = 0, False
+        self.current = True
+
+    def is_current(self) -> bool:
+        return self.current
 
     def probe(self) -> None:
         self.reads += 1
@@ -133,6 +137,19 @@ def test_only_what_a_request_can_cause_is_its_fault(error: RidgeRankError, statu
 
 def sleep_instead(*arguments: object, **options: object) -> None:
     time.sleep(SECONDS)
+
+
+def test_a_store_that_was_written_to_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    now, store = 0.0, FakeStore()
+    readiness = Readiness(FakeEngine(), [], store, clock=lambda: now)  # type: ignore[arg-type]
+    readiness.require()
+    assert not caplog.records
+    store.current = False
+    for _ in range(3):
+        now += PROBE_SECONDS + 1
+        readiness.require()
+    assert [record.message for record in caplog.records if "restart it" in record.message] != []
+    assert len(caplog.records) == 1
 
 
 @pytest.fixture

@@ -1,11 +1,15 @@
 """The API keeps to its own document, whatever it is sent."""
 
+import shutil
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from schemathesis import Response
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
@@ -15,6 +19,7 @@ from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.app import create_app
 from ridgerank.serving.serve_settings import Limits, ServeSettings
 from ridgerank.serving.service import Service
+from tests.serving.conftest import Corpus
 
 CONFIG = {
     "checks": {
@@ -25,14 +30,34 @@ CONFIG = {
 }
 
 
-@pytest.fixture(scope="module")
-def api(reranker: Reranker) -> Iterator[BaseSchema]:
-    limits = Limits(admitted=64, images=3, deadline_seconds=300)
-    service = Service(reranker, ServeSettings(limits=limits, encode_missing=True, hosts=None))
+LIMITS = Limits(admitted=64, images=3, deadline_seconds=300)
+
+
+@contextmanager
+def schema_of(reranker: Reranker, settings: ServeSettings) -> Iterator[BaseSchema]:
+    service = Service(reranker, settings)
     app = create_app(service, close=False)
     yield schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
     service.engine.close()
     service.page_images.close()
+
+
+@pytest.fixture(scope="module")
+def api(reranker: Reranker) -> Iterator[BaseSchema]:
+    with schema_of(reranker, ServeSettings(limits=LIMITS, encode_missing=True, hosts=None)) as schema:
+        yield schema
+
+
+@pytest.fixture(scope="module")
+def judged_api(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseSchema]:
+    """Over a copy of the store, beside which judgements are kept."""
+    store = tmp_path_factory.mktemp("judged") / "store"
+    shutil.copytree(corpus.store, store)
+    with (
+        Reranker.open(store) as reranker,
+        schema_of(reranker, ServeSettings(limits=LIMITS, judge=True, hosts=None)) as schema,
+    ):
+        yield schema
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
@@ -59,3 +84,27 @@ def test_no_answer_breaks_the_contract(api: BaseSchema, mode: GenerationMode) ->
 
         keeps_to_it()
     assert requests > 80
+
+
+def test_a_page_that_was_found_can_be_shown_explained_and_judged_in_any_order(judged_api: BaseSchema) -> None:
+    answers: Counter[tuple[str, int]] = Counter()
+
+    class Walk(judged_api.as_state_machine()):  # type: ignore[misc]
+        """Calls one after the other, each with what those before it answered."""
+
+        def after_call(self, response: Response, case: schemathesis.Case[Any]) -> None:
+            answers[case.operation.path, response.status_code] += 1
+
+    Walk.run(
+        settings=settings(
+            max_examples=10,
+            stateful_step_count=6,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+    )
+    assert answers["/v1/search", 200], answers
+    linked = ("/v1/pages/{page_id}/image", "/v1/pages/{page_id}/thumbnail", "/v1/explain", "/v1/judgements")
+    assert any(answers[path, 200] for path in linked), answers

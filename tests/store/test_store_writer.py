@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 from ridgerank.store import layout, store_writer
+from ridgerank.store.judgements import Judgement, Judgements
 from ridgerank.store.lock import LOCK_NAME, WriterLock
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
@@ -185,6 +187,21 @@ def test_the_list_of_sources_a_dead_writer_did_not_finish_is_swept_away(uri: str
     StoreWriter(uri, LINEAGE).close()
     assert not left.exists()
     read_back(uri, list(range(12)))
+
+
+def test_a_reader_knows_that_the_store_has_changed_since(uri: str) -> None:
+    with closing(PageStore.open(uri)) as store:
+        assert store.is_current()
+        with StoreWriter(uri, LINEAGE) as writer:
+            writer.remove(store.page_ids()[:1])
+        assert not store.is_current()
+        assert len(store) == 12
+
+
+def test_a_store_with_judgements_beside_it_is_written_on(uri: str) -> None:
+    Judgements(uri).add(Judgement("operating margin", "a", "report.pdf#1", 2, "ada"))
+    StoreWriter(uri, LINEAGE).close()
+    assert len(Judgements(uri).read()) == 1
 
 
 def test_a_directory_with_other_files_is_not_taken_over(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class Readiness:
         self._lock = Lock()
         self._probed_at: float | None = None
         self._readable = False
+        self._warned = False
 
     def require(self) -> None:
         """Raise where the server cannot answer. It may read the store: call it outside the event loop."""
@@ -57,7 +58,16 @@ class Readiness:
                 try:
                     self._store.probe()
                     self._readable = True
+                    self._warn_of_changes()
                 except (RidgeRankError, OSError) as error:
                     log.error("the page store cannot be read: %s", error)
                     self._readable = False
             return self._readable
+
+    def _warn_of_changes(self) -> None:
+        if not self._warned and not self._store.is_current():
+            self._warned = True
+            log.warning(
+                "the page store has changed since this server opened it: it still finds pages that were "
+                "removed, and none that were added; restart it to serve the store as it is now"
+            )

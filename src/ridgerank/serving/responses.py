@@ -172,6 +172,7 @@ def store_response(service: Service) -> StoreResponse:
         retriever=None if service.retriever is None else base_name(service.retriever),
         encodes_missing=service.settings.encode_missing,
         reads_text=service.reranker.backbone.reads_text,
+        current=service.reranker.store.is_current(),
         judging=service.judging is not None,
         examples=example_queries(service.reranker),
     )

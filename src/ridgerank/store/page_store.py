@@ -221,6 +221,11 @@ class PageStore:
             first = self._dataset.head(1, columns=[layout.PAGE_ID]).column(layout.PAGE_ID).to_pylist()
         self.read_prefixes(first)
 
+    def is_current(self) -> bool:
+        """Whether nobody has written to the store since it was opened; what is open stays as it was."""
+        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
+            return bool(self._dataset.version == self._dataset.latest_version)
+
     def fragments(self) -> list[Any]:
         """List the pieces Lance keeps the rows in, each readable on its own."""
         return list(self._dataset.get_fragments())

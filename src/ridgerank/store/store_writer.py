@@ -44,6 +44,7 @@ _STORE_NAMES = _LANCE_NAMES | {
     LOCK_NAME,
     layout.EMBEDDINGS,
     layout.CALIBRATIONS,
+    layout.JUDGEMENTS,
     layout.SOURCES,
     layout.SHARED,
     layout.SEALS,

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Path, Response
 
 from ridgerank.serving.page_images import EncodedImage, image_etag, thumbnail_etag
 from ridgerank.serving.routes.error_responses import ANY_ROUTE, error_responses
+from ridgerank.serving.routes.search_links import PAGE_IMAGE, PAGE_THUMBNAIL
 from ridgerank.serving.schemas.shared_schemas import PAGE_ID
 from ridgerank.serving.service import Service
 
@@ -31,7 +32,11 @@ def image_router(service: Service) -> APIRouter:
     images = service.page_images
 
     @routes.get(
-        "/{page_id}/image", summary="A page, rendered", response_class=Response, responses=_IMAGE_RESPONSES
+        "/{page_id}/image",
+        summary="A page, rendered",
+        operation_id=PAGE_IMAGE,
+        response_class=Response,
+        responses=_IMAGE_RESPONSES,
     )
     async def image(page_id: PageId, if_none_match: IfNoneMatch = None) -> Response:
         """The page at reading size, rendered from the document it was indexed from."""
@@ -42,7 +47,11 @@ def image_router(service: Service) -> APIRouter:
         return _image_response(await asyncio.shield(asyncio.wrap_future(images.render(page_id))), etag)
 
     @routes.get(
-        "/{page_id}/thumbnail", summary="A page, small", response_class=Response, responses=_IMAGE_RESPONSES
+        "/{page_id}/thumbnail",
+        summary="A page, small",
+        operation_id=PAGE_THUMBNAIL,
+        response_class=Response,
+        responses=_IMAGE_RESPONSES,
     )
     async def thumbnail(page_id: PageId, if_none_match: IfNoneMatch = None) -> Response:
         """The small image the store holds."""

@@ -11,6 +11,7 @@ from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.jobs import SearchWork
 from ridgerank.serving.judging import Judging
 from ridgerank.serving.routes.error_responses import MODEL_ROUTE, error_responses
+from ridgerank.serving.routes.search_links import JUDGE
 from ridgerank.serving.schemas.judgement_schemas import JudgementRequest, JudgementsResponse
 from ridgerank.serving.schemas.shared_schemas import QueryText
 from ridgerank.serving.service import Service
@@ -27,7 +28,7 @@ def judgement_router(service: Service) -> APIRouter:
         """The judgements of one query, the weight with all of them, and what to judge next."""
         return await asyncio.to_thread(_judging(service).report, query.strip(), judge.strip())
 
-    @routes.post("", summary="Judge a page")
+    @routes.post("", summary="Judge a page", operation_id=JUDGE)
     async def judge(request: Request, body: JudgementRequest) -> JudgementsResponse:
         """Keep a judgement beside the store, or take one back; it is on disk when this answers."""
         judging = _judging(service)

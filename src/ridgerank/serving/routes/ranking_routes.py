@@ -26,6 +26,7 @@ from ridgerank.serving.responses import (
     token_usage,
 )
 from ridgerank.serving.routes.error_responses import MODEL_ROUTE, error_responses
+from ridgerank.serving.routes.search_links import EXPLAIN, SEARCH_LINKS
 from ridgerank.serving.schemas.document_schemas import Document
 from ridgerank.serving.schemas.rerank_schemas import RerankRequest, RerankResponse, TeiResult
 from ridgerank.serving.schemas.score_schemas import PairScore, ScoreRequest, ScoreResponse
@@ -71,7 +72,7 @@ def ranking_router(service: Service) -> APIRouter:
         """The readout score of each pair of query and document: no retriever, nothing standardized."""
         return await _score(service, request, body)
 
-    @routes.post("/v1/search", summary="Retrieve and rerank")
+    @routes.post("/v1/search", summary="Retrieve and rerank", responses=SEARCH_LINKS)
     async def search(request: Request, body: SearchRequest) -> SearchResponse:
         """Let the retriever find k pages, rerank them, return the best."""
         _require_few_candidates(service, body.k)
@@ -91,7 +92,7 @@ def ranking_router(service: Service) -> APIRouter:
             lines = await asyncio.to_thread(matching_lines, service, result.ranking, top_n=body.top_n)
         return search_response(service, result, top_n=body.top_n, lines=lines)
 
-    @routes.post("/v1/explain", summary="Where a query looked on a page")
+    @routes.post("/v1/explain", summary="Where a query looked on a page", operation_id=EXPLAIN)
     async def explain(request: Request, body: ExplainRequest) -> ExplainResponse:
         """The attention of the query's last state on the page's stored positions."""
         page_id = await asyncio.to_thread(service.reranker.store.lookup, body.page)

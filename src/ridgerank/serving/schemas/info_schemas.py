@@ -19,6 +19,9 @@ class StoreResponse(ResponseModel):
     retriever: str | None = Field(description="The retriever of a search; null where there is none.")
     encodes_missing: bool = Field(description="Whether texts and images that are not stored may be sent.")
     reads_text: bool = Field(description="Whether the model reads the pages' text, not their images.")
+    current: bool = Field(
+        description="Whether the store is as this server opened it; where not, restart the server."
+    )
     judging: bool = Field(description="Whether pages may be judged (`ridgerank serve --judge`).")
     examples: list[str] = Field(description="Queries to try, made from the store.")
 
