@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def rehearse(folder: Path, weight_bytes: int, work: Path, pages: int) -> dict[st
         steps = [Step(**step) for step in json.loads(done.read_text())]
     else:
         index = ["index", str(documents), "--store", str(store), *model, "--processes", "1"]
-        steps = [run_step([*index, "--calibrate", "--queries", str(queries)])]
+        steps = [run_step([*index, "--preset", "paper", "--calibrate", "--queries", str(queries)])]
         steps.append(run_step(["search", "--store", str(store), *model[2:], "revenue of tax"]))
         done.write_text(json.dumps([asdict(step) for step in steps]))
     with PageStore.open(str(store)) as opened:
@@ -161,8 +161,16 @@ def load_alone(folder: Path) -> dict[str, Any]:
     )
     process = psutil.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
     peak = watch(process)[0]
-    load_seconds, digest_seconds = json.loads(process.stdout.read().strip().splitlines()[-1])
+    with process.stdout as printed:
+        load_seconds, digest_seconds = json.loads(printed.read().strip().splitlines()[-1])
     return {"load_cpu_seconds": load_seconds, "fingerprint_cpu_seconds": digest_seconds, "peak_bytes": peak}
+
+
+def compute_once(path: Path, compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (any JSON value)
+    """What a file holds, or what is computed now and kept in it."""
+    if not path.exists():
+        path.write_text(json.dumps(compute()))
+    return json.loads(path.read_text())
 
 
 def main() -> None:
@@ -171,15 +179,20 @@ def main() -> None:
     parser.add_argument("--configuration", type=Path, required=True)
     parser.add_argument("--pages", type=int, default=20)
     parser.add_argument("--work", type=Path, default=Path("full-size"))
+    parser.add_argument("--why-fewer", default="", help="why --pages is below twenty, for the results file")
     parser.add_argument("--seven-billion", action="store_true", help="load the 7B shape, too")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     model = arguments.work / "qwen2.5-vl-3b"
     weight_bytes = write_checkpoint(arguments.configuration, model)
     result: dict[str, Any] = {"model": "Qwen2.5-VL-3B, random weights, bfloat16 on a CPU"}
-    result["loading"] = load_alone(model)
+    result["loading"] = compute_once(arguments.work / "loading.json", lambda: load_alone(model))
+    result["agreement"] = compute_once(
+        arguments.work / "agreement.json", lambda: compare_dtypes(arguments.configuration, arguments.work)
+    )
     result["rehearsal"] = rehearse(model, weight_bytes, arguments.work, arguments.pages)
-    result["agreement"] = compare_dtypes(arguments.configuration, arguments.work)
+    if arguments.why_fewer:
+        result["rehearsal"]["why_not_twenty_pages"] = arguments.why_fewer
     if arguments.seven_billion:
         large = arguments.work / "qwen2.5-vl-7b"
         large_bytes = write_checkpoint(arguments.configuration, large, SEVEN_BILLION)

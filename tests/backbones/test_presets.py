@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import nn
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from experiments.baselines.monoqwen import load_mono_qwen
 from ridgerank.backbones.base import Backbone
@@ -18,7 +19,9 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_source import SHORT_NAMES
 from ridgerank.backbones.presets import PRESETS, available_targets, find_preset
 from ridgerank.errors import BackboneError
+from tests.backbones.reference import Whole, causal_mask, one_shot
 from tests.backbones.small_models import LAYERS, WIDTH, Built, build
+from tests.backbones.test_exactness import drop, two_of_three
 from tests.experiments.baselines.small_judges import BuiltJudge, build_mono_qwen
 
 QUERY = "What was the revenue in 2023?"
@@ -56,7 +59,6 @@ def ranker(built_ranker: Built) -> Backbone:
 def published_score(built: Built, tokenizer: nn.Module, image: Image.Image, query: str) -> float:
     """One prompt, token 100, one forward, the head on the last normed state."""
     from transformers import AutoTokenizer
-    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     batch = Qwen2VLImageProcessorPil.from_pretrained(built.folder)(images=[image], return_tensors="pt")
     count = int(batch["image_grid_thw"].prod()) // 4
@@ -106,6 +108,40 @@ def test_presets_run_many_pages_as_one_by_one(
         for prefix, state in zip(encoded, together, strict=True):
             alone = backbone.states([QUERY], DensePrefixes([prefix], join_layer=join_layer))
             torch.testing.assert_close(state, alone[0], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("exit_layer", [2, LAYERS])
+def test_dropped_positions_of_presets_equal_a_forward_whose_suffix_may_not_attend_to_them(
+    mono: Backbone, ranker: Backbone, pages: list[Image.Image], exit_layer: int
+) -> None:
+    for backbone in (mono, ranker):
+        [prefix] = backbone.encode(pages[:1], exit_layer=exit_layer)
+        dropped = two_of_three(prefix)
+        [state] = backbone.states([QUERY], DensePrefixes([drop(prefix, dropped)]))
+        built = Built("qwen2_vl", Path(backbone.name), backbone._model)
+        whole = preset_prompt(backbone, pages[0], page_length=prefix.keys.shape[2])
+        outputs = one_shot(
+            built, whole, attention_mask=causal_mask(whole, dropped), position_ids=whole.positions
+        )
+        expected = outputs.hidden_states[exit_layer][0, -1]
+        if exit_layer == LAYERS:  # transformers has normed its last one
+            state = backbone._text_model().norm(state)
+        torch.testing.assert_close(state, expected, atol=1e-4, rtol=1e-4)
+        [kept] = backbone.states([QUERY], DensePrefixes([prefix]))
+        assert (state - kept).abs().max() > 1e-3, "dropping matters"
+
+
+def preset_prompt(backbone: Backbone, image: Image.Image, *, page_length: int) -> Whole:
+    """The prompt of a preset in one piece."""
+    prompt, model = backbone.prompt, backbone._model
+    batch = Qwen2VLImageProcessorPil()(images=[image], return_tensors="pt")
+    page = "<|image_pad|>" * (int(batch["image_grid_thw"].prod()) // 4)
+    text = prompt.before_page + page + prompt.after_page + prompt.instruction + QUERY + prompt.after_query
+    ids = backbone._tokenizer(text, add_special_tokens=False)["input_ids"]
+    input_ids = torch.tensor([[*ids, *prompt.closing_tokens]])
+    types = (input_ids == model.config.image_token_id).int()
+    positions, _ = model.model.get_rope_index(input_ids, types, batch["image_grid_thw"])
+    return Whole({"input_ids": input_ids, "mm_token_type_ids": types, **batch}, positions, page_length)
 
 
 def test_a_ranking_head_leaves_no_likelihood(ranker: Backbone, pages: list[Image.Image]) -> None:

@@ -14,6 +14,7 @@ from transformers import (
     BaseImageProcessor,
     Idefics3ForConditionalGeneration,
     PreTrainedModel,
+    PreTrainedTokenizerFast,
     SmolVLMForConditionalGeneration,
 )
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
@@ -21,6 +22,7 @@ from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImag
 
 from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
 from ridgerank.backbones.page_tokens import PageTokens
+from ridgerank.backbones.presets import Preset
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.backbones.regions import Regions, tiled
 from ridgerank.backbones.visual import VisualBackbone
@@ -28,6 +30,13 @@ from ridgerank.errors import BackboneError
 from ridgerank.page_sizing import EdgeSizing
 
 _TILE_START = "<fake_token_around_image>"
+_SMOLVLM_PROMPT = Prompt(
+    before_page="<|im_start|>User:",
+    after_page=_TILE_START,
+    instruction=INSTRUCTION,
+    after_query="<end_of_utterance>\nAssistant:",
+    answers=(" yes", " no"),
+)
 
 
 class Idefics3(VisualBackbone):
@@ -43,6 +52,20 @@ class Idefics3(VisualBackbone):
     model_class = Idefics3ForConditionalGeneration
     image_processor_class = Idefics3ImageProcessorPil
     default_max_pixels = None
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        image_processor: BaseImageProcessor,
+        preset: Preset | None = None,
+    ) -> None:
+        """Take a model; the first SmolVLMs were published as this class, and their tokenizer tells them."""
+        control = {token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()}
+        if "<|begin_of_text|>" not in control:
+            self.prompt = _SMOLVLM_PROMPT
+        super().__init__(name, model, tokenizer, image_processor, preset)
 
     @classmethod
     def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
@@ -97,15 +120,9 @@ class Idefics3(VisualBackbone):
 
 
 class SmolVLM(Idefics3):
-    """SmolVLM and SmolVLM2, the choice for a laptop."""
+    """SmolVLM2 and later, the choice for a laptop."""
 
-    prompt = Prompt(
-        before_page="<|im_start|>User:",
-        after_page=_TILE_START,
-        instruction=INSTRUCTION,
-        after_query="<end_of_utterance>\nAssistant:",
-        answers=(" yes", " no"),
-    )
+    prompt = _SMOLVLM_PROMPT
     model_class = SmolVLMForConditionalGeneration
     image_processor_class = SmolVLMImageProcessorPil
 
