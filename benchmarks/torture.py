@@ -181,6 +181,7 @@ def final_checks(
     server: TorturedServer, expected: list[ExpectedRanking], ledger: Ledger, *, seconds: float
 ) -> None:
     """After all of it the server answers as ever, and ends in time when it is told to."""
+    server.wait_until_ready()
     calm, once = threading.Event(), Ledger()
     timer = threading.Timer(seconds, calm.set)
     timer.start()

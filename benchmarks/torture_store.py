@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 
@@ -18,11 +19,13 @@ from benchmarks.torture_ledger import Ledger
 from benchmarks.torture_server import ExpectedRanking, K
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
+from ridgerank.calibration.sealed_file import find_damaged_calibrations
 from ridgerank.errors import RidgeRankError
 from ridgerank.isolated_process import IsolatedProcess, TookTooLong
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.store.check import find_damage
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import calibrations_folder
 from ridgerank.worker_process import WorkerDied
 
 DISK_MEGABYTES = 160
@@ -172,7 +175,7 @@ def flip_bits(
         except Exception as error:
             named, outcome = False, f"traceback: {error!r:.200}"
         ledger.count(f"flipped store, {'named' if named else 'not named'}, {outcome[:9]}")
-        if not named and outcome not in ("same", "refused"):
+        if not named and outcome != "same":
             ledger.record_wrong(f"{where}: {outcome}, and the check names nothing")
     process.close()
 
@@ -184,7 +187,8 @@ def examine_store(uri: str, expected: list[ExpectedRanking]) -> tuple[bool, str]
     """Whether the check names damage, and whether answers are the same, refused or different."""
     torch.set_num_threads(1)
     try:
-        named = any(True for _ in find_damage(uri))
+        damage = chain(find_damage(uri), find_damaged_calibrations(calibrations_folder(uri)))
+        named = any(True for _ in damage)
     except RidgeRankError:
         named = True
     if not _BACKBONES:

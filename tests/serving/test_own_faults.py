@@ -1,5 +1,6 @@
 """The server's own faults: 500 without paths or reasons, and a readiness that tells the truth."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -185,6 +186,34 @@ def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     closing.join(SECONDS / 2)
     assert not closing.is_alive()
     assert rendering.done()
+
+
+MARKER = "TEST_FIRST_DRAWING"
+
+
+def die(*arguments: object, **options: object) -> None:
+    os._exit(3)
+
+
+def die_the_first_time(*arguments: object, **options: object) -> bytes:
+    marker = Path(os.environ[MARKER])
+    if not marker.exists():
+        marker.touch()
+        os._exit(3)
+    return b"drawn"
+
+
+def test_a_drawing_whose_process_was_killed_is_tried_again_once(
+    make_service: MakeService, reranker: Reranker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARKER, str(tmp_path / "drawn"))
+    first, second = reranker.store.page_ids()[:2]
+    images = make_service(limits=Limits(render_seconds=SECONDS)).page_images
+    monkeypatch.setattr("ridgerank.serving.page_images.draw_page", die_the_first_time)
+    assert images.render(first).result(SECONDS).data == b"drawn"
+    monkeypatch.setattr("ridgerank.serving.page_images.draw_page", die)
+    with pytest.raises(ApiError, match="ends the process that draws it"):
+        images.render(second).result(SECONDS)
 
 
 STUCK_SERVER = """

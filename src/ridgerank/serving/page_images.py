@@ -111,7 +111,10 @@ class PageImages:
         paths = recall_sources(self._store.uri, [stored.source])
         seconds = self._limits.render_seconds
         try:
-            data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
+            try:
+                data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
+            except WorkerDied:  # killed from outside, or by the page: only then a second time
+                data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
         except TookTooLong as error:
             raise ApiError(
                 422, "bad_document", f"{name} takes more than {seconds:g} s to draw; look at its document"
