@@ -365,3 +365,6 @@ def test_a_search_may_be_within_some_documents(client: TestClient, corpus: Corpu
     refused = client.post("/v1/search", json={"query": query, "metadata": {"year": 2019}})
     assert refused.status_code == 422
     assert "no stored page has year=2019" in refused.text
+    long = client.post("/v1/search", json={"query": corpus.queries[0], "documents": ["?" * 500] * 90})
+    assert (long.status_code, long.json()["code"]) == (422, "nothing_to_search")
+    assert len(long.text) < 300

@@ -64,7 +64,7 @@ def caller_left() -> ApiError:
 def page_not_found(name: str) -> ApiError:
     """A page the store does not have."""
     return ApiError(
-        404, "page_not_found", f"no page {_shorten(name)!r} in the store; name one that is indexed"
+        404, "page_not_found", f"no page {shorten_words(name)!r} in the store; name one that is indexed"
     )
 
 
@@ -86,5 +86,6 @@ def hide_paths(message: str) -> str:
     return _PATH.sub(lambda path: PurePath(path[0]).name, message)
 
 
-def _shorten(name: str) -> str:
+def shorten_words(name: str) -> str:
+    """What a caller sent, short enough to be sent back."""
     return name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…"

@@ -14,7 +14,7 @@ from ridgerank.errors import StoreError
 from ridgerank.serving.attachments import AttachmentPages
 from ridgerank.serving.dialects import check_request, rerank_answer
 from ridgerank.serving.document_parts import query_text
-from ridgerank.serving.http_errors import ApiError, page_not_found
+from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_words
 from ridgerank.serving.jobs import ExplainWork, PreparedDocuments, RankWork, SearchWork
 from ridgerank.serving.request_documents import RequestDocuments, resolve_documents
 from ridgerank.serving.responses import (
@@ -113,8 +113,9 @@ async def _require_some_pages(service: Service, within: PageFilter) -> None:
     try:
         await asyncio.to_thread(service.reranker.store.select, within)
     except StoreError as error:
+        pages = shorten_words(str(within))
         raise ApiError(
-            422, "nothing_to_search", f"no stored page has {within}; check the names, or leave them out"
+            422, "nothing_to_search", f"no stored page has {pages}; check the names, or leave them out"
         ) from error
 
 
