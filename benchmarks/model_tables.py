@@ -1,7 +1,11 @@
 """The tables of docs/models.md: bytes per page by arithmetic, and what other teachers were measured to do."""
 
-from benchmarks.markdown_tables import TableMakers, format_table, read_result
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.markdown_tables import RESULTS, TableMakers, format_table, read_result
 from benchmarks.real_documents_resample import BASE, MEASURE
+from benchmarks.real_documents_tables import NOT_MEASURED
 from benchmarks.real_documents_transfer import JUDGED, LABEL_FREE
 from benchmarks.teachers import STUDENT, TEXT_TEACHERS
 from ridgerank.store.sizing import MODELS, count_page_bytes
@@ -81,7 +85,49 @@ def miniature_teachers_table() -> str:
     )
 
 
+def full_size_table() -> str:
+    """What the rehearsal at full size took, once it was run."""
+    if not (RESULTS / "full_size.json").exists():
+        return NOT_MEASURED
+    return format_full_size(read_result("full_size"))
+
+
+def format_full_size(measured: Mapping[str, Any]) -> str:
+    """The rows of one rehearsal."""
+    run, loading = measured["rehearsal"], measured["loading"]
+    rows = [
+        ["pages of 1,280 positions", f"{run['pages']}", run.get("why_not_twenty_pages", "")],
+        [
+            "peak memory above the weights",
+            f"{run['peak_above_weights_mib']:,} MiB",
+            f"bar: {run['memory_bar_mib']:,}",
+        ],
+        [
+            "bytes per page",
+            f"{run['bytes_per_page']:,}",
+            f"{100 * run['bytes_per_page_above_arithmetic']:+.1f} % of the arithmetic; "
+            f"bar: {100 * run['bytes_bar']:.0f} %",
+        ],
+        [
+            "loading, then the fingerprint",
+            f"{loading['load_cpu_seconds']:.1f} s, {loading['fingerprint_cpu_seconds']:.1f} s",
+            "CPU",
+        ],
+    ]
+    rows += [[f"`{step['command']}`", f"{step['cpu_seconds']:,.0f} s", "CPU"] for step in run["steps"]]
+    rows += [
+        [
+            f"pairs of pages in one order in bfloat16 and float32: {row['model']}",
+            f"{100 * row['same_order']:.1f} %",
+            f"{row['pages']} pages, {row['queries']} queries",
+        ]
+        for row in measured["agreement"]
+    ]
+    return format_table([measured["model"], "", ""], rows)
+
+
 MODEL_TABLES: TableMakers = {
+    "full size": full_size_table,
     "model bytes": model_bytes_table,
     "text teachers": text_teachers_table,
     "miniature teachers": miniature_teachers_table,

@@ -21,6 +21,7 @@ from benchmarks.full_size import (
 )
 from benchmarks.full_size_agreement import agreement
 from benchmarks.full_size_model import write_checkpoint
+from benchmarks.model_tables import format_full_size
 from tests.backbones.small_models import build
 
 
@@ -68,6 +69,10 @@ def test_every_step_runs_and_a_second_run_repeats_none(checkpoint: tuple[Path, i
     assert report["pages"] == 2
     assert abs(report["bytes_per_page_above_arithmetic"]) <= STORE_BAR
     assert rehearse(folder, weight_bytes, folder.parent, 2) == report
+    loading = {"load_cpu_seconds": 3.0, "fingerprint_cpu_seconds": 1.5}
+    table = format_full_size({"model": "tiny", "loading": loading, "rehearsal": report, "agreement": []})
+    for cell in ("| 2 |", f"{report['bytes_per_page']:,}", "3.0 s, 1.5 s", "`ridgerank index"):
+        assert cell in table
 
 
 def test_pages_have_the_positions_that_are_counted_with(checkpoint: tuple[Path, int]) -> None:
