@@ -14,7 +14,7 @@ QUERIES = 24
 
 def make_store(folder: Path) -> tuple[Path, list[str]]:
     """A calibrated store of some thirty pages, and the queries it was calibrated with."""
-    _ridgerank("miniature", "draw", "--out", str(folder), "--corpus", CORPUS)
+    ridgerank("miniature", "draw", "--out", str(folder), "--corpus", CORPUS)
     documents = sorted((folder / "documents").glob("*.pdf"))[:DOCUMENTS]
     names = tuple(f"{document.name}#" for document in documents)
     judged = read_qrels(folder / "qrels.trec")
@@ -26,14 +26,17 @@ def make_store(folder: Path) -> tuple[Path, list[str]]:
     queries.write_text(
         "".join(json.dumps({key: line[key] for key in ("query_id", "text")}) + "\n" for line in selected)
     )
+    years = [{"document": document.name, "year": 2019 + number} for number, document in enumerate(documents)]
+    (folder / "documents" / "metadata.jsonl").write_text("".join(f"{json.dumps(year)}\n" for year in years))
     store = folder / "pages"
     models = ["--backbone", "mini-qwen", "--retriever", "mini-colqwen"]
-    _ridgerank("index", *map(str, documents), "--store", str(store), *models, "--preset", "paper")
-    _ridgerank("calibrate", "--store", str(store), "--queries", str(queries))
+    ridgerank("index", *map(str, documents), "--store", str(store), *models, "--preset", "paper")
+    ridgerank("calibrate", "--store", str(store), "--queries", str(queries))
     return store, [line["text"] for line in selected]
 
 
-def _ridgerank(*arguments: str) -> None:
+def ridgerank(*arguments: str) -> None:
+    """Run a command as a process of its own."""
     subprocess.run(
         [sys.executable, "-m", "ridgerank.cli.main", *arguments], check=True, capture_output=True, timeout=900
     )

@@ -35,6 +35,22 @@ class PageUnderTest:
         box.send_keys(query, "\n")
         self.until_answered()
 
+    def search_within(self, query: str, *, documents: str = "", metadata: str = "") -> None:
+        """Type a query and a filter, press Enter."""
+        if not self.visible("filter"):
+            self.by_id("filter-toggle").click()
+        typed = (("query", query), ("filter-metadata", metadata), ("filter-documents", documents))
+        for name, text in typed:
+            if self.visible(name):
+                self.by_id(name).clear()
+                self.by_id(name).send_keys(text)
+        self.by_id("filter-documents").send_keys("\n")
+
+    def documents(self) -> set[str]:
+        """The documents of the pages shown."""
+        script = "return [...document.querySelectorAll('#after .name')].map((name) => name.textContent)"
+        return {name.partition("#")[0] for name in self.run(script)}
+
     def until_answered(self) -> None:
         """Wait until both columns stand."""
         self.until(lambda: self.visible("columns") and bool(self.order("after")))

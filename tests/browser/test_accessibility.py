@@ -35,6 +35,7 @@ def test_nothing_sticks_out_at_any_width(page: PageUnderTest, answer: Answer, wi
     resize(page.driver, width, 800)
     page.search(answer["query"])
     page.by_id("report-toggle").click()
+    page.by_id("filter-toggle").click()
     assert page.run("return document.scrollingElement.scrollWidth") <= width
     assert page.visible("weight")
     page.until_settled()
@@ -45,6 +46,7 @@ def test_nothing_sticks_out_at_any_width(page: PageUnderTest, answer: Answer, wi
 def test_every_control_has_a_name_a_screen_reader_can_say(page: PageUnderTest, answer: Answer) -> None:
     page.search(answer["query"])
     page.by_id("report-toggle").click()
+    page.by_id("filter-toggle").click()
     nameless_outside = nameless(page)
     page.all("#after button")[0].click()
     page.until_heated()
@@ -81,6 +83,7 @@ def test_text_stands_out_as_wcag_aa_asks(page: PageUnderTest, answer: Answer, da
     emulate(page.driver, dark=dark)
     page.search(answer["query"])
     page.by_id("report-toggle").click()
+    page.by_id("filter-toggle").click()
     page.weigh(0.3)
     page.until_settled()
     faint = page.run(CONTRAST)

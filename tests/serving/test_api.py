@@ -368,3 +368,6 @@ def test_a_search_may_be_within_some_documents(client: TestClient, corpus: Corpu
     long = client.post("/v1/search", json={"query": corpus.queries[0], "documents": ["?" * 500] * 90})
     assert (long.status_code, long.json()["code"]) == (422, "nothing_to_search")
     assert len(long.text) < 300
+    refused = client.post("/v1/search", json={"query": query, "metadata": {"kind": ["report", 3]}})
+    assert "no stored page has kind=report and kind=3" in refused.text
+    assert client.get("/v1/store").json()["labels"] == []

@@ -105,3 +105,10 @@ def test_a_search_within_pages_has_the_scores_of_a_search_among_all() -> None:
     among_all = {candidate.page_id: candidate for candidate in retriever.search("debt norway", 3)}
     [within] = retriever.search_within(["debt norway"], 2, PageSelection(frozenset("ac"), ""))
     assert within == [among_all["a"], among_all["c"]]
+
+
+def test_a_store_gives_examples_of_its_labels_one_per_key(store: Path) -> None:
+    with PageStore.open(store) as opened:
+        labels = dict(label.split("=") for label in opened.label_examples())
+    assert labels.keys() == {"kind", "year"}
+    assert labels["year"] in {"2019", "2020"}

@@ -175,6 +175,7 @@ def store_response(service: Service) -> StoreResponse:
         current=service.reranker.store.is_current(),
         judging=service.judging is not None,
         examples=example_queries(service.reranker),
+        labels=service.reranker.store.label_examples(),
     )
 
 

@@ -25,6 +25,7 @@ FILES = (
     "docs.css",
     "docs.js",
     "dom.js",
+    "filter.js",
     "heat.js",
     "icon.svg",
     "judge.css",

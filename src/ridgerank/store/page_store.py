@@ -24,6 +24,9 @@ from ridgerank.store.rows import StoredPage
 from ridgerank.store.shared_prefix import read_shared
 from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin
 
+_LABELLED_PAGES = 1000
+"""Pages that are looked at for examples of labels."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
@@ -137,6 +140,18 @@ class PageStore:
                 f"{lance_dataset.shorten(self.references(self.page_ids()[:3])) or 'no document'}"
             )
         return PageSelection(frozenset(table.column(layout.PAGE_ID).to_pylist()), condition)
+
+    def label_examples(self) -> list[str]:
+        """A label of each key that the first pages have."""
+        if layout.LABELS not in self._dataset.schema.names:
+            return []
+        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
+            table = self._dataset.to_table(columns=[layout.LABELS], limit=_LABELLED_PAGES)
+        labels: dict[str, str] = {}
+        for page_labels in table.column(layout.LABELS).to_pylist():
+            for label in page_labels or []:
+                labels.setdefault(label.partition("=")[0], label)
+        return list(labels.values())
 
     def labels(self) -> dict[str, tuple[str, ...]]:
         """The labels of every page that has any, by page id."""

@@ -24,6 +24,7 @@ class StoreResponse(ResponseModel):
     )
     judging: bool = Field(description="Whether pages may be judged (`ridgerank serve --judge`).")
     examples: list[str] = Field(description="Queries to try, made from the store.")
+    labels: list[str] = Field(description="Some metadata to filter by, as `year=2019`.")
 
 
 class WeightReport(ResponseModel):

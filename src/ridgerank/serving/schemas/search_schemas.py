@@ -18,6 +18,8 @@ from ridgerank.serving.schemas.shared_schemas import (
     WeightSource,
 )
 
+Label = str | bool | int | float
+
 
 class SearchRequest(RequestModel):
     """A query to retrieve and rerank for."""
@@ -34,8 +36,10 @@ class SearchRequest(RequestModel):
     documents: list[Name] = Field(
         default=[], max_length=100, description="Search only documents whose name fits one of these globs."
     )
-    metadata: dict[str, str | bool | int | float] = Field(
-        default={}, max_length=20, description="Search only documents of which metadata.jsonl says this."
+    metadata: dict[str, Label | list[Label]] = Field(
+        default={},
+        max_length=20,
+        description="Search only documents of which metadata.jsonl says this, and of a list all of it.",
     )
     min_score: MinScore = None
     lines: bool = Field(default=False, description="Whether each result has the line that matches best.")

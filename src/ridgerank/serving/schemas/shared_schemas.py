@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StringConstraints
 
 from ridgerank.runs.queries import MAX_CHARACTERS
 
@@ -28,7 +28,7 @@ DeadlineMs = Annotated[
 ]
 
 MinScore = Annotated[
-    float | None,
+    StrictFloat | None,  # true is no number
     Field(
         ge=0,
         le=1,

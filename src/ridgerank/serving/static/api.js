@@ -11,8 +11,8 @@ export class ApiError extends Error {
   }
 }
 
-export const search = (query, signal) =>
-  json("v1/search", { method: "POST", body: { query, k: 20, top_n: 20, lines: true }, signal });
+export const search = (query, filter, signal) =>
+  json("v1/search", { method: "POST", body: { query, k: 20, top_n: 20, lines: true, ...filter }, signal });
 export const explain = (query, page, signal) =>
   json("v1/explain", { method: "POST", body: { query, page }, signal });
 export const judge = (judgement) => json("v1/judgements", { method: "POST", body: judgement });

@@ -3,6 +3,7 @@
 import { search } from "./api.js";
 import { Columns } from "./columns.js";
 import { byId, make, milliseconds, percent } from "./dom.js";
+import { documentGlob, Filter, filterBody } from "./filter.js";
 import { Judge } from "./judge.js";
 import { previewThumbnails } from "./preview.js";
 import { asRetrieved, moved, newInTop, ordered, TOP } from "./ranking.js";
@@ -16,11 +17,13 @@ const report = new Report();
 const judging = new Judge({ show: openById, search: (query) => go(query), announce });
 const judgeControls = (page) => judging.controls(page);
 const viewer = new Viewer({ judgeControls });
+const filter = new Filter(report.data.then(({ store }) => store));
 const columns = new Columns({
   before: byId("before"), after: byId("after"), moves: byId("moves"), open: openPage, judgeControls,
 });
 previewThumbnails([byId("before"), byId("after")], (element) => columns.pageOf(element));
 const slider = byId("weight");
+let request = { q: "" }; // what is searched for, as parameters of the address: the query, and the filter's
 let answer = null;
 let weight = 0;
 let running = null;
@@ -33,20 +36,22 @@ const ready = report.data.then(({ store }) => {
 
 // --- a search -----------------------------------------------------------------------------------------
 
-async function run(query, chosenWeight = null) {
+async function run(chosenWeight = null) {
   running?.abort();
   const current = (running = new AbortController());
+  const query = request.q;
   byId("query").value = query;
+  filter.show(request);
   document.title = query ? `${query} · RidgeRank` : "RidgeRank";
   if (!query) return showStart();
   byId("results").setAttribute("aria-busy", "true");
   state(loading());
   try {
-    const [received] = await Promise.all([search(query, current.signal), ready]);
+    const [received] = await Promise.all([search(query, filterBody(request), current.signal), ready]);
     if (current === running) show(received, chosenWeight);
   } catch (error) {
     if (error.name === "AbortError" || current !== running) return;
-    state(failed(error, () => run(query, chosenWeight)));
+    state(failed(error, () => run(chosenWeight)));
   } finally {
     if (current === running) byId("results").removeAttribute("aria-busy");
   }
@@ -207,10 +212,13 @@ function loading() {
 function failed(error, again) {
   const retry = make("button", { type: "button", className: "primary" }, "Try again");
   retry.addEventListener("click", again);
+  const everywhere = make("button", { type: "button" }, "Search all documents");
+  everywhere.addEventListener("click", () => go(request.q, {}));
   announce("");
   return make("div", { className: "message failed", role: "alert" },
     make("h1", {}, "That did not work"), make("p", {}, error.message),
-    make("p", { className: "code" }, error.code), retry);
+    make("p", { className: "code" }, error.code),
+    make("p", { className: "choices" }, retry, Object.keys(filter.parameters).length ? everywhere : null));
 }
 
 function openPage(page, button) {
@@ -232,32 +240,38 @@ function announce(text) {
 
 // --- the address --------------------------------------------------------------------------------------
 
-/** Write query and weight into the address: what is seen can be linked. */
+/** Write query, filter and weight into the address: what is seen can be linked. */
 function address(same) {
-  const query = byId("query").value.trim();
-  const parameters = new URLSearchParams({ q: query });
-  if (answer && answer.query === query && weight !== answer.weight) parameters.set("w", weight.toFixed(2));
+  const parameters = new URLSearchParams(request);
+  if (answer && weight !== answer.weight) parameters.set("w", weight.toFixed(2));
   history[same ? "replaceState" : "pushState"](null, "", `?${parameters}`);
 }
 
-/** Search for a query and put it into the address. */
-function go(query) {
+/** Search for a query, within what the fields say unless told otherwise, and put both into the address. */
+function go(query, within = filter.parameters) {
+  const before = new URLSearchParams(request).toString();
   answer = null;
-  byId("query").value = query;
-  address(new URLSearchParams(location.search).get("q") === query);
-  run(query);
+  request = { q: query, ...within };
+  address(new URLSearchParams(request).toString() === before);
+  run();
 }
 
 function follow() {
-  const parameters = new URLSearchParams(location.search);
-  const w = parameters.has("w") ? Number(parameters.get("w")) : NaN;
-  run(parameters.get("q")?.trim() ?? "", w >= 0 && w <= 1 ? w : null);
+  const { q = "", w = NaN, ...others } = Object.fromEntries(new URLSearchParams(location.search));
+  request = { q: q.trim(), ...others };
+  answer = null;
+  run(w !== "" && w >= 0 && w <= 1 ? Number(w) : null);
 }
 
 byId("search").addEventListener("submit", (event) => {
   event.preventDefault();
   const query = byId("query").value.trim();
   if (query) go(query);
+});
+byId("viewer-within").addEventListener("click", () => {
+  const { reference } = viewer.page;
+  viewer.dialog.close();
+  go(request.q, { ...filter.parameters, in: documentGlob(reference) });
 });
 addEventListener("popstate", follow);
 addEventListener("keydown", (event) => {

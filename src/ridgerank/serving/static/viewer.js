@@ -41,6 +41,10 @@ export class Viewer {
     this.show();
   }
 
+  get page() {
+    return this.pages[this.index];
+  }
+
   go(steps) {
     const index = this.index + steps;
     if (index < 0 || index >= this.pages.length) return;
@@ -64,6 +68,7 @@ export class Viewer {
     byId("sheet").classList.add("waiting");
     byId("viewer-shares").textContent = "";
     byId("viewer-passages").replaceChildren();
+    this.outline(null);
     byId("scale-most").textContent = "";
     const here = () => this.pages[this.index] === page;
     try {
@@ -119,7 +124,7 @@ export class Viewer {
   describe(page) {
     const rank = this.index + 1;
     const climbed = page.retriever_rank - rank;
-    const way = climbed > 0 ? `▲ up ${climbed}` : climbed < 0 ? `▼ down ${-climbed}` : "= unchanged";
+    const way = climbed > 0 ? `▲ up ${climbed}` : `▼ down ${-climbed}`;
     byId("viewer-title").textContent = page.reference;
     byId("viewer-line").replaceChildren(...[markedLine(page.line)].filter(Boolean));
     byId("viewer-judge").replaceChildren(...[this.judgeControls(page)].filter(Boolean));
@@ -127,7 +132,9 @@ export class Viewer {
     byId("viewer-likely").textContent = probability === null ? "" : `${percent(probability)} likely to be relevant` +
       (this.calibrated ? "." : ": the model’s own odds, which nobody has checked.");
     const move = byId("viewer-move");
-    move.textContent = `${way}: place ${rank}, was ${page.retriever_rank} in the search engine’s order`;
+    move.textContent = climbed
+      ? `${way}: place ${rank}, was ${page.retriever_rank} in the search engine’s order`
+      : `= place ${rank}, as in the search engine’s order`;
     move.dataset.move = climbed > 0 ? "up" : climbed < 0 ? "down" : "same";
     byId("viewer-scores").replaceChildren(
       ...term("Search engine’s score, b", score(page.retriever_score), `z ${signed(page.retriever_z)}`),
@@ -168,7 +175,7 @@ export class Viewer {
       return line;
     });
     byId("viewer-passages").replaceChildren(...lines);
-    byId("viewer-passages").hidden = !lines.length;
+    byId("viewer-lines").hidden = !lines.length;
     if (lines.length && passages.every((passage) => !passage.region)) {
       this.say("Where these lines stand is not known: the document is gone, or it is a scan and OCR is not installed.");
     }
