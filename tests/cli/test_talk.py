@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from ridgerank.cli.main import app
-from ridgerank.cli.progress_bars import Bar, format_duration
+from ridgerank.cli.progress_bars import Bar, format_duration, format_speed
 from ridgerank.cli.search import shorten_middle
 from ridgerank.cli.talk import hide_library_bars
 from tests.cli.commands import invoke
@@ -69,6 +69,10 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(capsys: pytest.Captu
 
 def test_durations_are_said_as_people_do() -> None:
     assert [format_duration(seconds) for seconds in (40, 700, 12600)] == ["40 s", "12 min", "3.5 h"]
+
+
+def test_a_slow_speed_is_said_per_page() -> None:
+    assert [format_speed(10, seconds) for seconds in (4.0, 350.0)] == ["2.5 pages/s", "35.0 s/page"]
 
 
 def test_library_bars_are_off_unless_the_user_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,8 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
 
 def test_the_command_prints_a_table_and_json() -> None:
     words = ("plan", "--pages", 5000, "--backbone", "smollm2-135m", "--gpu", "cpu")
-    assert "arithmetic" in invoke(*words).stdout
+    table = invoke(*words).stdout
+    assert "arithmetic" in table
+    assert "e+" not in table, "a number with an exponent"
     rows = json.loads(invoke(*words, "--json").stdout)
     assert {row["origin"] for row in rows} == {"measured", "arithmetic"}

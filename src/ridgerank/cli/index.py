@@ -27,7 +27,7 @@ from ridgerank.cli.index_options import (
     VectorRetriever,
 )
 from ridgerank.cli.options import Device, Dtype, Ray, Store, Workers
-from ridgerank.cli.progress_bars import Bar, IndexProgress
+from ridgerank.cli.progress_bars import Bar, IndexProgress, format_speed
 from ridgerank.cli.talk import say, warn
 
 if TYPE_CHECKING:
@@ -292,6 +292,5 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool
         )
         warn(f"{blank}: to a model that reads text they are blank pages; {advice}")
     if report.added:
-        speed = report.added / report.seconds
         size = report.prefix_bytes / report.added / 1e6
-        say(f"{speed:.2f} pages/s, {size:.2f} MB a page")
+        say(f"{format_speed(report.added, report.seconds)}, {size:.2f} MB a page")

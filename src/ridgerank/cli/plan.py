@@ -43,5 +43,12 @@ def plan_command(
     for title in ("what", "how much", "", "why"):
         table.add_column(title)
     for figure in figures:
-        table.add_row(figure.name, f"{figure.value:,.3g} {figure.unit}", figure.origin, figure.basis)
+        table.add_row(
+            figure.name, f"{_three_digits(figure.value)} {figure.unit}", figure.origin, figure.basis
+        )
     Console().print(table)
+
+
+def _three_digits(value: float) -> str:
+    """At least three digits, never an exponent."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

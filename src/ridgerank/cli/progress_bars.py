@@ -97,6 +97,11 @@ FAILURES_SHOWN = 3
 """Pages of one file, lost for the same reason, that get a line each."""
 
 
+def format_speed(pages: int, seconds: float) -> str:
+    """Pages per second; where that is less than one, seconds per page."""
+    return f"{pages / seconds:.1f} pages/s" if pages >= seconds else f"{seconds / pages:.1f} s/page"
+
+
 class IndexProgress:
     """An `IndexHook`: pages done, pages per second, bytes per page, on a bar."""
 
@@ -114,7 +119,7 @@ class IndexProgress:
         """Count pages."""
         self._pages, self._bytes = self._pages + pages, self._bytes + nbytes
         seconds = self._bar.seconds
-        speed = f"{self._pages / seconds:.1f} pages/s, " if seconds else ""
+        speed = f"{format_speed(self._pages, seconds)}, " if seconds else ""
         self._bar.advance(pages, rate=f"{speed}{self._bytes / self._pages / 1e6:.2f} MB/page")
 
     def failed(self, failure: "Failure") -> None:
