@@ -1,5 +1,7 @@
 """Searching the store, and explaining a page."""
 
+from typing import Annotated
+
 from pydantic import ConfigDict, Field
 
 from ridgerank.records import Region
@@ -36,7 +38,7 @@ class SearchRequest(RequestModel):
     documents: list[Name] = Field(
         default=[], max_length=100, description="Search only documents whose name fits one of these globs."
     )
-    metadata: dict[str, Label | list[Label]] = Field(
+    metadata: dict[str, Label | Annotated[list[Label], Field(max_length=20)]] = Field(
         default={},
         max_length=20,
         description="Search only documents of which metadata.jsonl says this, and of a list all of it.",
