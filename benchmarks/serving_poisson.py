@@ -75,7 +75,7 @@ async def arrivals(
     refused = 0
 
     async with httpx.AsyncClient(
-        base_url=address, timeout=120, limits=httpx.Limits(max_connections=None)
+        base_url=address, timeout=600, limits=httpx.Limits(max_connections=None)
     ) as client:
         await ready(client)
         start = time.perf_counter()

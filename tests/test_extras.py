@@ -25,6 +25,7 @@ NEED_EXTRAS = {
     "index": ["docs", "--store", "s"],
     "calibrate": ["--store", "s"],
     "tune": ["--store", "s"],
+    "check-model": ["mini-qwen"],
     "search": ["--store", "s", "some words"],
     "rank": ["--store", "s", "--queries", "q.jsonl", "--run", "w/retriever.trec"],
     "serve": ["--store", "s"],
