@@ -40,13 +40,15 @@ def check_model_command(
     Example: `ridgerank check-model qwen2.5-vl-3b --dtype bfloat16`
     """
     from ridgerank.backbones.model_settings import ModelSettings
+    from ridgerank.calibration.model_check import check_model
+    from ridgerank.extras import require_packages
     from ridgerank.store.storage_setting import parse_storage_preset
 
     stored = parse_storage_preset(preset)
+    if _is_miniature(name):
+        require_packages("reportlab")
     say(f"loading {name}")
     backbone = ModelSettings(name, device, dtype, prompt=prompt).load()
-    from ridgerank.calibration.model_check import check_model
-
     checked = check_model(backbone, _pages_for(name, backbone.page_budget), stored)
     if as_json:
         typer.echo(json.dumps(asdict(checked) | {"in_words": explain_verdict(checked)}, ensure_ascii=False))
@@ -85,18 +87,19 @@ def explain_verdict(checked: "ModelCheck") -> str:
 
 def _pages_for(name: str, budget: "PixelBudget") -> "CheckPages":
     """Pages in plain English; for a shipped miniature, pages that it can read."""
-    from ridgerank.shipped_models import shipped_folder
-
-    if shipped_folder(name.lower()) is not None:
-        from ridgerank.extras import require_packages
-
-        require_packages("reportlab")
+    if _is_miniature(name):
         from ridgerank.miniature.check_pages import draw_check_pages
 
         return draw_check_pages(budget)
     from ridgerank.calibration.model_check import write_check_pages
 
     return write_check_pages()
+
+
+def _is_miniature(name: str) -> bool:
+    from ridgerank.shipped_models import shipped_folder
+
+    return shipped_folder(name.lower()) is not None
 
 
 def _print_check(checked: "ModelCheck") -> None:
