@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.browser.chromium import Driver, chromium, emulate, resize
+from tests.browser.chromium import Driver, chromium
 from tests.browser.corpus import make_store
-from tests.browser.page import PageUnderTest
+from tests.browser.page import PageUnderTest, fresh_page
 from tests.browser.server import ask, serving
 
 
@@ -41,12 +41,5 @@ def driver() -> Iterator[Driver]:
 
 @pytest.fixture
 def page(driver: Driver, address: str) -> Iterator[PageUnderTest]:
-    """The page, fresh: light, wide, nothing remembered; afterwards its console must be silent."""
-    emulate(driver)
-    resize(driver, 1440, 1000)
-    driver.get(address)
-    driver.execute_script("localStorage.clear(); sessionStorage.clear()")
-    driver.get_log("browser")  # what an earlier test left
-    opened = PageUnderTest(driver, address)
-    yield opened
-    assert opened.complaints() == []
+    with fresh_page(driver, address) as opened:
+        yield opened

@@ -1,6 +1,7 @@
 """The web page as a user at a keyboard has it: the actions that the tests are written in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -9,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.browser.chromium import Driver
+from tests.browser.chromium import Driver, emulate, resize
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60
@@ -128,3 +129,16 @@ class PageUnderTest:
         """Warnings and errors of the console that were not expected."""
         entries = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
         return [entry for entry in entries if not any(part in entry for part in self._expected)]
+
+
+@contextmanager
+def fresh_page(driver: Driver, address: str) -> Iterator[PageUnderTest]:
+    """The page, fresh: light, wide, nothing remembered; afterwards its console must be silent."""
+    emulate(driver)
+    resize(driver, 1440, 1000)
+    driver.get(address)
+    driver.execute_script("localStorage.clear(); sessionStorage.clear()")
+    driver.get_log("browser")  # what an earlier test left
+    opened = PageUnderTest(driver, address)
+    yield opened
+    assert opened.complaints() == []

@@ -7,7 +7,7 @@ import pytest
 from tests.backbones.small_text_models import build_text
 from tests.browser.chromium import Driver, emulate, resize
 from tests.browser.corpus import ridgerank
-from tests.browser.page import PageUnderTest
+from tests.browser.page import PageUnderTest, fresh_page
 from tests.browser.server import ask, serving
 from tests.browser.test_accessibility import CONTRAST
 from tests.calibrated_store import write_reports
@@ -29,13 +29,8 @@ def text_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def page(driver: Driver, text_address: str) -> Iterator[PageUnderTest]:
-    emulate(driver)
-    resize(driver, 1440, 1000)
-    driver.get(text_address)
-    driver.get_log("browser")
-    opened = PageUnderTest(driver, text_address)
-    yield opened
-    assert opened.complaints() == []
+    with fresh_page(driver, text_address) as opened:
+        yield opened
     driver.get("about:blank")
 
 

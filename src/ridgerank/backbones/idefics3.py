@@ -6,6 +6,7 @@ each other, so that neighbours in the grid are neighbours on the page except acr
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isqrt
 
 import torch
@@ -30,25 +31,20 @@ from ridgerank.errors import BackboneError
 from ridgerank.page_sizing import EdgeSizing
 
 _TILE_START = "<fake_token_around_image>"
-_SMOLVLM_PROMPT = Prompt(
-    before_page="<|im_start|>User:",
+_IDEFICS3_PROMPT = Prompt(
+    before_page="<|begin_of_text|>User:",
     after_page=_TILE_START,
     instruction=INSTRUCTION,
     after_query="<end_of_utterance>\nAssistant:",
     answers=(" yes", " no"),
 )
+_SMOLVLM_PROMPT = replace(_IDEFICS3_PROMPT, before_page="<|im_start|>User:")
 
 
 class Idefics3(VisualBackbone):
     """Idefics3-8B-Llama3."""
 
-    prompt = Prompt(
-        before_page="<|begin_of_text|>User:",
-        after_page=_TILE_START,
-        instruction=INSTRUCTION,
-        after_query="<end_of_utterance>\nAssistant:",
-        answers=(" yes", " no"),
-    )
+    prompt = _IDEFICS3_PROMPT
     model_class = Idefics3ForConditionalGeneration
     image_processor_class = Idefics3ImageProcessorPil
     default_max_pixels = None

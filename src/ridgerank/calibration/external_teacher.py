@@ -6,6 +6,7 @@ computes is kept on disk as it is computed, so that an interrupted calibration g
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,7 +54,31 @@ class ExternalTeacher(Protocol):
         """Scores by query id and page id; pairs the teacher does not know are left out."""
 
 
-class BackboneTeacher:
+class ComputingTeacher(ABC):
+    """A teacher that is run: what it computes is kept on disk, and only what is missing there is computed."""
+
+    name: str
+    _cache: TargetCache
+
+    def count_pages_to_score(self, lists: CandidateLists) -> int:
+        """Pages that have to be read."""
+        return len(_missing_queries(self._cache, lists))
+
+    def score(
+        self, lists: CandidateLists, *, on_pages_scored: Callable[[int], None] = ignore_pages
+    ) -> dict[tuple[str, str], float]:
+        """Scores of all pairs; each page is read once."""
+        self._score_missing(_missing_queries(self._cache, lists), on_pages_scored)
+        return _cached_scores(self._cache, lists)
+
+    @abstractmethod
+    def _score_missing(
+        self, queries_by_page: Mapping[str, Sequence[str]], on_pages_scored: Callable[[int], None]
+    ) -> None:
+        """Compute these scores and add them to the cache, some pages at a time."""
+
+
+class BackboneTeacher(ComputingTeacher):
     """Another backbone at full depth: its margins, or the scores of its ranking head."""
 
     def __init__(self, backbone: Backbone, store: PageStore, folder: Path, documents: Sequence[Path]) -> None:
@@ -66,25 +91,18 @@ class BackboneTeacher:
             folder, "-".join((prints.weights, prints.processor, prints.prompt))
         )
 
-    def count_pages_to_score(self, lists: CandidateLists) -> int:
-        """Pages that have to be encoded."""
-        return len(_missing_queries(self._cache, lists))
-
-    def score(
-        self, lists: CandidateLists, *, on_pages_scored: Callable[[int], None] = ignore_pages
-    ) -> dict[tuple[str, str], float]:
-        """Margins of all pairs; each page is encoded once."""
-        queries_by_page = _missing_queries(self._cache, lists)
+    def _score_missing(
+        self, queries_by_page: Mapping[str, Sequence[str]], on_pages_scored: Callable[[int], None]
+    ) -> None:
         locations = require_locations(self._store, sorted(queries_by_page), documents=self._documents)
         for start in range(0, len(locations), BATCH_PAGES):
             batch = locations[start : start + BATCH_PAGES]
             values = compute_page_targets(self._backbone, batch, queries_by_page, ("margin",)).values
             self._cache.add(values["margin"])
             on_pages_scored(len(batch))
-        return _cached_scores(self._cache, lists)
 
 
-class CrossEncoderTeacher:
+class CrossEncoderTeacher(ComputingTeacher):
     """A cross encoder, of sentence-transformers or as ONNX, over the stored text of pages or their images."""
 
     def __init__(
@@ -104,15 +122,9 @@ class CrossEncoderTeacher:
         digest = getattr(model, "fingerprint", None) or fingerprint_weights(model)
         self._cache = TargetCache.of_teacher(folder, f"{digest}-{kind}")
 
-    def count_pages_to_score(self, lists: CandidateLists) -> int:
-        """Pages that have to be read."""
-        return len(_missing_queries(self._cache, lists))
-
-    def score(
-        self, lists: CandidateLists, *, on_pages_scored: Callable[[int], None] = ignore_pages
-    ) -> dict[tuple[str, str], float]:
-        """Raw scores, before any squashing, of all pairs."""
-        queries_by_page = _missing_queries(self._cache, lists)
+    def _score_missing(
+        self, queries_by_page: Mapping[str, Sequence[str]], on_pages_scored: Callable[[int], None]
+    ) -> None:
         page_ids = sorted(queries_by_page)
         if self.reads_images:
             for pages in rerender_pages(
@@ -126,9 +138,9 @@ class CrossEncoderTeacher:
                 ids = page_ids[start : start + BATCH_PAGES]
                 self._add({page_id: texts[page_id] for page_id in ids}, queries_by_page)
                 on_pages_scored(len(ids))
-        return _cached_scores(self._cache, lists)
 
     def _add(self, contents: Mapping[str, str | Image], queries_by_page: Mapping[str, Sequence[str]]) -> None:
+        """Keep raw scores, before any squashing."""
         from torch.nn import Identity
 
         pairs = [(page_id, query) for page_id in contents for query in queries_by_page[page_id]]
@@ -166,27 +178,30 @@ def load_teacher(
 
     `backbone:NAME` and `cross-encoder:NAME` say which of the two a name is, where files do not tell.
     """
-    kind, _, rest = name.partition(":")
-    if kind not in ("backbone", "cross-encoder"):
-        kind, rest = "", name
+    kind, plain = _split_kind(name)
     if not kind and Path(name).is_file():
         return read_score_file(Path(name), store)
-    if kind == "backbone" or (not kind and _is_backbone(rest)):
-        backbone = load_backbone(rest, device=device, dtype=parse_dtype(dtype))
+    if kind == "backbone" or (not kind and _is_backbone(plain)):
+        backbone = load_backbone(plain, device=device, dtype=parse_dtype(dtype))
         return BackboneTeacher(backbone, store, folder, documents)
-    return CrossEncoderTeacher(rest, _load_cross_encoder(rest, device, dtype), store, folder, documents)
+    return CrossEncoderTeacher(plain, _load_cross_encoder(plain, device, dtype), store, folder, documents)
 
 
 def require_teacher_exists(name: str) -> None:
     """Refuse a file or folder that is not there, before anything is loaded: it is no name on a hub."""
-    kind, _, plain = name.partition(":")
-    path = plain if kind in ("backbone", "cross-encoder") else name
+    _, path = _split_kind(name)
     is_path = path.startswith((".", "/", "~")) or path.count("/") > 1
     if (is_path or Path(path).suffix in _FILE_SUFFIXES) and not Path(path).exists():
         raise CalibrationError(
             f"no file or folder {path!r} for a teacher; wanted a TREC file that is there, or a backbone or "
             "cross encoder, by name or folder"
         )
+
+
+def _split_kind(name: str) -> tuple[str, str]:
+    """`backbone` or `cross-encoder` where a name begins so, else nothing, and the name without it."""
+    kind, _, plain = name.partition(":")
+    return (kind, plain) if kind in ("backbone", "cross-encoder") else ("", name)
 
 
 def _is_backbone(name: str) -> bool:
