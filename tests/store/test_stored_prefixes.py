@@ -191,3 +191,20 @@ def test_filling_writes_memory_of_any_dtype_and_stride_and_nothing_beyond_it(
         assert not keys[row, :, length:longest].any()
     assert (keys[:, :, longest:] == 7).all()
     assert (values[:, :, longest:] == 7).all()
+
+
+@pytest.mark.parametrize("bits", ["8", "4/2", "3/2", "3 group 16"])
+def test_some_of_the_pages_are_filled_as_in_the_whole_batch(
+    images: list[Image.Image], prefixes: list[Prefix], bits: str
+) -> None:
+    numbers = NumberFormat.parse(bits)
+    packed = [compress(p, image, Keep(), numbers) for p, image in zip(prefixes, images, strict=True)]
+    batch = StoredPrefixes.of(packed, join_layer=0)
+    shape = (len(packed), packed[0].keys.shape[1], int(batch.lengths.max()), packed[0].keys.shape[3])
+    keys, values = torch.empty(shape), torch.empty(shape)
+    batch.fill(1, keys, values)
+    some_keys, some_values = torch.empty(1, *shape[1:]), torch.empty(1, *shape[1:])
+    for start in range(len(packed)):
+        batch.fill(1, some_keys, some_values, start=start)
+        assert torch.equal(some_keys[0], keys[start])
+        assert torch.equal(some_values[0], values[start])

@@ -8,6 +8,7 @@ depend on it. This module knows no page and no query, only positions.
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -26,6 +27,20 @@ class Attention:
     """(layers, K, longest prefix), float32, for layers [join_layer, exit_layer)."""
     over_suffix: Tensor
     """(layers, K, suffix), float32: the instruction's last token, the query's, the cue for the answer."""
+
+
+def watch(queries: Tensor, keys: Tensor, mask: Tensor, last: Tensor | None) -> Tensor:
+    """What each suffix's position `last` (pairs,) attended to, (pairs, positions); without it, what each did.
+
+    `queries` is (pairs, heads, suffix or one, dim), `mask` (pairs, at least as many, positions). The weights
+    of every position are (pairs, suffix, positions).
+    """
+    if last is None:
+        rows = range(queries.shape[2])
+        return torch.stack([attention_weights(queries[:, :, row], keys, mask[:, row]) for row in rows], dim=1)
+    pair = torch.arange(len(last), device=last.device)
+    place = last.clamp(max=queries.shape[2] - 1)  # of one position, it is that one
+    return attention_weights(queries[pair, :, place], keys, mask[pair, place])
 
 
 def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 from transformers.models.llama.modeling_llama import rotate_half
 
-from ridgerank.backbones.attention import attention_weights
+from ridgerank.backbones.attention import watch
+from ridgerank.backbones.joined_pages import JoinedPages
 from ridgerank.backbones.prefix import Geometry, PrefixBatch
 
 Norm = Callable[[Tensor], Tensor]
@@ -214,26 +215,18 @@ class Decoder:
             lengths = None if lengths is None else lengths.to(hidden.device)[owners]
         last = None if lengths is None else (lengths.to(hidden.device) - 1).expand(pairs)
         row = torch.arange(pairs, device=hidden.device)
-        shape = (pairs, self._geometry.kv_heads, page + suffix, self._geometry.head_dim)
-        keys, values = scratch.empty("keys", *shape), scratch.empty("values", *shape)
+        joined_pages = JoinedPages(prefixes, self._geometry, pairs=pairs, suffix=suffix, like=hidden)
 
         for index in range(prefixes.join_layer, prefixes.exit_layer):
             block = self._blocks[index]
-            prefixes.fill(index, keys[:pages, :, :page], values[:pages, :, :page])
-            if pages < pairs:
-                keys[1:, :, :page] = keys[:1, :, :page]
-                values[1:, :, :page] = values[:1, :, :page]
             normed = block.attention_norm(hidden)
             # Where a suffix is still one row, these products are made once, for all its pages.
-            new_keys = self._keys(block, normed, scratch)
-            new_values = self._heads(scratch.linear("value", normed, block.value))
+            keys = self._keys(block, normed, scratch)
+            values = self._heads(scratch.linear("value", normed, block.value))
             if owners is not None:
-                new_keys, new_values, hidden, normed = (
-                    part[owners] for part in (new_keys, new_values, hidden, normed)
-                )
+                keys, values, hidden, normed = (part[owners] for part in (keys, values, hidden, normed))
                 owners = None
-            keys[:, :, page:] = self._rotate(new_keys, cos, sin)
-            values[:, :, page:] = new_values
+            keys = self._rotate(keys, cos, sin)
             hidden = hidden.expand(pairs, -1, -1).contiguous()
             if last is not None and index == prefixes.exit_layer - 1:  # no other position's output is read
                 hidden = hidden[row, last].unsqueeze(1)
@@ -241,18 +234,17 @@ class Decoder:
                 cos, sin = (part[row, :, last].unsqueeze(2) for part in (cos, sin))
                 mask = mask[row, :, last].unsqueeze(2).expand(-1, -1, self._groups, -1)
             queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
-            if attention is not None and last is not None:
-                place = last.clamp(max=queries.shape[2] - 1)  # of one position, it is that one
-                weights = attention_weights(queries[row, :, place], keys, mask[row, 0, place])
-                attention.append(weights)
-            elif attention is not None:
-                rows = [
-                    attention_weights(queries[:, :, place], keys, mask[:, 0, place])
-                    for place in range(suffix)
-                ]
-                attention.append(torch.stack(rows, dim=1))
-            attended = self._attend(queries, keys, values, mask)
-            self._finish(block, hidden, attended, scratch)
+            queries = queries.expand(pairs, -1, -1, -1)
+            attended, watched = [], []
+            for joined in joined_pages.join(index, keys, values):
+                asking, visible = queries[joined.pairs], mask[joined.pairs]
+                attended.append(self._attend(asking, joined.keys, joined.values, visible))
+                if attention is not None:
+                    place = None if last is None else last[joined.pairs]
+                    watched.append(watch(asking, joined.keys, visible[:, 0], place))
+            if attention is not None:
+                attention.append(torch.cat(watched))
+            self._finish(block, hidden, torch.cat(attended), scratch)
         return hidden if last is None else hidden[:, 0]
 
     def _alone(self, hidden: Tensor, join_layer: int, scratch: Scratch) -> Tensor:

@@ -46,9 +46,9 @@ class DensePrefixes:
         """One past the last layer held."""
         return self._join_layer + self._prefixes[0].keys.shape[0]
 
-    def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
-        """Write decoder layer `index` into `keys` and `values`, padding with zeros."""
-        for row, prefix in enumerate(self._prefixes):
+    def fill(self, index: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
+        """Write decoder layer `index` of pages from `start` on, padding with zeros."""
+        for row, prefix in enumerate(self._prefixes[start : start + keys.shape[0]]):
             length = prefix.keys.shape[2]
             keys[row, :, :length].copy_(prefix.keys[index - self._join_layer])
             values[row, :, :length].copy_(prefix.values[index - self._join_layer])

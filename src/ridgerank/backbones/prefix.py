@@ -69,8 +69,10 @@ class PrefixBatch(Protocol):
     def exit_layer(self) -> int:
         """One past the last layer held."""
 
-    def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
-        """Write decoder layer `index` into `keys` and `values`: (K, kv_heads, max(lengths), head_dim) each.
+    def fill(self, index: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
+        """Write decoder layer `index` into `keys` and `values`: (pages, kv_heads, positions, head_dim) each.
+
+        These are as many pages as there is memory for, from page `start` on, and max(lengths) positions.
 
         The caller owns the memory, of its own dtype and device, and keeps room for the suffix behind it:
         nothing is concatenated. Padding must be finite; no query attends to it.

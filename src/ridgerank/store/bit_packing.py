@@ -1,12 +1,13 @@
 """Codes of 4, 3 and 2 bits in bytes. A byte holds one channel of neighbouring positions.
 
-Position p of two-bit codes lies in row p // 4, shifted by 2 (p mod 4), so the rows of every fourth position
-are unpacked by one shift over the whole batch, whatever the lengths of its pages, eight channels at a time as
-one integer of 64 bits. Three bits are the low two bits of each code, then its high bit, eight positions to a
-byte. This module knows codes only, not what they stand for.
+Position p of two-bit codes lies in row p // 4, shifted by 2 (p mod 4), so one shift by (0, 2, 4, 6) unpacks
+the rows of all pages, whatever their lengths, eight channels at a time as one integer of 64 bits. Three bits
+are the low two bits of each code, then its high bit, eight positions to a byte. This module knows codes only,
+not what they stand for.
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -30,17 +31,27 @@ def unpack_codes(pages: Sequence[Tensor], counts: Sequence[int], bits: int, out:
     """
     longest = out.shape[-2]
     if bits == 8:
-        out.copy_(stack_padded(pages, longest))
+        copy_padded(pages, out)
         return
-    codes = torch.empty(out.shape, dtype=torch.uint8, device=out.device)
     if bits == 3:
-        low_rows = [-(-count // 4) for count in counts]
+        low_rows, octets = [-(-count // 4) for count in counts], -(-longest // 8)
         low = [page[..., :rows, :] for page, rows in zip(pages, low_rows, strict=True)]
         high = [page[..., rows:, :] for page, rows in zip(pages, low_rows, strict=True)]
-        _unpack_three(stack_padded(low, 2 * -(-longest // 8)), stack_padded(high, -(-longest // 8)), codes)
+        words = _unpack_plane(stack_padded(low, 2 * octets), 2)
+        words.add_(_unpack_plane(stack_padded(high, octets), 1), alpha=4)
     else:
-        _unpack_plane(stack_padded(pages, -(-longest * bits // 8)), bits, codes)
-    out.copy_(codes)
+        words = _unpack_plane(stack_padded(pages, -(-longest * bits // 8)), bits)
+    out.copy_(words.view(torch.uint8)[..., :longest, :])
+
+
+def copy_padded(pages: Sequence[Tensor], out: Tensor) -> None:
+    """Write pages of (heads, at most longest, channels) each into `out` as numbers, and zeros behind them."""
+    if out.device.type != "cpu":  # few kernels rather than few bytes
+        out.copy_(stack_padded(pages, out.shape[-2]))
+        return
+    for page, memory in zip(pages, out, strict=True):
+        memory[:, : page.shape[1]] = page
+        memory[:, page.shape[1] :] = 0
 
 
 def stack_padded(parts: Sequence[Tensor], length: int) -> Tensor:
@@ -61,25 +72,16 @@ def _pack_plane(codes: Tensor, bits: int) -> Tensor:
     return packed
 
 
-def _unpack_plane(packed: Tensor, bits: int, codes: Tensor) -> None:
-    per_byte = 8 // bits
-    packed_words, words = _as_words(packed), _as_words(codes)
-    mask = _in_every_byte((1 << bits) - 1, words)
-    for index in range(per_byte):
-        rows = words[..., index::per_byte, :]
-        torch.bitwise_and(packed_words[..., : rows.shape[-2], :] >> (bits * index), mask, out=rows)
+def _unpack_plane(packed: Tensor, bits: int) -> Tensor:
+    """(…, rows, channels) bytes as (…, rows × 8 / bits, channels) codes, in words of eight where possible."""
+    words = _as_words(packed)
+    shifted = words.unsqueeze(-2) >> _shifts(bits, words.dtype, words.device)
+    return shifted.bitwise_and_(_in_every_byte((1 << bits) - 1, words)).flatten(-3, -2)
 
 
-def _unpack_three(low: Tensor, high: Tensor, codes: Tensor) -> None:
-    """Two bits of four positions to a byte, and one bit of eight, which goes to the third bit of its code."""
-    low_words, high_words, words = _as_words(low), _as_words(high), _as_words(codes)
-    low_mask, high_mask = _in_every_byte(3, words), _in_every_byte(4, words)
-    for index in range(8):
-        rows = words[..., index::8, :]
-        of_low = low_words[..., index // 4 :: 2, :][..., : rows.shape[-2], :] >> 2 * (index % 4)
-        of_high = high_words[..., : rows.shape[-2], :]
-        of_high = of_high >> index - 2 if index >= 2 else of_high << 2 - index
-        torch.bitwise_or(of_low.bitwise_and_(low_mask), of_high.bitwise_and_(high_mask), out=rows)
+@cache
+def _shifts(bits: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.arange(0, 8, bits, dtype=dtype, device=device).unsqueeze(-1)
 
 
 def _as_words(x: Tensor) -> Tensor:

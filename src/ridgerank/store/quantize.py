@@ -85,7 +85,7 @@ def restore_groups(x: Tensor, steps: Tensor, minima: Tensor, *, dim: int, group:
     `dim` is counted from the end.
     """
     if group is None:
-        torch.addcmul(minima, x, steps, out=x)
+        _restore(x, steps, minima)
         return
     size = x.shape[dim]
     whole = size // group
@@ -93,11 +93,18 @@ def restore_groups(x: Tensor, steps: Tensor, minima: Tensor, *, dim: int, group:
         part = x.narrow(dim, 0, whole * group)
         grouped: Tensor = part.unflatten(dim, (whole, group))  # type: ignore[no-untyped-call]
         minimum, step = (scale.narrow(dim, 0, whole).unsqueeze(dim) for scale in (minima, steps))
-        torch.addcmul(minimum, grouped, step, out=grouped)
+        _restore(grouped, step, minimum)
     if size > whole * group:
         last = x.narrow(dim, whole * group, size - whole * group)
         minimum, step = (scale.narrow(dim, whole, 1) for scale in (minima, steps))
-        torch.addcmul(minimum, last, step, out=last)
+        _restore(last, step, minimum)
+
+
+def _restore(x: Tensor, steps: Tensor, minima: Tensor) -> None:
+    if steps.shape[-1] == 1:  # one step for a whole row: the fused operation takes four times as long
+        x.mul_(steps).add_(minima)
+    else:
+        torch.addcmul(minima, x, steps, out=x)
 
 
 def _quantize_group(x: Tensor, bits: int, dim: int) -> GroupCodes:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ridgerank.errors import StoreError
-from ridgerank.store.bit_packing import stack_padded, unpack_codes
+from ridgerank.store.bit_packing import copy_padded, stack_padded, unpack_codes
 from ridgerank.store.cuda_staging import DevicePrefix
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.quantize import SCALE_DTYPE, restore_groups
@@ -53,12 +53,8 @@ class StoredPrefixes:
         """A batch over pages as the store returns them; they are copied only to another device."""
         return cls([DevicePrefix.of(page, device) for page in pages], join_layer=join_layer, wait=wait)
 
-    def fill(self, index: int, keys: Tensor, values: Tensor) -> None:
-        """Write decoder layer `index` of every page into `keys` and `values`; padding is finite.
-
-        Pages are stacked as codes and converted at once: a small operation per page would take longer
-        than the conversion, and would block other requests while the interpreter runs it.
-        """
+    def fill(self, index: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
+        """Write decoder layer `index` of pages from `start` on; padding is finite."""
         layer = index - self.join_layer
         if self._wait is not None:
             self._wait(layer)
@@ -66,35 +62,37 @@ class StoredPrefixes:
             keys[:, :, : self._shared_count] = self._shared[0][layer]
             values[:, :, : self._shared_count] = self._shared[1][layer]
             keys, values = keys[:, :, self._shared_count :], values[:, :, self._shared_count :]
+        pages = self._pages[start : start + keys.shape[0]]
         if self._numbers.symmetric:
-            self._fill_symmetric(layer, keys, values)
+            self._fill_symmetric(pages, layer, keys, values)
         else:
-            self._fill_packed(layer, keys, values)
+            self._fill_packed(pages, layer, keys, values)
 
-    def _fill_symmetric(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        longest = keys.shape[2]
-        key_scales = torch.stack([page.key_scales[layer] for page in self._pages]).view(SCALE_DTYPE)
-        value_scales = stack_padded([page.value_scales[layer].unsqueeze(-1) for page in self._pages], longest)
-        keys.copy_(stack_padded([page.keys[layer] for page in self._pages], longest))
-        keys.mul_(key_scales.unsqueeze(-2).to(keys.dtype))
-        values.copy_(stack_padded([page.values[layer] for page in self._pages], longest))
-        values.mul_(value_scales.view(SCALE_DTYPE).to(values.dtype))
+    def _fill_symmetric(
+        self, pages: Sequence[DevicePrefix], layer: int, keys: Tensor, values: Tensor
+    ) -> None:
+        copy_padded([page.keys[layer] for page in pages], keys)
+        copy_padded([page.values[layer] for page in pages], values)
+        keys.mul_(_stack_scales([page.key_scales[layer].unsqueeze(-2) for page in pages], 1, keys))
+        scales = [page.value_scales[layer].unsqueeze(-1) for page in pages]
+        values.mul_(_stack_scales(scales, values.shape[2], values))
 
-    def _fill_packed(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        counts, numbers = [page.count for page in self._pages], self._numbers
-        unpack_codes([page.keys[layer] for page in self._pages], counts, numbers.key_bits, keys)
-        unpack_codes([page.values[layer] for page in self._pages], counts, numbers.value_bits, values)
+    def _fill_packed(self, pages: Sequence[DevicePrefix], layer: int, keys: Tensor, values: Tensor) -> None:
+        counts, numbers = [page.count for page in pages], self._numbers
+        unpack_codes([page.keys[layer] for page in pages], counts, numbers.key_bits, keys)
+        unpack_codes([page.values[layer] for page in pages], counts, numbers.value_bits, values)
         key_groups = numbers.count_groups(keys.shape[2])
-        steps, minima = (
-            self._stack_scales(layer, name, key_groups, keys) for name in ("key_scales", "key_minima")
-        )
-        restore_groups(keys, steps, minima, dim=-2, group=numbers.group)
-        steps, minima = (
-            self._stack_scales(layer, name, values.shape[2], values)
-            for name in ("value_scales", "value_minima")
-        )
-        restore_groups(values, steps, minima, dim=-1, group=numbers.group)
+        for name, length, numbers_of_a_kind, dim in (
+            ("key", key_groups, keys, -2),
+            ("value", values.shape[2], values, -1),
+        ):
+            steps, minima = (
+                _stack_scales([getattr(page, f"{name}_{kind}")[layer] for page in pages], length, keys)
+                for kind in ("scales", "minima")
+            )
+            restore_groups(numbers_of_a_kind, steps, minima, dim=dim, group=numbers.group)
 
-    def _stack_scales(self, layer: int, name: str, length: int, like: Tensor) -> Tensor:
-        parts = [getattr(page, name)[layer] for page in self._pages]
-        return stack_padded(parts, length).view(SCALE_DTYPE).to(like.dtype)
+
+def _stack_scales(parts: Sequence[Tensor], length: int, like: Tensor) -> Tensor:
+    """Scales of pages, (heads, at most `length`, …) each, as numbers: (pages, heads, `length`, …)."""
+    return stack_padded(parts, length).view(SCALE_DTYPE).to(like.dtype)
