@@ -93,6 +93,19 @@ def weight_trust_table() -> str:
     return format_table([*header, "interval holds w*"], lines)
 
 
+def penalty_table() -> str:
+    """r on other documents by the number of lists and by how the penalty is chosen."""
+    result = read_result("agreement")
+    rules = [rule for rule in result["rows"][0]["agreement"] if rule != "next part"]
+    header = ["questions", "lists", "next part", *(f"{rule}, gain" for rule in rules)]
+    lines = []
+    for row in result["rows"]:
+        gains = (row["gain"][rule] for rule in rules)
+        shown = [f"{gain['mean']:+.3f} ± {gain['error']:.3f}" for gain in gains]
+        lines.append([row["folder"], str(row["lists"]), f"{row['agreement']['next part']:.3f}", *shown])
+    return format_table(header, lines)
+
+
 def weight_row() -> list[str]:
     """The line of docs/evidence.md on the weight without judgements."""
     summary = read_result("weight_trust")["summary"]["miniature"]
@@ -112,6 +125,7 @@ def weight_row() -> list[str]:
 
 CHOICE_TABLES: TableMakers = {
     "weight trust": weight_trust_table,
+    "penalty rules": penalty_table,
     "compression": compression_table,
     "small pages": small_pages_table,
     "band": band_table,

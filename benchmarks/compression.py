@@ -97,10 +97,16 @@ def main() -> None:
 
 
 def _measure_drawn(options: argparse.Namespace, backbone: str) -> list[dict[str, Any]]:
-    names = [plan.name for plan in PLANS if plan.family == FAMILY][: options.corpora]
-    families = load_miniature(options.work / "corpora", corpora=frozenset(names))
+    with Bar() as bar:
+        experiment = drawn_experiment(options.work, backbone, bar, corpora=options.corpora)
+        return measure(experiment, backbone, options.exit_layer or [], repeats=options.repeats)
+
+
+def drawn_experiment(work: Path, backbone: str, bar: Bar, *, corpora: int = 4) -> Experiment:
+    """The first corpora of the miniature, behind its first retriever, with one backbone."""
+    names = [plan.name for plan in PLANS if plan.family == FAMILY][:corpora]
     settings = ExperimentSettings(
-        families=tuple(families),
+        families=tuple(load_miniature(work / "corpora", corpora=frozenset(names))),
         backbones=(backbone,),
         retrievers=RETRIEVERS[:1],
         baselines="miniature",
@@ -108,9 +114,7 @@ def _measure_drawn(options: argparse.Namespace, backbone: str) -> list[dict[str,
         depths=(),
         full_pass_every=NEVER_TIMED,
     )
-    with Bar() as bar:
-        experiment = Experiment(settings, options.work / "stages", bar)
-        return measure(experiment, backbone, options.exit_layer or [], repeats=options.repeats)
+    return Experiment(settings, work / "stages", bar)
 
 
 def measure(
@@ -154,14 +158,14 @@ def measure(
             "bits": str(setting.numbers),
             "exit_layer": setting.exit_layer,
             "bytes_per_page": round(statistics.mean(nbytes[setting])),
-            **_quality(corpora[setting]),
+            **rank_quality(corpora[setting]),
             "pass_time_ratio": round(times[setting] / times[settings[0]], 3),
         }
         for setting in settings
     ]
 
 
-def _quality(corpora: list[ScoredCorpus]) -> dict[str, float]:
+def rank_quality(corpora: list[ScoredCorpus]) -> dict[str, float]:
     """Agreement with the full model, nDCG@5 fused, and the share of the fused cross encoder's gain."""
     held_out, _ = hold_out_each(corpora)
     ndcg = [{name: values.mean() for name, values in each.ndcg_by_method().items()} for each in held_out]

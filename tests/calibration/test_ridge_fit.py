@@ -5,9 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ridgerank.calibration.ridge_fit import RidgeProblem, find_varied_lists, fit_readout
+from ridgerank.calibration.ridge_fit import (
+    RidgeProblem,
+    assign_folds,
+    find_varied_lists,
+    fit_readout,
+    sum_by_fold,
+)
 from ridgerank.errors import CalibrationError
 from ridgerank.ragged import Ragged
+from ridgerank.readout.penalty import choose_penalty, choose_penalty_of_few
 from ridgerank.readout.ridge import PENALTIES
 
 
@@ -55,6 +62,22 @@ def test_corpora_are_the_folds_where_three_are_named() -> None:
         f"part {n}" for n in range(1, 5)
     }
     assert len(fit_readout(ridge_problem(40)).penalty.chosen) == 8
+
+
+def test_few_lists_of_one_corpus_choose_by_all_their_parts_and_named_corpora_as_in_the_paper() -> None:
+    for problem, choose in (
+        (ridge_problem(24), choose_penalty_of_few),
+        (ridge_problem(40), choose_penalty),
+        (ridge_problem(24, corpora=("a", "b", "c") * 8), choose_penalty),
+    ):
+        expected = choose(sum_by_fold(problem, assign_folds(problem.corpora)))
+        fit = fit_readout(problem)
+        assert fit.penalty.deployed == expected.deployed
+        assert fit.penalty.chosen == expected.chosen
+        least = min(
+            float(np.min(expected.errors[fold]) / fit.validation_squares[fold]) for fold in expected.errors
+        )
+        assert 0 < least < 1
 
 
 def test_fewer_than_sixteen_lists_are_refused() -> None:

@@ -1,6 +1,7 @@
 """`calibrate --weight-only` and `--traffic`: what was judged or searched for reaches the calibration."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,14 +61,18 @@ def test_judgements_change_the_weight_and_no_page_is_read(
     assert "weight" in done.stderr
 
 
+def log_searches(reranker: Reranker, path: Path) -> None:
+    log = TrafficLog(path, retriever=reranker.retriever.name, max_bytes=1 << 20)
+    for word in WORDS:
+        log.record(reranker.search(f"{word} of the report", k=8, top_k=8))
+    log.close()
+
+
 def test_traffic_is_calibrated_on_and_old_is_shown_against_new(
     folder: Path, reranker: Reranker, tmp_path: Path
 ) -> None:
     copy_calibration(folder, "traffic")
-    log = TrafficLog(tmp_path / "log.jsonl", retriever=reranker.retriever.name, max_bytes=1 << 20)
-    for word in WORDS:
-        log.record(reranker.search(f"{word} of the report", k=8, top_k=8))
-    log.close()
+    log_searches(reranker, tmp_path / "log.jsonl")
     options = ("--store", folder / "store", "--name", "traffic", "--device", "cpu", "--candidates", 8)
     done = invoke("calibrate", *options, "--traffic", tmp_path / "log.jsonl", "--json")
     report = json.loads(done.stdout)
@@ -77,3 +82,18 @@ def test_traffic_is_calibrated_on_and_old_is_shown_against_new(
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(RidgeRankError, match="no rankings of"):
         invoke("calibrate", *options, "--traffic", tmp_path / "empty.jsonl")
+
+
+def test_traffic_does_not_replace_a_calibration_that_rests_on_judgements(
+    folder: Path, reranker: Reranker, tmp_path: Path
+) -> None:
+    weight = replace(reranker.calibration.weight, method="combined", queries_used=24)
+    judged = replace(reranker.calibration, weight=weight).save(folder / "store/calibrations", "trusted")
+    before = judged.read_bytes()
+    log_searches(reranker, tmp_path / "log.jsonl")
+    options = ("--store", folder / "store", "--name", "trusted", "--device", "cpu", "--candidates", 8)
+    done = invoke("calibrate", *options, "--traffic", tmp_path / "log.jsonl")
+    assert "24 judged queries" in done.stderr
+    assert "trusted-traffic" in done.stderr
+    assert judged.read_bytes() == before
+    assert judged.with_name("trusted-traffic.json").exists()

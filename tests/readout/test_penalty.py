@@ -3,7 +3,14 @@ import pytest
 
 from ridgerank.errors import CalibrationError
 from ridgerank.readout.moments import CenteredMoments, Products
-from ridgerank.readout.penalty import Fold, choose_penalty, deploy_modal, merge_moments, nested_folds
+from ridgerank.readout.penalty import (
+    Fold,
+    choose_penalty,
+    choose_penalty_of_few,
+    deploy_modal,
+    merge_moments,
+    nested_folds,
+)
 from tests.readout.test_moments import gathered
 
 CORPORA = ["biomed", "econ", "esg-h", "esg-f"]
@@ -48,6 +55,24 @@ def test_the_choice_minimizes_held_out_error_found_by_brute_force() -> None:
         errors = corpora[fold.validation].squared_error(np.vstack(readouts))
         assert choice.chosen[fold.held_out] == penalties[int(np.argmin(errors))]
         np.testing.assert_allclose(choice.errors[fold.held_out], errors)
+
+
+def test_of_few_lists_the_errors_of_all_other_parts_are_added_up() -> None:
+    corpora = noisy_corpora(3.0)
+    penalties = np.array([0.1, 10.0, 1000.0])
+
+    def errors(validation: str, left_out: set[str]) -> np.ndarray:
+        fit = merge_moments(corpora, [name for name in CORPORA if name not in left_out]).problem()
+        assert isinstance(fit, Products)
+        readouts = [np.linalg.solve(fit.gram + penalty * np.eye(20), fit.moment) for penalty in penalties]
+        return corpora[validation].squared_error(np.vstack(readouts))
+
+    choice = choose_penalty_of_few(corpora, penalties)
+    for held_out in CORPORA:
+        summed = sum(errors(other, {held_out, other}) for other in CORPORA if other != held_out)
+        np.testing.assert_allclose(choice.errors[held_out], summed)
+        assert choice.chosen[held_out] == penalties[int(np.argmin(summed))]
+    assert choice.deployed == penalties[int(np.argmin(sum(errors(name, {name}) for name in CORPORA)))]
 
 
 def test_noisier_targets_want_a_larger_penalty() -> None:

@@ -15,12 +15,18 @@ from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.ragged import Bools, Floats, Ragged
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.penalty import PenaltyChoice, choose_penalty, merge_moments
+from ridgerank.readout.penalty import (
+    PenaltyChoice,
+    choose_penalty,
+    choose_penalty_of_few,
+    merge_moments,
+)
 from ridgerank.readout.ridge import ridge_path
 
 LEAST_LISTS = 16
 """§B.3: sixteen queries reach 98 to 99 % of what 154 do; below, the paper has measured nothing."""
-_LISTS_FOR_MORE_FOLDS = 32
+_MANY_LISTS = 32
+"""From here on there are eight folds, and one is enough to choose a penalty by (`benchmarks.agreement`)."""
 
 
 class RemoteStates(Protocol):
@@ -62,7 +68,7 @@ class RidgeFit:
     """(dim,), fitted on all lists."""
     penalty: PenaltyChoice
     validation_squares: dict[str, float]
-    """Held-out fold → the squared targets of its validation fold, with which an error is compared."""
+    """Held-out fold → the squared targets of its validation folds, with which an error is compared."""
     held_out_scores: Floats
     """(members,): each list scored by a readout fitted without it."""
     agreement: Floats
@@ -78,7 +84,8 @@ def fit_readout(problem: RidgeProblem) -> RidgeFit:
     """Fit to all lists, whose targets must vary, and to all but one fold in turn."""
     folds = assign_folds(problem.corpora)
     moments = sum_by_fold(problem, folds)
-    penalty = choose_penalty(moments)
+    few = len(folds) < _MANY_LISTS and not _names_corpora(problem.corpora)
+    penalty = choose_penalty_of_few(moments) if few else choose_penalty(moments)
     vectors: dict[str, Floats] = {}
     for held_out in moments:
         others = merge_moments(moments, [fold for fold in moments if fold != held_out])
@@ -86,11 +93,15 @@ def fit_readout(problem: RidgeProblem) -> RidgeFit:
     held_out_scores = score_by_fold(problem, folds, vectors)
     [vector] = ridge_path(merge_moments(moments, list(moments)), np.array([penalty.deployed]))
     names = list(moments)
-    validation = {name: names[(number + 1) % len(names)] for number, name in enumerate(names)}
+    squares = [moments[name].target_square for name in names]
+    validation = {
+        name: sum(squares) - squares[number] if few else squares[(number + 1) % len(names)]
+        for number, name in enumerate(names)
+    }
     return RidgeFit(
         vector=vector,
         penalty=penalty,
-        validation_squares={name: moments[other].target_square for name, other in validation.items()},
+        validation_squares=validation,
         held_out_scores=held_out_scores,
         agreement=correlation(held_out_scores, problem.targets, problem.lists),
     )
@@ -127,7 +138,11 @@ def assign_folds(corpora: tuple[str, ...]) -> list[str]:
             f"{len(corpora)} queries whose candidates the full model tells apart, wanted at least "
             f"{LEAST_LISTS}; give more queries (--queries), or index more pages"
         )
-    if len(set(corpora)) >= 3 and all(corpora):
+    if _names_corpora(corpora):
         return list(corpora)
-    count = 4 if len(corpora) < _LISTS_FOR_MORE_FOLDS else 8
+    count = 4 if len(corpora) < _MANY_LISTS else 8
     return [f"part {number % count + 1}" for number in range(len(corpora))]
+
+
+def _names_corpora(corpora: tuple[str, ...]) -> bool:
+    return len(set(corpora)) >= 3 and all(corpora)

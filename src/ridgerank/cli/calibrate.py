@@ -134,7 +134,8 @@ def calibrate_command(
     traffic: Annotated[
         Path | None,
         typer.Option(
-            help="Calibrate anew on what a server logged (serve --traffic-log), and show old against new.",
+            help="Calibrate anew on what a server logged (serve --traffic-log), and show old against new. "
+            "Where the old one rests on judgements, the new one is saved beside it.",
             show_default=False,
         ),
     ] = None,
@@ -191,7 +192,7 @@ def calibrate_command(
         print_report(calibration, store, name, as_json=as_json)
         return
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
-    from ridgerank.cli.recalibrate import print_change, read_traffic_for
+    from ridgerank.cli.recalibrate import name_for_traffic, print_change, read_traffic_for
     from ridgerank.store.page_store import PageStore
 
     queries_from = "" if queries is None else f"from {queries.name}"
@@ -206,6 +207,7 @@ def calibrate_command(
             candidate_source = _read_candidates(run, calibration_queries or [], pages)
         if traffic is not None:
             before, logged = read_traffic_for(pages, traffic, name, count)
+            name = name_for_traffic(before, name)
             calibration_queries, candidate_source = list(logged.queries), logged.candidates
             queries_from, retriever_source = f"searched for ({traffic.name})", before.retriever_source
         calibration = calibrate_store(

@@ -64,6 +64,19 @@ def read_traffic_for(store: "PageStore", log: Path, name: str, count: int) -> "t
     return before, traffic
 
 
+def name_for_traffic(before: "Calibration", name: str) -> str:
+    """The name to save a calibration on traffic under: judgements it has none of are not overwritten."""
+    if before.weight.method not in ("closed-form", "combined"):
+        return name
+    beside = f"{name}-traffic"
+    typer.echo(
+        f"the weight of {name} rests on {before.weight.queries_used} judged queries, and traffic has no "
+        f"judgements: {name} stays, the new calibration is {beside} (--readout {beside})",
+        err=True,
+    )
+    return beside
+
+
 def print_change(before: "Calibration", after: "Calibration") -> None:
     """Old against new, on stderr: what changed and by how much."""
     from rich.console import Console

@@ -1,8 +1,12 @@
-"""The choice of λ without labels: centered squared error on held-out queries, nested by corpus (§B.4)."""
+"""The choice of λ without labels: centered squared error on held-out queries, nested by corpus (§B.4).
+
+Of few queries, one part is too small to choose by: there the errors of all parts are added up.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -28,11 +32,11 @@ class PenaltyChoice:
     penalties: Floats
     """The λ tried, ascending."""
     errors: Mapping[str, Floats]
-    """Held-out corpus → error on its validation corpus at each λ (lower is better)."""
+    """Held-out corpus → error on its validation corpora at each λ (lower is better)."""
     chosen: Mapping[str, float]
     """Held-out corpus → the λ its fold picked."""
     deployed: float
-    """The modal choice; of equally frequent ones the largest, which trusts the data least."""
+    """The λ for the readout that is fitted to everything."""
 
     @property
     def at_edge(self) -> bool:
@@ -65,15 +69,47 @@ def choose_penalty(corpora: Mapping[str, CenteredMoments], penalties: Floats = P
     return deploy_modal(lambdas, errors)
 
 
+def choose_penalty_of_few(
+    parts: Mapping[str, CenteredMoments], penalties: Floats = PENALTIES
+) -> PenaltyChoice:
+    """For parts of few lists: the λ of least error summed over all parts, each left out in turn.
+
+    A held-out part has no say in its own λ: readouts are fitted without it and validated on every other part.
+    """
+    lambdas = np.sort(np.asarray(penalties, dtype=np.float64))
+    names = list(parts)
+    errors = {name: np.zeros(len(lambdas)) for name in names}
+    for one, other in combinations(names, 2):
+        path = _path_without(parts, (one, other), lambdas)
+        errors[one] += parts[other].squared_error(path)
+        errors[other] += parts[one].squared_error(path)
+    total = sum(parts[name].squared_error(_path_without(parts, (name,), lambdas)) for name in names)
+    return PenaltyChoice(
+        lambdas,
+        errors,
+        chosen={name: _least(lambdas, of_part) for name, of_part in errors.items()},
+        deployed=_least(lambdas, np.asarray(total)),
+    )
+
+
 def deploy_modal(penalties: Floats, errors: Mapping[str, Floats]) -> PenaltyChoice:
-    """Pick λ of least error in each fold, ties to the larger, then the modal one across folds."""
-    chosen = {
-        corpus: float(penalties[len(penalties) - 1 - int(np.argmin(fold_errors[::-1]))])
-        for corpus, fold_errors in errors.items()
-    }
+    """Pick λ of least error in each fold, then the modal one across folds.
+
+    Of equally frequent ones it is the largest, which trusts the data least.
+    """
+    chosen = {corpus: _least(penalties, fold_errors) for corpus, fold_errors in errors.items()}
     counts = Counter(chosen.values())
     deployed = max(counts, key=lambda penalty: (counts[penalty], penalty))
     return PenaltyChoice(penalties, errors, chosen, deployed)
+
+
+def _least(penalties: Floats, errors: Floats) -> float:
+    """The λ of least error, of ties the larger."""
+    return float(penalties[len(penalties) - 1 - int(np.argmin(errors[::-1]))])
+
+
+def _path_without(parts: Mapping[str, CenteredMoments], left_out: Sequence[str], lambdas: Floats) -> Floats:
+    return ridge_path(merge_moments(parts, [name for name in parts if name not in left_out]), lambdas)
 
 
 def merge_moments(corpora: Mapping[str, CenteredMoments], names: Sequence[str]) -> CenteredMoments:

@@ -1,0 +1,203 @@
+"""What a page would be under compressions that are not built: rotated, merged, refitted, chosen by attention.
+
+Each trial takes an encoded page and gives the page that a store of that kind would give back, in floating
+point. The positions before the page stay as they are: a store holds them once for all pages.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (its usual name)
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.prefix import Prefix
+from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.quantize import quantize_groups, restore_groups
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCall:
+    """Queries (pairs, kv_heads, rows, dim) of one layer over a page and themselves, and what they saw."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    mask: Tensor
+
+    def logits(self, keys: Tensor) -> Tensor:
+        """(pairs, kv_heads, rows, positions) over the page's keys, or others in their place."""
+        logits: Tensor = self.queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5 + self.mask
+        return logits
+
+
+class PageTrial:
+    """An encoded page, and how reference queries attend to it."""
+
+    def __init__(self, model: Backbone, prefix: Prefix, references: Sequence[str]) -> None:
+        self.prefix = prefix
+        self._model = model
+        self._references = references
+        self.visual = prefix.visual.nonzero()[:, 0]
+
+    @cached_property
+    def attended(self) -> list[list[AttentionCall]]:
+        """Every attention of the reference queries over the whole page, by layer."""
+        decoder, calls = self._model._decoder, []
+        attend = decoder._attend
+
+        def record(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+            grouped = queries.reshape(len(queries), keys.shape[1], -1, queries.shape[-1])
+            calls.append(AttentionCall(grouped, keys.clone(), values.clone(), mask))
+            return attend(queries, keys, values, mask)
+
+        vars(decoder)["_attend"] = record
+        try:
+            self._model.states(self._references, DensePrefixes([self.prefix]), state="mean")
+        finally:
+            del vars(decoder)["_attend"]
+        layers = self.prefix.keys.shape[0]
+        return [calls[layer::layers] for layer in range(layers)]
+
+    @cached_property
+    def value_norms(self) -> Tensor:
+        """(visual positions,): the norm of the value vector, averaged over layers and heads."""
+        norms: Tensor = self.prefix.values[:, :, self.visual].norm(dim=-1).mean(dim=(0, 1))
+        return norms
+
+    @cached_property
+    def attention_by_norm(self) -> Tensor:
+        """(visual positions,): attention received times the norm of the value it moves."""
+        total = torch.zeros(len(self.visual))
+        for values, calls in zip(self.prefix.values, self.attended, strict=True):
+            for call in calls:
+                weights = call.logits(call.keys).softmax(dim=-1).mean(dim=(0, 2))[:, self.visual]
+                total += (weights * values[:, self.visual].norm(dim=-1)).mean(dim=0)
+        return total
+
+    def choose(self, fraction: Fraction, scores: Tensor) -> Tensor:
+        """Positions to keep: all that are not visual, and the visual ones of highest score."""
+        count = max(1, round(fraction * len(self.visual)))
+        best = self.visual[torch.argsort(-scores, stable=True)[:count]]
+        return torch.cat([(~self.prefix.visual).nonzero()[:, 0], best]).sort().values
+
+
+def keep_highest(
+    trial: PageTrial, fraction: Fraction, bits: str, *, by_attention: bool = False, rotated: bool = False
+) -> Prefix:
+    """As it is built, by the norm of values; or chosen by attention, or quantized after a rotation."""
+    kept = trial.choose(fraction, trial.attention_by_norm if by_attention else trial.value_norms)
+    return _store(trial.prefix, kept, bits, rotated=rotated)
+
+
+def merge(trial: PageTrial, fraction: Fraction, bits: str, *, by: str) -> Prefix:
+    """Dropped positions join the kept one of most similar key, or the nearest on the page: the mean of all.
+
+    A merged position weighs as much as all it stands for, which is a bias of log count on its logit; here it
+    stands in the place of each of them, which comes to the same.
+    """
+    prefix = trial.prefix
+    kept = trial.choose(fraction, trial.value_norms)
+    centers = kept[prefix.visual[kept]]
+    keys, values = prefix.keys.clone(), prefix.values.clone()
+    cells = trial.visual - trial.visual[0]
+    places = torch.stack([cells // prefix.grid[1], cells % prefix.grid[1]], dim=-1).float()
+    of_centers = torch.isin(trial.visual, centers)
+    nearest = torch.cdist(places, places[of_centers]).argmin(dim=1)
+    for layer in range(keys.shape[0]):
+        for head in range(keys.shape[1]):
+            if by == "key":
+                directions = F.normalize(prefix.keys[layer, head, trial.visual], dim=-1)
+                group = (directions @ directions[of_centers].T).argmax(dim=1)
+            else:
+                group = nearest
+            group = torch.where(of_centers, torch.cumsum(of_centers, 0) - 1, group)
+            for whole, merged in ((prefix.keys, keys), (prefix.values, values)):
+                members = whole[layer, head, trial.visual]
+                sums = torch.zeros(len(centers), members.shape[-1]).index_add_(0, group, members)
+                means = sums / torch.bincount(group, minlength=len(centers))[:, None]
+                merged[layer, head, trial.visual] = means[group]
+    everything = torch.arange(keys.shape[2])
+    return _store(replace(prefix, keys=keys, values=values), everything, bits)
+
+
+def refit_values(trial: PageTrial, fraction: Fraction, bits: str, *, penalty: float) -> Prefix:
+    """Attention Matching: values by ridge, so that reference queries read what they read from the whole page.
+
+    The penalty is relative to the mean square of an attention weight, and shrinks towards the value itself.
+    """
+    prefix, numbers = trial.prefix, NumberFormat.parse(bits)
+    kept = trial.choose(fraction, trial.value_norms)
+    first, whole = int(prefix.visual[kept].nonzero()[0]), prefix.keys.shape[2]
+    stored = _store(prefix, kept, bits).keys
+    values = prefix.values.clone()
+    for layer, calls in enumerate(trial.attended):
+        size, dim = len(kept) - first, values.shape[-1]
+        gram, moment = (torch.zeros(values.shape[1], size, columns) for columns in (size, dim))
+        for call in calls:
+            suffix = torch.arange(whole, call.keys.shape[2])
+            seen = torch.cat([kept, suffix])
+            keys = call.keys.clone()
+            keys[:, :, kept] = stored[layer]
+            wanted = call.logits(call.keys).softmax(dim=-1) @ call.values
+            weights = call.logits(keys)[..., seen].softmax(dim=-1)
+            missing = (wanted - weights @ call.values[:, :, seen]).transpose(0, 1).flatten(1, 2)
+            rows = weights[..., first : len(kept)].transpose(0, 1).flatten(1, 2)
+            gram += rows.transpose(1, 2) @ rows
+            moment += rows.transpose(1, 2) @ missing
+        strength = penalty * gram.diagonal(dim1=1, dim2=2).mean(dim=-1)[:, None, None]
+        change = torch.linalg.solve(gram + strength * torch.eye(size), moment)
+        values[layer][:, kept[first:]] += change
+    return _store(replace(prefix, values=values), kept, str(numbers))
+
+
+def _store(prefix: Prefix, kept: Tensor, bits: str, *, rotated: bool = False) -> Prefix:
+    """The page with these positions, in numbers of so many bits from the page's first position on."""
+    numbers, visual = NumberFormat.parse(bits), prefix.visual[kept]
+    first = int(visual.nonzero()[0])
+    parts = []
+    for whole, width, dim in ((prefix.keys, numbers.key_bits, -2), (prefix.values, numbers.value_bits, -1)):
+        part = whole[:, :, kept].clone()
+        rotation = _hadamard(part.shape[-1]) if rotated else torch.eye(part.shape[-1])
+        codes = quantize_groups(part[:, :, first:] @ rotation, bits=width, dim=dim, group=numbers.group)
+        restored = codes.codes.float()
+        restore_groups(restored, codes.steps.float(), codes.minima.float(), dim=dim, group=numbers.group)
+        part[:, :, first:] = restored @ rotation.T
+        parts.append(part)
+    return replace(prefix, keys=parts[0], values=parts[1], visual=visual)
+
+
+def _hadamard(size: int) -> Tensor:
+    """An orthogonal matrix of equal magnitudes, in blocks of the largest power of two that divides `size`."""
+    block = size & -size
+    matrix = torch.ones(1, 1)
+    while len(matrix) < block:
+        matrix = torch.cat([torch.cat([matrix, matrix], dim=1), torch.cat([matrix, -matrix], dim=1)])
+    return torch.kron(torch.eye(size // block), matrix / block**0.5)
+
+
+def _trials() -> dict[str, Callable[[PageTrial], Prefix]]:
+    fifth, ninth = Fraction(1, 5), Fraction(1, 9)
+    built: dict[str, Any] = {
+        f"1/{share.denominator}, {bits}": partial(keep_highest, fraction=share, bits=bits)
+        for share, bits in ((fifth, "3/2"), (fifth, "2"), (ninth, "3/2"))
+    }
+    return {
+        **built,
+        "1/5, 3/2, rotated": partial(keep_highest, fraction=fifth, bits="3/2", rotated=True),
+        "1/5, 2, rotated": partial(keep_highest, fraction=fifth, bits="2", rotated=True),
+        "1/9, 3/2, by attention": partial(keep_highest, fraction=ninth, bits="3/2", by_attention=True),
+        "1/9, 3/2, merged by key": partial(merge, fraction=ninth, bits="3/2", by="key"),
+        "1/9, 3/2, merged by place": partial(merge, fraction=ninth, bits="3/2", by="place"),
+        "1/9, 3/2, refitted values, 0.01": partial(refit_values, fraction=ninth, bits="3/2", penalty=0.01),
+        "1/9, 3/2, refitted values, 1": partial(refit_values, fraction=ninth, bits="3/2", penalty=1.0),
+    }
+
+
+TRIALS: Mapping[str, Callable[[PageTrial], Prefix]] = _trials()
+"""The kept share of the visual positions by value norm, the bits of keys and values, and what is tried."""
