@@ -15,6 +15,7 @@ from benchmarks.miniature_tables import MINIATURE_TABLES
 from benchmarks.model_tables import MODEL_TABLES
 from benchmarks.real_documents_tables import REAL_DOCUMENTS_TABLES
 from benchmarks.reproduce_tables import REPRODUCE_TABLES
+from benchmarks.scale_tables import SCALE_TABLES
 from benchmarks.server_tables import SERVER_TABLES
 from benchmarks.summary_tables import SUMMARY_TABLES
 
@@ -27,6 +28,7 @@ TABLES: TableMakers = {
     **REAL_DOCUMENTS_TABLES,
     **MODEL_TABLES,
     **SERVER_TABLES,
+    **SCALE_TABLES,
 }
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.growth --out results/growth.json [--folder /large/disk]
 
-Stores of 1,000, 10,000 and 100,000 pages of the embedded model's size, 64 pages to a commit, as `ridgerank
-index` leaves them. Requests to the three take turns in one process, so that a busy machine is busy for all;
-nothing is cached by us: each reads its 20 prefixes. Candidates come from 400 pages strewn over each store
-(equal traffic), or from all of its pages (mostly never seen before, neither by us nor by the system).
-Memory is what a fresh process holds for itself (RssAnon) above a model that is loaded.
+Stores of 1,000, 10,000 and 100,000 pages of the embedded model, 64 pages to a commit, as `ridgerank index`
+leaves them, in its preset `small`. Requests to the three take turns in one process, so that a busy machine is
+busy for all; nothing is cached by us: each reads its 20 prefixes. Candidates come from 400 pages strewn over
+each store (equal traffic), or from all of its pages (mostly never seen before, neither by us nor by the
+system). Memory is what a fresh process holds for itself (RssAnon) above a model that is loaded.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import interleaved_times, publish
-from benchmarks.synthetic import any_calibration, folder_bytes, originals, page_id, write_store
+from benchmarks.synthetic import any_calibration, encode_originals, folder_bytes, page_id, write_store
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.lineage import Lineage
@@ -34,6 +34,7 @@ from ridgerank.ranking.shallow import ShallowPass
 from ridgerank.retrievers.encoders.load import load_encoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.storage_setting import parse_storage_preset
 from ridgerank.store.store_writer import StoreWriter
 
 SIZES = (1_000, 10_000, 100_000)
@@ -48,7 +49,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--folder", type=Path, help="where the stores may lie meanwhile: about 22 GB")
+    parser.add_argument("--folder", type=Path, help="where the stores may lie meanwhile: about 6 GB")
+    parser.add_argument("--preset", default="small", type=parse_storage_preset, help="small or paper")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--requests", type=int, default=61)
     parser.add_argument("--opened", help=argparse.SUPPRESS)
@@ -58,12 +60,13 @@ def main() -> None:
         return
     backbone = load_backbone("mini-qwen", device="cpu")
     encoder = load_encoder("mini-colqwen", device="cpu")
-    lineage, copied = originals(backbone)
+    copied = encode_originals(backbone, options.preset)
+    lineage = copied.lineage
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         uris = {pages: f"{folder}/{pages}" for pages in options.sizes}
         for pages, uri in uris.items():
             began = time.perf_counter()
-            write_store(uri, lineage, copied, pages, origin=encoder.origin, vectors=VECTORS)
+            write_store(uri, copied, pages, origin=encoder.origin, vectors=VECTORS)
             with StoreWriter(uri, lineage) as writer:
                 if pages >= 10_000:
                     writer.index_pages()
@@ -85,6 +88,7 @@ def main() -> None:
     first, last = options.sizes[0], options.sizes[-1]
     result = {
         "pages": list(options.sizes),
+        "preset": options.preset,
         "candidates": CANDIDATES,
         "rerank_p50_ms": latency,
         "rerank_p50_last_over_first": {

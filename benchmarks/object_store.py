@@ -2,9 +2,10 @@
 
     python -m benchmarks.object_store --out results/object_store.json
 
-An S3 server on loopback that counts (`loopback_s3.py`), 256 pages of the embedded model's size, 20 candidates
-a query. Counts are exact and the same on any machine; times are left out, since the server runs in this very
-process. `listed` is a small store, whose pages are listed once; `indexed` has indices over ids and names.
+An S3 server on loopback that counts (`loopback_s3.py`), 256 pages of the embedded model in the preset
+`small`, 20 candidates a query, drawn at random, or neighbours: 20 pages in a row, as of one document. Counts
+are exact and the same on any machine; times are left out, since the server runs in this very process.
+`listed` is a small store, whose pages are listed once; `indexed` has indices over ids and names.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import numpy as np
 
 from benchmarks.loopback_s3 import BUCKET, LoopbackS3, Traffic, loopback_s3
 from benchmarks.report import publish
-from benchmarks.synthetic import any_calibration, originals, page_id, write_store
+from benchmarks.synthetic import any_calibration, encode_originals, page_id, write_store
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.artifact import Calibration
@@ -42,14 +43,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     backbone = load_backbone("mini-qwen", device="cpu")
-    lineage, copied = originals(backbone)
+    copied = encode_originals(backbone, "small")
+    lineage = copied.lineage
     calibration = any_calibration(lineage, backbone.geometry.width, "any")
     origin = VectorOrigin("any", "f", 32, 1)
-    result: dict[str, Any] = {"pages": PAGES, "candidates": CANDIDATES}
+    result: dict[str, Any] = {"pages": PAGES, "candidates": CANDIDATES, "preset": "small"}
     with loopback_s3() as s3:
         for kind in ("listed", "indexed"):
             uri = f"s3://{BUCKET}/{kind}"
-            write_store(uri, lineage, copied, PAGES, origin=origin, vectors=1)
+            write_store(uri, copied, PAGES, origin=origin, vectors=1)
             if kind == "indexed":
                 with StoreWriter(uri, lineage) as writer:
                     writer.index_pages()
@@ -78,6 +80,9 @@ def measure(uri: str, s3: LoopbackS3, backbone: Backbone, calibration: Calibrati
         rows["prefix_megabytes_a_query"] = round(
             reranker.store.prefix_nbytes([page_id(number) for number in lists[0]]) / 1e6, 3
         )
+        with s3.counted() as traffic:
+            reranker.rank(QUERY, [(page_id(number), 1.0) for number in range(100, 100 + CANDIDATES)])
+            rows["later query, neighbours"] = _row([traffic()])
         ids = [page_id(number) for number in lists[0]]
         reranker.store.blocks = prefix_readers.LanceBlockReader(reranker.store._dataset)
         with s3.counted() as traffic:

@@ -5,7 +5,7 @@ checksums are those of the pages that were copied.
 """
 
 import hashlib
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import lance
@@ -20,11 +20,11 @@ from ridgerank.fusion.estimate import user_estimate
 from ridgerank.lineage import Lineage
 from ridgerank.readout.readout import Readout
 from ridgerank.store import layout, rows
-from ridgerank.store.compress import compress
+from ridgerank.store.compress import compress, encode_shared
+from ridgerank.store.layout import SharedPrefix
 from ridgerank.store.model_lineage import make_lineage
-from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.storage_setting import default_exit_layer
+from ridgerank.store.storage_setting import StoragePreset, StorageSetting
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import VectorOrigin
 
@@ -43,31 +43,41 @@ def reference(number: int) -> str:
     return f"report-{number // 10}.pdf#{number % 10 + 1}"
 
 
-def originals(backbone: Backbone, count: int = PAGES_A_FRAGMENT) -> tuple[Lineage, list[PageRow]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Originals:
+    """Pages to copy, and what a store of them needs besides."""
+
+    lineage: Lineage
+    rows: list[PageRow]
+    shared: SharedPrefix | None
+
+
+def encode_originals(backbone: Backbone, preset: StoragePreset, count: int = PAGES_A_FRAGMENT) -> Originals:
     """Pages of bars, encoded and compressed as indexing does it."""
-    keep = Keep()
-    exit_layer = default_exit_layer(backbone.geometry.layers)
+    setting = StorageSetting.from_preset(preset, layers=backbone.geometry.layers, reads_text=False)
+    depth = setting.exit_layer
+    shared = encode_shared(backbone, setting.numbers, exit_layer=depth, join_layer=0)
     generator = np.random.default_rng(0)
     rows: list[PageRow] = []
     for start in range(0, count, 8):
         images = [_picture(generator, backbone.max_pixels) for _ in range(min(8, count - start))]
-        for image, prefix in zip(images, backbone.encode(images, exit_layer=exit_layer), strict=True):
+        for image, prefix in zip(images, backbone.encode(images, exit_layer=depth), strict=True):
             number = len(rows)
             page = StoredPage(page_id(number), (reference(number),), "report.pdf", "some words " * 20, b"")
-            rows.append(PageRow(page, compress(prefix, image, keep)))
-    return make_lineage(backbone, exit_layer=exit_layer, join_layer=0, keep=keep), rows
+            rows.append(PageRow(page, compress(prefix, image, setting.keep, setting.numbers, shared)))
+    lineage = make_lineage(
+        backbone, exit_layer=depth, join_layer=0, keep=setting.keep, numbers=setting.numbers
+    )
+    return Originals(lineage, rows, shared)
 
 
-def write_store(
-    uri: str, lineage: Lineage, copied: Sequence[PageRow], pages: int, *, origin: VectorOrigin, vectors: int
-) -> None:
+def write_store(uri: str, copied: Originals, pages: int, *, origin: VectorOrigin, vectors: int) -> None:
     """A store of `pages` whose prefixes are those of `copied` in turn, each with random vectors."""
-    with StoreWriter(uri, lineage) as writer:
+    with StoreWriter(uri, copied.lineage, copied.shared) as writer:
         writer.open_vectors(origin)
     opened = lance.dataset(uri)
     schema = opened.schema
-    blank = [PageRow(row.page, row.prefix) for row in copied]
-    table = rows.build_table(blank, schema)
+    table = rows.build_table(copied.rows, schema)
     generator = np.random.default_rng(1)
     fragments = []
     for first in range(0, pages, PAGES_A_FRAGMENT):

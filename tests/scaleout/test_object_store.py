@@ -126,15 +126,20 @@ def test_a_bucket_ranks_as_a_folder_does(bucket: str, local: str, small_backbone
     assert rankings[0].pages == rankings[1].pages
 
 
-def test_a_query_asks_for_its_prefixes_and_nothing_else(bucket: str, s3: LoopbackS3) -> None:
+@pytest.mark.parametrize(("every", "requests"), [(1, 2), (2, 6)])
+def test_a_query_asks_for_its_prefixes_and_nothing_else(
+    bucket: str, s3: LoopbackS3, monkeypatch: pytest.MonkeyPatch, every: int, requests: int
+) -> None:
+    """Neighbours share a request; there are two files, of eight pages each."""
+    monkeypatch.setattr("ridgerank.store.prefix_readers._SKIPPED_BYTES", 1000)
     with PageStore.open(bucket) as store:
-        ids = store.page_ids()[3:15]
+        ids = store.page_ids()[3:15:every]
         prefix_bytes = store.prefix_nbytes(ids)
         for read in (store.read_prefixes, lambda pages: LayerStream(store, pages)):
             with s3.counted() as traffic:
                 read(ids)
-            assert (traffic().requests, traffic().nbytes) == (12, prefix_bytes)
-            assert traffic().methods == (("GET", 12),)
+            assert (traffic().requests, traffic().nbytes) == (requests, prefix_bytes)
+            assert traffic().methods == (("GET", requests),)
 
 
 def test_what_is_in_the_cache_is_not_asked_for_again(bucket: str, s3: LoopbackS3, tmp_path: Path) -> None:

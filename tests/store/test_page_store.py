@@ -1,4 +1,5 @@
 import time
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,30 @@ def test_every_way_of_reading_gives_the_same_bytes(uri: str, scheme: str) -> Non
         assert_same(store.read_prefixes([page_id(30)])[0], prefix(30, positions=3000))
 
 
+def test_small_neighbours_share_a_request_and_far_or_large_ones_do_not(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PageStore.open("file-object-store://" + uri) as store:
+        ids = store.page_ids()
+        ranges = [entry.prefix_range for entry in store.catalog.entries(ids)]
+        files = len({each.address >> 32 for each in ranges})
+        assert [sorted(group) for group in store.blocks.group(ranges)] != [[n] for n in range(len(ids))]
+        assert len(store.blocks.group(ranges)) == files
+        shuffled = [ranges[number] for number in (3, 0, 2, 1)]
+        assert sorted(chain.from_iterable(store.blocks.group(shuffled))) == [0, 1, 2, 3]
+        first, _, third, *_ = ranges
+        monkeypatch.setattr("ridgerank.store.prefix_readers._SKIPPED_BYTES", 0)
+        assert store.blocks.group([first, third]) == [[0], [1]]
+        monkeypatch.setattr("ridgerank.store.prefix_readers._SHARED_BYTES", first.nbytes)
+        assert len(store.blocks.group(ranges)) == len(ids)
+
+
+def test_a_page_that_is_asked_for_twice_is_read_twice(uri: str) -> None:
+    with PageStore.open("file-object-store://" + uri) as store:
+        for found in store.read_prefixes([page_id(1), page_id(0), page_id(1)])[::2]:
+            assert_same(found, prefix(1))
+
+
 def test_a_direct_read_equals_lances_own(store: PageStore) -> None:
     lance = pytest.importorskip("lance")
     blobs = lance.dataset(store.uri).take_blobs("prefix", indices=range(12))
@@ -129,7 +154,7 @@ def test_layers_stream_in_order(store: PageStore, monkeypatch: pytest.MonkeyPatc
                 np.testing.assert_array_equal(found.value_scales[layer], prefix(number).value_scales[layer])
 
 
-class SlowStart:
+class SlowStart(BlockReader):
     """Reads the first layers of a prefix last, and counts the reads that are done."""
 
     threads = 4

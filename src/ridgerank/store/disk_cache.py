@@ -139,7 +139,7 @@ class DiskCache:
         return nbytes
 
 
-class CachedBlockReader:
+class CachedBlockReader(BlockReader):
     """A `BlockReader` that reads whole prefixes through a `DiskCache`."""
 
     reads_whole = True

@@ -12,6 +12,7 @@ from ridgerank.store import layout
 from ridgerank.store.block_arrays import HEADER_BYTES, BlockShape
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.prefix_readers import read_whole
 
 _STEP_BYTES = 1 << 20
 """Layers of one page are read in pieces of about this size: smaller pieces cost more calls than they save."""
@@ -20,7 +21,7 @@ _STEP_BYTES = 1 << 20
 class LayerStream:
     """The prefixes of pages, read layer 0 of every page first, then layer 1, and so on; a context manager.
 
-    On an object store, where a request costs more than its bytes, each prefix is read in one piece.
+    On an object store, where a request costs more than its bytes, prefixes are read whole.
     """
 
     def __init__(
@@ -32,15 +33,16 @@ class LayerStream:
             store.blocks.read(ranges[index], start, buffers[index][start:stop].data)
 
         def read_head(index: int) -> BlockShape:
-            if store.blocks.reads_whole:
-                read(index, 0, ranges[index].nbytes)
-                return layout.read_header(buffers[index])
             read(index, 0, HEADER_BYTES)
             shape = layout.read_header(buffers[index])
             read(index, HEADER_BYTES, shape.layers_start)
             return shape
 
-        shapes = list(store.threads.map(read_head, range(len(ranges))))
+        if store.blocks.reads_whole:
+            read_whole(store.blocks, ranges, buffers, store.threads)
+            shapes = [layout.read_header(buffer) for buffer in buffers]
+        else:
+            shapes = list(store.threads.map(read_head, range(len(ranges))))
         self.prefixes: list[PackedPrefix] = [layout.unpack(buffer, shared=store.shared) for buffer in buffers]
         """Views. Their positions and masks can be used at once, a layer after `wait`."""
         widest = max((shape.layer_nbytes for shape in shapes), default=1)

@@ -209,11 +209,7 @@ class PageStore:
         `out` is one-dimensional, of at least `prefix_nbytes` bytes; it is used from its start.
         """
         ranges, buffers = self.buffers(page_ids, out)
-
-        def read(index: int) -> None:
-            self.blocks.read(ranges[index], 0, buffers[index].data)
-
-        prefix_readers.run_parallel(read, len(ranges), threads=self.threads, helpers=self.blocks.threads - 1)
+        prefix_readers.read_whole(self.blocks, ranges, buffers, self.threads)
         return [layout.unpack(buffer, shared=self.shared) for buffer in buffers]
 
     def buffers(
