@@ -1,5 +1,8 @@
 """The tables of docs/storage.md, of the weight in docs/fusion.md, and of the band in docs/benchmarks.md."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from benchmarks.markdown_tables import TableMakers, format_table, read_result
 from ridgerank.shipped_models import BACKBONES
 
@@ -93,6 +96,27 @@ def weight_trust_table() -> str:
     return format_table([*header, "interval holds w*"], lines)
 
 
+def compression_trials_table() -> str:
+    """Recovery and r of compressions that are not built, beside those that are."""
+    rows = read_result("compression_trials")["rows"]
+    backbones = list(dict.fromkeys(row["backbone"] for row in rows))
+    by_trial: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        by_trial.setdefault(row["trial"], {})[row["backbone"]] = row
+    lines = [
+        [
+            trial,
+            *(f"{of[name]['recovery_percent']:.1f} %, r {of[name]['agreement']:.3f}" for name in backbones),
+        ]
+        for trial, of in by_trial.items()
+    ]
+    return format_table(["kept by value norm, bits", *(f"recovery, `{name}`" for name in backbones)], lines)
+
+
+def _show_trial(row: Mapping[str, Any]) -> str:
+    return f"{row['recovery_percent']:.1f} %, r {row['agreement']:.3f}"
+
+
 def penalty_table() -> str:
     """r on other documents by the number of lists and by how the penalty is chosen."""
     result = read_result("agreement")
@@ -126,6 +150,7 @@ def weight_row() -> list[str]:
 CHOICE_TABLES: TableMakers = {
     "weight trust": weight_trust_table,
     "penalty rules": penalty_table,
+    "compression trials": compression_trials_table,
     "compression": compression_table,
     "small pages": small_pages_table,
     "band": band_table,

@@ -58,7 +58,8 @@ class PageTrial:
 
         vars(decoder)["_attend"] = record
         try:
-            self._model.states(self._references, DensePrefixes([self.prefix]), state="mean")
+            for text in self._references:  # one at a time: one call a layer
+                self._model.states([text], DensePrefixes([self.prefix]), state="mean")
         finally:
             del vars(decoder)["_attend"]
         layers = self.prefix.keys.shape[0]
@@ -194,8 +195,7 @@ def _trials() -> dict[str, Callable[[PageTrial], Prefix]]:
         "1/9, 3/2, by attention": partial(keep_highest, fraction=ninth, bits="3/2", by_attention=True),
         "1/9, 3/2, merged by key": partial(merge, fraction=ninth, bits="3/2", by="key"),
         "1/9, 3/2, merged by place": partial(merge, fraction=ninth, bits="3/2", by="place"),
-        "1/9, 3/2, refitted values, 0.01": partial(refit_values, fraction=ninth, bits="3/2", penalty=0.01),
-        "1/9, 3/2, refitted values, 1": partial(refit_values, fraction=ninth, bits="3/2", penalty=1.0),
+        "1/9, 3/2, refitted values": partial(refit_values, fraction=ninth, bits="3/2", penalty=1.0),
     }
 
 

@@ -1,64 +1,85 @@
 """How fast K random prefixes come off a warm disk: ours, an mmap copy of the same bytes, Lance's own way.
 
 `python -m benchmarks.store_read --out results/store_read.json` prints a table, then one line of JSON.
-Repetitions are interleaved and each draws other pages, so that neither drift nor luck favours one.
+Repetitions are interleaved and each draws other pages, so that neither drift nor luck favours one. Pages are
+of the size that Qwen2.5-VL-7B makes of 1,280 visual positions, in both presets.
 """
 
 import argparse
-import json
 import mmap
-import platform
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
+import torch
 
-from ridgerank.atomic import replace_text_file
+from benchmarks.report import publish
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
+from ridgerank.store.compress import quantize
 from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.prefix_readers import LocalBlockReader
 from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.storage_setting import STORAGE_PRESETS, StoragePreset, StorageSetting
 from ridgerank.store.store_writer import StoreWriter
 
 PAGES, CANDIDATES, BATCH, REPETITIONS = 100, 20, 10, 41
-LAYERS, KV_HEADS, POSITIONS, HEAD_DIM = 21, 4, 256, 128
-"""A third of 768 visual positions of Qwen2.5-VL-7B: 5.5 MB a page."""
+LAYERS, KV_HEADS, VISUAL, HEAD_DIM = 21, 4, 1280, 128
 MANY, MANY_BATCH = 100_000, 10_000
 
 
-def page_row(number: int, layers: int, positions: int, random: np.random.Generator) -> PageRow:
-    """Make a page of random bytes."""
-    shape = (layers, KV_HEADS, positions, HEAD_DIM)
-    prefix = PackedPrefix(
-        keys=random.integers(-127, 128, shape, dtype=np.int8),
-        values=random.integers(-127, 128, shape, dtype=np.int8),
-        key_scales=np.ones((layers, KV_HEADS, HEAD_DIM), dtype=np.uint16),
-        value_scales=np.ones((layers, KV_HEADS, positions), dtype=np.uint16),
-        positions=np.arange(positions, dtype=np.int32),
-        visual=np.ones(positions, dtype=np.bool_),
-        next_position=positions,
-        grid=(1, positions),
-    )
+def page_row(number: int, prefix: PackedPrefix) -> PageRow:
+    """A page of this name."""
     page = StoredPage(
         f"{number:064x}", (f"report.pdf#{number + 1}",), "source", "some text " * 20, bytes(200)
     )
     return PageRow(page, prefix)
 
 
-def build(uri: str, pages: int, batch: int, *, layers: int, positions: int) -> None:
-    """Write a store of `pages`."""
+def random_prefix(
+    random: np.random.Generator, setting: StorageSetting, *, layers: int, visual: int
+) -> PackedPrefix:
+    """A page of random numbers, kept and rounded by a setting."""
+    kept = setting.keep.count(visual)
+    keys, values = torch.from_numpy(
+        random.standard_normal((2, layers, KV_HEADS, kept, HEAD_DIM), dtype=np.float32)
+    )
+    return PackedPrefix(
+        **quantize(keys, values, setting.numbers),
+        positions=np.arange(kept, dtype=np.int32),
+        visual=np.ones(kept, dtype=np.bool_),
+        next_position=visual,
+        grid=(1, visual),
+        numbers=setting.numbers,
+        shared=None,
+    )
+
+
+def build(
+    uri: str, pages: int, batch: int, *, layers: int, visual: int, preset: StoragePreset = "paper"
+) -> None:
+    """Write a store of `pages`; those of a batch differ."""
+    setting = StorageSetting.from_preset(preset, layers=28, reads_text=False)
     random = np.random.default_rng(0)
-    lineage = Lineage("random", "-", "-", "-", "-", "-", layers, 0, "stride 1/3", "int8")
+    prefixes = [random_prefix(random, setting, layers=layers, visual=visual) for _ in range(min(batch, 10))]
+    bits = setting.numbers
+    lineage = replace(
+        Lineage("random", "-", "-", "-", "-", "-", layers, 0, str(setting.keep), "any"),
+        key_bits=bits.key_bits,
+        value_bits=bits.value_bits,
+        number_group=bits.group,
+    )
     with StoreWriter(uri, lineage) as writer:
         for first in range(0, pages, batch):
-            writer.append([page_row(first + k, layers, positions, random) for k in range(batch)])
+            writer.append([page_row(first + k, prefixes[k % len(prefixes)]) for k in range(batch)])
 
 
 def measure_reads(uri: str) -> dict[str, float]:
@@ -130,37 +151,33 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        build(f"{folder}/wide", PAGES, BATCH, layers=LAYERS, positions=POSITIONS)
-        with PageStore.open(f"{folder}/wide") as store:
-            page_nbytes = store.info().bytes_per_page
-        median_ms = measure_reads(f"{folder}/wide")
-        build(f"{folder}/many", MANY, MANY_BATCH, layers=1, positions=1)
+        presets = {preset: measure_preset(f"{folder}/{preset}", preset) for preset in STORAGE_PRESETS}
+        build(f"{folder}/many", MANY, MANY_BATCH, layers=1, visual=1)
         opening = measure_opening(f"{folder}/many")
-    speeds = {name: CANDIDATES * page_nbytes / elapsed_ms / 1e6 for name, elapsed_ms in median_ms.items()}
-    ratios = {name: speed / speeds["mmap_copy"] for name, speed in speeds.items()}
-    print(f"{CANDIDATES} random prefixes of {page_nbytes / 1e6:.2f} MB out of {PAGES} pages, warm")
-    for name, elapsed_ms in median_ms.items():
-        print(f"{name:16}{elapsed_ms:9.2f} ms{speeds[name]:9.2f} GB/s{ratios[name]:8.2f} of mmap")
     print(
         f"{MANY} pages: open in {opening['open_s']:.3f} s, first prefix after {opening['first_read_s']:.3f} s"
     )
-    result = {
-        "benchmark": "store_read",
-        "machine": f"{platform.machine()}, {platform.system()}",
-        "pages": PAGES,
-        "candidates": CANDIDATES,
+    result = {"pages": PAGES, "candidates": CANDIDATES, "presets": presets, "pages_when_opening": MANY}
+    publish(result | opening, arguments.out)
+
+
+def measure_preset(uri: str, preset: StoragePreset) -> dict[str, Any]:
+    """Milliseconds and speeds of every way of reading pages of this preset, printed as a table."""
+    build(uri, PAGES, BATCH, layers=LAYERS, visual=VISUAL, preset=preset)
+    with PageStore.open(uri) as store:
+        page_nbytes = store.info().bytes_per_page
+    median_ms = measure_reads(uri)
+    speeds = {name: CANDIDATES * page_nbytes / elapsed_ms / 1e6 for name, elapsed_ms in median_ms.items()}
+    ratios = {name: speed / speeds["mmap_copy"] for name, speed in speeds.items()}
+    print(f"{preset}: {CANDIDATES} random prefixes of {page_nbytes / 1e6:.2f} MB out of {PAGES} pages, warm")
+    for name, elapsed_ms in median_ms.items():
+        print(f"{name:16}{elapsed_ms:9.2f} ms{speeds[name]:9.2f} GB/s{ratios[name]:8.2f} of mmap")
+    return {
         "page_nbytes": page_nbytes,
         "median_ms": median_ms,
         "gb_per_s": speeds,
         "ratio_to_mmap_copy": ratios,
-        "pages_when_opening": MANY,
-        **opening,
     }
-    line = json.dumps(result)
-    print(line)
-    if arguments.out is not None:
-        with replace_text_file(arguments.out) as file:
-            file.write(line + "\n")
 
 
 def _mapped(path: Path) -> mmap.mmap:

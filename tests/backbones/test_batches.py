@@ -33,6 +33,15 @@ def test_pages_of_differing_size_encode_as_one_by_one(backbone: Backbone, pages:
         assert_same(prefix, alone)
 
 
+def test_how_many_positions_share_an_mlp_does_not_matter(
+    backbone: Backbone, pages: list[Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = backbone.encode(pages, exit_layer=LAYERS)
+    monkeypatch.setattr("ridgerank.backbones.decoder._MLP_ROWS", 7)
+    for one, other in zip(backbone.encode(pages, exit_layer=LAYERS), together, strict=True):
+        assert_same(one, other)
+
+
 def test_states_over_many_pages_are_those_over_one(backbone: Backbone, pages: list[Image]) -> None:
     for join_layer in (0, 2):
         encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)

@@ -23,6 +23,8 @@ from ridgerank.backbones.prefix import Geometry, PrefixBatch
 Norm = Callable[[Tensor], Tensor]
 Rotary = tuple[Tensor, Tensor]
 """Cosines and sines, (batch, positions, rotary_dim) each."""
+_MLP_ROWS = 2048
+"""Positions that go through an MLP at once: its width is several times the model's, and so is its memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,11 +291,12 @@ class Decoder:
         """Add attention's output and the MLP's to `hidden`, in place."""
         added = scratch.linear("added", attended, block.output)
         hidden.add_(block.output_norm(added) if block.output_norm else added)
-        normed = block.mlp_norm(hidden)
-        gate = F.silu(scratch.linear("gate", normed, block.gate), inplace=True)
-        gate.mul_(scratch.linear("up", normed, block.up))
-        added = scratch.linear("added", gate, block.down)
-        hidden.add_(block.down_norm(added) if block.down_norm else added)
+        for rows in hidden.view(-1, hidden.shape[-1]).split(_MLP_ROWS):
+            normed = block.mlp_norm(rows)
+            gate = F.silu(scratch.linear("gate", normed, block.gate), inplace=True)
+            gate.mul_(scratch.linear("up", normed, block.up))
+            added = scratch.linear("added", gate, block.down)
+            rows.add_(block.down_norm(added) if block.down_norm else added)
 
     def _queries(self, block: Block, normed: Tensor, scratch: Scratch) -> Tensor:
         queries = self._heads(scratch.linear("query", normed, block.query))
