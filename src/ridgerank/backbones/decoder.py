@@ -291,7 +291,7 @@ class Decoder:
         """Add attention's output and the MLP's to `hidden`, in place."""
         added = scratch.linear("added", attended, block.output)
         hidden.add_(block.output_norm(added) if block.output_norm else added)
-        for rows in hidden.view(-1, hidden.shape[-1]).split(_MLP_ROWS):
+        for rows in torch.split(hidden.view(-1, hidden.shape[-1]), _MLP_ROWS):
             normed = block.mlp_norm(rows)
             gate = F.silu(scratch.linear("gate", normed, block.gate), inplace=True)
             gate.mul_(scratch.linear("up", normed, block.up))
