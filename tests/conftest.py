@@ -1,6 +1,7 @@
 """Small real things that several parts are tested with: a model folder, PDF files."""
 
 import os
+import time
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # one thread per worker: two workers of two threads each crawl
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -41,7 +42,7 @@ def small_backbone(model_folder: Path) -> Backbone:
 
 
 def write_pdf(path: Path, *, pages: int, seed: int = 0) -> Path:
-    """A PDF whose pages all differ: a number and some bars."""
+    """A PDF whose pages all differ: a number and some bars. The same bytes whenever it is written."""
     generator = np.random.default_rng(seed)
     images = []
     for number in range(pages):
@@ -52,7 +53,8 @@ def write_pdf(path: Path, *, pages: int, seed: int = 0) -> Path:
             draw.rectangle((20 + 28 * place, 240 - height, 40 + 28 * place, 240), fill="navy")
         images.append(image)
     path.parent.mkdir(parents=True, exist_ok=True)
-    images[0].save(path, save_all=True, append_images=images[1:])
+    then = time.gmtime(0)
+    images[0].save(path, save_all=True, append_images=images[1:], creationDate=then, modDate=then)
     return path
 
 

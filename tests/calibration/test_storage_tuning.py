@@ -211,7 +211,7 @@ def test_on_drawn_pages_four_bits_chosen_by_value_agree_more_in_fewer_bytes(tmp_
                 exit_layers=[current.exit_layer, current.exit_layer // 2],
             ),
             backbone=model,
-            queries=read_queries(tmp_path / "drawn/queries.jsonl")[:24],
+            queries=read_queries(tmp_path / "drawn/queries.jsonl")[:40],
             candidates=10,
         )
     now, by_value, shallow = report.rows
