@@ -22,11 +22,11 @@ import numpy as np
 
 from benchmarks.report import publish
 from benchmarks.weight_trust import JudgedCorpus, real_corpus
-from ridgerank.calibration.ridge_fit import assign_folds
+from ridgerank.calibration.ridge_fit import RidgeProblem, assign_folds, sum_by_fold
 from ridgerank.fusion.correlations import correlation
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.penalty import choose_penalty, choose_penalty_of_few
+from ridgerank.readout.penalty import choose_penalty, choose_penalty_of_few, merge_moments
 from ridgerank.readout.ridge import PENALTIES, ridge_path
 
 SIZES = (16, 32, 64)
@@ -41,18 +41,13 @@ class Lists:
         self._lists = corpus.data.lists
         self._states = np.asarray(corpus.data.states["mean"])
         self._targets = corpus.data.targets["likelihood"]
-        self._moments = []
-        for start, end in zip(self._lists.offsets[:-1], self._lists.offsets[1:], strict=True):
-            moments = CenteredMoments(self._states.shape[1])
-            moments.add(self._states[start:end], self._targets[start:end])
-            self._moments.append(moments)
+        data = corpus.data
+        problem = RidgeProblem(data.lists, data.corpora, data.retriever, self._targets, self._states)
+        self._moments = sum_by_fold(problem, [str(number) for number in range(len(data.lists))])
 
     def sum(self, numbers: Iterable[int]) -> CenteredMoments:
         """The moments of some lists together."""
-        total = CenteredMoments(self._states.shape[1])
-        for number in numbers:
-            total.merge(self._moments[number])
-        return total
+        return merge_moments(self._moments, [str(number) for number in numbers])
 
     def agreement(self, readouts: Floats, chosen: np.ndarray) -> Floats:
         """Mean r of each readout with the teacher on the lists that are `chosen` (lists,)."""

@@ -103,13 +103,7 @@ def compression_trials_table() -> str:
     by_trial: dict[str, dict[str, Any]] = {}
     for row in rows:
         by_trial.setdefault(row["trial"], {})[row["backbone"]] = row
-    lines = [
-        [
-            trial,
-            *(f"{of[name]['recovery_percent']:.1f} %, r {of[name]['agreement']:.3f}" for name in backbones),
-        ]
-        for trial, of in by_trial.items()
-    ]
+    lines = [[trial, *(_show_trial(of[name]) for name in backbones)] for trial, of in by_trial.items()]
     return format_table(["kept by value norm, bits", *(f"recovery, `{name}`" for name in backbones)], lines)
 
 

@@ -132,7 +132,7 @@ def refit_values(trial: PageTrial, fraction: Fraction, bits: str, *, penalty: fl
 
     The penalty is relative to the mean square of an attention weight, and shrinks towards the value itself.
     """
-    prefix, numbers = trial.prefix, NumberFormat.parse(bits)
+    prefix = trial.prefix
     kept = trial.choose(fraction, trial.value_norms)
     first, whole = int(prefix.visual[kept].nonzero()[0]), prefix.keys.shape[2]
     stored = _store(prefix, kept, bits).keys
@@ -154,7 +154,7 @@ def refit_values(trial: PageTrial, fraction: Fraction, bits: str, *, penalty: fl
         strength = penalty * gram.diagonal(dim1=1, dim2=2).mean(dim=-1)[:, None, None]
         change = torch.linalg.solve(gram + strength * torch.eye(size), moment)
         values[layer][:, kept[first:]] += change
-    return _store(replace(prefix, values=values), kept, str(numbers))
+    return _store(replace(prefix, values=values), kept, bits)
 
 
 def _store(prefix: Prefix, kept: Tensor, bits: str, *, rotated: bool = False) -> Prefix:

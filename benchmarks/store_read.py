@@ -11,7 +11,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +70,8 @@ def build(
     random = np.random.default_rng(0)
     prefixes = [random_prefix(random, setting, layers=layers, visual=visual) for _ in range(min(batch, 10))]
     bits = setting.numbers
-    lineage = replace(
-        Lineage("random", "-", "-", "-", "-", "-", layers, 0, str(setting.keep), "any"),
-        key_bits=bits.key_bits,
-        value_bits=bits.value_bits,
-        number_group=bits.group,
-    )
+    facts = ("random", "-", "-", "-", "-", "-", layers, 0, str(setting.keep), "any")
+    lineage = Lineage(*facts, key_bits=bits.key_bits, value_bits=bits.value_bits, number_group=bits.group)
     with StoreWriter(uri, lineage) as writer:
         for first in range(0, pages, batch):
             writer.append([page_row(first + k, prefixes[k % len(prefixes)]) for k in range(batch)])

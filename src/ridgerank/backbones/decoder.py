@@ -236,7 +236,6 @@ class Decoder:
                 cos, sin = (part[row, :, last].unsqueeze(2) for part in (cos, sin))
                 mask = mask[row, :, last].unsqueeze(2).expand(-1, -1, self._groups, -1)
             queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
-            queries = queries.expand(pairs, -1, -1, -1)
             attended, watched = [], []
             for joined in joined_pages.join(index, keys, values):
                 asking, visible = queries[joined.pairs], mask[joined.pairs]

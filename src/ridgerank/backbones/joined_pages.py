@@ -1,13 +1,13 @@
 """Stored pages joined with a query's own keys and values, a few pages at a time.
 
 In floating point the keys and values of twenty pages are larger than a processor's cache. So only a few pages
-are unpacked, joined and attended to before the next ones take their memory. This module knows no layer.
+are unpacked, joined and attended to before the next ones take their memory.
 """
 
 from collections.abc import Iterator
+from math import prod
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ridgerank.backbones.prefix import Geometry, PrefixBatch
@@ -36,7 +36,7 @@ class JoinedPages:
         self._pairs = pairs
         self._page = int(prefixes.lengths.max())
         shape = (geometry.kv_heads, self._page + suffix, geometry.head_dim)
-        page_bytes = 2 * like.element_size() * torch.Size(shape).numel()
+        page_bytes = 2 * like.element_size() * prod(shape)
         self._at_once = max(1, _CACHED_BYTES // page_bytes) if like.device.type == "cpu" else pairs
         self._at_once = min(self._at_once, pairs)
         self._keys, self._values = (like.new_empty(self._at_once, *shape) for _ in range(2))

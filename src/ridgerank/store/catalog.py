@@ -34,6 +34,11 @@ class PrefixRange(NamedTuple):
     """First byte in the fragment's data file."""
     nbytes: int
 
+    @property
+    def fragment(self) -> int:
+        """The number of the piece of the dataset it lies in."""
+        return self.address >> 32
+
 
 class CatalogEntry(NamedTuple):
     """A page of a store, without its content."""

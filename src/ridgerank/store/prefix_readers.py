@@ -59,7 +59,7 @@ class DataFiles:
 
     def path(self, prefix_range: PrefixRange) -> str | None:
         """The file's path within the store, None where prefixes are not known to be ranges of one file."""
-        fragment = prefix_range.address >> 32
+        fragment = prefix_range.fragment
         if fragment not in self._paths:
             self._paths[fragment] = self._path(fragment)
         return self._paths[fragment]
@@ -187,11 +187,13 @@ class RemoteBlockReader(BlockReader):
         """Neighbours in one file, as far as one request for all of them stays short."""
         groups: list[list[int]] = []
         first, end = None, 0
-        for number in sorted(range(len(ranges)), key=lambda number: _place(ranges[number])):
+        for number in sorted(
+            range(len(ranges)), key=lambda number: (ranges[number].fragment, ranges[number].offset)
+        ):
             each = ranges[number]
             fits = (
                 first is not None
-                and each.address >> 32 == first.address >> 32
+                and each.fragment == first.fragment
                 and each.offset <= end + _SKIPPED_BYTES
                 and each.offset + each.nbytes <= first.offset + _SHARED_BYTES
                 and self._files.path(each) is not None
@@ -220,10 +222,6 @@ _SHARED_BYTES = 1 << 20
 """The longest request that several prefixes share."""
 _SKIPPED_BYTES = 1 << 16
 """Bytes between two prefixes that are read in vain rather than asking twice."""
-
-
-def _place(prefix_range: PrefixRange) -> tuple[int, int]:
-    return prefix_range.address >> 32, prefix_range.offset
 
 
 class LanceBlockReader(BlockReader):

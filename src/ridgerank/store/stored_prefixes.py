@@ -82,15 +82,14 @@ class StoredPrefixes:
         unpack_codes([page.keys[layer] for page in pages], counts, numbers.key_bits, keys)
         unpack_codes([page.values[layer] for page in pages], counts, numbers.value_bits, values)
         key_groups = numbers.count_groups(keys.shape[2])
-        for name, length, numbers_of_a_kind, dim in (
-            ("key", key_groups, keys, -2),
-            ("value", values.shape[2], values, -1),
+        for part, names, length, dim in (
+            (keys, ("key_scales", "key_minima"), key_groups, -2),
+            (values, ("value_scales", "value_minima"), values.shape[2], -1),
         ):
             steps, minima = (
-                _stack_scales([getattr(page, f"{name}_{kind}")[layer] for page in pages], length, keys)
-                for kind in ("scales", "minima")
+                _stack_scales([getattr(page, name)[layer] for page in pages], length, part) for name in names
             )
-            restore_groups(numbers_of_a_kind, steps, minima, dim=dim, group=numbers.group)
+            restore_groups(part, steps, minima, dim=dim, group=numbers.group)
 
 
 def _stack_scales(parts: Sequence[Tensor], length: int, like: Tensor) -> Tensor:
