@@ -107,21 +107,16 @@ class Backbone(ABC):
             # (axes, pages, positions), or (pages, positions) for a decoder with one axis
             positions = positions.permute(2, 0, 1).squeeze(0)
             added = AddedFeatures(visual, merge_layer_features(page_tokens))
+            prefixes = [self._allocate_prefix(page, exit_layer - join_layer) for page in page_tokens]
             layers = self._decoder.prefill(
                 hidden, positions, join_layer=join_layer, exit_layer=exit_layer, added=added
             )
-        # Outside inference mode, so that callers may change the tensors in place.
-        return [
-            Prefix(
-                keys=torch.stack([keys[row, :, : len(page.ids)] for keys, _ in layers]),
-                values=torch.stack([values[row, :, : len(page.ids)] for _, values in layers]),
-                visual=page.visual.clone(),
-                grid=page.grid,
-                next_position=int(page.positions.max()) + 1,
-                pieces=page.pieces,
-            )
-            for row, page in enumerate(page_tokens)
-        ]
+            for layer, (keys, values) in enumerate(layers):
+                for row, prefix in enumerate(prefixes):
+                    length = prefix.keys.shape[2]
+                    prefix.keys[layer] = keys[row, :, :length]
+                    prefix.values[layer] = values[row, :, :length]
+        return prefixes
 
     def states(
         self,
@@ -305,6 +300,23 @@ class Backbone(ABC):
     @abstractmethod
     def _tokenize_pages(self, pages: Sequence[Any]) -> list[PageTokens]:
         """Tokens, features and positions of pages, one by one."""
+
+    @torch.inference_mode(mode=False)
+    def _allocate_prefix(self, page: PageTokens, layers: int) -> Prefix:
+        """A page's prefix whose keys and values are still to be written.
+
+        Outside inference mode, so that callers may change them in place.
+        """
+        shape = (layers, self.geometry.kv_heads, len(page.ids), self.geometry.head_dim)
+        keys, values = (torch.empty(shape, dtype=self.dtype, device=self.device) for _ in range(2))
+        return Prefix(
+            keys=keys,
+            values=values,
+            visual=page.visual.clone(),
+            grid=page.grid,
+            next_position=int(page.positions.max()) + 1,
+            pieces=page.pieces,
+        )
 
     def _run_suffixes(
         self,

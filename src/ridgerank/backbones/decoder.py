@@ -6,7 +6,7 @@ Families differ in names, in extra norms and in the rotation; a `Block` and `rot
 This module knows no tokens and no images.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Self
@@ -153,22 +153,21 @@ class Decoder:
         join_layer: int,
         exit_layer: int,
         added: AddedFeatures | None = None,
-    ) -> list[tuple[Tensor, Tensor]]:
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Rotated keys and values of layers [join_layer, exit_layer), (pages, kv_heads, positions, head_dim).
 
         `hidden` is (pages, positions, width), padded on the right: a causal decoder never looks there.
-        It is overwritten. Of the last layer only keys and values are computed.
+        It is overwritten, and so is what is yielded, by the next layer. Of the last layer only keys and
+        values are computed.
         """
         cos, sin = (part.unsqueeze(1) for part in self._rotary(hidden, positions))
         scratch = Scratch(hidden)
-        kept: list[tuple[Tensor, Tensor]] = []
         for index, block in enumerate(self._blocks[:exit_layer]):
             normed = block.attention_norm(hidden)
-            # A copy where it is kept, since the product's memory is used again.
             keys = self._rotate(self._keys(block, normed, scratch), cos, sin)
             values = self._heads(scratch.linear("value", normed, block.value))
             if index >= join_layer:
-                kept.append((keys, values.clone()))
+                yield keys, values
             if index == exit_layer - 1:
                 break
             queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
@@ -178,7 +177,6 @@ class Decoder:
             self._finish(block, hidden, attended.transpose(1, 2).flatten(2), scratch)
             if added is not None:
                 added.add(hidden, index)
-        return kept
 
     def extend(
         self,

@@ -1,10 +1,11 @@
 """What the families with three rotary axes share: an image is a grid of patches, merged in squares."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
 import torch
 from PIL.Image import Image
+from torch import Tensor
 from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.page_tokens import PageTokens
@@ -12,6 +13,9 @@ from ridgerank.backbones.presets import Preset
 from ridgerank.backbones.self_test import require_image_token
 from ridgerank.backbones.visual import VisualBackbone
 from ridgerank.page_sizing import PatchSizing
+
+_PATCHES_AT_ONCE = 8192
+"""Patches that go through the vision tower at once, unless one page has more: this bounds its memory."""
 
 
 class GridBackbone(VisualBackbone):
@@ -51,15 +55,9 @@ class GridBackbone(VisualBackbone):
         return self._model.model.language_model
 
     def _tokenize_pages(self, images: Sequence[Image]) -> list[PageTokens]:
-        batch = self._process(images).to(self.device)
-        features = self._model.model.get_image_features(batch["pixel_values"], batch["image_grid_thw"])
-        # Qwen3-VL alone has features for the first layers: layer by layer, a part per page.
-        deepstack = getattr(features, "deepstack_features", None) or []
         merge = self._image_processor.merge_size
         pages = []
-        for number, (grid, page_features) in enumerate(
-            zip(batch["image_grid_thw"], features.pooler_output, strict=True)
-        ):
+        for grid, page_features, layer_features in self._see_pages(images):
             rows, columns = int(grid[1]) // merge, int(grid[2]) // merge
             ids = torch.tensor(
                 self.tokens.image_page(self.image_token * (rows * columns)), device=self.device
@@ -76,7 +74,33 @@ class GridBackbone(VisualBackbone):
                     features=page_features,
                     positions=positions[:, 0],
                     grid=(rows, columns),
-                    layer_features=tuple(layer[number] for layer in deepstack),
+                    layer_features=layer_features,
                 )
             )
         return pages
+
+    def _see_pages(self, images: Sequence[Image]) -> Iterator[tuple[Tensor, Tensor, tuple[Tensor, ...]]]:
+        """Each page's grid and features from the vision tower, and its features for the first layers."""
+        batch = self._process(images)
+        grids = batch["image_grid_thw"]
+        patches = grids.prod(dim=1).tolist()
+        pixels = torch.split(batch["pixel_values"], patches)
+        for pages in _group_pages(patches):
+            features = self._model.model.get_image_features(
+                torch.cat(pixels[pages]).to(self.device), grids[pages].to(self.device)
+            )
+            # Qwen3-VL alone has features for the first layers: layer by layer, a part per page.
+            deepstack = getattr(features, "deepstack_features", None) or []
+            for number, page_features in enumerate(features.pooler_output):
+                layer_features = tuple(layer[number] for layer in deepstack)
+                yield grids[pages][number], page_features, layer_features
+
+
+def _group_pages(patches: Sequence[int]) -> Iterator[slice]:
+    """Neighbouring pages of at most `_PATCHES_AT_ONCE` patches together, or a single larger one."""
+    start = 0
+    for page in range(len(patches)):
+        if page > start and sum(patches[start : page + 1]) > _PATCHES_AT_ONCE:
+            yield slice(start, page)
+            start = page
+    yield slice(start, len(patches))
