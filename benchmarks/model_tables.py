@@ -89,13 +89,16 @@ def full_size_table() -> str:
     """What the rehearsal at full size took, once it was run."""
     if not (RESULTS / "full_size.json").exists():
         return NOT_MEASURED
-    return format_full_size(read_result("full_size"))
+    measured = read_result("full_size")
+    sizes = [measured, measured["seven_billion"]] if "seven_billion" in measured else [measured]
+    return "\n\n".join(map(format_full_size, sizes))
 
 
 def format_full_size(measured: Mapping[str, Any]) -> str:
     """The rows of one rehearsal."""
     run, loading = measured["rehearsal"], measured["loading"]
     rows = [
+        ["weights in memory", f"{run['weights_bytes'] / 1e9:.1f} GB", f"{run['layers']} layers"],
         ["pages of 1,280 positions", f"{run['pages']}", run.get("why_not_twenty_pages", "")],
         [
             "peak memory above the weights",
@@ -121,7 +124,7 @@ def format_full_size(measured: Mapping[str, Any]) -> str:
             f"{100 * row['same_order']:.1f} %",
             f"{row['pages']} pages, {row['queries']} queries",
         ]
-        for row in measured["agreement"]
+        for row in measured.get("agreement", [])
     ]
     return format_table([measured["model"], "", ""], rows)
 

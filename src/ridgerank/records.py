@@ -81,6 +81,8 @@ class RankedPage:
     """From 1, by retriever score."""
     probability: float | None = None
     """That the page is relevant, comparable across queries; None where the calibration cannot say."""
+    predicted_target: float | None = None
+    """t̂: what the teacher would say, as predicted; None in a calibration that predicts no target."""
 
     @property
     def reason(self) -> str:

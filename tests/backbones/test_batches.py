@@ -1,5 +1,7 @@
 """What shares a batch does not matter, nor in which order calls are made."""
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from PIL.Image import Image
@@ -7,6 +9,7 @@ from PIL.Image import Image
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.full_depth import full_margins
+from ridgerank.backbones.mrope import GridBackbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import LAYERS, Built
@@ -40,6 +43,24 @@ def test_how_many_positions_share_an_mlp_does_not_matter(
     monkeypatch.setattr("ridgerank.backbones.decoder._MLP_ROWS", 7)
     for one, other in zip(backbone.encode(pages, exit_layer=LAYERS), together, strict=True):
         assert_same(one, other)
+
+
+def test_the_vision_tower_sees_a_bounded_number_of_patches_at_once(
+    backbone: Backbone, pages: list[Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(backbone, GridBackbone):
+        pytest.skip("tiles, not patches")
+    together = backbone.encode(pages, exit_layer=LAYERS)
+    patches = [int(page.visual.sum()) * backbone._image_processor.merge_size**2 for page in together]
+    monkeypatch.setattr("ridgerank.backbones.mrope._PATCHES_AT_ONCE", max(patches))
+    model = backbone._model.model
+    with patch.object(model, "get_image_features", wraps=model.get_image_features) as tower:
+        for one, other in zip(backbone.encode(pages, exit_layer=LAYERS), together, strict=True):
+            assert_same(one, other)
+    seen = [len(call.args[0]) for call in tower.call_args_list]
+    assert sum(seen) == sum(patches)
+    assert len(seen) > 1
+    assert max(seen) <= max(patches)
 
 
 def test_states_over_many_pages_are_those_over_one(backbone: Backbone, pages: list[Image]) -> None:

@@ -70,7 +70,7 @@ def test_every_step_runs_and_a_second_run_repeats_none(checkpoint: tuple[Path, i
     assert abs(report["bytes_per_page_above_arithmetic"]) <= STORE_BAR
     assert rehearse(folder, weight_bytes, folder.parent, 2) == report
     loading = {"load_cpu_seconds": 3.0, "fingerprint_cpu_seconds": 1.5}
-    table = format_full_size({"model": "tiny", "loading": loading, "rehearsal": report, "agreement": []})
+    table = format_full_size({"model": "tiny", "loading": loading, "rehearsal": report})
     for cell in ("| 2 |", f"{report['bytes_per_page']:,}", "3.0 s, 1.5 s", "`ridgerank index"):
         assert cell in table
 

@@ -71,7 +71,7 @@ def test_a_readout_that_does_not_follow_its_teacher_gets_no_weight() -> None:
     decision = decide_weight(problem, fitted(problem, noise), None)
     assert decision.deployed.weight == 0.0
     assert decision.expected_gain == 0.0
-    assert "does not agree with the full model" in decision.warnings[0]
+    assert "does not agree with its teacher" in decision.warnings[0]
     assert "the weight is 0, pages stay in the retriever's order" in decision.warnings[0]
 
 

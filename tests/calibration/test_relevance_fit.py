@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from ridgerank.calibration.relevance_fit import LEAST_JUDGED, fit_relevance, predict_held_out
+from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.calibration.ridge_fit import RidgeProblem
 from ridgerank.ragged import Bools, Floats, Ragged
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.records import AnswerProbability
+from ridgerank.records import AnswerProbability, Target
 
 LISTS, MEMBERS, DIM = 48, 10, 6
 
@@ -33,9 +34,19 @@ def judged_problem(*, noise: float = 0.3) -> tuple[RidgeProblem, Floats]:
     return problem, np.where(relevant, generator.integers(1, 3, len(states)), 0).astype(float)
 
 
+def fit_model(
+    problem: RidgeProblem,
+    target: Target,
+    relevance: Floats | None,
+    *,
+    transferred: RelevanceModel | None = None,
+) -> RelevanceModel:
+    return fit_relevance(problem, target, relevance, transferred=transferred).model
+
+
 def test_judgements_make_it_calibrated_and_tell_answered_lists_from_others() -> None:
     problem, relevance = judged_problem()
-    model = fit_relevance(problem, "margin", relevance)
+    model = fit_model(problem, "margin", relevance)
     assert model.calibrated
     assert model.judged_queries >= 40
     states = np.asarray(problem.states).reshape(LISTS, MEMBERS, DIM)
@@ -55,10 +66,10 @@ def test_judgements_make_it_calibrated_and_tell_answered_lists_from_others() -> 
 
 def test_without_judgements_a_margin_is_read_as_log_odds_and_marked_uncalibrated() -> None:
     problem, _ = judged_problem()
-    model = fit_relevance(problem, "margin", None)
+    model = fit_model(problem, "margin", None)
     states = np.asarray(problem.states)[:MEMBERS]
-    pages, answered = model.assess(states)
-    odds = 1 / (1 + np.exp(-model.readout.predict(states)))
+    pages, answered, predicted = model.assess(states)
+    odds = 1 / (1 + np.exp(-np.array(predicted)))
     np.testing.assert_allclose(pages or [], odds)
     assert answered.probability == pytest.approx(odds.max())
     assert not answered.calibrated
@@ -67,16 +78,17 @@ def test_without_judgements_a_margin_is_read_as_log_odds_and_marked_uncalibrated
 
 def test_a_likelihood_without_judgements_has_no_probability() -> None:
     problem, relevance = judged_problem()
-    model = fit_relevance(problem, "likelihood", None)
-    assert model.assess(np.asarray(problem.states)[:3]) == (None, AnswerProbability(None, calibrated=False))
+    model = fit_model(problem, "likelihood", None)
+    said = model.assess(np.asarray(problem.states)[:3])
+    assert (said.pages, said.answered) == (None, AnswerProbability(None, calibrated=False))
     assert "--qrels" in model.note
-    assert fit_relevance(problem, "likelihood", relevance).calibrated
+    assert fit_model(problem, "likelihood", relevance).calibrated
 
 
 def test_a_margin_that_cannot_be_predicted_has_no_probability() -> None:
     problem, _ = judged_problem()
     noise = np.random.default_rng(5).normal(size=len(problem.targets))
-    model = fit_relevance(replace(problem, targets=noise), "margin", None)
+    model = fit_model(replace(problem, targets=noise), "margin", None)
     assert model.explained <= 0
     assert model.page is None
     assert "cannot be predicted" in model.note
@@ -86,26 +98,26 @@ def test_too_few_judged_queries_are_not_fitted_to() -> None:
     problem, relevance = judged_problem()
     few = relevance.reshape(LISTS, MEMBERS).copy()
     few[LEAST_JUDGED - 1 :] = 0
-    assert not fit_relevance(problem, "margin", few.ravel()).calibrated
+    assert not fit_model(problem, "margin", few.ravel()).calibrated
     some = relevance.reshape(LISTS, MEMBERS).copy()
     some[3 * LEAST_JUDGED :] = 0
-    assert fit_relevance(problem, "margin", some.ravel()).judged_queries <= 3 * LEAST_JUDGED
+    assert fit_model(problem, "margin", some.ravel()).judged_queries <= 3 * LEAST_JUDGED
 
 
 def test_probabilities_of_another_corpus_stand_in_for_judgements_and_not_for_the_readout() -> None:
     problem, relevance = judged_problem()
-    other = replace(fit_relevance(problem, "margin", relevance), note="of another corpus")
+    other = replace(fit_model(problem, "margin", relevance), note="of another corpus")
     shifted = replace(problem, targets=problem.targets + 2)
-    model = fit_relevance(shifted, "margin", None, transferred=other)
+    model = fit_model(shifted, "margin", None, transferred=other)
     assert model.calibrated
     assert (model.page, model.query, model.note) == (other.page, other.query, "of another corpus")
     assert model.readout.intercept == pytest.approx(other.readout.intercept + 2)
-    assert "judged queries" in fit_relevance(problem, "margin", relevance, transferred=other).note
+    assert "judged queries" in fit_model(problem, "margin", relevance, transferred=other).note
 
 
 def test_a_page_of_a_margin_has_one_probability_whatever_stands_beside_it() -> None:
     problem, relevance = judged_problem()
-    model = fit_relevance(problem, "margin", relevance)
+    model = fit_model(problem, "margin", relevance)
     states = np.asarray(problem.states)[:MEMBERS]
     alone = [(model.assess(states[[row]])[0] or [])[0] for row in range(MEMBERS)]
     np.testing.assert_allclose(alone, model.assess(states)[0] or [])

@@ -82,9 +82,7 @@ def test_few_lists_of_one_corpus_choose_by_all_their_parts_and_named_corpora_as_
 
 def test_fewer_than_sixteen_lists_are_refused() -> None:
     assert len(fit_readout(ridge_problem(16)).agreement) == 16
-    with pytest.raises(
-        CalibrationError, match="15 queries whose candidates the full model tells apart, wanted"
-    ):
+    with pytest.raises(CalibrationError, match="15 queries whose candidates the teacher tells apart, wanted"):
         fit_readout(ridge_problem(15))
 
 

@@ -64,7 +64,7 @@ def test_a_model_that_cannot_answer_is_taught_the_likelihood_and_the_reason_is_s
     assert selection.selected.option.agreement > 0.5
     assert selection.selected.decision.deployed.weight > 0
     assert selection.reason.startswith("likelihood, mean: of the readings this model supports")
-    assert "margin, last is not supported: the readout does not agree with the full model" in selection.reason
+    assert "margin, last is not supported: the readout does not agree with its teacher" in selection.reason
 
 
 def test_a_readout_of_a_margin_that_knows_nothing_is_no_support() -> None:

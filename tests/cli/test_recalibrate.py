@@ -58,6 +58,7 @@ def test_judgements_change_the_weight_and_no_page_is_read(
     report = json.loads(done.stdout)
     assert report["weight"]["method"] == "closed-form"  # a random model supports nothing: judgements alone
     assert report["weight"]["weight"] > reranker.calibration.weight.weight
+    assert (report["relevance"]["calibrated"], report["relevance"]["judged_queries"]) == (True, 12)
     assert "weight" in done.stderr
 
 

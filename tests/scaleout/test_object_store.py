@@ -147,12 +147,14 @@ def test_what_is_in_the_cache_is_not_asked_for_again(bucket: str, s3: LoopbackS3
     with PageStore.open(bucket, disk=disk) as store, PageStore.open(bucket) as without:
         ids = store.page_ids()[:12]
         without.page_ids()
-        before = [prefix.keys.tobytes() for prefix in without.read_prefixes(ids)]
-        for expected in (12, 0):
+        pages = zip(ids, without.read_prefixes(ids), strict=True)
+        before = {page: prefix.keys.tobytes() for page, prefix in pages}
+        for asked, expected in ((ids[1:2], 1), (ids, 2), (ids, 0)):  # eight pages are in the first file
             with s3.counted() as traffic:
-                prefixes = store.read_prefixes(ids)
+                prefixes = store.read_prefixes(asked)
             assert traffic().requests == expected
-            assert [prefix.keys.tobytes() for prefix in prefixes] == before
+            assert [prefix.keys.tobytes() for prefix in prefixes] == [before[page] for page in asked]
+        assert disk.counts().pages == 12
 
 
 def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backbone: Backbone) -> None:

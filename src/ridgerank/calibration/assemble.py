@@ -40,6 +40,9 @@ def assemble_calibration(
         pairs=lists.members,
         lineage=lineage,
     )
+    relevance = fit_relevance(
+        selected.problem, selected.option.target, selected.relevance, transferred=transferred
+    )
     return Calibration(
         readout=readout,
         weight=selected.decision.deployed,
@@ -54,10 +57,9 @@ def assemble_calibration(
             selected.problem.retriever,
             selected.fit.held_out_scores,
             selected.problem.targets,
+            relevance.predicted,
         ),
-        relevance=fit_relevance(
-            selected.problem, selected.option.target, selected.relevance, transferred=transferred
-        ),
+        relevance=relevance.model,
     )
 
 

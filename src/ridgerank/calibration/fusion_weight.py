@@ -144,7 +144,7 @@ def _measure_ratio(correlations: Correlations, moments: ThirdMoments) -> tuple[L
     """log c_s / c_b without judgements; where these scores cannot tell, None and why."""
     within_chance = {
         name: interval
-        for name, values in (("full model", correlations.retriever), ("readout", correlations.mutual))
+        for name, values in (("teacher", correlations.retriever), ("readout", correlations.mutual))
         if (interval := mean_interval(values, errors=BEYOND_CHANCE))[1][0] <= 0
     }
     if within_chance:
@@ -158,7 +158,7 @@ def _measure_ratio(correlations: Correlations, moments: ThirdMoments) -> tuple[L
         )
     misfit = read_misfit(correlations)
     if np.isnan(misfit):
-        return None, "readout and full model do not agree, so nothing shows what the readout is worth"
+        return None, "readout and teacher do not agree, so nothing shows what the readout is worth"
     if misfit > LARGEST_MISFIT:
         return None, (
             "two readings of how the readout compares with the retriever differ by a factor of "
@@ -192,7 +192,7 @@ def _deploy(
     if not least_agreement > 0:
         return _keep_retriever_order(
             estimate,
-            f"the readout does not agree with the full model on lists it has not seen (r = {agreement:.2f}, "
+            f"the readout does not agree with its teacher on lists it has not seen (r = {agreement:.2f}, "
             f"95 % interval from {least_agreement:.2f})",
         )
     if estimate.method == "prior":

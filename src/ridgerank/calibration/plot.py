@@ -39,7 +39,7 @@ def plot_calibration(calibration: Calibration, fit: RidgeFit, path: Path) -> boo
     agreement_axes.axvline(
         facts.agreement, color="C3", linestyle="--", label=f"mean r = {facts.agreement:.2f}"
     )
-    agreement_axes.set(xlabel="correlation with the full model, held-out lists", ylabel="lists")
+    agreement_axes.set(xlabel="correlation with the teacher, held-out lists", ylabel="lists")
     agreement_axes.set_title("Agreement with the teacher")
     agreement_axes.legend()
 

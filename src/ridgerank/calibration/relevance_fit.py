@@ -12,6 +12,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,13 +39,20 @@ depends on the query's words: its distance from the list's mean is needed, too. 
 is known."""
 
 
+class PredictedRelevance(NamedTuple):
+    """The model, and every member's target as a readout predicts it that was fitted without its fold."""
+
+    model: RelevanceModel
+    predicted: Floats
+
+
 def fit_relevance(
     problem: RidgeProblem,
     target: Target,
     relevance: Floats | None,
     *,
     transferred: RelevanceModel | None = None,
-) -> RelevanceModel:
+) -> PredictedRelevance:
     """The model of one reading; `relevance` (members,) where there are judgements.
 
     Without any, probabilities `transferred` from the judgements of another corpus are taken: they are of the
@@ -53,28 +61,46 @@ def fit_relevance(
     readout, predicted = predict_held_out(problem)
     centered = problem.targets - problem.targets.mean()
     explained = float(1 - ((problem.targets - predicted) ** 2).sum() / (centered**2).sum())
-    if relevance is not None:
-        relevant = relevance > 0
-        judged = np.asarray((problem.lists.max(relevance) > 0) & (problem.lists.min(relevance) <= 0))
-        if judged.sum() >= LEAST_JUDGED:
-            lists, members = problem.lists.select(judged)
-            page, query = fit_probabilities(predicted[members], lists, relevant[members], target)
-            note = f"fitted to {int(judged.sum())} judged queries"
-            return RelevanceModel(readout, explained, page, query, True, int(judged.sum()), note)
     if transferred is not None:
-        return replace(transferred, readout=readout, explained=explained)
-    if target == "margin" and explained > 0:
+        model = replace(transferred, readout=readout, explained=explained)
+    elif target == "margin" and explained > 0:
         page = Logistic(0.0, (1.0,) + (0.0,) * (len(PAGE_FEATURES) - 1))
         query = Logistic(0.0, (1.0,) + (0.0,) * (len(QUERY_FEATURES) - 1))
         note = "the full model's own odds of yes, predicted; no judgement has checked them"
-        return RelevanceModel(readout, explained, page, query, False, 0, note)
+        model = RelevanceModel(readout, explained, page, query, False, 0, note)
+    else:
+        note = _explain_lack(target)
+        model = RelevanceModel(readout, explained, None, None, False, 0, note)
+    if relevance is not None:
+        model = refit_probabilities(model, predicted, problem.lists, relevance, target)
+    return PredictedRelevance(model, predicted)
+
+
+def refit_probabilities(
+    model: RelevanceModel, predicted: Floats, lists: Ragged, relevance: Floats, target: Target
+) -> RelevanceModel:
+    """The model with probabilities fitted to judged lists; as it was where too few of them say something.
+
+    `predicted` and `relevance` are of members of `lists`, whose targets were predicted unseen.
+    """
+    judged = np.asarray((lists.max(relevance) > 0) & (lists.min(relevance) <= 0))
+    count = int(judged.sum())
+    if count < LEAST_JUDGED:
+        return model
+    lists, members = lists.select(judged)
+    page, query = fit_probabilities(predicted[members], lists, relevance[members] > 0, target)
+    note = f"fitted to {count} judged queries"
+    return replace(model, page=page, query=query, calibrated=True, judged_queries=count, note=note)
+
+
+def _explain_lack(target: Target) -> str:
+    """Why there is no probability without judgements."""
     reason = (
         f"{'a likelihood' if target == 'likelihood' else 'this score'} is no probability of relevance"
         if target != "margin"
         else ("the full model's margin cannot be predicted on lists that were not fitted")
     )
-    note = f"{reason}; calibrate with at least {LEAST_JUDGED} judged queries (--qrels)"
-    return RelevanceModel(readout, explained, None, None, False, 0, note)
+    return f"{reason}; calibrate with at least {LEAST_JUDGED} judged queries (--qrels)"
 
 
 def predict_held_out(problem: RidgeProblem) -> tuple[TargetReadout, Floats]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -12,9 +12,20 @@ from ridgerank.readout.target_readout import TargetReadout
 from ridgerank.records import AnswerProbability
 
 
+class Assessment(NamedTuple):
+    """What is said of the candidates of one list."""
+
+    pages: list[float] | None
+    """The probability of each that it is relevant; None where nothing says so."""
+    answered: AnswerProbability
+    """That any of them is relevant."""
+    predicted: list[float]
+    """The target of each, as predicted."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RelevanceModel:
-    """The full model's target, predicted from a state, and what it says of a page and of a list.
+    """The teacher's target, predicted from a state, and what it says of a page and of a list.
 
     `page` and `query` are None where nothing does: no judgements, and a target that is no yes or no.
     """
@@ -33,14 +44,14 @@ class RelevanceModel:
     note: str
     """Where the probabilities come from, or why there are none."""
 
-    def assess(self, states: Floats) -> tuple[list[float] | None, AnswerProbability]:
-        """The probability of each candidate of one list, (K, dim), and that any of them is relevant."""
-        if self.page is None or self.query is None:
-            return None, AnswerProbability()
+    def assess(self, states: Floats) -> Assessment:
+        """What the states of one list's candidates, (K, dim), say of each and of all together."""
         predicted, lists = self.readout.predict(states), Ragged.of_lengths([len(states)])
+        if self.page is None or self.query is None:
+            return Assessment(None, AnswerProbability(), predicted.tolist())
         pages: list[float] = self.page.probabilities(page_features(predicted, lists)).tolist()
         [answered] = self.query.probabilities(query_features(predicted, lists)).tolist()
-        return pages, AnswerProbability(answered, self.calibrated)
+        return Assessment(pages, AnswerProbability(answered, self.calibrated), predicted.tolist())
 
     def facts(self) -> dict[str, Any]:
         """The model without its vector, as JSON has it."""

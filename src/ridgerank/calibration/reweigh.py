@@ -1,4 +1,4 @@
-"""The weight estimated again from what a calibration holds, and judgements: no model is run.
+"""Weight and probabilities estimated again from what a calibration holds, and judgements: no model is run.
 
 The estimate without judgements comes from the calibration's own lists. Judgements count for any query whose
 candidates and scores are known: those lists, or lists that a server kept when somebody judged them. A page
@@ -12,6 +12,8 @@ import numpy as np
 
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.fusion_weight import WeightDecision, decide_from_scores
+from ridgerank.calibration.relevance_fit import refit_probabilities
+from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.calibration.score_lists import ScoredPages
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import Correlations, correlate
@@ -37,11 +39,12 @@ class WeightStep:
 def reweigh(
     calibration: Calibration, known: Mapping[str, ScoredPages], judged: Mapping[str, Grades]
 ) -> Calibration:
-    """The calibration with the weight that judgements give, by the text of each query.
+    """The calibration with the weight and probabilities that judgements give, by the text of each query.
 
     `known` has the candidates of judged queries that are not among the calibration's own.
     """
-    decision = _decide(calibration, judged_correlations(_scored(calibration, known, judged), judged))
+    scored = _scored(calibration, known, judged)
+    decision = _decide(calibration, judged_correlations(scored, judged))
     diagnostics = replace(
         calibration.diagnostics,
         label_free=decision.label_free,
@@ -49,7 +52,12 @@ def reweigh(
         expected_gain=decision.expected_gain,
         warnings=decision.warnings,
     )
-    return replace(calibration, weight=decision.deployed, diagnostics=diagnostics)
+    return replace(
+        calibration,
+        weight=decision.deployed,
+        diagnostics=diagnostics,
+        relevance=_refit_relevance(calibration, scored, judged),
+    )
 
 
 def weigh_step_by_step(
@@ -77,11 +85,7 @@ def judged_correlations(
         np.array([score for pages in scored.values() for score in getattr(pages, part)], dtype=np.float64)
         for part in ("retriever", "readout")
     )
-    relevance: Floats = np.array(
-        [max(judged[text].get(page, 0), 0) for text, pages in scored.items() for page in pages.page_ids],
-        dtype=np.float64,
-    )
-    correlations = correlate(retriever, readout, relevance, lists)
+    correlations = correlate(retriever, readout, _relevance(scored, judged), lists)
     return correlations if correlations.queries else None
 
 
@@ -109,6 +113,32 @@ def _scored(
         )
     every = {**known, **calibration.lists.by_query()}
     return {text: every[text] for text, grades in judged.items() if grades and text in every}
+
+
+def _refit_relevance(
+    calibration: Calibration, scored: Mapping[str, ScoredPages], judged: Mapping[str, Grades]
+) -> RelevanceModel | None:
+    """Probabilities fitted to the judgements, unless they were fitted to more judged queries before."""
+    before = calibration.relevance
+    predicted = {text: pages.predicted for text, pages in scored.items() if pages.predicted is not None}
+    if before is None or not predicted:
+        return before
+    after = refit_probabilities(
+        before,
+        np.concatenate([np.array(values) for values in predicted.values()]),
+        Ragged.of_lengths(len(values) for values in predicted.values()),
+        _relevance({text: scored[text] for text in predicted}, judged),
+        calibration.target,
+    )
+    return after if after.judged_queries >= before.judged_queries else before
+
+
+def _relevance(scored: Mapping[str, ScoredPages], judged: Mapping[str, Grades]) -> Floats:
+    """(members,): the grade of each candidate, 0 where nobody judged it."""
+    return np.array(
+        [max(judged[text].get(page, 0), 0) for text, pages in scored.items() for page in pages.page_ids],
+        dtype=np.float64,
+    )
 
 
 def _decide(calibration: Calibration, judged: Correlations | None) -> WeightDecision:

@@ -135,7 +135,7 @@ def assign_folds(corpora: tuple[str, ...]) -> list[str]:
     """The fold of each list: its corpus where at least three are named, else in turn."""
     if len(corpora) < LEAST_LISTS:
         raise CalibrationError(
-            f"{len(corpora)} queries whose candidates the full model tells apart, wanted at least "
+            f"{len(corpora)} queries whose candidates the teacher tells apart, wanted at least "
             f"{LEAST_LISTS}; give more queries (--queries), or index more pages"
         )
     if _names_corpora(corpora):

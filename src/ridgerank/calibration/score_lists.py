@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.ragged import Bools, Floats, Ragged
-from ridgerank.records import Candidate, Query
+from ridgerank.records import Candidate, Query, RankedPage
 
-LENGTHS, SCORES, NAMES = "list_lengths", "list_scores", "list_names"
-"""Two tensors and an entry of the metadata of a calibration's file."""
+LENGTHS, SCORES, PREDICTED = "list_lengths", "list_scores", "list_predicted"
+"""Tensors of a calibration's file."""
+NAMES = "list_names"
+"""An entry of its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,19 @@ class ScoredPages:
     page_ids: tuple[str, ...]
     retriever: tuple[float, ...]
     readout: tuple[float, ...]
+    predicted: tuple[float, ...] | None = None
+    """The target of each as predicted; None where that was not kept."""
+
+    @classmethod
+    def of_ranking(cls, pages: Sequence[RankedPage]) -> Self:
+        """The pages of a ranking, as they come."""
+        predicted = [page.predicted_target for page in pages if page.predicted_target is not None]
+        return cls(
+            tuple(page.page_id for page in pages),
+            tuple(page.retriever_score for page in pages),
+            tuple(page.readout_score for page in pages),
+            tuple(predicted) if len(predicted) == len(pages) else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +57,8 @@ class ScoreLists:
     """(members,): s, held out."""
     targets: Floats
     """(members,): t."""
+    predicted: Floats | None = None
+    """(members,): t̂, held out; None in a calibration of an older release."""
 
     @classmethod
     def of_candidates(
@@ -51,6 +68,7 @@ class ScoreLists:
         retriever: Floats,
         readout: Floats,
         targets: Floats,
+        predicted: Floats | None = None,
     ) -> Self:
         """The lists that are marked in `members`, of all candidates laid end to end."""
         every = Ragged.of_lengths(len(pages) for pages in candidates.values())
@@ -63,6 +81,7 @@ class ScoreLists:
             retriever=retriever,
             readout=readout,
             targets=targets,
+            predicted=predicted,
         )
 
     def by_query(self) -> dict[str, ScoredPages]:
@@ -71,13 +90,18 @@ class ScoreLists:
 
     def _pages(self) -> Iterator[ScoredPages]:
         for start, end in pairwise(self.lists.offsets.tolist()):
-            scores = (tuple(part[start:end].tolist()) for part in (self.retriever, self.readout))
-            yield ScoredPages(self.page_ids[start:end], *scores)
+            yield ScoredPages(
+                self.page_ids[start:end],
+                tuple(self.retriever[start:end].tolist()),
+                tuple(self.readout[start:end].tolist()),
+                None if self.predicted is None else tuple(self.predicted[start:end].tolist()),
+            )
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """What a calibration's file holds of them."""
         scores = np.stack([self.retriever, self.readout, self.targets])
-        return {LENGTHS: self.lists.lengths, SCORES: scores}
+        tensors = {LENGTHS: self.lists.lengths, SCORES: scores}
+        return tensors if self.predicted is None else tensors | {PREDICTED: self.predicted}
 
     def names(self) -> str:
         """What its metadata holds of them."""
@@ -96,4 +120,5 @@ class ScoreLists:
             retriever=retriever,
             readout=readout,
             targets=targets,
+            predicted=np.asarray(tensors[PREDICTED], dtype=np.float64) if PREDICTED in tensors else None,
         )

@@ -66,8 +66,8 @@ class CalibrationData:
         varied = find_varied_lists(whole)
         if not varied.any():
             raise CalibrationError(
-                f"the full model gives the candidates of each of {len(varied)} queries one and the same "
-                f"{target}: there is no order to learn; use another backbone or other queries"
+                f"the teacher gives the candidates of each of {len(varied)} queries one and the same "
+                f"{target}: there is no order to learn; use another backbone, teacher or other queries"
             )
         lists, members = self.lists.select(varied)
         corpora = tuple(np.array(self.corpora, dtype=object)[varied])

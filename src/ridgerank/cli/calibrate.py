@@ -127,8 +127,8 @@ def calibrate_command(
         bool,
         typer.Option(
             "--weight-only",
-            help="Only estimate the weight again, in seconds: from the calibration's own scores and from "
-            "judgements, given in the browser or with --qrels.",
+            help="Only estimate the weight and the probabilities again, in seconds: from the calibration's "
+            "own scores and from judgements, given in the browser or with --qrels.",
         ),
     ] = False,
     traffic: Annotated[

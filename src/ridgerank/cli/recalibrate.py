@@ -1,6 +1,7 @@
 """`ridgerank calibrate` on a calibration that exists: its weight alone, or all of it on traffic."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def reweigh_store(
     store: str, name: str, queries: "list[Query] | None", qrels: "Qrels | None"
 ) -> "tuple[Calibration, Calibration]":
-    """Estimate the weight again and save it: the calibration before, and now.
+    """Estimate weight and probabilities again and save them: the calibration before, and now.
 
     Judgements are those given in the browser and those of `qrels`; where both judge a page, the file counts.
     """
@@ -66,7 +67,7 @@ def read_traffic_for(store: "PageStore", log: Path, name: str, count: int) -> "t
 
 def name_for_traffic(before: "Calibration", name: str) -> str:
     """The name to save a calibration on traffic under: judgements it has none of are not overwritten."""
-    if before.weight.method not in ("closed-form", "combined"):
+    if not before.weight.is_judged:
         return name
     beside = f"{name}-traffic"
     typer.echo(
@@ -82,17 +83,19 @@ def print_change(before: "Calibration", after: "Calibration") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    readers: dict[str, Callable[[Calibration], str]] = {
+        "weight": lambda each: f"{each.weight.weight:.3f}",
+        "95 % interval": lambda each: "{:.2f} to {:.2f}".format(*each.weight.weight_interval),
+        "estimated": lambda each: each.weight.method,
+        "c_b, c_s": lambda each: f"{each.weight.c_b:.2f}, {each.weight.c_s:.2f}",
+        "ρ": lambda each: f"{each.weight.rho:.2f}",
+        "held-out r": lambda each: f"{each.diagnostics.agreement:.2f}",
+        "spread of the readout": lambda each: f"{each.diagnostics.readout_spread:.2f}",
+        "queries": lambda each: f"{each.weight.queries_used}",
+        "probabilities": lambda each: each.relevance.note if each.relevance else "none",
+    }
     table = Table("", "before", "now")
-    for title, read in (
-        ("weight", lambda each: f"{each.weight.weight:.3f}"),
-        ("95 % interval", lambda each: "{:.2f} to {:.2f}".format(*each.weight.weight_interval)),
-        ("estimated", lambda each: each.weight.method),
-        ("c_b, c_s", lambda each: f"{each.weight.c_b:.2f}, {each.weight.c_s:.2f}"),
-        ("ρ", lambda each: f"{each.weight.rho:.2f}"),
-        ("held-out r", lambda each: f"{each.diagnostics.agreement:.2f}"),
-        ("spread of the readout", lambda each: f"{each.diagnostics.readout_spread:.2f}"),
-        ("queries", lambda each: f"{each.weight.queries_used}"),
-    ):
+    for title, read in readers.items():
         table.add_row(title, read(before), read(after))
     Console(stderr=True).print(table)
 
@@ -106,11 +109,4 @@ def _search(store: str, name: str, texts: list[str], candidates: int) -> "dict[s
 
     with RerankerOptions(readout=name).open(store) as reranker:
         rankings = [reranker.search(text, k=candidates, top_k=candidates) for text in texts]
-    return {
-        ranking.query: ScoredPages(
-            tuple(page.page_id for page in ranking.pages),
-            tuple(page.retriever_score for page in ranking.pages),
-            tuple(page.readout_score for page in ranking.pages),
-        )
-        for ranking in rankings
-    }
+    return {ranking.query: ScoredPages.of_ranking(ranking.pages) for ranking in rankings}

@@ -60,6 +60,11 @@ class WeightEstimate:
     cause: str = ""
     """Why the weight is not an estimate, or why an estimate is not deployed; empty where it is."""
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether it rests on relevance judgements, if only in part."""
+        return self.method in ("closed-form", "combined")
+
 
 def user_estimate(weight: float) -> WeightEstimate:
     """A weight that the user gives: nothing is estimated."""

@@ -1,9 +1,10 @@
 """From two scores per candidate to the final order, each page with what put it there (eq. 1 and 2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
+from ridgerank.calibration.relevance_model import Assessment
 from ridgerank.fusion.standardize import standardize
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.ranking.candidates import CandidateList
@@ -14,9 +15,10 @@ def order_pages(
     candidates: CandidateList,
     readout_scores: Floats,
     references: Mapping[str, str],
-    probabilities: Sequence[float] | None = None,
+    assessment: Assessment | None = None,
 ) -> list[RankedPage]:
     """Pages by fused score, best first; a tie goes to the retriever's order."""
+    probabilities = None if assessment is None else assessment.pages
     lists = Ragged.of_lengths([len(readout_scores)])
     retriever_ranks = lists.ranks(candidates.scores)
     retriever_z, readout_z = standardize(candidates.scores, lists), standardize(readout_scores, lists)
@@ -37,6 +39,7 @@ def order_pages(
             rank=rank,
             retriever_rank=int(retriever_ranks[row]),
             probability=None if probabilities is None else probabilities[row],
+            predicted_target=None if assessment is None else assessment.predicted[row],
         )
         for rank, row in enumerate(order, start=1)
     ]

@@ -21,10 +21,9 @@ def rank_states(
         return Ranking(candidates.query, (), candidates.weight, latency, note=note)
     start = time.perf_counter()
     readout_scores = calibration.readout.score(list_states.states)
-    probabilities, answered = None, AnswerProbability()
-    if calibration.relevance is not None:
-        probabilities, answered = calibration.relevance.assess(list_states.states)
-    pages = order_pages(candidates, readout_scores, _name_pages(candidates, store), probabilities)
+    relevance = calibration.relevance
+    assessment = None if relevance is None else relevance.assess(list_states.states)
+    pages = order_pages(candidates, readout_scores, _name_pages(candidates, store), assessment)
     notes = [
         *_caution(calibration.weight, candidates.weight),
         *candidates.notes,
@@ -36,6 +35,7 @@ def rank_states(
         compute_ms=list_states.compute_ms,
         ranking_ms=1000 * (time.perf_counter() - start),
     )
+    answered = AnswerProbability() if assessment is None else assessment.answered
     return Ranking(candidates.query, tuple(pages), candidates.weight, latency, "; ".join(notes), answered)
 
 

@@ -36,14 +36,15 @@ class Judging:
 
     def keep_list(self, ranking: Ranking) -> None:
         """Keep the candidates of a query and their scores."""
-        pages = sorted(ranking.pages, key=lambda page: page.retriever_rank)
+        pages = ScoredPages.of_ranking(sorted(ranking.pages, key=lambda page: page.retriever_rank))
         self._judgements.add_list(
             JudgedList(
                 ranking.query,
                 self.readout_id,
-                tuple(page.page_id for page in pages),
-                tuple(page.retriever_score for page in pages),
-                tuple(page.readout_score for page in pages),
+                pages.page_ids,
+                pages.retriever,
+                pages.readout,
+                pages.predicted,
             )
         )
 
@@ -128,4 +129,4 @@ def choose_evenly(texts: Sequence[str], count: int) -> list[str]:
 
 
 def _scored(judged: JudgedList) -> ScoredPages:
-    return ScoredPages(judged.page_ids, judged.retriever, judged.readout)
+    return ScoredPages(judged.page_ids, judged.retriever, judged.readout, judged.predicted)

@@ -53,10 +53,7 @@ def relevance_at(calibration: Calibration, weight: float) -> Relevance:
     correlation = float(objective(*parts))
     share = 1.0 / max(calibration.diagnostics.candidates, 2)
     threshold = float(ndtri(1 - share))
-    if estimate.method in (
-        "closed-form",
-        "combined",
-    ):  # a correlation with judgements, yes or no, not with quality
+    if estimate.is_judged:  # a correlation with judgements, yes or no, not with quality
         correlation *= math.sqrt(share * (1 - share)) * math.sqrt(2 * math.pi) * math.exp(threshold**2 / 2)
     estimated = not math.isnan(correlation)
     r = min(max(correlation if estimated else UNKNOWN_CORRELATION, LEAST_CORRELATION), GREATEST_CORRELATION)

@@ -9,6 +9,7 @@ optional: a disk that is full or fails is said once, and the store is read witho
 import hashlib
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -160,6 +161,25 @@ class CachedBlockReader(BlockReader):
             self._inner.read(prefix_range, 0, block.data)
             self._disk.put(key, block)
         np.copyto(np.frombuffer(out, dtype=np.uint8), block[start : start + len(out)])
+
+    def group(self, ranges: Sequence[PrefixRange]) -> list[list[int]]:
+        """As the reader behind the cache would have them."""
+        return self._inner.group(ranges)
+
+    def read_group(self, ranges: Sequence[PrefixRange], outs: Sequence[memoryview]) -> None:
+        """Fill each of `outs` with a whole prefix; what is not kept yet is read together, then kept."""
+        missing: list[tuple[PrefixRange, memoryview]] = []
+        for prefix_range, out in zip(ranges, outs, strict=True):
+            block = self._disk.get(self._key(prefix_range), prefix_range.nbytes)
+            if block is None:
+                missing.append((prefix_range, out))
+            else:
+                out[:] = block.data
+        if not missing:
+            return
+        self._inner.read_group(*zip(*missing, strict=True))
+        for prefix_range, out in missing:
+            self._disk.put(self._key(prefix_range), np.frombuffer(out, dtype=np.uint8))
 
     def _key(self, prefix_range: PrefixRange) -> str:
         # A data file is never written twice: its name and a range of it always stand for the same bytes.

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median_low
-from typing import Any
+from typing import Any, Self
 
 from ridgerank.atomic import replace_text_file
 from ridgerank.errors import StoreError
@@ -56,6 +56,21 @@ class JudgedList:
     page_ids: tuple[str, ...]
     retriever: tuple[float, ...]
     readout: tuple[float, ...]
+    predicted: tuple[float, ...] | None = None
+    """The target of each as predicted; None where it was not, or in lists of an older release."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """A list as a line of the file has it."""
+        predicted = row.get("predicted")
+        return cls(
+            row["query"],
+            row["readout_id"],
+            tuple(row["page_ids"]),
+            tuple(row["retriever"]),
+            tuple(row["readout"]),
+            None if predicted is None else tuple(predicted),
+        )
 
 
 class Judgements:
@@ -103,10 +118,7 @@ class Judgements:
 
     def read_lists(self, readout_id: str) -> dict[str, JudgedList]:
         """Query → its candidates, as this readout scored them."""
-        rows = (
-            JudgedList(**{**row, **{part: tuple(row[part]) for part in ("page_ids", "retriever", "readout")}})
-            for row in _read_lines(self.folder / LISTS)
-        )
+        rows = map(JudgedList.from_row, _read_lines(self.folder / LISTS))
         return {row.query: row for row in rows if row.readout_id == readout_id}
 
     def grades(self) -> dict[str, dict[str, int]]:

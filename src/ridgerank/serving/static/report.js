@@ -84,10 +84,10 @@ function weightCard({ weight, expected_gain: gain }, chart) {
 function correlationCard(calibration) {
   const { c_b: retriever, c_s: readout, rho } = calibration.weight;
   const rows = [
-    ["r", "readout and full model, held out", calibration.agreement, calibration.agreement_interval],
+    ["r", "readout and its teacher, held out", calibration.agreement, calibration.agreement_interval],
     ["c_b", "retriever and relevance", retriever],
     ["c_s", "readout and relevance", readout],
-    ["c_t", "full model and relevance", calibration.teacher_relevance],
+    ["c_t", "the teacher and relevance", calibration.teacher_relevance],
     ["ρ", "the two scores with each other", rho],
   ];
   const body = make("tbody");
@@ -100,7 +100,7 @@ function correlationCard(calibration) {
       make("td", { className: "value" }, value === null ? "unknown" : value.toFixed(2).replace("-", "−"))));
   }
   const r = calibration.agreement;
-  return card(headline("r = ", r === null ? "?" : r.toFixed(2), "agreement with the full model"),
+  return card(headline("r = ", r === null ? "?" : r.toFixed(2), "agreement with its teacher"),
     make("table", { className: "correlations" }, make("caption", { className: "unseen" }, "Correlations"), body),
     make("p", {}, `From ${calibration.lists} lists of ${calibration.candidates} pages; the interval of `, make("var", {}, "r"),
       ` is over lists. ${from(calibration)}`));
