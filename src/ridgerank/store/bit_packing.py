@@ -50,8 +50,11 @@ def copy_padded(pages: Sequence[Tensor], out: Tensor) -> None:
         out.copy_(stack_padded(pages, out.shape[-2]))
         return
     for page, memory in zip(pages, out, strict=True):
-        memory[:, : page.shape[1]] = page
-        memory[:, page.shape[1] :] = 0
+        if page.shape[1] == memory.shape[1]:
+            memory.copy_(page)
+        else:
+            memory[:, : page.shape[1]] = page
+            memory[:, page.shape[1] :] = 0
 
 
 def stack_padded(parts: Sequence[Tensor], length: int) -> Tensor:

@@ -27,6 +27,8 @@ class StoredPrefixes:
         self._pages = pages
         self._numbers = pages[0].numbers
         self._wait = wait
+        self._scales: dict[tuple[str, int, torch.dtype], Tensor] = {}
+        """Of all pages, by name; those of one layer at a time."""
         self._shared: tuple[Tensor, Tensor] | None = None
         shared = pages[0].shared
         if shared is not None:
@@ -62,23 +64,22 @@ class StoredPrefixes:
             keys[:, :, : self._shared_count] = self._shared[0][layer]
             values[:, :, : self._shared_count] = self._shared[1][layer]
             keys, values = keys[:, :, self._shared_count :], values[:, :, self._shared_count :]
-        pages = self._pages[start : start + keys.shape[0]]
+        chosen = slice(start, start + keys.shape[0])
         if self._numbers.symmetric:
-            self._fill_symmetric(pages, layer, keys, values)
+            self._fill_symmetric(chosen, layer, keys, values)
         else:
-            self._fill_packed(pages, layer, keys, values)
+            self._fill_packed(chosen, layer, keys, values)
 
-    def _fill_symmetric(
-        self, pages: Sequence[DevicePrefix], layer: int, keys: Tensor, values: Tensor
-    ) -> None:
+    def _fill_symmetric(self, chosen: slice, layer: int, keys: Tensor, values: Tensor) -> None:
+        pages = self._pages[chosen]
         copy_padded([page.keys[layer] for page in pages], keys)
         copy_padded([page.values[layer] for page in pages], values)
-        keys.mul_(_stack_scales([page.key_scales[layer].unsqueeze(-2) for page in pages], 1, keys))
-        scales = [page.value_scales[layer].unsqueeze(-1) for page in pages]
-        values.mul_(_stack_scales(scales, values.shape[2], values))
+        keys.mul_(self._layer_scales("key_scales", layer, 1, keys)[chosen])
+        values.mul_(self._layer_scales("value_scales", layer, values.shape[2], values)[chosen])
 
-    def _fill_packed(self, pages: Sequence[DevicePrefix], layer: int, keys: Tensor, values: Tensor) -> None:
-        counts, numbers = [page.count for page in pages], self._numbers
+    def _fill_packed(self, chosen: slice, layer: int, keys: Tensor, values: Tensor) -> None:
+        pages, numbers = self._pages[chosen], self._numbers
+        counts = [page.count for page in pages]
         unpack_codes([page.keys[layer] for page in pages], counts, numbers.key_bits, keys)
         unpack_codes([page.values[layer] for page in pages], counts, numbers.value_bits, values)
         key_groups = numbers.count_groups(keys.shape[2])
@@ -86,12 +87,17 @@ class StoredPrefixes:
             (keys, ("key_scales", "key_minima"), key_groups, -2),
             (values, ("value_scales", "value_minima"), values.shape[2], -1),
         ):
-            steps, minima = (
-                _stack_scales([getattr(page, name)[layer] for page in pages], length, part) for name in names
-            )
+            steps, minima = (self._layer_scales(name, layer, length, part)[chosen] for name in names)
             restore_groups(part, steps, minima, dim=dim, group=numbers.group)
 
-
-def _stack_scales(parts: Sequence[Tensor], length: int, like: Tensor) -> Tensor:
-    """Scales of pages, (heads, at most `length`, …) each, as numbers: (pages, heads, `length`, …)."""
-    return stack_padded(parts, length).view(SCALE_DTYPE).to(like.dtype)
+    def _layer_scales(self, name: str, layer: int, length: int, like: Tensor) -> Tensor:
+        """Scales of all pages as numbers, (pages, heads, `length`, …), made once for all parts of a layer."""
+        key = (name, layer, like.dtype)
+        if key not in self._scales:
+            scales = [getattr(page, name)[layer] for page in self._pages]
+            if self._numbers.symmetric:
+                one = -2 if name == "key_scales" else -1
+                scales = [each.unsqueeze(one) for each in scales]
+            self._scales = {known: kept for known, kept in self._scales.items() if known[1] == layer}
+            self._scales[key] = stack_padded(scales, length).view(SCALE_DTYPE).to(like.dtype)
+        return self._scales[key]
