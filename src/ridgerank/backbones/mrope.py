@@ -82,12 +82,12 @@ class GridBackbone(VisualBackbone):
     def _see_pages(self, images: Sequence[Image]) -> Iterator[tuple[Tensor, Tensor, tuple[Tensor, ...]]]:
         """Each page's grid and features from the vision tower, and its features for the first layers."""
         batch = self._process(images)
-        grids = batch["image_grid_thw"]
+        grids = batch["image_grid_thw"].to(self.device)
         patches = grids.prod(dim=1).tolist()
         pixels = torch.split(batch["pixel_values"], patches)
         for pages in _group_pages(patches):
             features = self._model.model.get_image_features(
-                torch.cat(pixels[pages]).to(self.device), grids[pages].to(self.device)
+                torch.cat(pixels[pages]).to(self.device), grids[pages]
             )
             # Qwen3-VL alone has features for the first layers: layer by layer, a part per page.
             deepstack = getattr(features, "deepstack_features", None) or []
