@@ -154,12 +154,8 @@ class CachedBlockReader(BlockReader):
 
     def read(self, prefix_range: PrefixRange, start: int, out: memoryview) -> None:
         """Fill `out` with the bytes of this prefix from `start` on."""
-        key = self._key(prefix_range)
-        block = self._disk.get(key, prefix_range.nbytes)
-        if block is None:
-            block = np.empty(prefix_range.nbytes, dtype=np.uint8)
-            self._inner.read(prefix_range, 0, block.data)
-            self._disk.put(key, block)
+        block = np.empty(prefix_range.nbytes, dtype=np.uint8)
+        self.read_group([prefix_range], [block.data])
         np.copyto(np.frombuffer(out, dtype=np.uint8), block[start : start + len(out)])
 
     def group(self, ranges: Sequence[PrefixRange]) -> list[list[int]]:
