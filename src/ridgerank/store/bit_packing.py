@@ -34,11 +34,9 @@ def unpack_codes(pages: Sequence[Tensor], counts: Sequence[int], bits: int, out:
         copy_padded(pages, out)
         return
     if bits == 3:
-        low_rows, octets = [-(-count // 4) for count in counts], -(-longest // 8)
-        low = [page[..., :rows, :] for page, rows in zip(pages, low_rows, strict=True)]
-        high = [page[..., rows:, :] for page, rows in zip(pages, low_rows, strict=True)]
-        words = _unpack_plane(stack_padded(low, 2 * octets), 2)
-        words.add_(_unpack_plane(stack_padded(high, octets), 1), alpha=4)
+        low, high = _stack_planes(pages, counts, longest)
+        words = _unpack_plane(low, 2)
+        words.add_(_unpack_plane(high, 1)[..., : words.shape[-2], :], alpha=4)
     else:
         words = _unpack_plane(stack_padded(pages, -(-longest * bits // 8)), bits)
     out.copy_(words.view(torch.uint8)[..., :longest, :])
@@ -62,6 +60,17 @@ def stack_padded(parts: Sequence[Tensor], length: int) -> Tensor:
     return torch.stack(
         [F.pad(part, (0, 0, 0, length - part.shape[1])) if part.shape[1] < length else part for part in parts]
     )
+
+
+def _stack_planes(pages: Sequence[Tensor], counts: Sequence[int], longest: int) -> tuple[Tensor, Tensor]:
+    """The low two bits of three-bit codes and their high bits, of all pages."""
+    low_rows = [-(-count // 4) for count in counts]
+    if set(counts) == {longest}:  # as pages of one size are: two parts of one tensor, not two for each page
+        stacked = torch.stack(list(pages))
+        return stacked[..., : low_rows[0], :], stacked[..., low_rows[0] :, :]
+    low = [page[..., :rows, :] for page, rows in zip(pages, low_rows, strict=True)]
+    high = [page[..., rows:, :] for page, rows in zip(pages, low_rows, strict=True)]
+    return stack_padded(low, -(-longest // 4)), stack_padded(high, -(-longest // 8))
 
 
 def _pack_plane(codes: Tensor, bits: int) -> Tensor:
