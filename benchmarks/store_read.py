@@ -86,7 +86,7 @@ def measure_reads(uri: str) -> dict[str, float]:
         assert isinstance(store.blocks, LocalBlockReader)
         location_of = {entry.page_id: entry.prefix_range for entry in store.catalog.entries(ids)}
         row_of = {page_id: row for row, page_id in enumerate(ids)}
-        paths = {location.address >> 32: store.blocks.file(location) for location in location_of.values()}
+        paths = {location.fragment: store.blocks.file(location) for location in location_of.values()}
         maps = {
             fragment: np.frombuffer(_mapped(path), dtype=np.uint8)
             for fragment, path in paths.items()
@@ -95,9 +95,10 @@ def measure_reads(uri: str) -> dict[str, float]:
 
         def mmap_copy(page_ids: Sequence[str]) -> None:
             start = 0
-            for address, offset, nbytes in (location_of[page_id] for page_id in page_ids):
-                out[start : start + nbytes] = maps[address >> 32][offset : offset + nbytes]
-                start += nbytes
+            for location in (location_of[page_id] for page_id in page_ids):
+                end = start + location.nbytes
+                out[start:end] = maps[location.fragment][location.offset : location.offset + location.nbytes]
+                start = end
 
         def ours(page_ids: Sequence[str]) -> None:
             store.read_prefixes(page_ids, out=out)

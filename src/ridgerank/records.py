@@ -1,7 +1,8 @@
 """The records that cross modules: a page, a query, a candidate, a ranking. They know no model and no file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -93,6 +94,28 @@ class RankedPage:
             moved = f"{'up' if self.rank < self.retriever_rank else 'down'} from {self.retriever_rank}"
             moved = f"{moved} to {self.rank}"
         return f"{moved}: retriever {self.retriever_part:+.2f}, readout {self.readout_part:+.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPages:
+    """The candidates of one query and both scores of each."""
+
+    page_ids: tuple[str, ...]
+    retriever: tuple[float, ...]
+    readout: tuple[float, ...]
+    predicted: tuple[float, ...] | None = None
+    """The target of each as predicted; None where that was not kept."""
+
+    @classmethod
+    def of_ranking(cls, pages: Sequence[RankedPage]) -> Self:
+        """The pages of a ranking, as they come."""
+        predicted = [page.predicted_target for page in pages if page.predicted_target is not None]
+        return cls(
+            tuple(page.page_id for page in pages),
+            tuple(page.retriever_score for page in pages),
+            tuple(page.readout_score for page in pages),
+            tuple(predicted) if len(predicted) == len(pages) else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.fusion_weight import decide_from_scores
 from ridgerank.calibration.relevance_fit import LEAST_JUDGED
 from ridgerank.calibration.reweigh import propose_pages, reweigh, weigh_step_by_step
-from ridgerank.calibration.score_lists import ScoredPages, ScoreLists
+from ridgerank.calibration.score_lists import ScoreLists
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.relevance_probability import page_features
 from ridgerank.ragged import Ragged
-from ridgerank.records import Query
+from ridgerank.records import Query, ScoredPages
 from tests.calibrated_store import random_calibration, random_relevance
 from tests.calibration.test_fusion_weight import world
 from tests.test_lineage import LINEAGE

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import StoreError
+from ridgerank.records import ScoredPages
 from ridgerank.runs.queries import read_queries
 from ridgerank.runs.trec import read_qrels
-from ridgerank.store.judgements import JudgedList, Judgement, Judgements, query_id
+from ridgerank.store.judgements import Judgement, Judgements, query_id
 
 QUERY = "operating margin"
 
@@ -72,7 +73,7 @@ def test_a_line_that_a_crash_cut_short_costs_that_line_alone(tmp_path: Path) -> 
 
 def test_predicted_targets_are_kept_and_lists_of_an_older_release_have_none(tmp_path: Path) -> None:
     judgements = Judgements(str(tmp_path))
-    judgements.add_list(JudgedList(QUERY, "one", ("a", "b"), (1.0, 2.0), (3.0, 4.0), (0.5, -0.5)))
+    judgements.add_list(QUERY, "one", ScoredPages(("a", "b"), (1.0, 2.0), (3.0, 4.0), (0.5, -0.5)))
     assert judgements.read_lists("one")[QUERY].predicted == (0.5, -0.5)
     path = tmp_path / "judgements/lists.jsonl"
     row = json.loads(path.read_text())
@@ -83,9 +84,9 @@ def test_predicted_targets_are_kept_and_lists_of_an_older_release_have_none(tmp_
 
 def test_scores_of_another_readout_are_not_mixed_in(tmp_path: Path) -> None:
     judgements = Judgements(str(tmp_path))
-    judgements.add_list(JudgedList(QUERY, "old", ("a", "b"), (1.0, 2.0), (3.0, 4.0)))
-    new = JudgedList(QUERY, "new", ("a", "b"), (1.0, 2.0), (5.0, 6.0))
-    judgements.add_list(new)
+    judgements.add_list(QUERY, "old", ScoredPages(("a", "b"), (1.0, 2.0), (3.0, 4.0)))
+    new = ScoredPages(("a", "b"), (1.0, 2.0), (5.0, 6.0))
+    judgements.add_list(QUERY, "new", new)
     assert judgements.read_lists("new") == {QUERY: new}
     assert judgements.read_lists("other") == {}
     assert (

@@ -14,11 +14,11 @@ from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.fusion_weight import WeightDecision, decide_from_scores
 from ridgerank.calibration.relevance_fit import refit_probabilities
 from ridgerank.calibration.relevance_model import RelevanceModel
-from ridgerank.calibration.score_lists import ScoredPages
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.ragged import Floats, Ragged
+from ridgerank.records import ScoredPages
 
 HISTORY_POINTS = 24
 """How many estimates `weigh_step_by_step` makes at most."""

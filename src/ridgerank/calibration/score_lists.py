@@ -13,34 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.ragged import Bools, Floats, Ragged
-from ridgerank.records import Candidate, Query, RankedPage
+from ridgerank.records import Candidate, Query, ScoredPages
 
 LENGTHS, SCORES, PREDICTED = "list_lengths", "list_scores", "list_predicted"
 """Tensors of a calibration's file."""
 NAMES = "list_names"
 """An entry of its metadata."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredPages:
-    """The candidates of one query and both scores of each."""
-
-    page_ids: tuple[str, ...]
-    retriever: tuple[float, ...]
-    readout: tuple[float, ...]
-    predicted: tuple[float, ...] | None = None
-    """The target of each as predicted; None where that was not kept."""
-
-    @classmethod
-    def of_ranking(cls, pages: Sequence[RankedPage]) -> Self:
-        """The pages of a ranking, as they come."""
-        predicted = [page.predicted_target for page in pages if page.predicted_target is not None]
-        return cls(
-            tuple(page.page_id for page in pages),
-            tuple(page.retriever_score for page in pages),
-            tuple(page.readout_score for page in pages),
-            tuple(predicted) if len(predicted) == len(pages) else None,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

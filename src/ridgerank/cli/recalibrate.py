@@ -9,9 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from ridgerank.calibration.artifact import Calibration
-    from ridgerank.calibration.score_lists import ScoredPages
     from ridgerank.calibration.traffic import Traffic
-    from ridgerank.records import Query
+    from ridgerank.records import Query, ScoredPages
     from ridgerank.runs.run import Qrels
     from ridgerank.store.page_store import PageStore
 
@@ -104,8 +103,8 @@ def _search(store: str, name: str, texts: list[str], candidates: int) -> "dict[s
     """Candidates and scores of queries that are known to nobody: the model has to be loaded for these."""
     if not texts:
         return {}
-    from ridgerank.calibration.score_lists import ScoredPages
     from ridgerank.ranking.reranker_options import RerankerOptions
+    from ridgerank.records import ScoredPages
 
     with RerankerOptions(readout=name).open(store) as reranker:
         rankings = [reranker.search(text, k=candidates, top_k=candidates) for text in texts]

@@ -5,15 +5,14 @@ from collections.abc import Mapping, Sequence
 
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.reweigh import WeightStep, propose_pages, weigh_step_by_step
-from ridgerank.calibration.score_lists import ScoredPages
 from ridgerank.ranking.reranker import Reranker
-from ridgerank.records import Ranking
+from ridgerank.records import Ranking, ScoredPages
 from ridgerank.serving.schemas.judgement_schemas import (
     JudgementsResponse,
     ProposedPage,
     WeightPoint,
 )
-from ridgerank.store.judgements import JudgedList, Judgement, Judgements
+from ridgerank.store.judgements import Judgement, Judgements
 from ridgerank.store.lance_dataset import local_root
 
 PROPOSED_QUERIES = 3
@@ -37,16 +36,7 @@ class Judging:
     def keep_list(self, ranking: Ranking) -> None:
         """Keep the candidates of a query and their scores."""
         pages = ScoredPages.of_ranking(sorted(ranking.pages, key=lambda page: page.retriever_rank))
-        self._judgements.add_list(
-            JudgedList(
-                ranking.query,
-                self.readout_id,
-                pages.page_ids,
-                pages.retriever,
-                pages.readout,
-                pages.predicted,
-            )
-        )
+        self._judgements.add_list(ranking.query, self.readout_id, pages)
 
     def keep(self, query: str, page_id: str, grade: int | None, judge: str) -> None:
         """Keep a judgement, or take one back."""
@@ -55,8 +45,7 @@ class Judging:
     def report(self, query: str, judge: str) -> JudgementsResponse:
         """All judgements at a glance, those of one query, and what to judge next."""
         judgements = self._judgements.read()
-        kept = self._judgements.read_lists(self.readout_id)
-        known = {text: _scored(judged) for text, judged in kept.items()}
+        known = self._judgements.read_lists(self.readout_id)
         grades = self._judgements.grades()
         steps: list[WeightStep] = []
         if self._calibration.lists is None:
@@ -113,8 +102,7 @@ def kept_judgements(
     if local_root(uri) is None:
         return {}, {}
     judgements = Judgements(uri)
-    lists = judgements.read_lists(readout_id(calibration))
-    return judgements.grades(), {text: _scored(judged) for text, judged in lists.items()}
+    return judgements.grades(), judgements.read_lists(readout_id(calibration))
 
 
 def readout_id(calibration: Calibration) -> str:
@@ -126,7 +114,3 @@ def choose_evenly(texts: Sequence[str], count: int) -> list[str]:
     """At most `count` of the texts, spread over all of them."""
     step = max(1, len(texts) // count)
     return list(texts[::step][:count])
-
-
-def _scored(judged: JudgedList) -> ScoredPages:
-    return ScoredPages(judged.page_ids, judged.retriever, judged.readout, judged.predicted)

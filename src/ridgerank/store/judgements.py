@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median_low
-from typing import Any, Self
+from typing import Any
 
 from ridgerank.atomic import replace_text_file
 from ridgerank.errors import StoreError
-from ridgerank.records import Query
+from ridgerank.records import Query, ScoredPages
 from ridgerank.runs.run import Qrels
 from ridgerank.runs.trec import write_qrels
 from ridgerank.store import lance_dataset, layout
@@ -44,33 +44,6 @@ class Judgement:
     judge: str
     time: str = ""
     """When, in UTC; filled in when it is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedList:
-    """The candidates of a judged query, with both scores of each."""
-
-    query: str
-    readout_id: str
-    """Which readout the scores are of (`readout_id`)."""
-    page_ids: tuple[str, ...]
-    retriever: tuple[float, ...]
-    readout: tuple[float, ...]
-    predicted: tuple[float, ...] | None = None
-    """The target of each as predicted; None where it was not, or in lists of an older release."""
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """A list as a line of the file has it."""
-        predicted = row.get("predicted")
-        return cls(
-            row["query"],
-            row["readout_id"],
-            tuple(row["page_ids"]),
-            tuple(row["retriever"]),
-            tuple(row["readout"]),
-            None if predicted is None else tuple(predicted),
-        )
 
 
 class Judgements:
@@ -103,10 +76,10 @@ class Judgements:
             _append(self.folder / RECORD, {**asdict(judgement), "time": now})
             self._write_qrels()
 
-    def add_list(self, judged: JudgedList) -> None:
-        """Keep the candidates of a query that is going to be judged."""
+    def add_list(self, query: str, readout_id: str, pages: ScoredPages) -> None:
+        """Keep the candidates of a query that is going to be judged, as one readout scored them."""
         with self._locked():
-            _append(self.folder / LISTS, asdict(judged))
+            _append(self.folder / LISTS, {"query": query, "readout_id": readout_id, **asdict(pages)})
 
     def read(self) -> list[Judgement]:
         """What everyone says now: the last word of each person on each page, in the order first said."""
@@ -116,10 +89,10 @@ class Judgements:
             last[judgement.query, judgement.page_id, judgement.judge] = judgement
         return [judgement for judgement in last.values() if judgement.grade is not None]
 
-    def read_lists(self, readout_id: str) -> dict[str, JudgedList]:
+    def read_lists(self, readout_id: str) -> dict[str, ScoredPages]:
         """Query → its candidates, as this readout scored them."""
-        rows = map(JudgedList.from_row, _read_lines(self.folder / LISTS))
-        return {row.query: row for row in rows if row.readout_id == readout_id}
+        rows = _read_lines(self.folder / LISTS)
+        return {row["query"]: _scored_pages(row) for row in rows if row["readout_id"] == readout_id}
 
     def grades(self) -> dict[str, dict[str, int]]:
         """Query text → page id → grade; where people differ, the median, the lower one of two."""
@@ -166,6 +139,17 @@ def query_id(query: str) -> str:
 def judged_queries(grades: Mapping[str, Mapping[str, int]]) -> list[Query]:
     """The queries of judgements, as a queries file has them."""
     return [Query(query_id(query), query) for query in grades]
+
+
+def _scored_pages(row: Mapping[str, Any]) -> ScoredPages:
+    """The candidates in a line of `lists.jsonl`; those of an older release have no predicted targets."""
+    predicted = row.get("predicted")
+    return ScoredPages(
+        tuple(row["page_ids"]),
+        tuple(row["retriever"]),
+        tuple(row["readout"]),
+        None if predicted is None else tuple(predicted),
+    )
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
