@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +30,15 @@ from benchmarks.report import interleaved_times, publish
 from benchmarks.synthetic import any_calibration, encode_originals, folder_bytes, page_id, write_store
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
+from ridgerank.indexing.index import MIN_INDEXED_PAGES
 from ridgerank.lineage import Lineage
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.ranking.shallow import ShallowPass
+from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.encoders.load import load_encoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.storage_setting import parse_storage_preset
+from ridgerank.store.storage_setting import StoragePreset, parse_storage_preset
 from ridgerank.store.store_writer import StoreWriter
 
 SIZES = (1_000, 10_000, 100_000)
@@ -58,57 +62,64 @@ def main() -> None:
     if options.opened:
         print(json.dumps(measure_opened_store(options.opened)))
         return
-    backbone = load_backbone("mini-qwen", device="cpu")
-    encoder = load_encoder("mini-colqwen", device="cpu")
-    copied = encode_originals(backbone, options.preset)
-    lineage = copied.lineage
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        uris = {pages: f"{folder}/{pages}" for pages in options.sizes}
-        for pages, uri in uris.items():
-            began = time.perf_counter()
-            write_store(uri, copied, pages, origin=encoder.origin, vectors=VECTORS)
-            with StoreWriter(uri, lineage) as writer:
-                if pages >= 10_000:
-                    writer.index_pages()
-            size = folder_bytes(Path(uri)) / 1e9
-            print(
-                f"{pages:7} pages, {size:.2f} GB, written in {time.perf_counter() - began:.0f} s", flush=True
-            )
-        print("searching", flush=True)
-        retrieval = {"exact": retrieval_ms(uris, encoder)}
-        for pages, uri in uris.items():
-            if pages >= 10_000:
-                with StoreWriter(uri, lineage) as writer:
-                    writer.index_vectors()
-        print("searching with an index", flush=True)
-        retrieval["indexed"] = retrieval_ms({p: u for p, u in uris.items() if p >= 10_000}, encoder)
-        print("reranking", flush=True)
-        latency = rerank_ms(uris, backbone, lineage, options.requests)
-        memory = {pages: child(uri) for pages, uri in uris.items()}
-    first, last = options.sizes[0], options.sizes[-1]
-    result = {
-        "pages": list(options.sizes),
-        "preset": options.preset,
-        "candidates": CANDIDATES,
-        "rerank_p50_ms": latency,
-        "rerank_p50_last_over_first": {
-            traffic: round(by_pages[str(last)] / by_pages[str(first)], 3)
-            for traffic, by_pages in latency.items()
-        },
-        "open_s": {str(pages): measured["open_s"] for pages, measured in memory.items()},
-        "memory_above_model_mib": {
-            str(pages): measured["above_model_mib"] for pages, measured in memory.items()
-        },
-        "retrieval_p50_ms": retrieval,
-        "vectors_a_page": VECTORS,
-        "bars": {"rerank_p50_last_over_first": LATENCY_BAR, "open_s": OPEN_BAR_S},
-    }
+        result = measure(folder, options.sizes, options.preset, options.requests)
     show(result)
     publish(result, options.out)
 
 
+def measure(folder: str, sizes: Sequence[int], preset: StoragePreset, requests: int) -> dict[str, Any]:
+    """Write stores of these sizes, search and rerank in each."""
+    backbone = load_backbone("mini-qwen", device="cpu")
+    encoder = load_encoder("mini-colqwen", device="cpu")
+    uris = {pages: f"{folder}/{pages}" for pages in sizes}
+    large = {pages: uri for pages, uri in uris.items() if pages >= MIN_INDEXED_PAGES}
+    lineage = write_stores(uris, backbone, encoder, preset)
+    print("searching", flush=True)
+    retrieval = {"exact": retrieval_ms(uris, encoder)}
+    for uri in large.values():
+        with StoreWriter(uri, lineage) as writer:
+            writer.index_vectors()
+    print("searching with an index", flush=True)
+    retrieval["indexed"] = retrieval_ms(large, encoder)
+    print("reranking", flush=True)
+    latency = rerank_ms(uris, backbone, lineage, requests)
+    opened = {str(pages): child(uri) for pages, uri in uris.items()}
+    first, last = str(sizes[0]), str(sizes[-1])
+    return {
+        "pages": list(sizes),
+        "preset": preset,
+        "candidates": CANDIDATES,
+        "rerank_p50_ms": latency,
+        "rerank_p50_last_over_first": {
+            traffic: round(by_pages[last] / by_pages[first], 3) for traffic, by_pages in latency.items()
+        },
+        "open_s": {pages: measured["open_s"] for pages, measured in opened.items()},
+        "memory_above_model_mib": {pages: measured["above_model_mib"] for pages, measured in opened.items()},
+        "retrieval_p50_ms": retrieval,
+        "vectors_a_page": VECTORS,
+        "bars": {"rerank_p50_last_over_first": LATENCY_BAR, "open_s": OPEN_BAR_S},
+    }
+
+
+def write_stores(
+    uris: Mapping[int, str], backbone: Backbone, encoder: MultiVectorEncoder, preset: StoragePreset
+) -> Lineage:
+    """Stores of so many copied pages each, large ones with Lance's indices over their pages."""
+    copied = encode_originals(backbone, preset)
+    for pages, uri in uris.items():
+        began = time.perf_counter()
+        write_store(uri, copied, pages, origin=encoder.origin, vectors=VECTORS)
+        with StoreWriter(uri, copied.lineage) as writer:
+            if pages >= MIN_INDEXED_PAGES:
+                writer.index_pages()
+        size, seconds = folder_bytes(Path(uri)) / 1e9, time.perf_counter() - began
+        print(f"{pages:7} pages, {size:.2f} GB, written in {seconds:.0f} s", flush=True)
+    return copied.lineage
+
+
 def rerank_ms(
-    uris: dict[int, str], backbone: Backbone, lineage: Lineage, requests: int
+    uris: Mapping[int, str], backbone: Backbone, lineage: Lineage, requests: int
 ) -> dict[str, dict[str, float]]:
     """Median milliseconds of `Reranker.rank`, by traffic and pages; the stores take turns."""
     calibration = any_calibration(lineage, backbone.geometry.width, "any")
@@ -141,11 +152,11 @@ def _ask(reranker: Reranker, numbers: NDArray[np.int64], chance: np.random.Gener
     reranker.rank(QUERY, [(page_id(number), float(number)) for number in chosen])
 
 
-def retrieval_ms(uris: dict[int, str], encoder: object) -> dict[str, float]:
+def retrieval_ms(uris: Mapping[int, str], encoder: MultiVectorEncoder) -> dict[str, float]:
     """Median milliseconds of a search for twenty pages, after a first one."""
     with ExitStack() as opened:
         retrievers = {
-            str(pages): LateInteraction(encoder, opened.enter_context(PageStore.open(uri)))  # type: ignore[arg-type]
+            str(pages): LateInteraction(encoder, opened.enter_context(PageStore.open(uri)))
             for pages, uri in uris.items()
         }
         for retriever in retrievers.values():
