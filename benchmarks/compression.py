@@ -53,6 +53,7 @@ SETTINGS = (
     ("value-norm 1/6", "4/2"),
     ("value-norm 1/6", "4/2 group 32"),
     ("value-norm 1/6", "3"),
+    ("value-norm 1/6", "3/2"),
     ("value-norm 1/6", "3 group 16"),
     ("value-norm 1/6", "2 group 16"),
     ("value-norm 1/8", "3"),
@@ -64,6 +65,8 @@ SETTINGS = (
     ("spread 1/6", "3"),
 )
 """Positions and bits, the paper's first."""
+SHALLOWER_SETTINGS = (PAPER, ("value-norm 1/5", "3/2"), ("value-norm 1/6", "3/2"))
+"""Those that are measured with a shallower stop, too."""
 _TIMED_PAGES = 20
 
 
@@ -81,7 +84,12 @@ def main() -> None:
         help="where real_documents has run those questions",
     )
     parser.add_argument("--questions", type=int, default=48, help="of the documents: the first so many")
-    parser.add_argument("--exit-layer", type=int, action="append", help="also stop here; the default always")
+    parser.add_argument(
+        "--exit-layer",
+        type=int,
+        action="append",
+        help="also stop here, in a few settings; one layer before the paper's unless given",
+    )
     parser.add_argument("--corpora", type=int, default=4, help="how many corpora of the first family")
     parser.add_argument("--repeats", type=int, default=15, help="how often each pass is timed")
     parser.add_argument("--work", type=Path, default=Path("build/compression"))
@@ -99,7 +107,7 @@ def main() -> None:
 def _measure_drawn(options: argparse.Namespace, backbone: str) -> list[dict[str, Any]]:
     with Bar() as bar:
         experiment = drawn_experiment(options.work, backbone, bar, corpora=options.corpora)
-        return measure(experiment, backbone, options.exit_layer or [], repeats=options.repeats)
+        return measure(experiment, backbone, options.exit_layer, repeats=options.repeats)
 
 
 def drawn_experiment(work: Path, backbone: str, bar: Bar, *, corpora: int = 4) -> Experiment:
@@ -118,17 +126,19 @@ def drawn_experiment(work: Path, backbone: str, bar: Bar, *, corpora: int = 4) -
 
 
 def measure(
-    experiment: Experiment, backbone: str, exit_layers: Sequence[int], *, repeats: int
+    experiment: Experiment, backbone: str, exit_layers: Sequence[int] | None, *, repeats: int
 ) -> list[dict[str, Any]]:
     """One row for each setting of one backbone."""
     [retriever] = experiment.settings.retrievers
     analysis, keys = Analysis(experiment), experiment.corpus_keys(0)
     scored = [analysis.scored(corpus_key, retriever, backbone) for corpus_key in keys]
     default = experiment.models.exit_layer(experiment.models.load_backbone(backbone))
+    depths: list[tuple[int, Sequence[tuple[str, str]]]] = [(default, SETTINGS)]
+    depths += [(exit_layer, SHALLOWER_SETTINGS) for exit_layer in exit_layers or [default - 1]]
     settings = [
         StorageSetting(Keep.parse(keep), NumberFormat.parse(bits), exit_layer)
-        for exit_layer in dict.fromkeys([default, *exit_layers])
-        for keep, bits in SETTINGS
+        for exit_layer, of_depth in depths
+        for keep, bits in of_depth
     ]
     corpora: dict[StorageSetting, list[ScoredCorpus]] = {setting: [] for setting in settings}
     nbytes: dict[StorageSetting, list[float]] = {setting: [] for setting in settings}
