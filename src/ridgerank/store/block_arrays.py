@@ -72,7 +72,7 @@ class BlockShape:
     @property
     def nbytes(self) -> int:
         """Bytes of the whole block."""
-        return self.layer_start(self.layers)
+        return _block_nbytes(self)
 
     def layer_start(self, layer: int) -> int:
         """Where a layer starts; where the block ends for a layer past the last."""
@@ -115,6 +115,11 @@ class BlockShape:
             "value_scales": value_groups,
             "value_minima": value_groups,
         }
+
+
+@lru_cache(maxsize=1024)
+def _block_nbytes(shape: BlockShape) -> int:
+    return shape.layer_start(shape.layers)
 
 
 @lru_cache(maxsize=1024)

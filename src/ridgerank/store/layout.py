@@ -10,6 +10,7 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -178,7 +179,13 @@ def read_header(buffer: Bytes) -> BlockShape:
     """Read the shape of the block that starts with these bytes; `HEADER_BYTES` of them are enough."""
     if _view(buffer).nbytes < HEADER_BYTES:
         raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, wanted at least {HEADER_BYTES}")
-    magic, stored_format, scale_bytes, *sizes = _HEADER.unpack_from(_view(buffer))
+    return _parse_header(bytes(_view(buffer)[:HEADER_BYTES]))
+
+
+@lru_cache(maxsize=1024)
+def _parse_header(header: bytes) -> BlockShape:
+    """Most pages of a store have one of a few headers, and a request reads those of all its candidates."""
+    magic, stored_format, scale_bytes, *sizes = _HEADER.unpack(header)
     if magic != _MAGIC:
         raise StoreError(f"a prefix that starts with {magic!r}, wanted {_MAGIC!r}: the store is damaged")
     if stored_format not in FORMATS:
@@ -233,8 +240,7 @@ def _bitmap(prefix: PackedPrefix, name: str) -> NDArray[np.uint8]:
 
 def _read_bitmaps(shape: BlockShape, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     kept, visual = (
-        np.unpackbits(arrays[name], count=shape.total, bitorder="little").astype(np.bool_)
-        for name in _BITMAPS
+        np.unpackbits(arrays[name], count=shape.total, bitorder="little").view(np.bool_) for name in _BITMAPS
     )
     positions = np.flatnonzero(kept).astype(np.int32)
     if len(positions) != shape.positions:
