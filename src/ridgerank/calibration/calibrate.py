@@ -8,7 +8,7 @@ on where it stopped.
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,9 +29,10 @@ from ridgerank.calibration.external_teacher import (
 )
 from ridgerank.calibration.hooks import CalibrationHook, CalibrationPlan, SilentCalibrationHook
 from ridgerank.calibration.plot import plot_calibration
-from ridgerank.calibration.ridge_fit import LEAST_LISTS, RemoteStates
+from ridgerank.calibration.query_choice import QUERIES, QuerySource, choose_queries
+from ridgerank.calibration.ridge_fit import RemoteStates
 from ridgerank.calibration.selection import CalibrationData, select_readout
-from ridgerank.calibration.synthetic_queries import QuerySet, queries_from_texts
+from ridgerank.calibration.synthetic_queries import QuerySet
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.calibration.teacher import find_missing_targets
 from ridgerank.calibration.transfer import transfer_weight
@@ -51,11 +52,6 @@ if TYPE_CHECKING:
 
 CANDIDATES = 20
 """K, as in the paper."""
-QUERIES = 32
-"""Queries generated where none are given."""
-
-QuerySource: TypeAlias = Literal["auto", "text", "model"]
-"""What generates queries: the pages' text, the model, or the model only where the text gives too few."""
 
 
 def calibrate(
@@ -165,14 +161,6 @@ def calibrate(
         return calibration
 
 
-def unique_queries(queries: Sequence[Query]) -> tuple[Query, ...]:
-    """Queries of differing text: of queries with the same text, the first."""
-    by_text: dict[str, Query] = {}
-    for query in queries:
-        by_text.setdefault(query.text, query)
-    return tuple(by_text.values())
-
-
 def make_local_executor(
     store: PageStore,
     backbone: Backbone | str | None,
@@ -194,45 +182,6 @@ def _default_source(retriever: Retriever | str | None, store: PageStore) -> str:
     if retriever is not None:
         return retriever
     return "bm25" if store.vectors is None else store.vectors.origin.source
-
-
-def choose_queries(
-    queries: Sequence[Query] | None,
-    executor: Executor,
-    store: PageStore,
-    cache: TargetCache,
-    *,
-    origin: str,
-    source: QuerySource = "auto",
-    count: int,
-    documents: Sequence[Path],
-) -> QuerySet:
-    """The queries given, or else `count` generated ones; too few are refused."""
-    if queries:
-        query_set = QuerySet(unique_queries(queries), origin)
-    else:
-        query_set = _generate_queries(executor, store, cache, source, count, documents)
-    if len(query_set.queries) < LEAST_LISTS:
-        raise CalibrationError(
-            f"{len(query_set.queries)} different queries ({query_set.origin}), wanted at least "
-            f"{LEAST_LISTS}; give them in a file (--queries): no judgements are needed"
-        )
-    return query_set
-
-
-def _generate_queries(
-    executor: Executor,
-    store: PageStore,
-    cache: TargetCache,
-    source: QuerySource,
-    count: int,
-    documents: Sequence[Path],
-) -> QuerySet:
-    if source != "model":
-        query_set = queries_from_texts(store.texts(), count)
-        if source == "text" or len(query_set.queries) >= LEAST_LISTS:
-            return query_set
-    return executor.write_queries(cache, count=count, documents=documents)
 
 
 def complete_targets(

@@ -6,10 +6,11 @@ from typing import TypedDict, Unpack
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
-from ridgerank.calibration.calibrate import CANDIDATES, QUERIES, calibrate
+from ridgerank.calibration.calibrate import CANDIDATES, calibrate
 from ridgerank.calibration.embed_ahead import AheadEmbedder
 from ridgerank.calibration.hooks import CalibrationHook
 from ridgerank.calibration.index_hook import TargetHook
+from ridgerank.calibration.query_choice import QUERIES
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexHook, IndexReport

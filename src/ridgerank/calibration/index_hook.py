@@ -13,8 +13,9 @@ from typing import TypeAlias
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.backbones.presets import available_targets
-from ridgerank.calibration.calibrate import CANDIDATES, QUERIES, unique_queries
+from ridgerank.calibration.calibrate import CANDIDATES
 from ridgerank.calibration.candidate_lists import find_candidates
+from ridgerank.calibration.query_choice import QUERIES, unique_queries
 from ridgerank.calibration.ridge_fit import LEAST_LISTS
 from ridgerank.calibration.synthetic_queries import queries_from_texts
 from ridgerank.calibration.target_cache import TargetCache

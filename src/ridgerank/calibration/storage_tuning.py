@@ -19,8 +19,6 @@ from ridgerank.backbones.presets import available_targets
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, list_calibrations
 from ridgerank.calibration.calibrate import (
     CANDIDATES,
-    QUERIES,
-    choose_queries,
     complete_targets,
     gather_data,
     make_local_executor,
@@ -28,6 +26,7 @@ from ridgerank.calibration.calibrate import (
 from ridgerank.calibration.candidate_lists import find_candidates
 from ridgerank.calibration.executor import LocalExecutor
 from ridgerank.calibration.hooks import SilentTuningHook, TuningHook
+from ridgerank.calibration.query_choice import QUERIES, choose_queries
 from ridgerank.calibration.ridge_fit import fit_readout
 from ridgerank.calibration.selection import select_readout
 from ridgerank.calibration.setting_states import SettingStates
