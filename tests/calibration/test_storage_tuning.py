@@ -16,7 +16,6 @@ from ridgerank.calibration.storage_choice import MeasuredSetting
 from ridgerank.calibration.storage_tuning import (
     TuningReport,
     combine_settings,
-    default_settings,
     tune_storage,
 )
 from ridgerank.errors import BackboneError, CalibrationError
@@ -174,14 +173,6 @@ def test_a_layer_the_model_lacks_is_refused_before_a_page_is_read(
 ) -> None:
     with pytest.raises(BackboneError, match="of a model of 5 layers"):
         tune(store, small_backbone, settings=[replace(CURRENT, exit_layer=6)])
-
-
-def test_the_default_grid_is_small_and_starts_with_the_current_setting() -> None:
-    for exit_layer in (1, 4, 21):
-        settings = default_settings(replace(CURRENT, exit_layer=exit_layer))
-        assert settings[0] == replace(CURRENT, exit_layer=exit_layer)
-        assert 10 <= len(settings) == len(set(settings)) <= 20
-    assert {setting.exit_layer for setting in settings} == {21, 14, 10}
 
 
 def test_named_settings_are_combined_and_what_is_not_named_stays() -> None:

@@ -9,7 +9,6 @@ States are kept on disk, some pages at a time: an interrupted run goes on, and f
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from ridgerank.calibration.hooks import SilentTuningHook, TuningHook
 from ridgerank.calibration.query_choice import QUERIES, choose_queries
 from ridgerank.calibration.ridge_fit import fit_readout
 from ridgerank.calibration.selection import select_readout
+from ridgerank.calibration.setting_grid import default_settings
 from ridgerank.calibration.setting_states import SettingStates
 from ridgerank.calibration.setting_times import time_settings
 from ridgerank.calibration.storage_choice import (
@@ -60,32 +60,6 @@ _LEAST_CANDIDATES = 5
 """A correlation over fewer candidates says little."""
 _REPACKED_PAGES = 8
 """Pages on which repacking is tried."""
-_GRID: Mapping[Fraction, Sequence[tuple[str, str]]] = {
-    Fraction(1): (
-        ("stride 1/3", "8"),
-        ("stride 1", "4 group 32"),
-        ("stride 1/2", "4 group 32"),
-        ("stride 1/3", "4 group 32"),
-        ("stride 1/3", "3 group 32"),
-        ("value-norm 1/2", "4 group 32"),
-        ("value-norm 1/3", "4 group 32"),
-        ("value-norm 1/3", "4/2 group 32"),
-        ("value-norm 1/6", "4 group 32"),
-        ("value-norm 1/6", "3 group 32"),
-    ),
-    Fraction(2, 3): (
-        ("stride 1/3", "4 group 32"),
-        ("value-norm 1/2", "4 group 32"),
-        ("value-norm 1/3", "4 group 32"),
-        ("value-norm 1/6", "4 group 32"),
-    ),
-    Fraction(1, 2): (
-        ("stride 1/3", "4 group 32"),
-        ("value-norm 1/2", "4 group 32"),
-        ("value-norm 1/3", "4 group 32"),
-    ),
-}
-"""Positions and bits, by the share of the store's layers that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +78,6 @@ class TuningReport:
     pages: int
     candidates: int
     """Of a query, at most."""
-
-
-def default_settings(current: StorageSetting, *, join_layer: int = 0) -> list[StorageSetting]:
-    """The current setting, then some that are smaller or finer, at its exit layer and at earlier ones."""
-    settings = [current]
-    for share, pairs in _GRID.items():
-        exit_layer = max(join_layer + 1, round(share * current.exit_layer))
-        settings += [
-            StorageSetting(Keep.parse(keep), NumberFormat.parse(bits), exit_layer) for keep, bits in pairs
-        ]
-    return list(dict.fromkeys(settings))
 
 
 def combine_settings(
@@ -217,7 +180,9 @@ def _list_settings(store: PageStore, settings: Sequence[StorageSetting] | None) 
     """The current setting, then the others, each once."""
     current = StorageSetting.from_lineage(store.lineage)
     if settings is None:
-        return default_settings(current, join_layer=store.lineage.join_layer)
+        return default_settings(
+            current, join_layer=store.lineage.join_layer, reads_text=store.lineage.page_text is not None
+        )
     return list(dict.fromkeys([current, *settings]))
 
 
