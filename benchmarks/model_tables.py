@@ -8,7 +8,8 @@ from benchmarks.real_documents_resample import BASE, MEASURE
 from benchmarks.real_documents_tables import NOT_MEASURED
 from benchmarks.real_documents_transfer import JUDGED, LABEL_FREE
 from benchmarks.teachers import STUDENT, TEXT_TEACHERS
-from ridgerank.store.sizing import MODELS, count_page_bytes
+from ridgerank.store.page_bytes import count_page_bytes
+from ridgerank.store.sizing import MODELS
 from ridgerank.store.storage_setting import STORAGE_PRESETS, StorageSetting
 
 _HALF_PRECISION_BYTES = 2

@@ -17,15 +17,16 @@ from matplotlib import pyplot as plt
 
 from benchmarks.read_path import hit_rate, simulated_hit_rate
 from benchmarks.report import publish
-from ridgerank.store.block_arrays import BlockShape
 from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.page_bytes import count_page_bytes
+from ridgerank.store.pruning import Keep
+from ridgerank.store.sizing import MODELS as SHAPES
+from ridgerank.store.storage_setting import StorageSetting
 
 SIZES = {"1 M": 10**6, "100 M": 10**8, "1 B": 10**9}
-MODELS = {"Qwen2.5-VL-7B": (4, 128, 0.056), "GLM-4.1V-9B": (2, 128, 0.050)}
-"""Key-value heads, their dimension, and the paper's seconds of computing a query."""
+MODELS = {"Qwen2.5-VL-7B": 0.056, "GLM-4.1V-9B": 0.050}
+"""The paper's seconds of computing a query."""
 EXIT_LAYER, JOIN_LAYER = 21, 14
-VISUAL, OTHERS = 1280, 32
-"""Visual positions of a page, and those of the fixed words around it."""
 CANDIDATES = 20
 PAGE_SECONDS = 6.7 / 20
 """A page at full depth, the paper's A100: an upper bound for a page to layer 21."""
@@ -39,35 +40,29 @@ EXPONENTS = (0.6, 0.8, 1.0, 1.2)
 CHECKED_PAGES, CHECKED_REQUESTS = 50_000, 400_000
 
 
-HEADS = {"Qwen2.5-VL-7B": 4, "Qwen2-VL-2B": 2, "GLM-4.1V-9B": 2, "Qwen3-VL-8B": 8}
-"""Key-value heads of 128 channels each."""
-SHARED = 15
-"""Of the others, those before the page: stored once with packed numbers."""
+LARGE_MODELS = ("Qwen2.5-VL-7B", "Qwen2-VL-2B", "GLM-4.1V-9B", "Qwen3-VL-8B")
+"""Of 1,280 visual positions a page."""
 SMALL = {
-    "stride 1/3, 8 bits, layer 21 (the paper's)": (1 / 3, "8", 21),
-    "value-norm 1/5, 3/2 bits, layer 21": (1 / 5, "3/2", 21),
-    "value-norm 1/6, 4/2 bits, layer 21": (1 / 6, "4/2", 21),
-    "value-norm 1/5, 3/2 bits, layer 14": (1 / 5, "3/2", 14),
-    "value-norm 1/6, 3/2 bits, layer 12": (1 / 6, "3/2", 12),
+    "stride 1/3, 8 bits, layer 21 (the paper's)": ("stride 1/3", "8", 21),
+    "value-norm 1/5, 3/2 bits, layer 21": ("value-norm 1/5", "3/2", 21),
+    "value-norm 1/6, 4/2 bits, layer 21": ("value-norm 1/6", "4/2", 21),
+    "value-norm 1/5, 3/2 bits, layer 14": ("value-norm 1/5", "3/2", 14),
+    "value-norm 1/6, 3/2 bits, layer 12": ("value-norm 1/6", "3/2", 12),
+    "value-norm 1/8, 3/2 bits, layer 14": ("value-norm 1/8", "3/2", 14),
 }
-"""Share of the visual positions, bits, exit layer; `benchmarks.compression` measures what they cost."""
+"""Kept, bits, exit layer; `benchmarks.compression` measures what some of them cost."""
 
 
-def page_bytes(model: str, *, keep: float = 1 / 3, join_layer: int = 0) -> int:
+def page_bytes(model: str, *, keep: str = "stride 1/3", join_layer: int = 0) -> int:
     """Bytes of a page's prefix as the paper stores it, but for the positions and layers."""
-    heads, dim, _ = MODELS[model]
-    positions = round(keep * VISUAL) + OTHERS
-    return BlockShape(EXIT_LAYER - join_layer, heads, positions, dim, 0, (1, VISUAL)).nbytes
+    setting = StorageSetting(Keep.parse(keep), NumberFormat(), EXIT_LAYER)
+    return count_page_bytes(SHAPES[model.lower()], setting, join_layer=join_layer)
 
 
-def small_page_bytes(heads: int, keep: float, bits: str, exit_layer: int) -> int:
+def small_page_bytes(model: str, keep: str, bits: str, exit_layer: int) -> int:
     """Bytes of a page's prefix in any setting, to the byte of the layout."""
-    numbers = NumberFormat.parse(bits)
-    shared = 0 if numbers.symmetric else SHARED
-    positions = round(keep * VISUAL) + OTHERS - shared
-    return BlockShape(
-        exit_layer, heads, positions, 128, 0, (1, VISUAL), numbers, shared, VISUAL + OTHERS
-    ).nbytes
+    setting = StorageSetting(Keep.parse(keep), NumberFormat.parse(bits), exit_layer)
+    return count_page_bytes(SHAPES[model.lower()], setting)
 
 
 def main() -> None:
@@ -82,16 +77,14 @@ def main() -> None:
         "sizes": {name: {model: plan(pages, model) for model in MODELS} for name, pages in SIZES.items()},
         "page_bytes": {model: variants(model) for model in MODELS},
         "small_pages": {
-            setting: {
-                model: round(small_page_bytes(heads, *parts) / 1e6, 2) for model, heads in HEADS.items()
-            }
+            setting: {model: round(small_page_bytes(model, *parts) / 1e6, 2) for model in LARGE_MODELS}
             for setting, parts in SMALL.items()
         },
         "hit_rates": {name: rates(pages) for name, pages in SIZES.items()},
         "simulated": checked(),
         "constants": {
             "page_seconds_a100": PAGE_SECONDS,
-            "query_seconds_a100": {model: seconds for model, (_, _, seconds) in MODELS.items()},
+            "query_seconds_a100": MODELS,
             "memory_gb": MEMORY_GB,
             "disk_gb": DISK_GB,
             "queries_a_second": QUERIES_A_SECOND,
@@ -110,7 +103,7 @@ def main() -> None:
 def plan(pages: int, model: str) -> dict[str, float]:
     """What a corpus takes; traffic is Zipf of exponent 0.8 on replicas that each see all of it."""
     nbytes = page_bytes(model)
-    seconds = MODELS[model][2]
+    seconds = MODELS[model]
     replicas = math.ceil(QUERIES_A_SECOND * seconds / BUSY)
     in_memory = hit_rate(pages, MEMORY_GB * 1e9 / nbytes, 0.8)
     on_disk = hit_rate(pages, DISK_GB * 1e9 / nbytes, 0.8)
@@ -133,11 +126,11 @@ def plan(pages: int, model: str) -> dict[str, float]:
 def variants(model: str) -> dict[str, float]:
     """Megabytes of a page: the paper's, and with fewer positions, a narrower band, fewer bits."""
     return {
-        "all positions": page_bytes(model, keep=1.0) / 1e6,
+        "all positions": page_bytes(model, keep="stride 1") / 1e6,
         "a third (the paper's)": page_bytes(model) / 1e6,
-        "a sixth": page_bytes(model, keep=1 / 6) / 1e6,
+        "a sixth": page_bytes(model, keep="stride 1/6") / 1e6,
         "a third, layers 14 to 21": page_bytes(model, join_layer=JOIN_LAYER) / 1e6,
-        "a sixth, layers 14 to 21": page_bytes(model, keep=1 / 6, join_layer=JOIN_LAYER) / 1e6,
+        "a sixth, layers 14 to 21": page_bytes(model, keep="stride 1/6", join_layer=JOIN_LAYER) / 1e6,
     }
 
 

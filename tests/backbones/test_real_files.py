@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from ridgerank.backbones.configuration import read_config, unread_settings
 from ridgerank.backbones.glm4v import Glm41V
+from ridgerank.backbones.idefics3 import SmolVLM, image_text
 from ridgerank.backbones.load import FAMILIES
 from ridgerank.backbones.presets import PRESETS
 from ridgerank.backbones.prompt import Prompt, PromptTokens
@@ -19,6 +20,7 @@ from ridgerank.backbones.qwen2_5_vl import Qwen25VL
 from ridgerank.backbones.qwen2_vl import Qwen2VL
 from ridgerank.backbones.qwen3_vl import Qwen3VL
 from ridgerank.backbones.self_test import require_control_tokens
+from ridgerank.backbones.text_prompts import text_prompt
 from ridgerank.store.sizing import MODELS
 
 FOLDER = Path(
@@ -103,6 +105,43 @@ def test_bytes_are_planned_with_the_published_shape(folder: str, name: str) -> N
     shape = MODELS[name]
     published = (config.num_hidden_layers, config.num_key_value_heads, head_dim)
     assert (shape.layers, shape.kv_heads, shape.head_dim) == published
+
+
+@needs_files
+@pytest.mark.parametrize(
+    ("folder", "prompt", "name"),
+    [
+        ("qwen2.5-vl", Qwen25VL.prompt, "qwen2.5-vl-7b"),
+        ("qwen2-vl", Qwen2VL.prompt, "qwen2-vl-2b"),
+        ("qwen3-vl", Qwen3VL.prompt, "qwen3-vl-8b"),
+        ("glm-4.1v-9b-thinking", Glm41V.prompt, "glm-4.1v-9b"),
+        *(("qwen2-vl", preset.prompt, preset.name) for preset in PRESETS.values()),
+    ],
+)
+def test_bytes_are_planned_with_the_positions_of_the_prompt(folder: str, prompt: Prompt, name: str) -> None:
+    tokens, shape = PromptTokens(prompt, tokenizer_of(folder)), MODELS[name]
+    assert shape.before_page == tokens.count_before_page()
+    assert shape.before_page + shape.after_page == len(tokens.image_page(""))
+
+
+@needs_files
+@pytest.mark.parametrize(
+    ("folder", "name"), [("qwen3", "qwen2.5-0.5b"), ("smolvlm-256m-instruct", "smollm2-135m")]
+)
+def test_bytes_of_text_are_planned_with_the_positions_of_the_prompt(folder: str, name: str) -> None:
+    """The tokenizers' words are those of the text models of the same maker."""
+    before, after = PromptTokens(text_prompt("chatml"), tokenizer_of(folder)).around_text()
+    assert (MODELS[name].before_page, MODELS[name].after_page) == (len(before), len(after))
+
+
+@needs_files
+def test_bytes_of_tiled_pages_are_planned_with_the_marks_of_the_tiles() -> None:
+    backend, shape = tokenizer_of("smolvlm-256m-instruct"), MODELS["smolvlm-256m"]
+    tokens = PromptTokens(SmolVLM.prompt, backend)
+    page = tokens.image_page(image_text(4, 4, 64))
+    assert sum(token == backend.token_to_id("<image>") for token in page) == shape.page_positions
+    assert len(page) == shape.page_positions + shape.before_page + shape.after_page
+    assert tokens.count_before_page() == shape.before_page
 
 
 @needs_files

@@ -3,7 +3,8 @@
 import pytest
 
 from ridgerank.calibration.setting_grid import default_settings
-from ridgerank.store.sizing import MODELS, count_page_bytes
+from ridgerank.store.page_bytes import count_page_bytes
+from ridgerank.store.sizing import MODELS
 from ridgerank.store.storage_setting import STORAGE_PRESETS, StorageSetting
 
 

@@ -8,12 +8,12 @@ import pytest
 from ridgerank.backbones.model_source import SHORT_NAMES
 from ridgerank.backbones.presets import PRESETS
 from ridgerank.errors import BackboneError
+from ridgerank.store.page_bytes import count_page_bytes
 from ridgerank.store.sizing import (
     CPU,
     MODELS,
     SECONDS_MEASURED,
     PlannedFigure,
-    count_page_bytes,
     find_shape,
     plan_corpus,
 )
@@ -38,6 +38,14 @@ def test_bytes_are_those_of_the_measured_arithmetic() -> None:
         assert planned["all pages"].value == pytest.approx(planned["per page"].value / 100)
 
 
+def test_planned_bytes_are_those_of_a_store_of_that_size() -> None:
+    """Stores written by the real tokenizer and shapes, random weights: results/full_size.json."""
+    measured = json.loads((RESULTS / "full_size.json").read_text())
+    for name, store in (("qwen2.5-vl-3b", measured), ("qwen2.5-vl-7b", measured["seven_billion"])):
+        planned = figures(1, name, "a100", "paper")["per page"].value
+        assert round(1e6 * planned) == store["rehearsal"]["bytes_per_page"]
+
+
 def test_every_model_with_a_short_name_can_be_planned_for_by_either_name() -> None:
     for short, repository in SHORT_NAMES.items():
         assert find_shape(short) is find_shape(repository) is MODELS[short]
@@ -49,7 +57,7 @@ def test_bytes_in_int8_are_layers_heads_channels_and_positions_and_at_most_three
 ) -> None:
     shape = MODELS[name]
     setting = StorageSetting.from_preset("paper", layers=shape.layers, reads_text=shape.reads_text)
-    positions = setting.keep.count(shape.page_positions) + 32
+    positions = setting.keep.count(shape.page_positions) + shape.before_page + shape.after_page
     codes = 2 * setting.exit_layer * shape.kv_heads * shape.head_dim * positions
     assert codes < count_page_bytes(shape, setting) < 1.05 * codes
     if not shape.reads_text and shape.head_dim == 128:

@@ -97,7 +97,7 @@ class Idefics3(VisualBackbone):
         side = isqrt(self._model.model.image_seq_len)
         pages = []
         for page_features, (rows,), (columns,) in zip(features, batch["rows"], batch["cols"], strict=True):
-            text = _tiles(rows, columns, side * side)
+            text = image_text(rows, columns, side * side)
             ids = torch.tensor(self.tokens.image_page(text), device=self.device)
             visual = ids == self._model.config.image_token_id
             positions = torch.arange(len(ids), device=self.device)[None]
@@ -123,7 +123,7 @@ class SmolVLM(Idefics3):
     image_processor_class = SmolVLMImageProcessorPil
 
 
-def _tiles(rows: int, columns: int, positions: int) -> str:
+def image_text(rows: int, columns: int, positions: int) -> str:
     """Write the text that stands for a page of rows x columns tiles, up to the token that closes the last."""
     tile = "<image>" * positions
     text = ""

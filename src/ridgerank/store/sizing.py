@@ -10,51 +10,55 @@ from typing import Literal
 
 from ridgerank.backbones.model_source import SHORT_NAMES
 from ridgerank.errors import BackboneError
-from ridgerank.store.block_arrays import BlockShape
+from ridgerank.store.page_bytes import PageShape, count_page_bytes
 from ridgerank.store.storage_setting import StoragePreset, StorageSetting
 
 Origin = Literal["measured", "arithmetic"]
 
 CANDIDATES = 20
-_INSTRUCTION_POSITIONS, _SHARED_POSITIONS = 32, 15
-"""Positions of the fixed words around a page, and of these the ones before it."""
 PAGE_MEMORY_BYTES = 1 << 30
 """What a reranker keeps of its pages in memory by default."""
 _DISK_BYTES_PER_SECOND = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class ModelShape:
+class ModelShape(PageShape):
     """What sizes and times depend on."""
 
     parameters: float
     layers: int
-    kv_heads: int
-    head_dim: int
-    page_positions: int
-    """Visual positions of a page, or tokens of its text."""
     reads_text: bool = False
 
 
+_QWEN2_VL, _QWEN3_VL, _GLM = (15, 28), (4, 28), (5, 28)
+_MONOQWEN, _JINA = (15, 22), (5, 5)
+_QWEN_TEXT, _SMOLLM = (14, 28), (14, 31)
+_SMOLVLM, _IDEFICS3 = (3, 68), (3, 181)
+"""Positions before the page and the others, by the prompts of `backbones` under the published tokenizers.
+
+SmolVLM has a mark for each of its tiles, which Idefics3 spells: its tokenizer was not at hand, and Qwen's,
+whose words are nearly the same, was counted with.
+"""
+
 MODELS = {
-    "qwen2.5-vl-7b": ModelShape(8.3e9, 28, 4, 128, 1280),
-    "qwen2.5-vl-3b": ModelShape(3.8e9, 36, 2, 128, 1280),
-    "glm-4.1v-9b": ModelShape(10.3e9, 40, 2, 128, 1280),
-    "glm-4.6v-flash": ModelShape(10.3e9, 40, 2, 128, 1280),
-    "qwen2-vl-2b": ModelShape(2.2e9, 28, 2, 128, 1280),
-    "monoqwen2-vl": ModelShape(2.2e9, 28, 2, 128, 2048),
-    "jina-reranker-m0": ModelShape(2.2e9, 28, 2, 128, 768),
-    "qwen3-vl-2b": ModelShape(2.1e9, 28, 8, 128, 1280),
-    "qwen3-vl-4b": ModelShape(4.4e9, 36, 8, 128, 1280),
-    "qwen3-vl-8b": ModelShape(8.8e9, 36, 8, 128, 1280),
+    "qwen2.5-vl-7b": ModelShape(4, 128, 1280, *_QWEN2_VL, 8.3e9, 28),
+    "qwen2.5-vl-3b": ModelShape(2, 128, 1280, *_QWEN2_VL, 3.8e9, 36),
+    "glm-4.1v-9b": ModelShape(2, 128, 1280, *_GLM, 10.3e9, 40),
+    "glm-4.6v-flash": ModelShape(2, 128, 1280, *_GLM, 10.3e9, 40),
+    "qwen2-vl-2b": ModelShape(2, 128, 1280, *_QWEN2_VL, 2.2e9, 28),
+    "monoqwen2-vl": ModelShape(2, 128, 2048, *_MONOQWEN, 2.2e9, 28),
+    "jina-reranker-m0": ModelShape(2, 128, 768, *_JINA, 2.2e9, 28),
+    "qwen3-vl-2b": ModelShape(8, 128, 1280, *_QWEN3_VL, 2.1e9, 28),
+    "qwen3-vl-4b": ModelShape(8, 128, 1280, *_QWEN3_VL, 4.4e9, 36),
+    "qwen3-vl-8b": ModelShape(8, 128, 1280, *_QWEN3_VL, 8.8e9, 36),
     # A letter page: 4 x 4 tiles and the whole page, of 169, 64 and 81 positions each.
-    "idefics3-8b": ModelShape(8.5e9, 32, 8, 128, 17 * 169),
-    "smolvlm-256m": ModelShape(0.26e9, 30, 3, 64, 17 * 64),
-    "smolvlm-500m": ModelShape(0.51e9, 32, 5, 64, 17 * 64),
-    "smolvlm-2b": ModelShape(2.2e9, 24, 32, 64, 17 * 81),
-    "smollm2-135m": ModelShape(0.135e9, 30, 3, 64, 512, reads_text=True),
-    "smollm2-360m": ModelShape(0.362e9, 32, 5, 64, 512, reads_text=True),
-    "qwen2.5-0.5b": ModelShape(0.494e9, 24, 2, 64, 512, reads_text=True),
+    "idefics3-8b": ModelShape(8, 128, 17 * 169, *_IDEFICS3, 8.5e9, 32),
+    "smolvlm-256m": ModelShape(3, 64, 17 * 64, *_SMOLVLM, 0.26e9, 30),
+    "smolvlm-500m": ModelShape(5, 64, 17 * 64, *_SMOLVLM, 0.51e9, 32),
+    "smolvlm-2b": ModelShape(32, 64, 17 * 81, *_SMOLVLM, 2.2e9, 24),
+    "smollm2-135m": ModelShape(3, 64, 512, *_SMOLLM, 0.135e9, 30, reads_text=True),
+    "smollm2-360m": ModelShape(5, 64, 512, *_SMOLLM, 0.362e9, 32, reads_text=True),
+    "qwen2.5-0.5b": ModelShape(2, 64, 512, *_QWEN_TEXT, 0.494e9, 24, reads_text=True),
 }
 """Models that can be planned for, by short name."""
 
@@ -141,24 +145,6 @@ def plan_corpus(pages: int, name: str, device: str, preset: StoragePreset = "sma
             "request, reading", 1e3 * reading, "ms", "arithmetic", "from a disk of 1 GB/s, none cached"
         ),
     ]
-
-
-def count_page_bytes(shape: ModelShape, setting: StorageSetting) -> int:
-    """Bytes of a page's prefix, to the byte of the layout."""
-    shared = 0 if setting.numbers.symmetric else _SHARED_POSITIONS
-    positions = setting.keep.count(shape.page_positions) + _INSTRUCTION_POSITIONS - shared
-    total = shape.page_positions + _INSTRUCTION_POSITIONS
-    return BlockShape(
-        setting.exit_layer,
-        shape.kv_heads,
-        positions,
-        shape.head_dim,
-        0,
-        (1, shape.page_positions),
-        setting.numbers,
-        shared,
-        total if shared else 0,
-    ).nbytes
 
 
 def _scale_seconds(
