@@ -1,5 +1,7 @@
 """The deployed weight: an estimate where one can be had, safe where none can, never silently harmful."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,3 +100,32 @@ def test_a_reranker_that_adds_nothing_by_the_judgements_leaves_the_retrievers_or
     decision = decide_weight(problem, fit, relevance)
     assert decision.deployed.weight == 0.0
     assert "no gain over the retriever is expected" in decision.warnings[0]
+
+
+def unreadable(queries: int) -> tuple[RidgeProblem, RidgeFit, Floats]:
+    """A model that cannot read these pages: it agrees with itself, and with nothing else."""
+    problem, _, relevance = world(queries)
+    noise = np.random.default_rng(3).normal(size=(2, problem.lists.members))
+    blind = replace(problem, targets=noise[0])
+    return blind, fitted(blind, noise[0] + 0.3 * noise[1]), relevance
+
+
+@pytest.mark.parametrize("judged_queries", [1, 8, 40])
+def test_judgements_that_show_nothing_do_not_open_the_gate(judged_queries: int) -> None:
+    problem, fit, relevance = unreadable(40)
+    assert "nothing shows" in decide_weight(problem, fit, None).doubt
+    masked = np.where(problem.lists.list_numbers() < judged_queries, relevance, 0.0)
+    decision = decide_weight(problem, fit, masked)
+    assert decision.deployed.weight == 0.0
+    assert "do not show it either" in decision.warnings[0]
+    assert decision.doubt
+
+
+def test_few_judgements_that_show_the_readout_knows_relevance_open_the_gate() -> None:
+    problem, fit, relevance = unreadable(40)
+    informed = fitted(problem, fit.held_out_scores + 2.0 * relevance)
+    assert decide_weight(problem, informed, None).deployed.weight == 0.0
+    masked = np.where(problem.lists.list_numbers() < 16, relevance, 0.0)
+    decision = decide_weight(problem, informed, masked)
+    assert decision.deployed.weight > 0.5
+    assert (decision.doubt, decision.deployed.method) == ("", "closed-form")

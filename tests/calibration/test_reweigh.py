@@ -162,3 +162,29 @@ def test_lists_in_which_the_target_does_not_vary_are_left_out() -> None:
     assert [query.text for query in lists.queries] == ["first"]
     assert lists.page_ids == ("p1", "p2")
     assert lists.lists.lengths.tolist() == Ragged.of_lengths([2]).lengths.tolist()
+
+
+def test_judgements_a_calibration_was_made_with_stay_and_count_besides_new_ones(
+    calibration: Calibration, judged: dict[str, dict[str, int]], tmp_path: Path
+) -> None:
+    lists = calibration.lists
+    assert lists is not None
+    texts = list(judged)
+    first, later = ({text: judged[text] for text in part} for part in (texts[:24], texts[24:]))
+    replace(calibration, lists=lists.with_grades(first)).save(tmp_path)
+    kept = Calibration.load(tmp_path)
+    for given, every in (({}, first), (later, judged)):
+        weight, expected = reweigh(kept, {}, given).weight, reweigh(calibration, {}, every).weight
+        assert (weight.weight, weight.weight_interval) == (expected.weight, expected.weight_interval)
+
+
+def test_a_model_that_nothing_speaks_for_gives_no_probabilities(calibration: Calibration) -> None:
+    lists = calibration.lists
+    assert lists is not None
+    noise = np.random.default_rng(3).normal(size=len(lists.page_ids))
+    blind = replace(calibration, lists=replace(lists, readout=noise, targets=noise))
+    after = reweigh(blind, {}, {})
+    assert after.weight.weight == 0.0
+    assert after.relevance is not None
+    assert after.relevance.page is None
+    assert "nothing shows" in after.relevance.note

@@ -33,3 +33,14 @@ def test_a_group_nobody_can_read_is_one_line_of_error(world: Path) -> None:
     done = run_process("evaluate", world / "teacher.trec", "--qrels", world / "qrels.trec", "--group", "(")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: --group '('")
+
+
+def test_qrels_that_name_pages_otherwise_are_noticed(world: Path, tmp_path: Path) -> None:
+    lines = (world / "qrels.trec").read_text().splitlines()
+    renamed = [
+        " ".join([query, "0", f"digest-{page}", grade]) for query, _, page, grade in map(str.split, lines)
+    ]
+    (tmp_path / "qrels.trec").write_text("\n".join(renamed) + "\n")
+    done = run_process("evaluate", world / "teacher.trec", "--qrels", tmp_path / "qrels.trec")
+    assert "none of its pages is judged" in done.stderr
+    assert "'digest-" in done.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ridgerank.calibration.traffic import read_traffic
 from ridgerank.errors import RidgeRankError
 from ridgerank.ranking.reranker import Reranker
 from ridgerank.serving.traffic_log import TrafficLog
@@ -98,3 +99,31 @@ def test_traffic_does_not_replace_a_calibration_that_rests_on_judgements(
     assert "trusted-traffic" in done.stderr
     assert judged.read_bytes() == before
     assert judged.with_name("trusted-traffic.json").exists()
+
+
+def test_a_weight_that_rests_on_judgements_not_at_hand_is_not_replaced(
+    folder: Path, reranker: Reranker
+) -> None:
+    weight = replace(reranker.calibration.weight, method="closed-form", queries_used=100)
+    saved = replace(reranker.calibration, weight=weight).save(folder / "store/calibrations", "transferred")
+    before = saved.read_bytes()
+    with pytest.raises(RidgeRankError, match="100 judged queries, 0 are known now; nothing was changed"):
+        invoke("calibrate", "--store", folder / "store", "--name", "transferred", "--weight-only")
+    assert saved.read_bytes() == before
+
+
+def test_lines_of_a_log_with_scores_that_are_no_numbers_cost_those_lines_alone(
+    reranker: Reranker, tmp_path: Path
+) -> None:
+    log_searches(reranker, tmp_path / "log.jsonl")
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    row = json.loads(lines[0])
+    row["retriever_scores"][0] = float("nan")
+    (tmp_path / "log.jsonl").write_text("\n".join([json.dumps(row), *lines[1:]]) + "\n")
+    traffic = read_traffic(
+        tmp_path / "log.jsonl",
+        retriever=reranker.retriever.name,
+        page_ids=reranker.store.page_ids(),
+        count=100,
+    )
+    assert len(traffic.queries) == len(WORDS) - 1

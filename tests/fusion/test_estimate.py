@@ -67,7 +67,7 @@ def test_the_same_runs_give_the_same_interval() -> None:
 def test_one_query_says_nothing_about_its_own_uncertainty() -> None:
     estimate = closed_form_estimate(triple(0.2, 0.9, 0.1, queries=1))
     assert estimate.weight_interval == (0.0, 1.0)
-    assert "only 1 queries" in estimate.note
+    assert "only 1 query says" in estimate.note
 
 
 def test_an_undefined_one_factor_estimate_falls_back_to_a_cautious_weight_and_says_so() -> None:

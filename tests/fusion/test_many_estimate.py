@@ -95,6 +95,14 @@ def test_shared_noise_is_reported_as_misfit() -> None:
     assert estimate_weights_without_labels(correlate_many(scores, None, lists), 4).misfit > 3 * clean.misfit
 
 
+def test_a_score_given_twice_is_noticed() -> None:
+    scores, _, lists = draw(500, 6)
+    copied = np.vstack([scores[:3], scores[2] + 0.1 * scores[3]])
+    note = estimate_weights_without_labels(correlate_many(copied, None, lists), 4).note
+    assert "scores 3 and 4 correlate at" in note
+    assert "correlate at" not in estimate_weights_without_labels(correlate_many(scores, None, lists), 4).note
+
+
 def test_scores_that_share_nothing_fall_back_near_the_first() -> None:
     unrelated = ManyCorrelations(np.tile(np.eye(3), (20, 1, 1)), None, 0)
     estimate = estimate_weights_without_labels(unrelated, 3)

@@ -36,7 +36,10 @@ def test_other_tools_read_them_as_qrels_and_queries(tmp_path: Path) -> None:
     judgements.add(judged("a", 2))
     judgements.add(judged("b", 0, query="costs"))
     folder = tmp_path / "judgements"
-    assert read_qrels(folder / "qrels.trec") == {query_id(QUERY): {"a": 2}, query_id("costs"): {"b": 0}}
+    assert read_qrels(folder / "qrels.trec") == {
+        query_id(QUERY): {"a.pdf#1": 2},
+        query_id("costs"): {"b.pdf#1": 0},
+    }
     assert [(query.query_id, query.text) for query in read_queries(folder / "queries.jsonl")] == [
         (query_id(QUERY), QUERY),
         (query_id("costs"), "costs"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ridgerank.calibration.artifact import Calibration, Diagnostics
-from ridgerank.calibration.relevance_fit import fit_relevance
+from ridgerank.calibration.relevance_fit import fit_relevance, withhold_probabilities
 from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.calibration.score_lists import ScoreLists
 from ridgerank.calibration.selection import Selection
@@ -43,6 +43,7 @@ def assemble_calibration(
     relevance = fit_relevance(
         selected.problem, selected.option.target, selected.relevance, transferred=transferred
     )
+    doubt = selected.decision.doubt
     return Calibration(
         readout=readout,
         weight=selected.decision.deployed,
@@ -58,8 +59,9 @@ def assemble_calibration(
             selected.fit.held_out_scores,
             selected.problem.targets,
             relevance.predicted,
+            selected.relevance,
         ),
-        relevance=relevance.model,
+        relevance=relevance.model if transferred else withhold_probabilities(relevance.model, doubt),
     )
 
 

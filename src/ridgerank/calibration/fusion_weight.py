@@ -4,7 +4,8 @@ Calibrating must not make a ranking worse than the retriever's unnoticed. So the
 - 0, the retriever's own order, where the readout does not agree with its teacher on lists it has not seen,
   or where the estimate promises no gain over the retriever;
 - 0 as well where no estimate is possible: without judgements, where the retriever does not agree with both
-  others beyond chance, or where the two readings of `fusion/ratio_estimate.py` differ too much;
+  others beyond chance, or where the two readings of `fusion/ratio_estimate.py` differ too much. Few
+  judgements change this only where they show, beyond chance, that the readout knows relevance;
 - the estimate otherwise: w* of many judgements, here or of another corpus; of few judgements averaged with
   the label-free estimate; or that alone.
 Anything but the last is a warning.
@@ -67,6 +68,8 @@ class WeightDecision:
     """ρ_bt: how far retriever and teacher agree."""
     retriever_readout: float
     """ρ_bs: how far retriever and held-out readout agree."""
+    doubt: str
+    """Why nothing shows that the model can tell relevant pages here; empty where something does."""
     warnings: tuple[str, ...]
 
 
@@ -110,14 +113,20 @@ def decide_from_scores(
     correlations = correlate(b, s, t, lists)
     rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0).tolist()
     paper = label_free_estimate(correlations)
-    ratio, cause = _measure_ratio(correlations, measure_third_moments(b, s, lists))
+    doubt = _doubt_reading(correlations)
+    ratio, cause = _measure_ratio(correlations, measure_third_moments(b, s, lists), doubt)
     label_free = _unsupported(paper, cause) if ratio is None else estimate_by_ratio(paper, ratio, rho_bs)
     estimate = closed_form = transferred
     if judged is not None:
+        shown, evidence = _shows_relevance(judged)
+        doubt = "" if not doubt or shown else f"{doubt}, nor do {evidence}"
         closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
         estimate = closed_form
-        if ratio is not None and judged.queries < MANY_JUDGED:
+        if judged.queries < MANY_JUDGED and ratio is not None:
             estimate = combine_with_judgements(closed_form, judged, ratio, rho_bs)
+        elif judged.queries < MANY_JUDGED and not shown:
+            cause = f"{cause}; {evidence} do not show it either"
+            estimate = replace(closed_form, method="prior", cause=cause)
     c_t = teacher_relevance
     if c_t is None:
         factors = fit_one_factor(np.asarray(rho_bs), np.asarray(rho_bt), np.asarray(rho_st))
@@ -136,12 +145,20 @@ def decide_from_scores(
         expected_gain=gain,
         retriever_target=rho_bt,
         retriever_readout=rho_bs,
+        doubt=doubt,
         warnings=warnings,
     )
 
 
-def _measure_ratio(correlations: Correlations, moments: ThirdMoments) -> tuple[LogRatio | None, str]:
-    """log c_s / c_b without judgements; where these scores cannot tell, None and why."""
+def _shows_relevance(judged: Correlations) -> tuple[bool, str]:
+    """Whether judgements show beyond chance that the readout knows relevance, and what they were."""
+    mean, (low, _) = mean_interval(judged.reranker, errors=BEYOND_CHANCE)
+    measured = f"c_s {mean:.2f}, 99 % interval from {low:.2f}"
+    return low > 0, f"{judged.queries} judged {_queries(judged.queries)} ({measured})"
+
+
+def _doubt_reading(correlations: Correlations) -> str:
+    """Why the scores alone do not show that the model can tell relevant pages; empty where they do."""
     within_chance = {
         name: interval
         for name, values in (("teacher", correlations.retriever), ("readout", correlations.mutual))
@@ -152,13 +169,22 @@ def _measure_ratio(correlations: Correlations, moments: ThirdMoments) -> tuple[L
             f"with the {name} {mean:.2f}, 99 % interval from {low:.2f}"
             for name, (mean, (low, _)) in within_chance.items()
         )
-        return None, (
+        return (
             f"the retriever's scores do not correlate beyond chance ({measured}), so nothing shows that the "
             "model can tell relevant pages here"
         )
+    if np.isnan(read_misfit(correlations)):
+        return "readout and teacher do not agree, so nothing shows what the readout is worth"
+    return ""
+
+
+def _measure_ratio(
+    correlations: Correlations, moments: ThirdMoments, doubt: str
+) -> tuple[LogRatio | None, str]:
+    """log c_s / c_b without judgements; where these scores cannot tell, None and why."""
+    if doubt:
+        return None, doubt
     misfit = read_misfit(correlations)
-    if np.isnan(misfit):
-        return None, "readout and teacher do not agree, so nothing shows what the readout is worth"
     if misfit > LARGEST_MISFIT:
         return None, (
             "two readings of how the readout compares with the retriever differ by a factor of "
@@ -197,11 +223,12 @@ def _deploy(
         )
     if estimate.method == "prior":
         return _keep_retriever_order(estimate, estimate.cause)
-    if not gain > 0 or estimate.chance_of_gain < _LEAST_CHANCE:
+    chance = estimate.chance_of_gain
+    if not gain > 0 or not chance >= _LEAST_CHANCE:
         return _keep_retriever_order(
             estimate,
             f"no gain over the retriever is expected (weight {estimate.weight:.2f}, gain {gain:+.3f}, "
-            f"the chance of a gain is {estimate.chance_of_gain:.0%})",
+            f"the chance of a gain is {'unknown' if np.isnan(chance) else f'{chance:.0%}'})",
         )
     return estimate, gain, ()
 
@@ -214,6 +241,10 @@ def _keep_retriever_order(
         "queries, or with relevance judgements"
     )
     return replace(estimate, weight=0.0, interior=False, cause=cause, note=warning), 0.0, (warning,)
+
+
+def _queries(count: int) -> str:
+    return "query" if count == 1 else "queries"
 
 
 def _prior(queries: int) -> Prior | None:

@@ -7,7 +7,8 @@
 - **Judgements of another corpus** come with its weight (`transfer.py`).
 - **None.** A margin is log odds: the model's yes over its no. So 1 / (1 + e^−t̂) is what the full model would
   say, as far as t̂ predicts it. Nobody checked that it is right.
-- **Neither**: a likelihood without judgements, or a target that cannot be predicted. There is no probability.
+- **Neither**: a likelihood without judgements, or a target that cannot be predicted, or nothing that shows
+  that the model can tell relevant pages here. There is no probability.
 """
 
 from collections.abc import Sequence
@@ -91,6 +92,14 @@ def refit_probabilities(
     page, query = fit_probabilities(predicted[members], lists, relevance[members] > 0, target)
     note = f"fitted to {count} judged queries"
     return replace(model, page=page, query=query, calibrated=True, judged_queries=count, note=note)
+
+
+def withhold_probabilities(model: RelevanceModel, doubt: str) -> RelevanceModel:
+    """The model without probabilities where there is a doubt that it can tell relevant pages at all."""
+    if not doubt:
+        return model
+    note = f"{doubt}; calibrate with judged queries (--qrels) that show it"
+    return replace(model, page=None, query=None, calibrated=False, judged_queries=0, note=note)
 
 
 def _explain_lack(target: Target) -> str:

@@ -2,7 +2,8 @@
 
 The estimate without judgements comes from the calibration's own lists. Judgements count for any query whose
 candidates and scores are known: those lists, or lists that a server kept when somebody judged them. A page
-that nobody judged counts as not relevant, as everywhere in TREC's evaluation.
+that nobody judged counts as not relevant, as everywhere in TREC's evaluation. Judgements that a calibration
+was made with stay with its lists, and count besides those given now; where both judge a page, those count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.fusion_weight import WeightDecision, decide_from_scores
-from ridgerank.calibration.relevance_fit import refit_probabilities
+from ridgerank.calibration.relevance_fit import refit_probabilities, withhold_probabilities
 from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import Correlations, correlate
@@ -43,8 +44,10 @@ def reweigh(
 
     `known` has the candidates of judged queries that are not among the calibration's own.
     """
+    judged = _with_kept(calibration, judged)
     scored = _scored(calibration, known, judged)
     decision = _decide(calibration, judged_correlations(scored, judged))
+    relevance = _refit_relevance(calibration, scored, judged)
     diagnostics = replace(
         calibration.diagnostics,
         label_free=decision.label_free,
@@ -56,7 +59,7 @@ def reweigh(
         calibration,
         weight=decision.deployed,
         diagnostics=diagnostics,
-        relevance=_refit_relevance(calibration, scored, judged),
+        relevance=None if relevance is None else withhold_probabilities(relevance, decision.doubt),
     )
 
 
@@ -64,6 +67,7 @@ def weigh_step_by_step(
     calibration: Calibration, known: Mapping[str, ScoredPages], judged: Mapping[str, Grades]
 ) -> tuple[WeightEstimate, list[WeightStep]]:
     """The weight that all judgements give, and how it came about, query by query as they were judged."""
+    judged = _with_kept(calibration, judged)
     scored = _scored(calibration, known, judged)
     counts = np.unique(np.linspace(0, len(scored), min(len(scored), HISTORY_POINTS) + 1).round().astype(int))
     steps: list[WeightStep] = []
@@ -100,6 +104,11 @@ def propose_pages(pages: ScoredPages, judged: Grades, *, pool: int = 5) -> list[
     pooled = np.flatnonzero(np.minimum(*ranks) <= pool)
     order = sorted(pooled.tolist(), key=lambda member: -distances[member])
     return [page for page in (pages.page_ids[member] for member in order) if page not in judged]
+
+
+def _with_kept(calibration: Calibration, judged: Mapping[str, Grades]) -> dict[str, Grades]:
+    kept = {} if calibration.lists is None else calibration.lists.grades()
+    return {text: {**judged.get(text, {}), **kept.get(text, {})} for text in dict.fromkeys([*kept, *judged])}
 
 
 def _scored(

@@ -5,7 +5,7 @@ With these at hand the weight is estimated again in a moment, from other judgeme
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from ridgerank.ragged import Bools, Floats, Ragged
 from ridgerank.records import Candidate, Query, ScoredPages
 
 LENGTHS, SCORES, PREDICTED = "list_lengths", "list_scores", "list_predicted"
+RELEVANCE = "list_relevance"
 """Tensors of a calibration's file."""
 NAMES = "list_names"
 """An entry of its metadata."""
@@ -37,6 +38,9 @@ class ScoreLists:
     """(members,): t."""
     predicted: Floats | None = None
     """(members,): t̂, held out; None in a calibration of an older release."""
+    relevance: Floats | None = None
+    """(members,): grades of judgements that were given in a file, 0 where there is none; None where it is not
+    known which there were."""
 
     @classmethod
     def of_candidates(
@@ -47,6 +51,7 @@ class ScoreLists:
         readout: Floats,
         targets: Floats,
         predicted: Floats | None = None,
+        relevance: Floats | None = None,
     ) -> Self:
         """The lists that are marked in `members`, of all candidates laid end to end."""
         every = Ragged.of_lengths(len(pages) for pages in candidates.values())
@@ -60,11 +65,34 @@ class ScoreLists:
             readout=readout,
             targets=targets,
             predicted=predicted,
+            relevance=relevance,
         )
 
     def by_query(self) -> dict[str, ScoredPages]:
         """The text of each query → its candidates."""
         return {query.text: pages for query, pages in zip(self.queries, self._pages(), strict=True)}
+
+    def grades(self) -> dict[str, dict[str, int]]:
+        """The text of each query with relevant pages → their grades by page id."""
+        if self.relevance is None:
+            return {}
+        judged: dict[str, dict[str, int]] = {}
+        for query, (start, end) in zip(self.queries, pairwise(self.lists.offsets.tolist()), strict=True):
+            pages = zip(self.page_ids[start:end], self.relevance[start:end].tolist(), strict=True)
+            if relevant := {page: int(grade) for page, grade in pages if grade > 0}:
+                judged[query.text] = relevant
+        return judged
+
+    def with_grades(self, judged: Mapping[str, Mapping[str, int]]) -> Self:
+        """The same lists with these judgements besides, by the text of the query and page id."""
+        texts = [query.text for query in self.queries]
+        members = zip(self.page_ids, self.lists.list_numbers().tolist(), strict=True)
+        before = np.zeros(len(self.page_ids)) if self.relevance is None else self.relevance
+        grades = [
+            judged.get(texts[number], {}).get(page, grade)
+            for (page, number), grade in zip(members, before.tolist(), strict=True)
+        ]
+        return replace(self, relevance=np.array(grades, dtype=np.float64))
 
     def _pages(self) -> Iterator[ScoredPages]:
         for start, end in pairwise(self.lists.offsets.tolist()):
@@ -79,7 +107,8 @@ class ScoreLists:
         """What a calibration's file holds of them."""
         scores = np.stack([self.retriever, self.readout, self.targets])
         tensors = {LENGTHS: self.lists.lengths, SCORES: scores}
-        return tensors if self.predicted is None else tensors | {PREDICTED: self.predicted}
+        optional = {PREDICTED: self.predicted, RELEVANCE: self.relevance}
+        return tensors | {name: values for name, values in optional.items() if values is not None}
 
     def names(self) -> str:
         """What its metadata holds of them."""
@@ -98,5 +127,10 @@ class ScoreLists:
             retriever=retriever,
             readout=readout,
             targets=targets,
-            predicted=np.asarray(tensors[PREDICTED], dtype=np.float64) if PREDICTED in tensors else None,
+            predicted=_optional(tensors, PREDICTED),
+            relevance=_optional(tensors, RELEVANCE),
         )
+
+
+def _optional(tensors: Mapping[str, Floats], name: str) -> Floats | None:
+    return np.asarray(tensors[name], dtype=np.float64) if name in tensors else None

@@ -1,6 +1,7 @@
 """The traffic that a server logged, as queries and candidates to calibrate on. No page text is in it."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,8 @@ class Traffic:
 def read_traffic(path: Path, *, retriever: str, page_ids: Sequence[str], count: int) -> Traffic:
     """The last `count` different queries of a log whose candidates the retriever of this name found.
 
-    Pages that the store no longer has are left out, and lines that were cut short.
+    Pages that the store no longer has are left out, and lines that were cut short or hold scores that are no
+    numbers.
     """
     stored = set(page_ids)
     lists: dict[str, dict[str, float]] = {}
@@ -34,6 +36,8 @@ def read_traffic(path: Path, *, retriever: str, page_ids: Sequence[str], count: 
             row = json.loads(line)
             query, name = str(row["query"]), str(row["retriever"])
             scores = dict(zip(row["pages"], map(float, row["retriever_scores"]), strict=True))
+            if not query.strip() or not all(map(math.isfinite, scores.values())):
+                continue
         except (ValueError, KeyError, TypeError):
             continue
         retrievers.add(name)

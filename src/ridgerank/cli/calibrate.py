@@ -44,7 +44,8 @@ def calibrate_command(
     qrels: Annotated[
         Path | None,
         typer.Option(
-            help="Judgements of these queries, TREC: the weight is then w*.",
+            help="Judgements of these queries, TREC: the weight is w* of 64 judged queries or more; "
+            "fewer are averaged with the estimate without judgements.",
             rich_help_panel="Queries and judgements",
         ),
     ] = None,

@@ -24,7 +24,7 @@ def parse_weights(text: str, runs: int) -> list[float]:
         values = [parse_plain_number(part, float) for part in text.split(",")]
     except ValueError:
         values = []
-    if len(values) != runs or not all(0 <= value < math.inf for value in values) or not sum(values):
+    if len(values) != runs or not all(value >= 0 for value in values) or not 0 < sum(values) < math.inf:
         raise typer.BadParameter(
             f"{text!r}, wanted {runs} numbers of at least 0, not all 0, with commas between them",
             param_hint="--weights",

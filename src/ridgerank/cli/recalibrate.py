@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,23 +34,55 @@ def reweigh_store(
         before = Calibration.load(folder, name, lineage=pages.lineage)
         grades, known = kept_judgements(store, before)
         in_browser = len(grades)
-        for query in queries or []:
-            judged = (qrels or {}).get(query.query_id, {})
-            ids = pages.lookup_many(judged)
-            merged = grades.get(query.text, {}) | {ids[page]: judged[page] for page in judged if page in ids}
-            if merged:
-                grades[query.text] = merged
+        in_files = _read_grades(pages, queries or [], qrels or {})
+        grades |= {text: grades.get(text, {}) | judged for text, judged in in_files.items()}
         own = set() if before.lists is None else {query.text for query in before.lists.queries}
         missing = [text for text in grades if text not in own and text not in known]
         known |= _search(store, name, missing, before.diagnostics.candidates)
-        after = reweigh(before, known, grades)
+        lists = None if before.lists is None else before.lists.with_grades(in_files)
+        after = reweigh(replace(before, lists=lists), known, grades)
+        _require_judgements(before, after, name)
         after.save(folder, name)
+    kept = 0 if lists is None else len(lists.grades().keys() - grades.keys())
     typer.echo(
-        f"{len(grades)} judged queries, {in_browser} of them judged in the browser; "
-        f"{len(missing)} had to be searched for; {time.perf_counter() - start:.1f} s",
+        f"{len(grades) + kept} judged queries, {in_browser} of them judged in the browser, {kept} in the "
+        f"calibration; {len(missing)} had to be searched for; {time.perf_counter() - start:.1f} s",
         err=True,
     )
     return before, after
+
+
+def _read_grades(store: "PageStore", queries: "list[Query]", qrels: "Qrels") -> dict[str, dict[str, int]]:
+    """The text of each judged query → grades by page id; pages that the store lacks are left out."""
+    grades: dict[str, dict[str, int]] = {}
+    unknown: set[str] = set()
+    for query in queries:
+        judged = qrels.get(query.query_id, {})
+        ids = store.lookup_many(judged)
+        unknown |= judged.keys() - ids.keys()
+        if ids:
+            grades[query.text] = {page_id: judged[page] for page, page_id in ids.items()}
+    if unknown:
+        typer.echo(
+            f"{len(unknown)} judged pages are not in the store, such as {min(unknown)}: left out", err=True
+        )
+    return grades
+
+
+def _require_judgements(before: "Calibration", after: "Calibration", name: str) -> None:
+    """Refuse to trade judgements that are not at hand for fewer; say so where others went."""
+    from ridgerank.errors import CalibrationError
+
+    count_before, count_after = (
+        each.weight.queries_used if each.weight.is_judged else 0 for each in (before, after)
+    )
+    if count_after >= count_before:
+        return
+    change = f"the weight of {name} rests on {count_before} judged queries, {count_after} are known now"
+    if before.lists is not None and before.lists.relevance is not None:
+        typer.echo(f"{change}; give the others with --queries and --qrels to keep them", err=True)
+        return
+    raise CalibrationError(f"{change}; nothing was changed. Give them with --queries and --qrels")
 
 
 def read_traffic_for(store: "PageStore", log: Path, name: str, count: int) -> "tuple[Calibration, Traffic]":

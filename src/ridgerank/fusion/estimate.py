@@ -27,6 +27,8 @@ RESAMPLES = 1000
 CONFIDENCE = 0.95
 BEYOND_CHANCE = 2.58
 """Standard errors: of scores that know nothing of each other, one pair in two hundred gets past this."""
+MOST_CERTAIN = 0.995
+"""The largest chance of a gain without judgements: no number of queries makes a model true."""
 _WITHIN_REACH = 0.05
 """Share of the resamples in which the one-factor model must have a solution to be called unrefuted."""
 _BLOCK = 1 << 21
@@ -110,7 +112,7 @@ def closed_form_estimate(correlations: Correlations, *, prior: Prior | None = No
         queries_skipped=correlations.skipped,
         shrunk=prior is not None,
         chance_of_gain=chance,
-        note=_few_queries(correlations),
+        note=_few_queries(correlations, shrunk=prior is not None),
     )
 
 
@@ -141,7 +143,7 @@ def label_free_estimate(correlations: Correlations, *, prior: Prior | None = Non
         return weights, objective(np.asarray(weight), b, s, bs) - b
 
     interval, chance, undefined = _bootstrap(correlations, resampled)
-    note = _few_queries(correlations)
+    note = f"an estimate without judgements. {_few_queries(correlations, shrunk=prior is not None)}".strip()
     if at_edge:
         note = f"{note} a score is as good as relevance itself, as far as these queries can tell.".strip()
     if undefined:
@@ -157,7 +159,7 @@ def label_free_estimate(correlations: Correlations, *, prior: Prior | None = Non
         queries_used=correlations.queries,
         queries_skipped=correlations.skipped,
         shrunk=prior is not None,
-        chance_of_gain=chance,
+        chance_of_gain=min(chance, MOST_CERTAIN),
         note=note,
     )
 
@@ -242,7 +244,14 @@ def _shrink(means: Floats, prior_share: Floats, prior: Prior | None) -> Floats:
     return means if prior is None else (1.0 - prior_share) * means + prior_share * prior.mean
 
 
-def _few_queries(correlations: Correlations) -> str:
-    if correlations.queries >= 16:
+def _few_queries(correlations: Correlations, *, shrunk: bool) -> str:
+    count = correlations.queries
+    if count >= 16:
         return ""
-    return f"only {correlations.queries} queries speak: the interval may be too narrow, consider shrinking."
+    advice = "" if shrunk else ", consider shrinking"
+    return f"{describe_count(count)}: the interval may be too narrow{advice}."
+
+
+def describe_count(queries: int) -> str:
+    """That only so many queries say anything."""
+    return f"only {queries} {'query says' if queries == 1 else 'queries say'} anything"

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgerank.errors import CalibrationError
-from ridgerank.fusion.estimate import CONFIDENCE, FALLBACK_WEIGHT, RESAMPLES, Method
+from ridgerank.fusion.estimate import (
+    CONFIDENCE,
+    FALLBACK_WEIGHT,
+    MOST_CERTAIN,
+    RESAMPLES,
+    Method,
+    describe_count,
+)
 from ridgerank.fusion.many_scores import (
     LEAST_SCORES,
     fit_common_factor,
@@ -22,6 +29,10 @@ from ridgerank.fusion.ratio_estimate import MODEL_ERROR
 from ridgerank.fusion.standardize import discounts, standardize_weighted
 from ridgerank.ragged import Floats, Ragged
 
+ALIKE = 0.98
+"""Scores that correlate more are one opinion given twice."""
+UNEXPLAINED = 0.05
+"""What two scores may share besides relevance, as a correlation, before it is said."""
 BETWEEN_SCORES = 0.1
 """How far the correlations of good scores typically lie apart: an assumption, as in `prior.py`."""
 _BLOCK = 1 << 21
@@ -168,6 +179,7 @@ def estimate_weights_without_labels(correlations: ManyCorrelations, fused: int) 
         if count > LEAST_SCORES
         else "three scores cannot contradict the one-factor model, a fourth (--third) could"
     )
+    copies = _describe_copies(rows.mean(axis=0), model.loadings)
     return _summarize(
         correlations,
         weights,
@@ -176,8 +188,21 @@ def estimate_weights_without_labels(correlations: ManyCorrelations, fused: int) 
         method="label-free",
         relevance=c,
         misfit=float(model.misfit),
-        note=f"an estimate without judgements: {checked}.",
+        note=f"an estimate without judgements: {checked}.{copies}",
     )
+
+
+def _describe_copies(mutual: Floats, loadings: Floats) -> str:
+    """Which pairs share more than relevance, as copies do: the model takes what they share for relevance."""
+    pairs = [(i, j) for i in range(len(mutual)) for j in range(i + 1, len(mutual))]
+    alike = [pair for pair in pairs if mutual[pair] > ALIKE]
+    shared = [pair for pair in pairs if mutual[pair] - loadings[pair[0]] * loadings[pair[1]] > UNEXPLAINED]
+    notes = [
+        f" scores {i + 1} and {j + 1} correlate at {mutual[i, j]:.2f}, more than relevance explains; if one "
+        "was made from the other, leave it out."
+        for i, j in dict.fromkeys(alike + shared)
+    ]
+    return "".join(notes)
 
 
 def _fall_back(correlations: ManyCorrelations, mean: Floats, fused: int, *, misfit: float) -> ManyWeights:
@@ -215,10 +240,13 @@ def _summarize(
     tail = (1.0 - CONFIDENCE) / 2.0
     low, high = np.quantile(drawn_weights, [tail, 1.0 - tail], axis=0)
     chance = float(np.mean(gains > 0))
+    if method == "label-free":
+        chance = min(chance, MOST_CERTAIN)
     if correlations.queries < 2:
         low, high, chance = np.zeros(len(weights)), np.ones(len(weights)), float("nan")
     if correlations.queries < 16:
-        note = f"{note} only {correlations.queries} queries speak: the intervals may be too narrow.".strip()
+        few = describe_count(correlations.queries)
+        note = f"{note} {few}: the intervals may be too narrow.".strip()
     return ManyWeights(
         weights=tuple(weights.tolist()),
         weight_intervals=tuple(zip(low.tolist(), high.tolist(), strict=True)),

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ridgerank.fusion.correlations import Correlations, ThirdMoments
-from ridgerank.fusion.estimate import BEYOND_CHANCE, WeightEstimate, resampled_means
+from ridgerank.fusion.estimate import BEYOND_CHANCE, MOST_CERTAIN, WeightEstimate, resampled_means
 from ridgerank.fusion.weight import is_interior
 from ridgerank.ragged import Floats
 
@@ -105,7 +105,7 @@ class UnboundedWeight:
             return 0.0
         norm = math.sqrt((1.0 - w) ** 2 + w**2 + 2.0 * w * (1.0 - w) * rho)
         bound = unbounded_weight(1.0, (norm - (1.0 - w)) / w, rho)
-        return min(0.5 * math.erfc((bound - self.mean) / (self.error * math.sqrt(2.0))), 0.995)
+        return min(0.5 * math.erfc((bound - self.mean) / (self.error * math.sqrt(2.0))), MOST_CERTAIN)
 
 
 def unbounded_weight(c_b: float, c_s: float, rho: float) -> float:

@@ -99,8 +99,14 @@ class Judgements:
         return merge_grades(self.read())
 
     def _write_qrels(self) -> None:
-        grades = self.grades()
-        qrels: Qrels = {query_id(query): pages for query, pages in grades.items()}
+        judgements = self.read()
+        grades = merge_grades(judgements)
+        # By the name people and runs use, not by the digest of the page.
+        names = {judgement.page_id: judgement.reference for judgement in judgements}
+        qrels: Qrels = {
+            query_id(query): {names[page_id]: grade for page_id, grade in pages.items()}
+            for query, pages in grades.items()
+        }
         with replace_text_file(self.folder / QRELS) as file:
             write_qrels(qrels, file)
         with replace_text_file(self.folder / QUERIES) as file:
