@@ -39,6 +39,15 @@ def test_a_changed_text_is_found(uri: str) -> None:
     assert [found.what for found in find_damage(uri)] == ["report.pdf#4"]
 
 
+def test_a_changed_name_is_found(uri: str) -> None:
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.set_references({page_id(4): ["renamed.pdf#5", "copy of it.pdf#5"]})
+    assert list(find_damage(uri)) == []
+    flip(uri, b"renamed.pdf#5", 3)
+    [found] = find_damage(uri)
+    assert (found.page_id, found.reason) == (page_id(4), "its names differ from their checksum")
+
+
 def test_a_changed_vector_is_found(uri: str) -> None:
     vectors = {page_id(number): np.full((3, 4), number + 0.5, dtype=np.float16) for number in range(12)}
     with StoreWriter(uri, LINEAGE) as writer:

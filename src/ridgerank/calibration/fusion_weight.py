@@ -126,7 +126,10 @@ def decide_from_scores(
             estimate = combine_with_judgements(closed_form, judged, ratio, rho_bs)
         elif judged.queries < MANY_JUDGED and not shown:
             cause = f"{cause}; {evidence} do not show it either"
-            estimate = replace(closed_form, method="prior", cause=cause)
+            unknown = float("nan")
+            estimate = replace(
+                closed_form, method="prior", weight_interval=(0.0, 1.0), chance_of_gain=unknown, cause=cause
+            )
     c_t = teacher_relevance
     if c_t is None:
         factors = fit_one_factor(np.asarray(rho_bs), np.asarray(rho_bt), np.asarray(rho_st))

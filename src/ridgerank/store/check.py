@@ -17,6 +17,8 @@ from ridgerank.store.rows import read_vectors
 
 _BATCH_ROWS = 64
 _COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM, layout.PREFIX]
+_NAMES = [layout.SOURCE, layout.NAMES_CHECKSUM]
+"""Read besides where the store has checksums of names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ def _find_fragment_damage(store: PageStore, fragment: Any) -> Iterator[Damage]: 
     vector_names = [
         name for name in (layout.VECTORS, layout.VECTORS_CHECKSUM) if name in fragment.schema.names
     ]
-    scanner = fragment.scanner(columns=[*_COLUMNS, *vector_names], batch_size=_BATCH_ROWS, **DESCRIBE_BLOBS)
+    names = _NAMES if layout.NAMES_CHECKSUM in fragment.schema.names else []
+    columns = [*_COLUMNS, *names, *vector_names]
+    scanner = fragment.scanner(columns=columns, batch_size=_BATCH_ROWS, **DESCRIBE_BLOBS)
     for batch in scanner.to_batches():
         rows = batch.drop_columns([layout.VECTORS]).to_pylist() if vector_names else batch.to_pylist()
         vectors = read_vectors(batch) if vector_names else [None] * len(rows)
@@ -80,6 +84,10 @@ def _find_fault(
     checksum = layout.checksum(row[layout.PAGE_ID], row[layout.TEXT], row[layout.THUMBNAIL], block)
     if checksum != row[layout.CHECKSUM]:
         return f"its bytes have checksum {checksum.hex()}, written was {row[layout.CHECKSUM].hex()}"
+    if layout.NAMES_CHECKSUM in row:
+        references, source = row[layout.REFERENCES] or (), row[layout.SOURCE] or ""
+        if layout.names_checksum(row[layout.PAGE_ID], references, source) != row[layout.NAMES_CHECKSUM]:
+            return "its names differ from their checksum"
     if vectors is not None and layout.vectors_checksum(vectors) != row[layout.VECTORS_CHECKSUM]:
         return "its retriever vectors differ from their checksum"
     return None

@@ -47,6 +47,7 @@ def schema(lineage: Lineage, shared_digest: str | None = None) -> pa.Schema:
             pa.field(layout.THUMBNAIL, pa.binary()),
             pa.field(layout.POSITIONS, pa.int32()),
             pa.field(layout.CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
+            pa.field(layout.NAMES_CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
             pa.field(layout.PREFIX, pa.large_binary(), metadata={"lance-encoding:blob": "true"}),
         ],
         metadata=metadata,

@@ -8,7 +8,7 @@ what a scale means.
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -39,6 +39,8 @@ CHECKSUM = "checksum"
 PREFIX = "prefix"
 VECTORS = "vectors"
 VECTORS_CHECKSUM = "vectors_checksum"
+NAMES_CHECKSUM = "names_checksum"
+"""Stores of older releases have no such column."""
 """Columns of the dataset, in this order; the last two are absent until a retriever fills them."""
 COLUMNS = (PAGE_ID, REFERENCES, SOURCE, TEXT, THUMBNAIL, POSITIONS, CHECKSUM, PREFIX)
 
@@ -270,10 +272,19 @@ def vectors_checksum(vectors: NDArray[np.float16]) -> bytes:
 def checksum(page_id: str, text: str, thumbnail: bytes, block: Bytes) -> bytes:
     """BLAKE2b-128 of a page's id, text, thumbnail and block, each preceded by its length.
 
-    References are left out: a page may be renamed without touching its bytes.
+    References are left out: a page may be renamed without touching its bytes. `names_checksum` has them.
     """
+    return _digest_parts([page_id.encode(), text.encode(), thumbnail, block])
+
+
+def names_checksum(page_id: str, references: Sequence[str], source: str) -> bytes:
+    """BLAKE2b-128 of a page's id, its source and its references, each preceded by its length."""
+    return _digest_parts([name.encode() for name in (page_id, source, *references)])
+
+
+def _digest_parts(parts: Iterable[Bytes]) -> bytes:
     digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
-    for part in (page_id.encode(), text.encode(), thumbnail, block):
+    for part in parts:
         digest.update(_view(part).nbytes.to_bytes(8, "little"))
         digest.update(_view(part))
     return digest.digest()

@@ -53,6 +53,9 @@ def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
             layout.checksum(page.page_id, page.text, page.thumbnail, block)
             for page, block in zip(pages, blocks, strict=True)
         ],
+        layout.NAMES_CHECKSUM: [
+            layout.names_checksum(page.page_id, page.references, page.source) for page in pages
+        ],
         layout.PREFIX: blobs,
     }
     if layout.LABELS in schema.names:

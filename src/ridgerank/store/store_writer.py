@@ -145,9 +145,17 @@ class StoreWriter:
     def set_references(self, references: Mapping[str, Sequence[str]]) -> None:
         """Replace the names of pages, in one commit; their prefixes are not rewritten."""
         self._require(references)
-        if references:
-            names = [list(page_names) for page_names in references.values()]
-            self._rewrite({layout.PAGE_ID: list(references), layout.REFERENCES: names})
+        if not references:
+            return
+        names = [list(page_names) for page_names in references.values()]
+        columns: dict[str, Any] = {layout.PAGE_ID: list(references), layout.REFERENCES: names}
+        if layout.NAMES_CHECKSUM in self._dataset.schema.names:
+            sources = dict(zip(*self._columns(layout.PAGE_ID, layout.SOURCE), strict=True))
+            columns[layout.NAMES_CHECKSUM] = [
+                layout.names_checksum(page_id, page_names, sources[page_id])
+                for page_id, page_names in references.items()
+            ]
+        self._rewrite(columns)
 
     def labels(self) -> dict[str, tuple[str, ...]]:
         """The labels of every stored page that has any, by page id."""
