@@ -9,12 +9,14 @@ import pytest
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
-from ridgerank.calibration import setting_states
+from ridgerank.calibration import setting_states, storage_tuning
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.calibration.hooks import SilentTuningHook
-from ridgerank.calibration.storage_choice import MeasuredSetting
+from ridgerank.calibration.ridge_fit import LEAST_LISTS
+from ridgerank.calibration.storage_choice import MeasuredSetting, StorageGoal
 from ridgerank.calibration.storage_tuning import (
     TuningReport,
+    _limit_pages,
     combine_settings,
     tune_storage,
 )
@@ -22,8 +24,10 @@ from ridgerank.errors import BackboneError, CalibrationError
 from ridgerank.indexing.index import index_documents
 from ridgerank.miniature.corpora import find_plan, make_corpus
 from ridgerank.miniature.draw import draw_corpus
+from ridgerank.records import Candidate, Query
 from ridgerank.runs.queries import read_queries
 from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.page_bytes import mean_page_bytes, sample_page_shapes
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
 from ridgerank.store.setting_compressor import SettingCompressor
@@ -57,6 +61,12 @@ def tune(store: str, backbone: Backbone, **options: Any) -> TuningReport:  # noq
     return tune_storage(store, backbone=backbone, **{**SIZES, "settings": SETTINGS, **options})
 
 
+def planned_bytes(store: str, backbone: Backbone, setting: StorageSetting) -> int:
+    before_page = backbone.tokens.count_before_page()
+    with PageStore.open(store) as opened:
+        return round(mean_page_bytes(sample_page_shapes(opened, before_page), setting))
+
+
 def without_times(rows: Sequence[MeasuredSetting]) -> list[MeasuredSetting]:
     return [replace(row, pass_time_ratio=0.0) for row in rows]
 
@@ -88,6 +98,7 @@ def test_bytes_are_those_on_disk_of_a_store_of_each_setting(
         )  # fmt: skip
         with PageStore.open(uri) as indexed:
             assert row.bytes_per_page == pytest.approx(indexed.info().bytes_per_page)
+        assert row.bytes_per_page == pytest.approx(planned_bytes(store, small_backbone, setting), abs=1)
 
 
 def test_without_a_calibration_target_and_state_are_those_it_would_select(
@@ -152,8 +163,41 @@ def test_fewer_pages_shorten_the_lists_and_too_few_are_refused(store: str, small
     report = tune(store, small_backbone, candidates=12, pages=39)
     assert report.pages <= 39
     assert 5 <= report.candidates < 12
-    with pytest.raises(CalibrationError, match=r"at most 3 pages, and the 5 best candidates of 20 queries"):
+    with pytest.raises(
+        CalibrationError,
+        match=r"at most 3 pages, and the 5 best candidates of 20 queries are (\d+); raise --pages to \1$",
+    ):
         tune(store, small_backbone, pages=3)
+
+
+def test_fewer_queries_are_advised_only_where_enough_are_left_and_their_pages_fit() -> None:
+    candidates = [Candidate(f"page {number}", 1.0) for number in range(6)]
+    lists = {Query(str(number), "text"): candidates[:5] for number in range(LEAST_LISTS)}
+    lists[Query("last", "text")] = candidates[1:6]
+    with pytest.raises(CalibrationError, match=r"raise --pages to 6, or give only the first 16 queries"):
+        _limit_pages(lists, 5)
+
+
+def test_settings_over_the_budget_are_not_computed(store: str, small_backbone: Backbone) -> None:
+    budget = planned_bytes(store, small_backbone, SETTINGS[1])
+    report = tune(store, small_backbone, goal=StorageGoal(budget_bytes=budget))
+    assert [row.setting for row in report.rows][:2] == SETTINGS[:2]
+    assert len(report.rows) + report.over_budget == len(SETTINGS)
+    assert all(row.bytes_per_page <= budget for row in report.rows[1:])
+
+
+def test_a_budget_nothing_fits_is_refused_before_a_query_is_run(
+    store: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(storage_tuning, "find_candidates", fail)
+    smallest = min(SETTINGS, key=lambda setting: planned_bytes(store, small_backbone, setting))
+    with pytest.raises(CalibrationError) as caught:
+        tune(store, small_backbone, goal=StorageGoal(budget_bytes=1000))
+    size = planned_bytes(store, small_backbone, smallest) / 1e6
+    assert f"the smallest, {smallest}, takes {size:.3f} MB" in str(caught.value)
 
 
 def test_the_targets_of_a_calibration_are_used_again(store: str, small_backbone: Backbone) -> None:

@@ -6,7 +6,7 @@ setting is preferred to the store's own only where its agreement is shown, not w
 - it is *not lower* where that interval holds no loss above `TOLERANCE`, and reaches 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,16 +133,21 @@ def choose_storage(rows: Sequence[MeasuredSetting], goal: StorageGoal) -> Storag
     return StorageChoice(_smallest(as_good), "the smallest setting whose r is not lower")
 
 
+def refuse_budget(sizes: Mapping[StorageSetting, float], budget_bytes: int) -> CalibrationError:
+    """Nothing of these bytes per page is within the budget: the smallest is named."""
+    smallest = min(sizes, key=lambda setting: sizes[setting])
+    return CalibrationError(
+        f"no setting of {len(sizes)} fits into {budget_bytes / 1e6:.3f} MB per page: the smallest, "
+        f"{smallest}, takes {sizes[smallest] / 1e6:.3f} MB; raise --budget, or try smaller ones "
+        "(--keep 'value-norm 1/12', --bits 2, --exit-layer)"
+    )
+
+
 def _choose_within_budget(rows: Sequence[MeasuredSetting], budget_bytes: int) -> StorageChoice:
     current = rows[0]
     fitting = [row for row in rows if row.bytes_per_page <= budget_bytes]
     if not fitting:
-        least = _smallest(rows)
-        raise CalibrationError(
-            f"no setting of {len(rows)} fits into {budget_bytes / 1e6:.3f} MB per page: the smallest, "
-            f"{least.setting}, takes {least.bytes_per_page / 1e6:.3f} MB; raise --budget, or try "
-            "smaller ones (--keep 'value-norm 1/12', --bits '2 group 32', --exit-layer)"
-        )
+        raise refuse_budget({row.setting: row.bytes_per_page for row in rows}, budget_bytes)
     best = max(fitting, key=lambda row: (row.agreement, -row.bytes_per_page))
     if current in fitting and best is not current and not best.clearly_better:
         return StorageChoice(current, "it is within the budget, and nothing within it is clearly better")

@@ -8,7 +8,7 @@ States are kept on disk, some pages at a time: an interrupted run goes on, and f
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from ridgerank.calibration.candidate_lists import find_candidates
 from ridgerank.calibration.executor import LocalExecutor
 from ridgerank.calibration.hooks import SilentTuningHook, TuningHook
 from ridgerank.calibration.query_choice import QUERIES, choose_queries
-from ridgerank.calibration.ridge_fit import fit_readout
+from ridgerank.calibration.ridge_fit import LEAST_LISTS, fit_readout
 from ridgerank.calibration.selection import select_readout
 from ridgerank.calibration.setting_grid import default_settings
 from ridgerank.calibration.setting_states import SettingStates
@@ -37,6 +37,7 @@ from ridgerank.calibration.storage_choice import (
     StorageGoal,
     choose_storage,
     measure_setting,
+    refuse_budget,
 )
 from ridgerank.calibration.target_cache import TargetCache
 from ridgerank.errors import CalibrationError
@@ -45,6 +46,7 @@ from ridgerank.records import STATES, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.page_bytes import mean_page_bytes, sample_page_shapes
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import Keep
 from ridgerank.store.repack import RepackPlan, can_repack
@@ -78,6 +80,8 @@ class TuningReport:
     pages: int
     candidates: int
     """Of a query, at most."""
+    over_budget: int = 0
+    """Settings that were not tried: their pages are larger than the budget."""
 
 
 def combine_settings(
@@ -131,9 +135,12 @@ def tune_storage(
         settings = _list_settings(page_store, settings)
         executor = make_local_executor(page_store, backbone, device=device, dtype=dtype)
         for setting in settings:
+            setting.keep.require_readable(reads_text=executor.shallow.backbone.reads_text)
             executor.shallow.backbone.geometry.require_layers(
                 page_store.lineage.join_layer, setting.exit_layer
             )
+        goal = goal or StorageGoal()
+        affordable = _within_budget(executor, settings, goal)
         folder = stack.enter_context(edit_calibrations(page_store.uri))
         calibration = None
         if name in list_calibrations(folder):
@@ -160,7 +167,8 @@ def tune_storage(
         else:
             target, state = calibration.target, calibration.state
         sample = _Sample(executor, lists, cache, target, state, query_set.origin, files)
-        return _measure(sample, settings, goal or StorageGoal(), work or folder / ".tuning", hook)
+        report = _measure(sample, affordable, goal, work or folder / ".tuning", hook)
+        return replace(report, over_budget=len(settings) - len(affordable))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,6 +192,22 @@ def _list_settings(store: PageStore, settings: Sequence[StorageSetting] | None) 
             current, join_layer=store.lineage.join_layer, reads_text=store.lineage.page_text is not None
         )
     return list(dict.fromkeys([current, *settings]))
+
+
+def _within_budget(
+    executor: LocalExecutor, settings: Sequence[StorageSetting], goal: StorageGoal
+) -> list[StorageSetting]:
+    """The current setting, and of the others those whose pages are within the budget, if there is one."""
+    store, budget = executor.shallow.store, goal.budget_bytes
+    if budget is None or not len(store):
+        return list(settings)
+    shapes = sample_page_shapes(store, executor.shallow.backbone.tokens.count_before_page())
+    join_layer = store.lineage.join_layer
+    sizes = {setting: mean_page_bytes(shapes, setting, join_layer=join_layer) for setting in settings}
+    if min(sizes.values()) > budget:
+        raise refuse_budget(sizes, budget)
+    current, *others = settings
+    return [current, *(setting for setting in others if sizes[setting] <= budget)]
 
 
 def _measure(
@@ -222,18 +246,24 @@ def _measure(
 
 def _limit_pages(lists: Mapping[Query, Sequence[Candidate]], pages: int) -> dict[Query, Sequence[Candidate]]:
     """The longest lists whose pages are at most so many: each query keeps its best candidates."""
-    distinct = 0
     for length in range(max(map(len, lists.values())), 0, -1):
         shortened = {query: candidates[:length] for query, candidates in lists.items()}
-        distinct = len({candidate.page_id for part in shortened.values() for candidate in part})
-        if distinct <= pages:
+        if _count_pages(list(shortened.values())) <= pages:
             return shortened
         if length <= _LEAST_CANDIDATES:
             break
+    shortest = [candidates[:_LEAST_CANDIDATES] for candidates in lists.values()]
+    distinct = _count_pages(shortest)
+    fits = _count_pages(shortest[:LEAST_LISTS]) <= pages
+    fewer = f", or give only the first {LEAST_LISTS} queries" if fits else ""
     raise CalibrationError(
         f"at most {pages} pages, and the {_LEAST_CANDIDATES} best candidates of {len(lists)} queries are "
-        f"{distinct}; raise --pages, or give fewer queries"
+        f"{distinct}; raise --pages to {distinct}{fewer}"
     )
+
+
+def _count_pages(lists: Sequence[Sequence[Candidate]]) -> int:
+    return len({candidate.page_id for candidates in lists for candidate in candidates})
 
 
 def _select(

@@ -230,6 +230,8 @@ def _print_table(report: "TuningReport") -> None:
         f"{report.queries} queries {report.queries_from}, up to {report.candidates} of {report.pages} pages "
         f"each; {report.target}, {report.state}; r is of held-out queries"
     )
+    if report.over_budget:
+        say(f"{report.over_budget} settings of larger pages than the budget were not tried")
 
 
 def _marks(report: "TuningReport", row: "MeasuredSetting") -> list[str]:

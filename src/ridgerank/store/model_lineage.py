@@ -49,7 +49,12 @@ def complete_setting(
     numbers: NumberFormat | None = None,
     exit_layer: int | None = None,
 ) -> StorageSetting:
-    """The setting of a preset for this model, with the parts that are given in place of its own."""
+    """The setting of a preset for this model, with the parts that are given in place of its own.
+
+    Positions that cannot be chosen by what this model sees are refused.
+    """
+    if keep is not None:
+        keep.require_readable(reads_text=backbone.reads_text)
     setting = StorageSetting.from_preset(
         preset, layers=backbone.geometry.layers, reads_text=backbone.reads_text
     )

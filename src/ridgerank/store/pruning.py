@@ -147,6 +147,13 @@ class Keep:
     def __str__(self) -> str:
         return f"{self.rule} {self.fraction}"
 
+    def require_readable(self, *, reads_text: bool) -> None:
+        """Refuse a rule that needs what such a model does not see: a page's text, or its image."""
+        if self.rule == "informative" and not reads_text:
+            raise StoreError(f"keep {str(self)!r} reads text, and this model sees images; use value-norm")
+        if self.rule == "ink" and reads_text:
+            raise StoreError(f"keep {str(self)!r} sees an image, and this model reads text; use value-norm")
+
     def count(self, visual: int) -> int:
         """How many of `visual` positions are stored: round(γ n), at least one where there are any."""
         return min(visual, max(1, round(self.fraction * visual)))
