@@ -145,8 +145,40 @@ def test_what_the_old_store_no_longer_holds_is_refused(
     small_backbone: Backbone, tmp_path: Path, keep: str, bits: str, plan: RepackPlan, reason: str
 ) -> None:
     source = write(small_backbone, tmp_path / "old", keep, bits)
-    with pytest.raises(StoreError, match=reason):
+    with pytest.raises(StoreError, match=rf"{reason}.* From this store can be made: --keep"):
         repack_store(source, str(tmp_path / "new"), plan)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("keep", "bits", "possible"),
+    [
+        (
+            "stride 1/3",
+            "8",
+            "--keep 'stride 1/3'; --bits of at most 8/8 (keys/values); --exit-layer 4 or",
+        ),
+        ("value-norm 1/5", "3/2", "--keep 'value-norm 1/5' or a smaller fraction; --bits of at most 3/2"),
+        ("stride 1", "4", "--keep with any fraction by stride, value-norm"),
+    ],
+)
+def test_a_refusal_names_what_the_store_still_holds(
+    small_backbone: Backbone, keep: str, bits: str, possible: str
+) -> None:
+    lineage = make_lineage(
+        small_backbone, exit_layer=EXIT, join_layer=0, keep=Keep.parse(keep), numbers=NumberFormat.parse(bits)
+    )
+    with pytest.raises(StoreError) as caught:
+        RepackPlan(Keep.parse("ink 1/2")).apply(lineage)
+    assert possible in str(caught.value)
+
+
+def test_larger_pages_are_refused_with_both_sizes(small_backbone: Backbone, tmp_path: Path) -> None:
+    source, target = write(small_backbone, tmp_path / "old", "stride 1", "3/2"), str(tmp_path / "new")
+    with pytest.raises(StoreError, match=r"exit 4 takes 0\.\d+ MB a page, and the store's .* 0\.\d+ MB"):
+        repack_store(source, target, RepackPlan(numbers=NumberFormat(3, 2, 8)))
+    report = repack_store(source, target, RepackPlan(Keep.parse("value-norm 1/3")))
+    assert report.bytes_per_page[1] < report.bytes_per_page[0]
 
 
 def test_a_store_is_not_repacked_into_itself(small_backbone: Backbone, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import os
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -40,6 +40,24 @@ def test_an_empty_store_is_opened_again_and_filled(tmp_path: Path) -> None:
         writer.append([])
         writer.append([row(0)])
     read_back(uri, [0])
+
+
+def test_a_new_store_that_an_error_left_empty_is_removed_and_one_with_pages_stays(tmp_path: Path) -> None:
+    uri = tmp_path / "store"
+
+    def fail_after(pages: int) -> None:
+        with suppress(RuntimeError), StoreWriter(str(uri), LINEAGE) as writer:
+            writer.append([row(number) for number in range(pages)])
+            raise RuntimeError
+
+    fail_after(0)
+    assert not uri.exists()
+    uri.mkdir()
+    fail_after(0)
+    assert [entry.name for entry in uri.iterdir()] == [LOCK_NAME]
+    fail_after(2)
+    fail_after(0)
+    read_back(str(uri), [0, 1])
 
 
 def test_another_lineage_is_refused_with_both_values_shown(uri: str) -> None:

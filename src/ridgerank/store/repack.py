@@ -5,6 +5,7 @@ may be interrupted; run again, it goes on behind the last commit.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,12 +17,13 @@ from ridgerank.lineage import Lineage
 from ridgerank.store.compress import average_distances, average_norms, layer_features, quantize
 from ridgerank.store.layout import PackedPrefix, SharedPrefix
 from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.page_bytes import mean_page_bytes, sample_page_shapes
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.pruning import RULES, Keep, PageFeatures, even_indices
 from ridgerank.store.quantize import PACKED_QUANTIZATION, QUANTIZATION
 from ridgerank.store.rows import PageRow
 from ridgerank.store.sidecar import copy_sources
-from ridgerank.store.storage_setting import stored_numbers
+from ridgerank.store.storage_setting import StorageSetting, stored_numbers
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.stored_prefixes import StoredPrefixes
 
@@ -40,6 +42,10 @@ class RepackPlan:
 
     def apply(self, lineage: Lineage) -> Lineage:
         """The lineage of the new store; what the old one no longer holds is refused."""
+        with _naming_possible(lineage):
+            return self._apply(lineage)
+
+    def _apply(self, lineage: Lineage) -> Lineage:
         keep = self.keep or Keep.parse(lineage.keep)
         numbers = self.numbers or stored_numbers(lineage)
         exit_layer = lineage.exit_layer if self.exit_layer is None else self.exit_layer
@@ -96,6 +102,7 @@ def repack_store(
             shared = store.shared
         if shared is not None:
             shared = SharedPrefix(shared.keys[:layers].copy(), shared.values[:layers].copy())
+        _require_held_and_smaller(store, lineage, shared)
         with StoreWriter(target, lineage, shared) as writer:
             if store.vectors is not None:
                 writer.open_vectors(store.vectors.origin)
@@ -118,14 +125,57 @@ def repack_store(
 
 
 def can_repack(store: PageStore, plan: RepackPlan, page_ids: Sequence[str]) -> bool:
-    """Whether the store still holds what the plan needs, tried on these pages."""
+    """Whether the store still holds what the plan needs, tried on these pages, and pages do not grow."""
     try:
         lineage = plan.apply(store.lineage)
+        _require_held_and_smaller(store, lineage, store.shared)
         for prefix in store.read_prefixes(page_ids):
             _repack(prefix, lineage=lineage, old=store.lineage, shared=None)
     except StoreError:
         return False
     return True
+
+
+@contextmanager
+def _naming_possible(lineage: Lineage) -> Iterator[None]:
+    """Add to a refusal what can be made of the store with this lineage."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(f"{error}. From this store can be made: {describe_repacks(lineage)}") from error
+
+
+def describe_repacks(lineage: Lineage) -> str:
+    """The settings that a store with this lineage still holds, as one would type them."""
+    keep, numbers = Keep.parse(lineage.keep), stored_numbers(lineage)
+    kept, layers = f"--keep {lineage.keep!r}", f"--exit-layer {lineage.exit_layer}"
+    if keep.fraction == 1:
+        kept = f"--keep with any fraction by {', '.join(('stride', *_LAYER_RULES))}"
+    elif keep.rule == "value-norm":
+        kept += " or a smaller fraction"
+    if (keep.fraction == 1 or keep.rule not in _LAYER_RULES) and lineage.exit_layer > lineage.join_layer + 1:
+        layers += f" or lower, above {lineage.join_layer}"
+    return f"{kept}; --bits of at most {numbers.key_bits}/{numbers.value_bits} (keys/values); {layers}"
+
+
+def _require_held_and_smaller(store: PageStore, lineage: Lineage, shared: SharedPrefix | None) -> None:
+    """Refuse what pages no longer hold, and what would make them larger, by the headers of some of them."""
+    old, new = StorageSetting.from_lineage(store.lineage), StorageSetting.from_lineage(lineage)
+    shapes = sample_page_shapes(store, 0 if shared is None else shared.count)
+    if not shapes:
+        return
+    if new.keep != old.keep and new.keep.rule == old.keep.rule == "stride":
+        with _naming_possible(store.lineage):
+            for cells in sorted({shape.page_positions for shape in shapes}):
+                _locate_even(new.keep, cells, even_indices(cells, old.keep.count(cells)))
+    stored_shapes = sample_page_shapes(store, 0 if store.shared is None else store.shared.count)
+    before = mean_page_bytes(stored_shapes, old, join_layer=lineage.join_layer)
+    after = mean_page_bytes(shapes, new, join_layer=lineage.join_layer)
+    if after > before:
+        raise StoreError(
+            f"{new} takes {after / 1e6:.3f} MB a page, and the store's {old} {before / 1e6:.3f} MB: "
+            "pages would only grow; name fewer bits, larger groups or none, or keep the store as it is"
+        )
 
 
 def _batches(page_ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -197,17 +247,10 @@ def _restore(page: PackedPrefix, layers: int) -> tuple[torch.Tensor, torch.Tenso
 
 def _choose(page: PackedPrefix, keep: Keep, values: torch.Tensor) -> NDArray[np.int64]:
     """Which of the stored visual positions to keep; `values` are theirs."""
-    cells, held = page.grid[0] * page.grid[1], page.cells
-    count = keep.count(cells)
+    held = page.cells
+    count = keep.count(page.grid[0] * page.grid[1])
     if keep.rule == "stride":
-        even_cells = even_indices(cells, count)
-        dropped = np.setdiff1d(even_cells, held)
-        if dropped.size:
-            raise StoreError(
-                f"keep {str(keep)!r}: {dropped.size} of the {count} positions of a page were dropped when it "
-                "was stored; index the documents again"
-            )
-        return np.searchsorted(held, even_cells)
+        return _locate_even(keep, page.grid[0] * page.grid[1], held)
     features = PageFeatures(
         grid=(1, len(held)),
         grey=np.empty(0),
@@ -216,3 +259,15 @@ def _choose(page: PackedPrefix, keep: Keep, values: torch.Tensor) -> NDArray[np.
         value_distances=average_distances(values),
     )
     return RULES[keep.rule](features, count)
+
+
+def _locate_even(keep: Keep, cells: int, held: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the positions of an even stride over a page are among those held; all must be."""
+    even_cells = even_indices(cells, keep.count(cells))
+    dropped = np.setdiff1d(even_cells, held)
+    if dropped.size:
+        raise StoreError(
+            f"keep {str(keep)!r}: {dropped.size} of the {even_cells.size} positions of a page were dropped "
+            "when it was stored; index the documents again"
+        )
+    return np.searchsorted(held, even_cells)

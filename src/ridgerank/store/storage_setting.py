@@ -1,5 +1,6 @@
 """How pages are stored, as one value, and the settings that have a name. Knows no model and no tensor."""
 
+import shlex
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
@@ -46,6 +47,11 @@ class StorageSetting:
         if reads_text:
             return cls(Keep.parse("value-norm 1/2"), NumberFormat(4, 2, 32), max(1, round(0.4 * layers)))
         return cls(Keep.parse("value-norm 1/5"), NumberFormat(3, 2), default_exit_layer(layers))
+
+    def command_options(self) -> str:
+        """As one would type it for `ridgerank index`."""
+        parts = {"--keep": self.keep, "--bits": self.numbers, "--exit-layer": self.exit_layer}
+        return " ".join(f"{option} {shlex.quote(str(part))}" for option, part in parts.items())
 
     def __str__(self) -> str:
         return f"{self.keep}, {self.numbers} bits, exit {self.exit_layer}"

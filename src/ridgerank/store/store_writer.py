@@ -1,10 +1,13 @@
 """Writing a store: every call commits whole or not at all; files of a killed writer are removed.
 
+A new local store is removed where an error came before its first page: the folder is free for another try.
+
 Locally one writer holds the store (`lock.py`); a second is refused. On an object store there is no
 lock: Lance resolves conflicting commits, and pages that two writers add at once may be stored twice.
 """
 
 import math
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -70,7 +73,8 @@ class StoreWriter:
         self.uri = uri
         root = lance_dataset.local_root(uri)
         self._lock: WriterLock | None = None
-        self._opened = False
+        self._opened = self._created = False
+        self._made_root = root is not None and not root.exists()
         if root is not None:
             with lance_dataset.wrap_errors(f"making the page store at {uri}"):
                 root.mkdir(parents=True, exist_ok=True)
@@ -275,7 +279,23 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and issubclass(kind, Exception) and self._created and not self._page_ids:
+            self._discard()
         self.close()
+
+    def _discard(self) -> None:
+        """Remove what this writer made; on an object store another writer may have used it meanwhile."""
+        root = lance_dataset.local_root(self.uri)
+        if root is None:
+            return
+        self._opened = False
+        for name in (*_LANCE_NAMES, layout.SOURCES, layout.SHARED, layout.SEALS):
+            if (root / name).is_dir():
+                shutil.rmtree(root / name)
+            else:
+                (root / name).unlink(missing_ok=True)
+        if self._made_root and [entry.name for entry in root.iterdir()] == [LOCK_NAME]:
+            shutil.rmtree(root)
 
     def _create(self, lineage: Lineage, shared: SharedPrefix | None) -> Any:  # noqa: ANN401 (Lance is untyped)
         root = lance_dataset.local_root(self.uri)
@@ -287,6 +307,7 @@ class StoreWriter:
         with lance_dataset.wrap_errors(f"making the page store at {self.uri}"):
             digest = None if shared is None else write_shared(self.uri, shared)
             empty = lance_dataset.schema(lineage, digest).empty_table()
+            self._created = True
             return lance.write_dataset(empty, self.uri, data_storage_version=layout.LANCE_FILE_VERSION)
 
     def _seal(self) -> None:
