@@ -41,7 +41,11 @@ def test_further_pages_take_the_model_and_the_setting_of_the_store(store: Path, 
             "made with --keep 'stride 1/2', not 'ink 1/4'; leave --keep out, or index into another store",
         ),
         (IndexChoices(exit_layer=2, bits="8"), "--bits '4', not '8', --exit-layer '3', not '2'"),
-        (IndexChoices(preset="paper"), "leave --preset out, or index into another store"),
+        (
+            IndexChoices(preset="paper"),
+            "made with stride 1/2, 4 bits, exit 3, and --preset paper is stride 1/3, 8 bits; leave --preset "
+            "out, or index into another store",
+        ),
     ],
 )
 def test_another_setting_is_refused_with_both_values_and_no_model(
@@ -72,6 +76,31 @@ def test_a_model_of_another_kind_is_refused_by_its_name(store: Path, tmp_path: P
 def test_the_same_setting_may_be_typed_again(store: Path) -> None:
     settings = settle_index(IndexChoices(keep="stride 1/2", bits="4", exit_layer=3), str(store))
     assert (str(settings.keep), str(settings.numbers), settings.exit_layer) == ("stride 1/2", "4", 3)
+
+
+def test_the_preset_of_the_store_may_be_typed_again_and_another_exit_layer_is_refused(
+    tmp_path: Path, model_folder: Path
+) -> None:
+    write_pdf(tmp_path / "first.pdf", pages=1)
+    words: list[object] = ["index", tmp_path / "first.pdf", "--backbone", model_folder, "--processes", 1]
+    words += ["--max-pixels", 30 * 28 * 28, "--preset", "small"]
+    invoke(*words, "--store", tmp_path / "pages")
+    assert "0 pages added" in invoke(*words, "--store", tmp_path / "pages").stderr
+    invoke(*words, "--store", tmp_path / "cut", "--exit-layer", 2)
+    assert "0 pages added" in invoke(*words, "--store", tmp_path / "cut", "--exit-layer", 2).stderr
+    with pytest.raises(LineageMismatch, match="made with --exit-layer 2, and --preset small is 4 for"):
+        invoke(*words, "--store", tmp_path / "cut")
+
+
+def test_after_a_refused_rule_the_corrected_command_works_in_the_same_folder(
+    tmp_path: Path, model_folder: Path
+) -> None:
+    write_pdf(tmp_path / "first.pdf", pages=1)
+    words: list[object] = ["index", tmp_path / "first.pdf", "--store", tmp_path / "pages"]
+    words += ["--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--processes", 1]
+    with pytest.raises(StoreError, match="'informative 1/3' reads text, and this model sees images"):
+        invoke(*words, "--keep", "informative 1/3")
+    assert "1 pages added" in invoke(*words, "--keep", "ink 1/3").stderr
 
 
 def test_a_new_store_takes_the_small_preset_and_the_paper_s_by_name(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import StoreError
+from ridgerank.store.layout import SHARED
 from ridgerank.store.page_store import PageStore
 from tests.cli.commands import invoke, run_process
 
@@ -20,7 +21,8 @@ def test_info_is_a_table_for_people_and_json_for_machines(
     assert facts["pages"] == 3
     assert facts["lineage"]["exit_layer"] == 4
     assert facts["bytes_per_page"] == facts["prefix_bytes"] / 3
-    assert "stride 1/3" in run_process("store", "info", store).stdout
+    table = run_process("store", "info", store).stdout
+    assert "--keep 'stride 1/3' --bits 8 --exit-layer 4" in table
 
 
 def test_check_finds_a_flipped_byte_and_names_the_page(
@@ -39,6 +41,19 @@ def test_check_finds_a_flipped_byte_and_names_the_page(
     assert done.returncode == 1
     assert done.stdout.startswith("good.pdf#1: ")
     assert done.stdout.count("\n") == 1
+
+
+def test_check_of_a_store_without_its_shared_positions_says_one_thing(
+    indexed: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    store, packed = indexed[0], tmp_path / "packed"
+    invoke("store", "repack", store, packed, "--bits", "4")
+    (packed / SHARED).unlink()
+    done = invoke("store", "check", packed, code=1)
+    assert done.stdout.count("\n") == 1
+    assert "none of its 3 pages can be read without _shared.safetensors" in done.stderr
+    assert "index the documents into a new store" in done.stderr
+    assert "remove" not in done.stdout + done.stderr
 
 
 def test_a_missing_store_says_how_to_make_one(tmp_path: Path) -> None:

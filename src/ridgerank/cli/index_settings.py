@@ -56,12 +56,14 @@ class IndexSettings:
     join_layer: int
     stored_model: str | None = None
     """The model of the store that is there."""
+    repeated_preset: StoragePreset | None = None
+    """Typed for a store that is there: its exit layer is compared once the model's layers are known."""
 
     def load_model(self, store: str) -> "Backbone":
         """Load the model; one that cannot read as the store's own did is refused by both names."""
         say(f"loading {self.model.name}")
         try:
-            return self.model.load()
+            model = self.model.load()
         except BackboneError as error:
             if self.stored_model in (None, self.model.name):
                 raise
@@ -69,6 +71,17 @@ class IndexSettings:
                 f"{store} was made with {self.stored_model}, and {self.model.name} cannot take its place "
                 f"({error}); leave --backbone out, or index into another store"
             ) from error
+        if self.repeated_preset is not None:
+            exit_layer = StorageSetting.from_preset(
+                self.repeated_preset, layers=model.geometry.layers, reads_text=model.reads_text
+            ).exit_layer
+            if exit_layer != self.exit_layer:
+                raise LineageMismatch(
+                    f"{store} was made with --exit-layer {self.exit_layer}, and --preset "
+                    f"{self.repeated_preset} is {exit_layer} for {self.model.name}; leave --preset out, or "
+                    "index into another store"
+                )
+        return model
 
 
 def settle_index(choices: IndexChoices, store: str) -> IndexSettings:
@@ -91,6 +104,7 @@ def settle_index(choices: IndexChoices, store: str) -> IndexSettings:
             lineage.exit_layer,
             lineage.join_layer,
             lineage.backbone,
+            None if choices.preset is None or choices.exit_layer is not None else preset,
         )
     name = choices.backbone or default_backbone()
     find_model(name)
@@ -140,11 +154,7 @@ def _require_stored(
         "--prompt": (choices.prompt, lineage.prompt_name),
     }
     if choices.preset is not None:
-        setting = StorageSetting.from_lineage(lineage)
-        raise LineageMismatch(
-            f"{store} was made with {setting}; a preset is for a new store: leave --preset out, or index "
-            "into another store"
-        )
+        _require_preset(parse_storage_preset(choices.preset), keep, numbers, lineage, store)
     differing = {option: values for option, values in compared.items() if values[0] not in (None, values[1])}
     if differing:
         stored = ", ".join(
@@ -153,4 +163,19 @@ def _require_stored(
         raise LineageMismatch(
             f"{store} was made with {stored}; leave {' and '.join(differing)} out, or index into another "
             "store"
+        )
+
+
+def _require_preset(
+    preset: StoragePreset, keep: Keep | None, numbers: NumberFormat | None, lineage: Lineage, store: str
+) -> None:
+    """Refuse a preset that differs from the store; what was typed beside it stands for its part."""
+    stored = StorageSetting.from_lineage(lineage)
+    # Of the setting only the exit layer depends on the number of layers.
+    named = StorageSetting.from_preset(preset, layers=1, reads_text=lineage.page_text is not None)
+    keep, numbers = keep or named.keep, numbers or named.numbers
+    if (keep, numbers) != (stored.keep, stored.numbers):
+        raise LineageMismatch(
+            f"{store} was made with {stored}, and --preset {preset} is {keep}, {numbers} bits; leave "
+            "--preset out, or index into another store"
         )

@@ -11,6 +11,7 @@ from ridgerank.cli.options import AsJson, BackboneName, Device
 from ridgerank.cli.talk import CommandGroup, say
 
 if TYPE_CHECKING:
+    from ridgerank.store.check import Damage
     from ridgerank.store.layout import SharedPrefix
     from ridgerank.store.repack import RepackPlan
 
@@ -28,6 +29,7 @@ def info(uri: Uri, as_json: AsJson = False) -> None:
     from rich.table import Table
 
     from ridgerank.store.page_store import PageStore
+    from ridgerank.store.storage_setting import StorageSetting
 
     with PageStore.open(uri) as opened:
         facts = opened.info()
@@ -39,6 +41,7 @@ def info(uri: Uri, as_json: AsJson = False) -> None:
     table.add_row(
         "prefixes", f"{facts.prefix_bytes / 1e6:,.1f} MB, {facts.bytes_per_page / 1e6:.3f} MB a page"
     )
+    table.add_row("setting", StorageSetting.from_lineage(facts.lineage).command_options())
     retriever = facts.retriever
     table.add_row(
         "retriever vectors", "none" if retriever is None else f"{retriever.source}, {retriever.dim} wide"
@@ -115,10 +118,10 @@ def check(uri: Uri) -> None:
     from ridgerank.store.page_store import PageStore
     from ridgerank.store.sidecar import open_calibrations
 
-    damaged = 0
+    damaged: list[Damage] = []
     try:
         for damage in find_damage(uri):
-            damaged += 1
+            damaged.append(damage)
             typer.echo(f"{damage.what}: {damage.reason}")
         with PageStore.open(uri) as opened:
             pages = len(opened)
@@ -129,16 +132,30 @@ def check(uri: Uri) -> None:
         raise typer.Exit(1) from None
     with open_calibrations(uri) as folder:
         for damage in find_damaged_calibrations(folder):
-            damaged += 1
+            damaged.append(damage)
             typer.echo(f"{damage.what}: {damage.reason}")
     if damaged:
-        typer.echo(
-            f"{uri}: {damaged} of {pages} pages and the files beside them are damaged; restore them from a "
-            "copy, or remove their documents (`ridgerank store remove`) and index these again",
-            err=True,
-        )
+        typer.echo(f"{uri}: {_advise(damaged, pages)}", err=True)
         raise typer.Exit(1)
     say(f"{uri}: {pages} pages, all as they were written")
+
+
+def _advise(damaged: "list[Damage]", pages: int) -> str:
+    """What is lost, and what to do about it."""
+    from ridgerank.store.layout import SHARED
+
+    if any(damage.what == SHARED for damage in damaged):
+        return (
+            f"none of its {pages} pages can be read without {SHARED}; restore that file from a copy, or "
+            "index the documents into a new store"
+        )
+    damaged_pages = sum(damage.page_id is not None for damage in damaged)
+    files = len(damaged) - damaged_pages
+    beside = f" and {files} file{'s' if files > 1 else ''}" if files else ""
+    return (
+        f"{damaged_pages} of {pages} pages{beside} are damaged; restore them from a copy, or remove their "
+        "documents (`ridgerank store remove`) and index these again"
+    )
 
 
 @store.command()
@@ -157,13 +174,14 @@ def repack(
 ) -> None:
     """Make a smaller store out of a larger one, without reading a page again.
 
-    What was dropped or rounded before cannot be had back: that is refused. An interrupted run goes on where
-    it stopped. Calibrations belong to the old store: calibrate the new one.
+    What was dropped or rounded before cannot be had back: that is refused, and so are larger pages. An
+    interrupted run goes on where it stopped. Calibrations belong to the old store: calibrate the new one.
 
     From a store of 8 bits the model is loaded once, for the positions before the page, which the new store
     keeps once for all pages.
 
-    Example: `ridgerank store repack pages small --bits 4 --keep "stride 1/6"`
+    Example: `ridgerank store repack pages smaller --keep "value-norm 1/8"` of a store of the preset small,
+    `ridgerank store repack pages smaller --bits 4/2` of one of the preset paper.
     """
     from ridgerank.store.number_format import NumberFormat
     from ridgerank.store.pruning import Keep
