@@ -40,7 +40,7 @@ def read_shared(uri: str, digest: str) -> SharedPrefix:
         state = "missing" if content is None else "damaged"
         raise StoreError(
             f"{layout.SHARED} of the page store at {uri} is {state}: without it no page can be read; "
-            "restore it from a copy, or index the pages again"
+            "restore it from a copy, or index the documents into a new store"
         )
     try:
         tensors = load(content)
