@@ -219,9 +219,14 @@ def test_a_weight_can_come_from_the_judgements_of_another_corpus(
     other = str(tmp_path / "other")
     shutil.copytree(store, other)
     queries = tuple(Query(f"q{number}", f"growth of market {number} in Chile") for number in range(20))
-    with PageStore.open(store) as opened:
-        names = [opened.reference(page_id) for page_id in opened.page_ids()]
-    qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
+    lists = run(other, small_backbone, queries=queries).lists
+    assert lists is not None
+    by_text = lists.by_query()  # judgements that the readout knows something of: the page it puts first
+    qrels = {
+        query.query_id: {max(zip(pages.readout, pages.page_ids, strict=True))[1]: 1}
+        for query in queries
+        if (pages := by_text.get(query.text))
+    }
     judged_calibration = run(other, small_backbone, queries=queries, qrels=qrels)
     judged = judged_calibration.diagnostics.closed_form
     assert judged is not None
