@@ -143,7 +143,7 @@ def label_free_estimate(correlations: Correlations, *, prior: Prior | None = Non
         return weights, objective(np.asarray(weight), b, s, bs) - b
 
     interval, chance, undefined = _bootstrap(correlations, resampled)
-    note = f"an estimate without judgements. {_few_queries(correlations, shrunk=prior is not None)}".strip()
+    note = _few_queries(correlations, shrunk=prior is not None)
     if at_edge:
         note = f"{note} a score is as good as relevance itself, as far as these queries can tell.".strip()
     if undefined:

@@ -36,7 +36,7 @@ LEAST_RETRIEVER_RELEVANCE = 0.3
 """c_b of a retriever worth reranking: as c_b c_s = ρ_bs, c_s / c_b is at most ρ_bs over its square."""
 LARGEST_MISFIT = 1.0
 """Where §B.6 and the other reading from the teacher differ by more in log r, neither is believed."""
-USUAL_ERROR = 0.14
+USUAL_ERROR = 0.13
 LARGEST_ERROR = 0.28
 """How far such weights were off where judgements existed, on average and at most (docs/fusion.md)."""
 _ERRORS_OF_95_PERCENT = 1.96
