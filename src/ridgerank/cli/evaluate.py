@@ -51,13 +51,12 @@ def evaluate_command(
     contents = [read_run(run) for run in runs]
     evaluations = [measure(content, judgements) for content in contents]
     judged_pages = {page for pages in judgements.values() for page in pages}
-    for run, content in zip(runs, contents, strict=True):
+    for run, content, result in zip(runs, contents, evaluations, strict=True):
         if judged_pages and judged_pages.isdisjoint(content.vocabulary):
             say(
                 f"note: {run}: none of its pages is judged. It names pages like {min(content.vocabulary)!r}, "
                 f"{qrels} like {min(judged_pages)!r}"
             )
-    for run, result in zip(runs, evaluations, strict=True):
         label = {"run": str(run)} if len(runs) > 1 else {}
         if per_query:
             _print_queries(result, label)

@@ -1,8 +1,8 @@
 """Bytes of a page in any setting, before it is stored so: the layout's, to the byte."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -29,6 +29,10 @@ class PageShape:
     """Positions of the prompt before the page: packed numbers keep them once for all pages."""
     after_page: int
     """All others that are stored: the instruction up to the query, and marks within the page."""
+
+    def with_before_page(self, count: int) -> Self:
+        """The same page where so many of the prompt's positions stand before it."""
+        return replace(self, before_page=count, after_page=self.before_page + self.after_page - count)
 
 
 def count_page_bytes(shape: PageShape, setting: StorageSetting, *, join_layer: int = 0) -> int:

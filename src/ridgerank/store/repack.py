@@ -168,7 +168,8 @@ def _require_held_and_smaller(store: PageStore, lineage: Lineage, shared: Shared
         with _naming_possible(store.lineage):
             for cells in sorted({shape.page_positions for shape in shapes}):
                 _locate_even(new.keep, cells, even_indices(cells, old.keep.count(cells)))
-    stored_shapes = sample_page_shapes(store, 0 if store.shared is None else store.shared.count)
+    stored_count = 0 if store.shared is None else store.shared.count
+    stored_shapes = [shape.with_before_page(stored_count) for shape in shapes]
     before = mean_page_bytes(stored_shapes, old, join_layer=lineage.join_layer)
     after = mean_page_bytes(shapes, new, join_layer=lineage.join_layer)
     if after > before:
