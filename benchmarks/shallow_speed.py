@@ -16,7 +16,7 @@ and two bits, run beside those of the paper: they may not be slower.
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -125,17 +125,31 @@ def time_shares(run: Callable[[], object]) -> dict[str, float]:
 
 
 def time_in_turns(
-    runs: dict[str, tuple[int, Callable[[], object]]], *, rounds: int
+    full: Mapping[str, tuple[int, Callable[[], object]]],
+    shallow: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
 ) -> dict[str, list[float]]:
-    """Seconds of each run, taken in turns; the first turn warms up. A run counts as many times as it says."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    """Seconds of each run, taken in turns; the first turn warms up.
+
+    A full pass counts as many times as it says. Every shallow pass follows every full one: short runs need
+    more repeats for a median as steady.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in (*full, *shallow)}
+
+    def take(name: str, times: int, run: Callable[[], object]) -> None:
+        start = time.perf_counter()
+        run()
+        seconds[name].append(times * (time.perf_counter() - start))
+
     with torch.inference_mode():
         for turn in range(rounds + 1):
-            for name, (times, run) in runs.items():
-                start = time.perf_counter()
-                run()
-                if turn:
-                    seconds[name].append(times * (time.perf_counter() - start))
+            if turn == 1:
+                seconds = {name: [] for name in seconds}
+            for name, (times, run) in full.items():
+                take(name, times, run)
+                for short, short_run in shallow.items():
+                    take(short, 1, short_run)
     return seconds
 
 
@@ -150,22 +164,24 @@ def measure(shape: RequestShape, *, rounds: int) -> dict[str, Any]:
     with torch.inference_mode():
         single, single_blind = full_passes(backbone, model, images[:1], query)
         five, _ = full_passes(backbone, model, images[:5], query)
-    runs: dict[str, tuple[int, Callable[[], object]]] = {
+    full_runs: dict[str, tuple[int, Callable[[], object]]] = {
         "full, one page": (20, single),
         "full, five pages": (4, five),
         "full without vision, one page": (20, single_blind),
     }
     batches = {join_layer: stored(backbone, images, join_layer=join_layer) for join_layer in JOIN_LAYERS}
-    for join_layer, batch in batches.items():
-        runs[f"shallow, join layer {join_layer}"] = (1, partial(backbone.states, [query], batch))
+    runs: dict[str, Callable[[], object]] = {
+        f"shallow, join layer {join_layer}": partial(backbone.states, [query], batch)
+        for join_layer, batch in batches.items()
+    }
     small = stored(backbone, images, preset="small")
-    runs[_SMALL] = (1, partial(backbone.states, [query], small))
+    runs[_SMALL] = partial(backbone.states, [query], small)
     kept = int(batches[0].lengths[0])
     [page] = backbone._tokenize_pages(images[:1])
     suffix = len(backbone.tokens.suffix(query))
     positions = len(page.ids) + suffix
 
-    seconds = time_in_turns(runs, rounds=rounds)
+    seconds = time_in_turns(full_runs, runs, rounds=rounds)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     fastest = {name: min(values) for name, values in seconds.items()}
     full, fastest_full = (
@@ -189,7 +205,7 @@ def measure(shape: RequestShape, *, rounds: int) -> dict[str, Any]:
                 "ratio_of_fastest": round(fastest_full / fastest[name], 1),
                 "ratio_without_vision": round(medians["full without vision, one page"] / medians[name], 1),
                 "operations_allow": round(allowed, 1),
-                "time_shares": time_shares(runs[name][1]),
+                "time_shares": time_shares(runs[name]),
             }
         )
     return {

@@ -8,6 +8,7 @@ import pytest
 from ridgerank.errors import StoreError
 from ridgerank.store.catalog import PrefixRange
 from ridgerank.store.layer_stream import LayerStream
+from ridgerank.store.layout import block_shape
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.prefix_readers import BlockReader, LocalBlockReader, RemoteBlockReader
 from ridgerank.store.store_writer import StoreWriter
@@ -140,9 +141,19 @@ def test_a_data_file_that_is_gone_is_told(uri: str) -> None:
             store.read_prefixes(IDS)
 
 
-@pytest.mark.parametrize("step_bytes", [1, 1 << 20])
-def test_layers_stream_in_order(store: PageStore, monkeypatch: pytest.MonkeyPatch, step_bytes: int) -> None:
-    monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", step_bytes)
+def read_in_pieces(monkeypatch: pytest.MonkeyPatch, *, first_bytes: int) -> None:
+    """Layers are read one at a time behind the first bytes of a page."""
+    monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", 1)
+    monkeypatch.setattr("ridgerank.store.layer_stream._FIRST_BYTES", first_bytes)
+
+
+HEAD_BYTES = max(block_shape(prefix(number)).layers_start for number in ORDER)
+"""Header and positions of every page, without a layer of the longest."""
+
+
+@pytest.mark.parametrize("first_bytes", [HEAD_BYTES, HEAD_BYTES + 300, 1 << 20])
+def test_layers_stream_in_order(store: PageStore, monkeypatch: pytest.MonkeyPatch, first_bytes: int) -> None:
+    read_in_pieces(monkeypatch, first_bytes=first_bytes)
     out = np.zeros(store.prefix_nbytes(IDS), dtype=np.uint8)
     with LayerStream(store, IDS, out=out) as stream:
         for number, found in zip(ORDER, stream.prefixes, strict=True):
@@ -152,6 +163,14 @@ def test_layers_stream_in_order(store: PageStore, monkeypatch: pytest.MonkeyPatc
             for number, found in zip(ORDER, stream.prefixes, strict=True):
                 np.testing.assert_array_equal(found.keys[layer], prefix(number).keys[layer])
                 np.testing.assert_array_equal(found.value_scales[layer], prefix(number).value_scales[layer])
+
+
+def test_a_small_page_is_one_read(store: PageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = SlowStart(store.blocks)
+    monkeypatch.setattr(store, "blocks", counted)
+    with LayerStream(store, IDS) as stream:
+        stream.wait(2)
+    assert counted.done == len(IDS)
 
 
 class SlowStart(BlockReader):
@@ -173,7 +192,7 @@ class SlowStart(BlockReader):
 def test_waiting_for_a_layer_is_waiting_for_all_before_it(
     store: PageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", 1)
+    read_in_pieces(monkeypatch, first_bytes=HEAD_BYTES)
     monkeypatch.setattr(store, "blocks", SlowStart(store.blocks))
     with LayerStream(store, IDS, out=np.zeros(store.prefix_nbytes(IDS), dtype=np.uint8)) as stream:
         stream.wait(2)
@@ -182,7 +201,7 @@ def test_waiting_for_a_layer_is_waiting_for_all_before_it(
 
 
 def test_a_stream_left_early_writes_no_more(store: PageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", 1)
+    read_in_pieces(monkeypatch, first_bytes=HEAD_BYTES)
     slow = SlowStart(store.blocks)
     monkeypatch.setattr(store, "blocks", slow)
     with LayerStream(store, IDS):
