@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgerank.store.bit_packing import pack_codes, unpack_codes
-from ridgerank.store.number_format import WIDTHS, packed_rows
+from ridgerank.store.number_format import VALUE_WIDTHS, packed_rows
 
 
 @given(
-    bits=st.sampled_from(WIDTHS),
+    bits=st.sampled_from(VALUE_WIDTHS),
     counts=st.lists(st.integers(1, 40), min_size=1, max_size=4),
     channels=st.integers(1, 9),
     seed=st.integers(0, 99),
@@ -36,10 +36,11 @@ def test_a_byte_holds_one_channel_of_neighbouring_positions() -> None:
     codes = torch.tensor([[[1], [2], [3]]], dtype=torch.uint8)
     assert pack_codes(codes, 4).flatten().tolist() == [1 + (2 << 4), 3]
     assert pack_codes(codes, 2).flatten().tolist() == [1 + (2 << 2) + (3 << 4)]
+    assert pack_codes(codes & 1, 1).flatten().tolist() == [0b101]
     assert pack_codes(codes + 3, 3).flatten().tolist() == [0 + (1 << 2) + (2 << 4), 0b111]
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", VALUE_WIDTHS)
 def test_memory_behind_the_pages_is_not_touched(bits: int) -> None:
     codes = torch.ones(2, 5, 3, dtype=torch.uint8)
     memory = torch.full((1, 2, 9, 3), 7.0, dtype=torch.bfloat16)

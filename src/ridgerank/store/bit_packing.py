@@ -1,4 +1,4 @@
-"""Codes of 4, 3 and 2 bits in bytes. A byte holds one channel of neighbouring positions.
+"""Codes of 4, 3, 2 and 1 bits in bytes. A byte holds one channel of neighbouring positions.
 
 Position p of two-bit codes lies in row p // 4, shifted by 2 (p mod 4), so one shift by (0, 2, 4, 6) unpacks
 the rows of all pages, whatever their lengths, eight channels at a time as one integer of 64 bits. Three bits

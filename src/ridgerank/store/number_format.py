@@ -11,7 +11,9 @@ from typing import Self
 from ridgerank.errors import StoreError
 
 WIDTHS = (8, 4, 3, 2)
-"""Bits a number may take."""
+"""Bits a number may take: those of a range from its smallest to its largest."""
+VALUE_WIDTHS = (*WIDTHS, 1)
+"""Bits a value may take. Keys are compared with queries and need to be told apart finer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +26,10 @@ class NumberFormat:
     """How many positions of a key channel, and how many channels of a value, share a step; None is all."""
 
     def __post_init__(self) -> None:
-        if self.key_bits not in WIDTHS or self.value_bits not in WIDTHS:
+        if self.key_bits not in WIDTHS or self.value_bits not in VALUE_WIDTHS:
             raise StoreError(
-                f"keys of {self.key_bits} bits and values of {self.value_bits}, wanted each one of "
-                f"{', '.join(map(str, WIDTHS))}"
+                f"keys of {self.key_bits} bits and values of {self.value_bits}, wanted keys of "
+                f"{', '.join(map(str, WIDTHS))} and values of {', '.join(map(str, VALUE_WIDTHS))}"
             )
         if self.group is not None and not 8 <= self.group < 1 << 16:
             raise StoreError(f"groups of {self.group} numbers, wanted 8 to 65535; 32 is usual")

@@ -1,4 +1,4 @@
-"""Keys and values as codes of 8, 4, 3 or 2 bits.
+"""Keys and values as codes of 8, 4, 3 or 2 bits, values also of one.
 
 The paper's int8 is symmetric: one scale per key channel and one per value position.
 
@@ -10,7 +10,9 @@ are bfloat16: two bytes with float32's range. Codes are taken against the rounde
 costs nothing but a step at most 0.4 % wider.
 
 Fewer bits have no code to waste: codes then run from a minimum to a maximum, and groups of numbers may share
-them instead of a whole channel or position. How the bytes lie on disk is decided elsewhere.
+them instead of a whole channel or position. One bit is another matter: smallest and largest number would
+stand for none of those between them, so its two levels are the means of the numbers above the mean and of
+the others. How the bytes lie on disk is decided elsewhere.
 """
 
 from dataclasses import dataclass
@@ -64,7 +66,7 @@ def quantize_groups(x: Tensor, *, bits: int, dim: int, group: int | None) -> Gro
     """Round (x − minimum) / step to integers in [0, 2ᵇ − 1], in groups of `group` along `dim`; None is one.
 
     The minimum is rounded down and the step up, so that the range of the codes covers every number and the
-    error is at most half a step everywhere.
+    error is at most half a step everywhere. With one bit it is least in the mean square instead.
     """
     x = x.float()
     size = x.shape[dim]
@@ -108,11 +110,27 @@ def _restore(x: Tensor, steps: Tensor, minima: Tensor) -> None:
 
 
 def _quantize_group(x: Tensor, bits: int, dim: int) -> GroupCodes:
+    if bits == 1:
+        return _quantize_to_two_levels(x, dim)
     largest = (1 << bits) - 1
     minima = _round_down(x.amin(dim=dim, keepdim=True))
     steps = -_round_down((minima.float() - x.amax(dim=dim, keepdim=True)) / largest).float()
     codes = torch.where(steps > 0, (x - minima.float()) / steps, 0.0).round_().clamp_(0, largest)
     return GroupCodes(codes.to(torch.uint8), steps.to(SCALE_DTYPE), minima)
+
+
+def _quantize_to_two_levels(x: Tensor, dim: int) -> GroupCodes:
+    """Each number as the nearer of two: the mean of those above the group's mean, and that of the others."""
+    above = x > x.mean(dim=dim, keepdim=True)
+    low, high = (
+        torch.where(members, x, 0.0).sum(dim=dim, keepdim=True)
+        / members.sum(dim=dim, keepdim=True).clamp_min(1)
+        for members in (~above, above)
+    )
+    high = torch.where(above.any(dim=dim, keepdim=True), high, low)
+    minima, steps = low.to(SCALE_DTYPE), (high - low).to(SCALE_DTYPE)
+    codes = x > minima.float() + steps.float() / 2
+    return GroupCodes(codes.to(torch.uint8), steps, minima)
 
 
 def _round_down(x: Tensor) -> Tensor:
