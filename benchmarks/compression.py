@@ -63,9 +63,20 @@ SETTINGS = (
     ("value-norm 1/5", "3"),
     ("ink 1/6", "3"),
     ("spread 1/6", "3"),
+    ("value-norm 1/4", "3/1"),
+    ("value-norm 1/5", "4/1"),
+    ("value-norm 1/5", "3/1"),
+    ("value-norm 1/6", "3/1"),
 )
 """Positions and bits, the paper's first."""
-SHALLOWER_SETTINGS = (PAPER, ("value-norm 1/5", "3/2"), ("value-norm 1/6", "3/2"))
+SHALLOWER_SETTINGS = (
+    PAPER,
+    ("value-norm 1/5", "3/2"),
+    ("value-norm 1/6", "3/2"),
+    ("value-norm 1/4", "3/1"),
+    ("value-norm 1/5", "3/1"),
+    ("value-norm 1/8", "3/1"),
+)
 """Those that are measured with a shallower stop, too."""
 _TIMED_PAGES = 20
 

@@ -65,6 +65,14 @@ SETTINGS = (
     ("stride 1", "3 group 32", 4 / 7),
     ("stride 1", "4/2 group 32", 1 / 2),
     ("stride 1", "2 group 32", 4 / 7),
+    ("stride 1", "4/1", 1 / 2),
+    ("stride 1", "3/1", 4 / 7),
+    ("stride 1", "3/2", 1 / 2),
+    ("stride 2/3", "4/1", 4 / 7),
+    ("stride 1/2", "4/1", 2 / 3),
+    ("stride 1/2", "4/1", 4 / 7),
+    ("value-norm 1/2", "4/1", 4 / 7),
+    ("value-norm 1/2", "3/1", 4 / 7),
 )
 """Positions, bits and the exit layer as a part of the paper's; the paper's setting first."""
 READING = "likelihood, mean"

@@ -1,4 +1,4 @@
-"""What a page would be under compressions that are not built: rotated, merged, refitted, chosen by attention.
+"""What a page would be under compressions that are not built: rotated, merged, refitted, chosen otherwise.
 
 Each trial takes an encoded page and gives the page that a store of that kind would give back, in floating
 point. The positions before the page stay as they are: a store holds them once for all pages.
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -81,19 +81,70 @@ class PageTrial:
                 total += (weights * values[:, self.visual].norm(dim=-1)).mean(dim=0)
         return total
 
+    @cached_property
+    def distinct_values(self) -> Tensor:
+        """(visual positions,): highest for the longest value vector, then for the least explained by those.
+
+        Each next one has the longest part that is no combination of those before it: the pivots of a Cholesky
+        factor of their products.
+        """
+        vectors = self.prefix.values[:, :, self.visual].permute(2, 0, 1, 3).flatten(1)
+        products = vectors @ vectors.T
+        squares = products.diagonal().clone()
+        factor = torch.zeros_like(products)
+        scores = torch.zeros(len(products))
+        for step in range(len(products)):
+            chosen = int(squares.argmax())
+            scores[chosen] = len(products) - step
+            column = products[:, chosen] - factor[:, :step] @ factor[chosen, :step]
+            factor[:, step] = column / squares[chosen].clamp_min(1e-9).sqrt()
+            squares = (squares - factor[:, step].square()).clamp_min(0)
+            squares[scores > 0] = -1
+        return scores
+
+    def count(self, fraction: Fraction) -> int:
+        """How many visual positions are kept."""
+        return max(1, round(fraction * len(self.visual)))
+
     def choose(self, fraction: Fraction, scores: Tensor) -> Tensor:
         """Positions to keep: all that are not visual, and the visual ones of highest score."""
-        count = max(1, round(fraction * len(self.visual)))
-        best = self.visual[torch.argsort(-scores, stable=True)[:count]]
+        best = self.visual[torch.argsort(-scores, stable=True)[: self.count(fraction)]]
         return torch.cat([(~self.prefix.visual).nonzero()[:, 0], best]).sort().values
 
 
 def keep_highest(
-    trial: PageTrial, fraction: Fraction, bits: str, *, by_attention: bool = False, rotated: bool = False
+    trial: PageTrial,
+    fraction: Fraction,
+    bits: str,
+    *,
+    by: Literal["value_norms", "attention_by_norm", "distinct_values"] = "value_norms",
+    quantizer: "Quantizer | None" = None,
 ) -> Prefix:
-    """As it is built, by the norm of values; or chosen by attention, or quantized after a rotation."""
-    kept = trial.choose(fraction, trial.attention_by_norm if by_attention else trial.value_norms)
-    return _store(trial.prefix, kept, bits, rotated=rotated)
+    """As it is built, by the norm of values; or chosen by other scores, or in other numbers."""
+    return _store(trial.prefix, trial.choose(fraction, getattr(trial, by)), bits, quantizer)
+
+
+def keep_of_each(trial: PageTrial, fraction: Fraction, bits: str, *, head: bool) -> Prefix:
+    """Every layer, or every head of every layer, keeps the positions of its own longest value vectors."""
+    prefix = trial.prefix
+    norms = prefix.values[:, :, trial.visual].norm(dim=-1)
+    if not head:
+        norms = norms.mean(dim=1, keepdim=True).expand_as(norms)
+    best = trial.visual[norms.topk(trial.count(fraction), dim=-1).indices]
+    others = (~prefix.visual).nonzero()[:, 0].expand(*norms.shape[:2], -1)
+    kept = torch.cat([others, best], dim=-1).sort(dim=-1).values
+    keys, values = (
+        whole.gather(2, kept.unsqueeze(-1).expand(-1, -1, -1, whole.shape[-1]))
+        for whole in (prefix.keys, prefix.values)
+    )
+    own = replace(prefix, keys=keys, values=values, visual=prefix.visual[kept[0, 0]])
+    return _store(own, torch.arange(kept.shape[-1]), bits)
+
+
+def drop_instruction(trial: PageTrial, fraction: Fraction, bits: str) -> Prefix:
+    """Without the positions behind the page: they are its instruction, and have seen it."""
+    kept = trial.choose(fraction, trial.value_norms)
+    return _store(trial.prefix, kept[kept <= trial.visual[-1]], bits)
 
 
 def merge(trial: PageTrial, fraction: Fraction, bits: str, *, by: str) -> Prefix:
@@ -157,20 +208,49 @@ def refit_values(trial: PageTrial, fraction: Fraction, bits: str, *, penalty: fl
     return _store(replace(prefix, values=values), kept, bits)
 
 
-def _store(prefix: Prefix, kept: Tensor, bits: str, *, rotated: bool = False) -> Prefix:
+Quantizer = Callable[[Tensor, int, int], Tensor]
+"""What numbers are after they were stored in so many bits, with steps shared along a dimension."""
+
+
+def _store(prefix: Prefix, kept: Tensor, bits: str, quantizer: Quantizer | None = None) -> Prefix:
     """The page with these positions, in numbers of so many bits from the page's first position on."""
     numbers, visual = NumberFormat.parse(bits), prefix.visual[kept]
     first = int(visual.nonzero()[0])
     parts = []
     for whole, width, dim in ((prefix.keys, numbers.key_bits, -2), (prefix.values, numbers.value_bits, -1)):
         part = whole[:, :, kept].clone()
-        rotation = _hadamard(part.shape[-1]) if rotated else torch.eye(part.shape[-1])
-        codes = quantize_groups(part[:, :, first:] @ rotation, bits=width, dim=dim, group=numbers.group)
-        restored = codes.codes.float()
-        restore_groups(restored, codes.steps.float(), codes.minima.float(), dim=dim, group=numbers.group)
-        part[:, :, first:] = restored @ rotation.T
+        part[:, :, first:] = (quantizer or round_as_built)(part[:, :, first:], width, dim)
         parts.append(part)
     return replace(prefix, keys=parts[0], values=parts[1], visual=visual)
+
+
+def round_as_built(x: Tensor, bits: int, dim: int) -> Tensor:
+    """One step for a whole key channel or value position."""
+    codes = quantize_groups(x, bits=bits, dim=dim, group=None)
+    restored = codes.codes.float()
+    restore_groups(restored, codes.steps.float(), codes.minima.float(), dim=dim, group=None)
+    return restored
+
+
+def round_rotated(x: Tensor, bits: int, dim: int) -> Tensor:
+    """Rotated before rounding, and back."""
+    rotation = _hadamard(x.shape[-1])
+    return round_as_built(x @ rotation, bits, dim) @ rotation.T
+
+
+def round_clipped(x: Tensor, bits: int, dim: int) -> Tensor:
+    """In the range of least squared error, which leaves out the largest numbers, instead of that of all."""
+    middle = x.mean(dim=dim, keepdim=True)
+    best, least = x, torch.full_like(middle, torch.inf)
+    for share in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3):
+        low = middle + share * (x.amin(dim=dim, keepdim=True) - middle)
+        high = middle + share * (x.amax(dim=dim, keepdim=True) - middle)
+        step = ((high - low) / ((1 << bits) - 1)).clamp_min(1e-12)
+        restored = low + step * ((x - low) / step).round().clamp(0, (1 << bits) - 1)
+        error = (restored - x).square().sum(dim=dim, keepdim=True)
+        best = torch.where(error < least, restored, best)
+        least = torch.minimum(error, least)
+    return best
 
 
 def _hadamard(size: int) -> Tensor:
@@ -183,16 +263,23 @@ def _hadamard(size: int) -> Tensor:
 
 
 def _trials() -> dict[str, Callable[[PageTrial], Prefix]]:
-    fifth, ninth = Fraction(1, 5), Fraction(1, 9)
+    fifth, eighth, ninth = Fraction(1, 5), Fraction(1, 8), Fraction(1, 9)
     built: dict[str, Any] = {
         f"1/{share.denominator}, {bits}": partial(keep_highest, fraction=share, bits=bits)
-        for share, bits in ((fifth, "3/2"), (fifth, "2"), (ninth, "3/2"))
+        for share, bits in ((fifth, "3/2"), (fifth, "2"), (eighth, "3/2"), (ninth, "3/2"))
     }
+    in_fifth, in_eighth = (partial(keep_highest, fraction=share, bits="3/2") for share in (fifth, eighth))
     return {
         **built,
-        "1/5, 3/2, rotated": partial(keep_highest, fraction=fifth, bits="3/2", rotated=True),
-        "1/5, 2, rotated": partial(keep_highest, fraction=fifth, bits="2", rotated=True),
-        "1/9, 3/2, by attention": partial(keep_highest, fraction=ninth, bits="3/2", by_attention=True),
+        "1/5, 3/2, rotated": partial(in_fifth, quantizer=round_rotated),
+        "1/5, 2, rotated": partial(in_fifth, bits="2", quantizer=round_rotated),
+        "1/5, 3/2, clipped": partial(in_fifth, quantizer=round_clipped),
+        "1/5, 2, clipped": partial(in_fifth, bits="2", quantizer=round_clipped),
+        "1/5, 3/2, no instruction": partial(drop_instruction, fraction=fifth, bits="3/2"),
+        "1/8, 3/2, by distinct values": partial(in_eighth, by="distinct_values"),
+        "1/8, 3/2, by layer": partial(keep_of_each, fraction=eighth, bits="3/2", head=False),
+        "1/8, 3/2, by head": partial(keep_of_each, fraction=eighth, bits="3/2", head=True),
+        "1/9, 3/2, by attention": partial(keep_highest, fraction=ninth, bits="3/2", by="attention_by_norm"),
         "1/9, 3/2, merged by key": partial(merge, fraction=ninth, bits="3/2", by="key"),
         "1/9, 3/2, merged by place": partial(merge, fraction=ninth, bits="3/2", by="place"),
         "1/9, 3/2, refitted values": partial(refit_values, fraction=ninth, bits="3/2", penalty=1.0),

@@ -21,7 +21,7 @@ from ridgerank.store.number_format import NumberFormat
 from ridgerank.store.page_bytes import count_page_bytes
 from ridgerank.store.pruning import Keep
 from ridgerank.store.sizing import MODELS as SHAPES
-from ridgerank.store.storage_setting import StorageSetting
+from ridgerank.store.storage_setting import STORAGE_PRESETS, StoragePreset, StorageSetting
 
 SIZES = {"1 M": 10**6, "100 M": 10**8, "1 B": 10**9}
 MODELS = {"Qwen2.5-VL-7B": 0.056, "GLM-4.1V-9B": 0.050}
@@ -45,10 +45,10 @@ LARGE_MODELS = ("Qwen2.5-VL-7B", "Qwen2-VL-2B", "GLM-4.1V-9B", "Qwen3-VL-8B")
 SMALL = {
     "stride 1/3, 8 bits, layer 21 (the paper's)": ("stride 1/3", "8", 21),
     "value-norm 1/5, 3/2 bits, layer 21": ("value-norm 1/5", "3/2", 21),
-    "value-norm 1/6, 4/2 bits, layer 21": ("value-norm 1/6", "4/2", 21),
-    "value-norm 1/5, 3/2 bits, layer 14": ("value-norm 1/5", "3/2", 14),
-    "value-norm 1/6, 3/2 bits, layer 12": ("value-norm 1/6", "3/2", 12),
-    "value-norm 1/8, 3/2 bits, layer 14": ("value-norm 1/8", "3/2", 14),
+    "value-norm 1/5, 3/1 bits, layer 21": ("value-norm 1/5", "3/1", 21),
+    "value-norm 1/5, 3/1 bits, layer 18": ("value-norm 1/5", "3/1", 18),
+    "value-norm 1/8, 3/1 bits, layer 18": ("value-norm 1/8", "3/1", 18),
+    "value-norm 1/5, 3/1 bits, layer 12": ("value-norm 1/5", "3/1", 12),
 }
 """Kept, bits, exit layer; `benchmarks.compression` measures what some of them cost."""
 
@@ -74,7 +74,12 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("docs/scale.png"))
     options = parser.parse_args()
     result: dict[str, Any] = {
-        "sizes": {name: {model: plan(pages, model) for model in MODELS} for name, pages in SIZES.items()},
+        "sizes": {
+            name: {
+                model: {preset: plan(pages, model, preset) for preset in STORAGE_PRESETS} for model in MODELS
+            }
+            for name, pages in SIZES.items()
+        },
         "page_bytes": {model: variants(model) for model in MODELS},
         "small_pages": {
             setting: {model: round(small_page_bytes(model, *parts) / 1e6, 2) for model in LARGE_MODELS}
@@ -94,15 +99,19 @@ def main() -> None:
         },
     }
     for name, models in result["sizes"].items():
-        for model, figures in models.items():
-            print(f"{name:>6} {model:14}", {key: round(value, 1) for key, value in figures.items()})
+        for model, presets in models.items():
+            for preset, figures in presets.items():
+                rounded = {key: round(value, 1) for key, value in figures.items()}
+                print(f"{name:>6} {model:14} {preset:6}", rounded)
     draw(options.figure)
     publish(result, options.out)
 
 
-def plan(pages: int, model: str) -> dict[str, float]:
+def plan(pages: int, model: str, preset: StoragePreset) -> dict[str, float]:
     """What a corpus takes; traffic is Zipf of exponent 0.8 on replicas that each see all of it."""
-    nbytes = page_bytes(model)
+    shape = SHAPES[model.lower()]
+    setting = StorageSetting.from_preset(preset, layers=shape.layers, reads_text=False)
+    nbytes = count_page_bytes(shape, setting)
     seconds = MODELS[model]
     replicas = math.ceil(QUERIES_A_SECOND * seconds / BUSY)
     in_memory = hit_rate(pages, MEMORY_GB * 1e9 / nbytes, 0.8)
@@ -135,7 +144,7 @@ def variants(model: str) -> dict[str, float]:
 
 
 def rates(pages: int) -> dict[str, dict[str, float]]:
-    """Hit rates of a replica's memory and disk, by exponent, for Qwen's pages."""
+    """Hit rates of a replica's memory and disk, by exponent, for Qwen's pages as the paper stores them."""
     nbytes = page_bytes("Qwen2.5-VL-7B")
     return {
         str(exponent): {
@@ -173,16 +182,10 @@ def draw(path: Path) -> None:
         axes[0].plot([100 * share for share in shares], rates, label=f"exponent {exponent}")
     axes[0].set(xscale="log", xlabel="cached, % of 1 M pages", ylabel="reads answered, %")
     axes[0].legend(frameon=False)
-    kinds = {"stored": 1.0, "a sixth": 0.5, "layers 14-21": 1 / 3}
     sizes = [10 ** (k / 4) for k in range(20, 37)]
-    nbytes = page_bytes("Qwen2.5-VL-7B")
-    for name, factor in kinds.items():
-        cached = DISK_GB * 1e9 / (nbytes * factor)
-        traffic = [
-            QUERIES_A_SECOND * CANDIDATES * nbytes * factor * (1 - hit_rate(int(n), cached, 0.8)) / 1e9
-            for n in sizes
-        ]
-        axes[1].plot(sizes, traffic, label=name)
+    for preset in STORAGE_PRESETS:
+        traffic = [plan(int(pages), "Qwen2.5-VL-7B", preset)["bucket_gb_s"] for pages in sizes]
+        axes[1].plot(sizes, traffic, label=f"preset {preset}")
     axes[1].set(xscale="log", xlabel="pages", ylabel="GB/s from the bucket, 100 queries/s")
     axes[1].legend(frameon=False)
     figure.savefig(path, dpi=110)

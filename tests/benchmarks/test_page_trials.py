@@ -6,7 +6,17 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from benchmarks.page_trials import TRIALS, PageTrial, keep_highest, merge, refit_values
+from benchmarks.page_trials import (
+    TRIALS,
+    PageTrial,
+    drop_instruction,
+    keep_highest,
+    keep_of_each,
+    merge,
+    refit_values,
+    round_as_built,
+    round_clipped,
+)
 from ridgerank.backbones.base import Backbone
 from ridgerank.store.compress import compress, encode_shared
 from ridgerank.store.number_format import NumberFormat
@@ -65,6 +75,39 @@ def test_merging_gives_each_position_the_mean_of_its_group(trial: PageTrial, by:
     assert len(groups) <= round(len(trial.visual) / 5)
     whole, mean = trial.prefix.values[0, 0, trial.visual], merged.values[0, 0, trial.visual]
     torch.testing.assert_close(mean.mean(dim=0), whole.mean(dim=0), atol=0.02, rtol=0.1)
+
+
+def test_distinct_values_start_with_the_longest_and_leave_copies_for_last(trial: PageTrial) -> None:
+    scores = trial.distinct_values
+    assert sorted(scores.tolist()) == list(range(1, len(scores) + 1))
+    lengths = trial.prefix.values[:, :, trial.visual].square().sum(dim=(0, 1, 3))
+    assert scores.argmax() == lengths.argmax()
+
+
+def test_every_layer_may_keep_positions_of_its_own(trial: PageTrial) -> None:
+    plain = keep_highest(trial, Fraction(1, 5), BITS)
+    for head in (False, True):
+        own = keep_of_each(trial, Fraction(1, 5), "8", head=head)
+        assert own.keys.shape == plain.keys.shape
+        norms = trial.prefix.values[:, :, trial.visual].norm(dim=-1)
+        kept = own.values[:, :, own.visual].norm(dim=-1)
+        of_layer = (norms, kept) if head else (norms.mean(dim=1), kept.mean(dim=1))
+        assert torch.allclose(of_layer[1].amax(-1), of_layer[0].amax(-1), rtol=0.02)
+
+
+def test_without_its_instruction_a_page_ends_with_its_last_kept_cell(trial: PageTrial) -> None:
+    plain, without = (make(trial, Fraction(1, 5), BITS) for make in (keep_highest, drop_instruction))
+    assert without.visual[-1]
+    assert without.visual.sum() == plain.visual.sum()
+
+
+def test_a_clipped_range_has_less_squared_error_than_that_of_all_numbers() -> None:
+    x = torch.randn(2, 2, 40, 16, generator=torch.Generator().manual_seed(0))
+    for bits in (2, 3):
+        clipped, plain = (
+            (quantizer(x, bits, -2) - x).square().mean() for quantizer in (round_clipped, round_as_built)
+        )
+        assert clipped < plain
 
 
 def test_every_trial_gives_a_page_that_queries_can_run_over(trial: PageTrial) -> None:

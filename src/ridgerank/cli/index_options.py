@@ -37,7 +37,7 @@ PromptName = Annotated[
 PresetName = Annotated[
     str | None,
     typer.Option(
-        help="Of a new store: small, the best measured (images: value-norm 1/5, 3/2 bits; text: "
+        help="Of a new store: small, the best measured (images: value-norm 1/5, 3/1 bits; text: "
         "value-norm 1/2, 4/2 group 32, layer 2/5), or paper (stride 1/3, 8 bits). [default: small]",
         rich_help_panel=STORED,
     ),
@@ -53,7 +53,7 @@ KeepRule = Annotated[
 Bits = Annotated[
     str | None,
     typer.Option(
-        help="Bits of a number: 8, 4, 3, 2, keys/values 4/2, or '4 group 32'. "
+        help="Bits of a number: 8, 4, 3, 2, keys/values 3/1, or '4 group 32'. "
         "[default: the store's, else the preset's]",
         rich_help_panel=STORED,
     ),
