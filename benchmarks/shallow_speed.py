@@ -9,8 +9,8 @@ same with a smaller page (744 positions) and with a longer question, too (768 an
 the store packs them and run as a request runs them. The baseline is the library's own forward, one page at a
 time or five at once, whichever is faster. Runs are interleaved and medians compared, so that whatever else
 the machine does falls on all alike. It falls harder on short work in many small steps, so the fastest runs
-are compared as well: what both take on a machine of their own. Pages of the preset `small`, packed to three
-and two bits, run beside those of the paper: they may not be slower.
+are compared as well: what both take on a machine of their own. Pages of the preset `small`, packed to few
+bits, run beside those of the paper: they may not be slower.
 """
 
 import argparse
@@ -63,12 +63,16 @@ def stored(
     backbone: Qwen25VL, images: Sequence[Image.Image], *, preset: StoragePreset = "paper", join_layer: int = 0
 ) -> StoredPrefixes:
     """Pages as a request finds them: encoded, compressed, packed into bytes and seen in them."""
-    setting = StorageSetting.from_preset(preset, layers=LAYERS, reads_text=False)
+    setting = _setting(preset)
     blocks = []
     for image in images:
         [prefix] = backbone.encode([image], exit_layer=EXIT_LAYER, join_layer=join_layer)
         blocks.append(pack(compress(prefix, image, setting.keep, setting.numbers)))
     return StoredPrefixes.of([unpack(block) for block in blocks], join_layer=join_layer)
+
+
+def _setting(preset: StoragePreset) -> StorageSetting:
+    return StorageSetting.from_preset(preset, layers=LAYERS, reads_text=False)
 
 
 def full_passes(
@@ -218,6 +222,7 @@ def measure(shape: RequestShape, *, rounds: int) -> dict[str, Any]:
         "by_join_layer": by_join,
         "small_preset": {
             "kept": int(small.lengths[0]),
+            "bits": str(_setting("small").numbers),
             "time_ratio": round(medians[_SMALL] / medians[_PAPER], 3),
             "time_ratio_of_fastest": round(fastest[_SMALL] / fastest[_PAPER], 3),
         },

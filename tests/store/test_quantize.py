@@ -110,7 +110,7 @@ def test_one_bit_has_the_means_of_two_halves_as_levels_and_takes_the_nearer(
     x = outlying(seed, 10.0**exponent)
     quantized = quantize_groups(x, bits=1, dim=-1, group=group)
     size = group or x.shape[-1]
-    for number, part in enumerate(x.split(size, dim=-1)):
+    for number, part in enumerate(torch.split(x, size, dim=-1)):
         above = part > part.mean(dim=-1, keepdim=True)
         low = quantized.minima[..., number : number + 1].double()
         high = low + quantized.steps[..., number : number + 1].double()

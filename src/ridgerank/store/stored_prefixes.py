@@ -25,6 +25,8 @@ class StoredPrefixes:
         if any(page.numbers != pages[0].numbers or page.shared is not pages[0].shared for page in pages):
             raise StoreError("pages of several stores in one batch; run the query over each store by itself")
         self._pages = pages
+        self._layers: dict[str, list[tuple[Tensor, ...]]] = {}
+        """Every array of each page by name, cut into its layers at once rather than one by one."""
         self._numbers = pages[0].numbers
         self._wait = wait
         self._scales: dict[tuple[str, int, torch.dtype], Tensor] = {}
@@ -71,17 +73,16 @@ class StoredPrefixes:
             self._fill_packed(chosen, layer, keys, values)
 
     def _fill_symmetric(self, chosen: slice, layer: int, keys: Tensor, values: Tensor) -> None:
-        pages = self._pages[chosen]
-        copy_padded([page.keys[layer] for page in pages], keys)
-        copy_padded([page.values[layer] for page in pages], values)
+        copy_padded(self._of_layer("keys", layer, chosen), keys)
+        copy_padded(self._of_layer("values", layer, chosen), values)
         keys.mul_(self._layer_scales("key_scales", layer, 1, keys)[chosen])
         values.mul_(self._layer_scales("value_scales", layer, values.shape[2], values)[chosen])
 
     def _fill_packed(self, chosen: slice, layer: int, keys: Tensor, values: Tensor) -> None:
-        pages, numbers = self._pages[chosen], self._numbers
-        counts = [page.count for page in pages]
-        unpack_codes([page.keys[layer] for page in pages], counts, numbers.key_bits, keys)
-        unpack_codes([page.values[layer] for page in pages], counts, numbers.value_bits, values)
+        numbers = self._numbers
+        counts = [page.count for page in self._pages[chosen]]
+        unpack_codes(self._of_layer("keys", layer, chosen), counts, numbers.key_bits, keys)
+        unpack_codes(self._of_layer("values", layer, chosen), counts, numbers.value_bits, values)
         key_groups = numbers.count_groups(keys.shape[2])
         for part, names, length, dim in (
             (keys, ("key_scales", "key_minima"), key_groups, -2),
@@ -90,11 +91,17 @@ class StoredPrefixes:
             steps, minima = (self._layer_scales(name, layer, length, part)[chosen] for name in names)
             restore_groups(part, steps, minima, dim=dim, group=numbers.group)
 
+    def _of_layer(self, name: str, layer: int, chosen: slice) -> list[Tensor]:
+        """An array of each chosen page, at one stored layer."""
+        if name not in self._layers:
+            self._layers[name] = [getattr(page, name).unbind() for page in self._pages]
+        return [layers[layer] for layers in self._layers[name][chosen]]
+
     def _layer_scales(self, name: str, layer: int, length: int, like: Tensor) -> Tensor:
         """Scales of all pages as numbers, (pages, heads, `length`, …), made once for all parts of a layer."""
         key = (name, layer, like.dtype)
         if key not in self._scales:
-            scales = [getattr(page, name)[layer] for page in self._pages]
+            scales = self._of_layer(name, layer, slice(None))
             if self._numbers.symmetric:
                 one = -2 if name == "key_scales" else -1
                 scales = [each.unsqueeze(one) for each in scales]
