@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.report import publish
 from benchmarks.startup import QUERY, cpu_seconds
+from ridgerank.store.number_format import NumberFormat
 
 
 def main() -> None:
@@ -44,11 +45,11 @@ def main() -> None:
         facts = json.loads((store / "calibrations" / "default.json").read_text())
     pages = info["pages"]
     lineage = info["lineage"]
+    numbers = NumberFormat(lineage["key_bits"], lineage["value_bits"], lineage["number_group"])
     result = {
         "backbone": arguments.name,
         "pages": pages,
-        "setting": f"{lineage['keep']}, {lineage['key_bits']}/{lineage['value_bits']} bits, exit "
-        f"{lineage['exit_layer']}",
+        "setting": f"{lineage['keep']}, {numbers} bits, exit {lineage['exit_layer']}",
         "index_cpu_seconds_per_page": round(indexing / pages, 2),
         "calibrate_cpu_seconds": round(calibrating),
         "calibrate_cpu_seconds_per_page": round(calibrating / pages, 2),

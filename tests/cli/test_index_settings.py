@@ -116,7 +116,7 @@ def test_a_new_store_takes_the_small_preset_and_the_paper_s_by_name(tmp_path: Pa
     [
         ("paper", False, "stride 1/3, 8 bits, exit 21"),
         ("paper", True, "stride 1/3, 8 bits, exit 21"),
-        ("small", False, "value-norm 1/5, 3/1 bits, exit 21"),
+        ("small", False, "value-norm 1/5, 3/2 bits, exit 21"),
         ("small", True, "value-norm 1/2, 4/2 group 32 bits, exit 12"),
     ],
 )

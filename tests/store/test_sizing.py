@@ -31,7 +31,7 @@ def test_bytes_are_those_of_the_measured_arithmetic() -> None:
     known = json.loads((RESULTS / "scale.json").read_text())["small_pages"]
     for preset, setting in (
         ("paper", "stride 1/3, 8 bits, layer 21 (the paper's)"),
-        ("small", "value-norm 1/5, 3/1 bits, layer 21"),
+        ("small", "value-norm 1/5, 3/2 bits, layer 21"),
     ):
         planned = figures(10, "Qwen/Qwen2.5-VL-7B-Instruct", "a100", preset)
         assert round(planned["per page"].value, 2) == known[setting]["Qwen2.5-VL-7B"]

@@ -37,7 +37,7 @@ PromptName = Annotated[
 PresetName = Annotated[
     str | None,
     typer.Option(
-        help="Of a new store: small, the best measured (images: value-norm 1/5, 3/1 bits; text: "
+        help="Of a new store: small, the best measured (images: value-norm 1/5, 3/2 bits; text: "
         "value-norm 1/2, 4/2 group 32, layer 2/5), or paper (stride 1/3, 8 bits). [default: small]",
         rich_help_panel=STORED,
     ),

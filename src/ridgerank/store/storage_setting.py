@@ -46,7 +46,7 @@ class StorageSetting:
             return cls(Keep(), PAPER_NUMBERS, default_exit_layer(layers))
         if reads_text:
             return cls(Keep.parse("value-norm 1/2"), NumberFormat(4, 2, 32), max(1, round(0.4 * layers)))
-        return cls(Keep.parse("value-norm 1/5"), NumberFormat(3, 1), default_exit_layer(layers))
+        return cls(Keep.parse("value-norm 1/5"), NumberFormat(3, 2), default_exit_layer(layers))
 
     def command_options(self) -> str:
         """As one would type it for `ridgerank index`."""
