@@ -61,6 +61,7 @@ _TEXT: _Grid = {
         ("value-norm 1/2", "4/2 group 32"),
         ("value-norm 1/2", "4/2"),
         ("value-norm 1/2", "3/2"),
+        ("value-norm 1/2", "3/1"),
         ("value-norm 1/3", "4/2"),
     ),
 }
