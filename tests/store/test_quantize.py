@@ -1,4 +1,4 @@
-"""Widths from two bits on are at most half a step wrong, one bit least in the mean square."""
+"""Widths from two bits on are at most half a step wrong; one bit has two levels, each the mean of a half."""
 
 import torch
 from hypothesis import given

@@ -66,7 +66,7 @@ def quantize_groups(x: Tensor, *, bits: int, dim: int, group: int | None) -> Gro
     """Round (x − minimum) / step to integers in [0, 2ᵇ − 1], in groups of `group` along `dim`; None is one.
 
     The minimum is rounded down and the step up, so that the range of the codes covers every number and the
-    error is at most half a step everywhere. With one bit it is least in the mean square instead.
+    error is at most half a step everywhere. The two levels of one bit cover no range: there it may be more.
     """
     x = x.float()
     size = x.shape[dim]
