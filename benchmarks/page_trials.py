@@ -215,6 +215,7 @@ Quantizer = Callable[[Tensor, int, int], Tensor]
 def _store(prefix: Prefix, kept: Tensor, bits: str, quantizer: Quantizer | None = None) -> Prefix:
     """The page with these positions, in numbers of so many bits from the page's first position on."""
     numbers, visual = NumberFormat.parse(bits), prefix.visual[kept]
+    assert numbers.group is None, f"{bits}: trials round without groups"
     first = int(visual.nonzero()[0])
     parts = []
     for whole, width, dim in ((prefix.keys, numbers.key_bits, -2), (prefix.values, numbers.value_bits, -1)):

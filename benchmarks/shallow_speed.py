@@ -149,7 +149,8 @@ def time_in_turns(
     with torch.inference_mode():
         for turn in range(rounds + 1):
             if turn == 1:
-                seconds = {name: [] for name in seconds}
+                for warming_up in seconds.values():
+                    warming_up.clear()
             for name, (times, run) in full.items():
                 take(name, times, run)
                 for short, short_run in shallow.items():

@@ -22,8 +22,14 @@ def test_sizes_are_planned_in_both_presets_and_small_reads_a_fifth() -> None:
             small, paper = (presets[preset] for preset in ("small", "paper"))
             assert small["read_gb_s"] < 0.21 * paper["read_gb_s"]
             for preset, figures in presets.items():
-                row = f"| {size} | {model} | `{preset}` | {figures['prefixes_tb']:,.1f} TB |"
-                assert row in TEXT
+                expected = (
+                    f"| {size} | {model} | `{preset}` | {figures['prefixes_tb']:,.1f} TB | "
+                    f"{figures['vectors_tb']:,.1f} TB | {figures['gpu_hours']:,.0f} | "
+                    f"{figures['read_gb_s']:.1f} GB/s | {100 * figures['hit_memory']:.0f} % | "
+                    f"{100 * figures['hit_disk']:.0f} % | {figures['bucket_gb_s']:.1f} GB/s | "
+                    f"{figures['replicas']} |"
+                )
+                assert expected in TEXT
 
 
 def test_the_table_of_hit_rates_says_what_the_results_say() -> None:
