@@ -1,6 +1,6 @@
 import pytest
 
-from ridgerank.miniature.corpora import PLANS, Corpus, make_corpus
+from miniature.corpora import PLANS, Corpus, make_corpus
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,14 @@ from itertools import pairwise
 
 import pytest
 
-from experiments.miniature_training.counting import counting_run
-from ridgerank.errors import MiniatureError
+from miniature import MiniatureError
+from miniature.corpora import NAMES, PLANS, Corpus, find_plan, make_corpus
+from miniature.questions import About, AboutWithout, Binding, ChartLookUp, Question
+from miniature.training.counting import counting_run
+from miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, YEARS
+from miniature.world import PlacedWord, PlannedPage
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.miniature.corpora import NAMES, PLANS, Corpus, find_plan, make_corpus
-from ridgerank.miniature.question_kinds import About, AboutWithout, Binding, ChartLookUp, Question
-from ridgerank.miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, YEARS
-from ridgerank.miniature.world import PlacedWord, PlannedPage
-from ridgerank.runs.run import Run
+from ridgerank.trec import Run
 
 
 def test_there_are_twelve_corpora_in_families_of_four_and_eight() -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.miniature_training.render import render
-from experiments.miniature_training.training_pages import training_pages
-from experiments.miniature_training.word_cells import word_grid
+from miniature import MiniatureError
+from miniature.corpora import Corpus
+from miniature.draw import draw_corpus, draw_document
+from miniature.training.render import render
+from miniature.training.training_pages import training_pages
+from miniature.training.word_cells import word_grid
+from miniature.world import CELL_PIXELS, HEIGHT_PIXELS, WIDTH_PIXELS, PlannedPage
 from ridgerank.documents.pdf import PdfReader, count_pages
 from ridgerank.documents.sources import SourceFile, find_sources
-from ridgerank.errors import MiniatureError
-from ridgerank.miniature.corpora import Corpus
-from ridgerank.miniature.draw import draw_corpus, draw_document
-from ridgerank.miniature.world import CELL_PIXELS, HEIGHT_PIXELS, WIDTH_PIXELS, PlannedPage
-from ridgerank.runs.trec import read_qrels
+from ridgerank.trec import read_qrels
 
 MAX_PIXELS = WIDTH_PIXELS * HEIGHT_PIXELS
 

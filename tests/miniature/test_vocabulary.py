@@ -3,10 +3,9 @@ from itertools import product
 import pytest
 from reportlab.pdfbase.pdfmetrics import stringWidth
 
-from ridgerank.miniature.draw import font
-from ridgerank.miniature.page_blocks import width_cells
-from ridgerank.miniature.styles import FACES, MAX_SHIFT_X, Face, Role
-from ridgerank.miniature.vocabulary import (
+from miniature.draw import font
+from miniature.layouts import width_cells
+from miniature.vocabulary import (
     ENTITIES,
     FIELDS,
     FILLER,
@@ -21,7 +20,7 @@ from ridgerank.miniature.vocabulary import (
     Split,
     split_of,
 )
-from ridgerank.miniature.world import CELL_PIXELS
+from miniature.world import CELL_PIXELS, FACES, MAX_SHIFT_X, Face, Role
 
 SPOKEN: dict[Role, tuple[str, ...]] = {
     "title": (*FIELDS, *SUBJECTS),

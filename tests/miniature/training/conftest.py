@@ -1,0 +1,3 @@
+from tests.miniature.conftest import corpora
+
+__all__ = ["corpora"]
