@@ -22,24 +22,24 @@ from rich.progress import track
 from rich.table import Table
 
 from experiments.protocols.recovery import recovery
-from ridgerank.backbones.full_depth import full_margins
+from miniature import weights
+from ridgerank.backbones.base import full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.calibration.target_cache import TargetCache
-from ridgerank.calibration.teacher import Teacher
+from ridgerank.calibration.teacher import TargetCache, Teacher
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.estimate import closed_form_estimate
 from ridgerank.fusion.join import fuse, join
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.queries import read_queries
 from ridgerank.records import Candidate, Query, Ranking
-from ridgerank.runs.queries import read_queries
-from ridgerank.runs.run import Qrels, Run
-from ridgerank.runs.trec import read_qrels
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.rerender import BATCH_PAGES, rerender_pages
 from ridgerank.store.sidecar import calibrations_folder
+from ridgerank.trec import Qrels, Run, read_qrels
 
 CANDIDATES = 20
 TIMED_QUERIES = 5
+WEIGHTS = "miniature/weights"
 FULL = "full cross encoder, fused"
 console = Console()
 
@@ -54,12 +54,13 @@ def main() -> None:
     arguments = parser.parse_args()
     out: Path = arguments.out
     console.print(
-        "[bold]Small models that came with the package, on pages drawn for them.[/]\n"
+        "[bold]Small models of this repository, on pages drawn for them.[/]\n"
         "They read these pages and no others; your own documents want a real model, see the end."
     )
-    ridgerank(f"miniature draw --out {out} --corpus {arguments.corpus}")
+    run("miniature", f"draw --out {out} --corpus {arguments.corpus}")
     unlabelled, judged = split(out / "queries.jsonl", out)
-    ridgerank(f"index {out}/documents --store {out}/pages --backbone mini-qwen --retriever mini-colqwen")
+    models = f"--backbone {WEIGHTS}/mini-qwen --retriever {WEIGHTS}/mini-colqwen"
+    ridgerank(f"index {out}/documents --store {out}/pages {models}")
     ridgerank(f"calibrate --store {out}/pages --queries {unlabelled}")
     ridgerank(f"search --store {out}/pages {shlex.quote(judged[0].text)} --images {out}/found")
     compare(out, judged)
@@ -74,9 +75,16 @@ def main() -> None:
 
 
 def ridgerank(command: str) -> None:
+    """Show a command of the package and run it."""
+    run("ridgerank", command, shown="ridgerank")
+
+
+def run(module: str, command: str, *, shown: str | None = None) -> None:
     """Show a command and run it."""
-    console.print(f"[bold green]$[/] ridgerank {command}", highlight=False, soft_wrap=True)
-    subprocess.run([sys.executable, "-m", "ridgerank.cli.main", *shlex.split(command)], check=True)
+    console.print(
+        f"[bold green]$[/] {shown or f'python -m {module}'} {command}", highlight=False, soft_wrap=True
+    )
+    subprocess.run([sys.executable, "-m", module, *shlex.split(command)], check=True)
 
 
 def split(path: Path, out: Path) -> tuple[Path, list[Query]]:
@@ -92,7 +100,9 @@ def compare(out: Path, queries: list[Query]) -> None:
     """Rank with and without the full model, and print quality and time of each."""
     judged = read_qrels(out / "qrels.trec")
     qrels = {query.query_id: judged[query.query_id] for query in queries}
-    with Reranker.open(f"{out}/pages", backbone=load_backbone("mini-qwen", device="cpu")) as reranker:
+    with Reranker.open(
+        f"{out}/pages", backbone=load_backbone(weights("mini-qwen"), device="cpu")
+    ) as reranker:
         rankings = {
             query: reranker.search(query.text, k=CANDIDATES, top_k=CANDIDATES)
             for query in track(queries, "ranking", console=Console(stderr=True))

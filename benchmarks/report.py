@@ -1,7 +1,9 @@
-"""How a benchmark reports: a table to read, one line of JSON, a file."""
+"""What benchmarks share: timing in turns, running a command, writing a result."""
 
 import json
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,3 +35,11 @@ def publish(result: Mapping[str, Any], out: Path | None) -> None:
     if out is not None:
         with replace_text_file(out) as file:
             file.write(json.dumps(result, indent=2) + "\n")
+
+
+def ridgerank(*words: object) -> None:
+    """Run a command; what it prints is shown only if it fails."""
+    command = [sys.executable, "-m", "ridgerank", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"ridgerank {' '.join(map(str, words))}: {done.stderr[-2000:]}")

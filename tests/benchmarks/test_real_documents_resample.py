@@ -1,14 +1,11 @@
 """Intervals by drawing whole documents, and recovery with an interval of its own."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import real_documents_resample
-from benchmarks.real_documents_resample import (
+from experiments.real_documents.resample import (
     QuestionQualities,
     find_teacher,
     format_recovery,
@@ -116,17 +113,3 @@ def test_a_file_of_another_kind_is_refused(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(DatasetError, match=r"questions.csv: .*real_documents --out"):
         read_written_questions(path)
-
-
-def test_the_command_prints_every_method_with_its_interval(tmp_path: Path) -> None:
-    path = tmp_path / "questions.csv"
-    write_questions(qualities(np.ones(3), np.full(3, 2.0), list("abc")), path)
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.real_documents_resample", str(path)],
-        cwd=Path(real_documents_resample.__file__).parent.parent,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "3 questions, 95 % intervals by drawing whole documents, of 3" in done.stdout
-    assert "+1.0 [+1.0, +1.0]   50 % [50, 50]" in done.stdout

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.markdown_tables import RESULTS
-from benchmarks.real_documents_resample import read_written_questions, summarize, summarize_recovery
+from benchmarks.tables import RESULTS
+from experiments.real_documents.resample import read_written_questions, summarize, summarize_recovery
 
 SHIPPED = sorted(RESULTS.glob("real_documents_*_questions.csv"))
 

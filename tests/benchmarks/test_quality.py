@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
-from benchmarks import real_documents
-from benchmarks.real_documents_questions import DocumentIndex, read_questions
-from benchmarks.real_documents_resample import read_written_questions, summarize, summarize_recovery
+from benchmarks import quality
+from experiments.real_documents.questions import DocumentIndex, read_questions
+from experiments.real_documents.resample import read_written_questions, summarize, summarize_recovery
 from ridgerank.errors import CalibrationError, DatasetError
 from ridgerank.records import Page
 from tests.backbones.small_text_models import build_text
@@ -54,15 +54,13 @@ def options(drawn: Path, checkpoints: Path, *more: str) -> Namespace:
     paths = {"documents": "documents", "queries": "queries.jsonl", "qrels": "qrels.trec", "backbone": "model"}
     arguments = [word for name, path in paths.items() for word in (f"--{name}", str(drawn / path))]
     arguments += ["--checkpoints", str(checkpoints), "--threads", "1", "--no-ocr"]
-    return real_documents.make_parser().parse_args(
-        [*arguments, "--latency", "1", "--keeps", "stride 1/3", *more]
-    )
+    return quality.make_parser().parse_args([*arguments, "--latency", "1", "--keeps", "stride 1/3", *more])
 
 
 @pytest.fixture(scope="module")
 def checkpoints(drawn: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoints")
-    real_documents.run(options(drawn, folder, "--out", str(folder / "results.json")))
+    quality.run(options(drawn, folder, "--out", str(folder / "results.json")))
     return folder
 
 
@@ -105,8 +103,8 @@ def test_run_again_it_asks_nothing_and_finds_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("run_teacher", "run_stored"):
-        monkeypatch.delattr(real_documents, name)
-    real_documents.run(options(drawn, checkpoints))
+        monkeypatch.delattr(quality, name)
+    quality.run(options(drawn, checkpoints))
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == results
 
 
@@ -115,7 +113,7 @@ def test_a_question_lost_halfway_is_asked_again(
 ) -> None:
     [lost] = checkpoints.glob("model-*/manual-2-3.npz")
     lost.unlink()
-    real_documents.run(options(drawn, checkpoints))
+    quality.run(options(drawn, checkpoints))
     assert lost.exists()
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["table"] == results["table"]
 
@@ -134,7 +132,7 @@ def test_evaluating_a_killed_run_names_and_leaves_out_incomplete_questions(
 ) -> None:
     killed = remove_stored_states(checkpoints, tmp_path, "manual-2-3")
     out = tmp_path / "results.json"
-    real_documents.run(options(drawn, killed, "--evaluate", "--out", str(out)))
+    quality.run(options(drawn, killed, "--evaluate", "--out", str(out)))
     assert (
         "1 of 30 questions have no stored states yet, manual-2-3 first, which lacks stride 1/3" in caplog.text
     )
@@ -149,7 +147,7 @@ def test_a_killed_run_is_completed_by_running_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     killed = remove_stored_states(checkpoints, tmp_path, "manual-2-*")
-    real_documents.run(options(drawn, killed))
+    quality.run(options(drawn, killed))
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["table"] == results["table"]
 
 
@@ -160,12 +158,12 @@ def test_a_run_killed_before_any_stored_states_says_what_is_missing(
     with pytest.raises(
         DatasetError, match=r"30 of 30 questions have no stored states yet.*without --evaluate"
     ):
-        real_documents.run(options(drawn, killed, "--evaluate"))
+        quality.run(options(drawn, killed, "--evaluate"))
 
 
 def test_a_rule_that_was_never_run_is_named(drawn: Path, checkpoints: Path) -> None:
     with pytest.raises(DatasetError, match="which lacks stride 1;"):
-        real_documents.run(options(drawn, checkpoints, "--evaluate", "--keeps", "stride 1/3", "stride 1"))
+        quality.run(options(drawn, checkpoints, "--evaluate", "--keeps", "stride 1/3", "stride 1"))
 
 
 def test_pages_without_a_single_token_are_ranked_like_any_other(drawn: Path, tmp_path: Path) -> None:
@@ -178,9 +176,7 @@ def test_pages_without_a_single_token_are_ranked_like_any_other(drawn: Path, tmp
         canvas.showPage()
     canvas.save()
     out = tmp_path / "results.json"
-    real_documents.run(
-        options(drawn, tmp_path, "--documents", str(tmp_path / "documents"), "--out", str(out))
-    )
+    quality.run(options(drawn, tmp_path, "--documents", str(tmp_path / "documents"), "--out", str(out)))
     results = json.loads(out.read_text())
     assert results["questions"] == 30
     assert results["evidence_without_text"] == pytest.approx({"text layer": 1 / 6, "in use": 1 / 6}, abs=1e-3)
@@ -195,7 +191,7 @@ def test_a_corpus_without_any_token_says_that_nothing_can_be_fused(drawn: Path, 
             canvas.showPage()
         canvas.save()
     with pytest.raises(CalibrationError, match="the retriever's scores are constant"):
-        real_documents.run(options(drawn, tmp_path, "--documents", str(tmp_path / "documents")))
+        quality.run(options(drawn, tmp_path, "--documents", str(tmp_path / "documents")))
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", ""], ["the of and"], ["!!!", "?"], ["the", "a harbour"]])
@@ -210,7 +206,7 @@ def test_checkpoints_of_other_questions_are_not_taken(drawn: Path, checkpoints: 
     other = tmp_path / "queries.jsonl"
     other.write_text((drawn / "queries.jsonl").read_text().replace("When was", "In which year was"))
     with pytest.raises(DatasetError, match="no question has been asked yet"):
-        real_documents.run(options(drawn, checkpoints, "--queries", str(other), "--evaluate"))
+        quality.run(options(drawn, checkpoints, "--queries", str(other), "--evaluate"))
 
 
 def test_kinds_take_turns_so_that_a_part_is_a_fair_part(drawn: Path) -> None:
@@ -226,7 +222,7 @@ def test_a_question_about_a_missing_document_is_named_and_left_out(
         (tmp_path / "documents" / path.name).write_bytes(path.read_bytes())
     evaluated = options(drawn, tmp_path, "--documents", str(tmp_path / "documents"), "--evaluate")
     with pytest.raises(DatasetError, match="run without --evaluate"):
-        real_documents.run(evaluated)
+        quality.run(evaluated)
     assert "report-2.pdf: no pages of it were found" in caplog.text
 
 
@@ -237,7 +233,7 @@ def test_a_question_nobody_judged_is_named_and_left_out(
     (tmp_path / "qrels.trec").write_text("".join(lines[1:]))
     out = tmp_path / "results.json"
     arguments = ["--qrels", str(tmp_path / "qrels.trec"), "--evaluate", "--out", str(out)]
-    real_documents.run(options(drawn, checkpoints, *arguments))
+    quality.run(options(drawn, checkpoints, *arguments))
     assert "1 questions have no judgement, letter-1-1 first" in caplog.text
     assert json.loads(out.read_text())["questions"] == 29
 
@@ -247,7 +243,7 @@ def test_one_kind_of_document_teaches_nothing(drawn: Path, tmp_path: Path) -> No
     for path in (drawn / "documents").glob("letter-*.pdf"):
         (tmp_path / "documents" / path.name).write_bytes(path.read_bytes())
     with pytest.raises(DatasetError, match="wanted two or more"):
-        real_documents.run(options(drawn, tmp_path, "--documents", str(tmp_path / "documents")))
+        quality.run(options(drawn, tmp_path, "--documents", str(tmp_path / "documents")))
 
 
 def test_a_line_that_is_no_question_is_shown(tmp_path: Path) -> None:
@@ -258,7 +254,7 @@ def test_a_line_that_is_no_question_is_shown(tmp_path: Path) -> None:
 
 def test_it_runs_as_a_script_from_anywhere(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, real_documents.__file__, "--help"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, quality.__file__, "--help"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "--backbone" in done.stdout
@@ -290,7 +286,7 @@ def test_another_folder_teaches_readout_and_weight(
 ) -> None:
     out = tmp_path / "results.json"
     arguments = ["--evaluate", "--other-folder", str(drawn), "--out", str(out)]
-    real_documents.run(options(drawn, checkpoints, *arguments))
+    quality.run(options(drawn, checkpoints, *arguments))
     taught = json.loads(out.read_text())
     assert taught["table"].items() >= results["table"].items(), "the other rows are not changed"
     row = "other folder: stride 1/3, taken by measure, label-free"
@@ -306,4 +302,4 @@ def test_another_folder_that_was_never_run_is_named(drawn: Path, checkpoints: Pa
     text = (drawn / "queries.jsonl").read_text()
     (other / "queries.jsonl").write_text(text.replace("When was", "In which year was"))
     with pytest.raises(DatasetError, match="no question has been asked yet"):
-        real_documents.run(options(drawn, checkpoints, "--evaluate", "--other-folder", str(other)))
+        quality.run(options(drawn, checkpoints, "--evaluate", "--other-folder", str(other)))

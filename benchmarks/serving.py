@@ -1,12 +1,15 @@
-"""The server under load, on loopback: what sharing gains, and what happens far beyond capacity.
+"""The server under load, on loopback: answers per second, and what happens far beyond capacity.
 
-python -m benchmarks.serving_load [--store pages] [--out results/serving_load.json]
+    python -m benchmarks.serving [--store pages --queries FILE] [--out results/serving.json]
+    python -m benchmarks.serving --store pages --queries FILE --old CHECKOUT [--rounds 5]
 
-Without a store the miniature is drawn, indexed and calibrated first. The server runs in a separate
-process. One caller, then eight, send requests without pause; then as many as the server admits (its
-capacity), then ten times as many, each of which retries after a pause when it is refused. The answers to the
-same queries before and after are compared. Finally eight callers are compared with one on a server whose
-workers are threads of one process. Prints a table, then one JSON line.
+Without a store the miniature is drawn, indexed and calibrated first. The server runs in a separate process.
+One caller, then eight, send requests without pause; then as many as the server admits (its capacity), then
+ten times as many, each of which retries after a pause when it is refused. The answers to the same queries
+before and after are compared. Prints a table, then one JSON line.
+
+With `--old` a server of another checkout runs beside this one over the same store, both with `--workers 2`
+unless said otherwise. They take turns, phase by phase, and medians over the rounds are compared.
 
 Callers write their requests to sockets directly: on two cores a client library under 160 callers takes
 seconds itself, and those would be counted as the server's.
@@ -15,13 +18,15 @@ seconds itself, and those would be counted as the server's.
 import argparse
 import asyncio
 import json
+import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,9 +37,12 @@ import httpx
 import numpy as np
 import psutil
 
-from benchmarks.commands import ridgerank
-from ridgerank.worker_process import usable_cores
+from benchmarks.report import publish, ridgerank
+from miniature import weights
+from miniature.corpora import find_plan, make_corpus
+from miniature.draw import draw_corpus
 
+CHECKOUT = Path(__file__).parents[1]
 CANDIDATES = 20
 ADMITTED = 16
 TIMES_CAPACITY = 10
@@ -56,6 +64,10 @@ class Load:
         """Answers a second."""
         return len(self.latencies) / self.seconds
 
+    def p50(self) -> float:
+        """Median seconds of the admitted requests."""
+        return statistics.median(self.latencies)
+
     def p99(self) -> float:
         """Of the admitted requests, in seconds."""
         return float(np.percentile(self.latencies, 99))
@@ -69,7 +81,10 @@ def main() -> None:
     parser.add_argument("--store", type=Path)
     parser.add_argument("--queries", type=Path)
     parser.add_argument("--seconds", type=float, default=12.0, help="of each phase")
-    parser.add_argument("--out", type=Path, default=Path("results/serving_load.json"))
+    parser.add_argument("--workers", type=int, default=2, help="of each server")
+    parser.add_argument("--old", type=Path, help="another checkout, whose server takes turns with this one")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each server, with --old")
+    parser.add_argument("--out", type=Path, help="also write the JSON here")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -77,19 +92,26 @@ def main() -> None:
         if store is None:
             store, queries = make_store(folder)
         texts = [json.loads(line)["text"] for line in queries.read_text().splitlines()]
-        figures = asyncio.run(in_turn(store, texts, arguments.seconds))
+        if arguments.old is None:
+            with serving(CHECKOUT, store, arguments.workers) as (address, process):
+                figures = asyncio.run(phases(address, process, texts, arguments.seconds))
+        else:
+            with (
+                serving(arguments.old.resolve(), store, arguments.workers) as (old, _),
+                serving(CHECKOUT, store, arguments.workers) as (new, _),
+            ):
+                figures = asyncio.run(take_turns(old, new, texts, arguments.seconds, arguments.rounds))
     for name, value in figures.items():
-        print(f"{name:32} {value}")
-    arguments.out.parent.mkdir(exist_ok=True)
-    arguments.out.write_text(json.dumps(figures, indent=2) + "\n")
-    print(json.dumps(figures))
+        print(f"{name:36} {value}")
+    publish(figures, arguments.out)
 
 
 def make_store(folder: Path) -> tuple[Path, Path]:
     """A corpus of the miniature, calibrated by half of its queries."""
-    ridgerank("miniature", "draw", "--out", folder, "--corpus", "alder")
+    for _ in draw_corpus(make_corpus(find_plan("alder")), folder):
+        pass
     store, queries = folder / "pages", folder / "queries.jsonl"
-    models = ("--backbone", "mini-qwen", "--retriever", "mini-colqwen")
+    models = ("--backbone", weights("mini-qwen"), "--retriever", weights("mini-colqwen"))
     ridgerank("index", folder / "documents", "--store", store, *models, "--preset", "paper")
     lines = queries.read_text().splitlines()
     (folder / "half.jsonl").write_text("\n".join(lines[::2]))
@@ -97,23 +119,16 @@ def make_store(folder: Path) -> tuple[Path, Path]:
     return store, queries
 
 
-async def in_turn(store: Path, texts: list[str], seconds: float) -> dict[str, Any]:
-    """A server as it is by default, through all phases; then one whose workers are threads, through two."""
-    with serving(store) as server:
-        figures = await phases(*server, texts, seconds)
-    with serving(store, "--threads") as server:
-        return figures | {"threads_eight_over_one": await gain(server[0], texts, seconds)}
-
-
 @contextmanager
-def serving(store: Path, *options: str) -> Iterator[tuple[str, int]]:
-    """A server in a process of its own: its address and that process."""
+def serving(checkout: Path, store: Path, workers: int) -> Iterator[tuple[str, int]]:
+    """A checkout's server in a process of its own: its address and that process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["serve", "--store", store, "--port", port, "--max-requests", ADMITTED, *options]
-    command = [sys.executable, "-m", "ridgerank.cli.main", *map(str, words)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+    words = ["serve", "--store", store.resolve(), "--port", port, "--max-requests", ADMITTED]
+    command = [sys.executable, "-m", "ridgerank", *map(str, words), "--workers", str(workers)]
+    environment = os.environ | {"PYTHONPATH": f"{checkout / 'src'}{os.pathsep}{checkout}"}
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as server:
         try:
             yield f"http://127.0.0.1:{port}", server.pid
         finally:
@@ -121,14 +136,47 @@ def serving(store: Path, *options: str) -> Iterator[tuple[str, int]]:
             server.wait(30)
 
 
-async def gain(address: str, texts: list[str], seconds: float) -> float:
-    """What eight callers get of one caller's throughput."""
-    async with httpx.AsyncClient(base_url=address, timeout=120) as client:
-        await ready(client)
-    await load(address, texts, callers=4, seconds=min(3.0, seconds))
-    single = await load(address, texts, callers=1, seconds=seconds)
-    eight = await load(address, texts, callers=8, seconds=seconds)
-    return round(eight.throughput / single.throughput, 2)
+async def take_turns(old: str, new: str, texts: list[str], seconds: float, rounds: int) -> dict[str, Any]:
+    """Medians over the rounds of the new server's figures divided by the old one's."""
+    addresses = {"old": old, "new": new}
+    callers = {"one": 1, "eight": 8, "capacity": ADMITTED, "ten_times": ADMITTED * TIMES_CAPACITY}
+    met: dict[tuple[str, str], list[Load]] = {(name, phase): [] for name in addresses for phase in callers}
+    for address in addresses.values():
+        async with httpx.AsyncClient(base_url=address, timeout=120) as client:
+            await ready(client)
+        await load(address, texts, callers=4, seconds=min(3.0, seconds))
+    for turn in range(rounds):
+        for phase, number in callers.items():
+            for name in addresses if turn % 2 else reversed(addresses):
+                loaded = await load(addresses[name], texts, callers=number, seconds=seconds)
+                met[name, phase].append(loaded)
+
+    def median(name: str, phase: str, figure: Callable[[Load], float]) -> float:
+        return statistics.median(figure(each) for each in met[name, phase])
+
+    def ratio(phase: str, figure: Callable[[Load], float]) -> float:
+        return round(median("new", phase, figure) / median("old", phase, figure), 3)
+
+    def crowded(name: str) -> float:
+        return round(median(name, "ten_times", Load.p99) / median(name, "capacity", Load.p99), 2)
+
+    loads = [each for turns in met.values() for each in turns]
+    return {
+        "rounds": rounds,
+        "eight_callers_answers_new_over_old": ratio("eight", lambda each: each.throughput),
+        "one_caller_median_latency_new_over_old": ratio("one", lambda each: each.p50()),
+        "one_caller_answers_new_over_old": ratio("one", lambda each: each.throughput),
+        "p99_ten_times_over_capacity": {name: crowded(name) for name in addresses},
+        "eight_over_one": {
+            name: round(
+                median(name, "eight", lambda each: each.throughput)
+                / median(name, "one", lambda each: each.throughput),
+                2,
+            )
+            for name in addresses
+        },
+        "other_statuses": sorted({status for each in loads for status in each.other}),
+    }
 
 
 async def phases(address: str, server: int, texts: list[str], seconds: float) -> dict[str, Any]:
@@ -139,9 +187,7 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         before = [await answer(client, text) for text in texts[:20]]
         await load(address, texts, callers=4, seconds=min(3.0, seconds))  # memory and caches settle
         single = await load(address, texts, callers=1, seconds=seconds)
-        alone = await together(client)
         eight = await load(address, texts, callers=8, seconds=seconds)
-        shared = await together(client)
         capacity = await load(address, texts, callers=ADMITTED, seconds=seconds)
         at_capacity = memory(process)
         crowd = await load(address, texts, callers=ADMITTED * TIMES_CAPACITY, seconds=seconds)
@@ -149,11 +195,10 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         after = [await answer(client, text) for text in texts[:20]]
         concurrent = await asyncio.gather(*(answer(client, text) for text in texts[:ADMITTED]))
     return {
-        "cores": usable_cores(),
+        "cores": os.cpu_count(),
         "admitted": ADMITTED,
         "candidates": CANDIDATES,
         "throughput_eight_over_one": round(eight.throughput / single.throughput, 2),
-        "requests_together_of_eight": round((shared[0] - alone[0]) / (shared[1] - alone[1]), 2),
         "p99_ten_times_over_capacity": round(crowd.p99() / capacity.p99(), 2),
         "throughput_ten_times_over_capacity": round(crowd.throughput / capacity.throughput, 2),
         "refused_share_at_ten_times": round(crowd.refused / (crowd.refused + len(crowd.latencies)), 3),
@@ -234,14 +279,6 @@ async def post(line: tuple[asyncio.StreamReader, asyncio.StreamWriter], body: di
     [length] = [line.split(b":")[1] for line in headers if line.startswith(b"content-length:")]
     await reader.readexactly(int(length))
     return int(status.split()[1])
-
-
-async def together(client: httpx.AsyncClient) -> tuple[float, float]:
-    """How many requests were taken together, summed over requests, and how many requests there were."""
-    lines = (await client.get("/metrics")).text.splitlines()
-    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    total, count = (float(values[f"ridgerank_requests_together_{part}"]) for part in ("sum", "count"))
-    return total, count
 
 
 if __name__ == "__main__":

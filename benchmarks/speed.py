@@ -1,0 +1,464 @@
+"""How fast a query over stored pages is, and how fast stored pages are read.
+
+    python -m benchmarks.speed --out results/speed.json
+
+The pass: a random Qwen2.5-VL of 119 million parameters (28 layers, key and value width 4 x 128), 20 pages,
+exit layer 21, at three shapes of a request. The pages are packed as the store packs them and run as a request
+runs them. The baseline is the library's own forward, one page at a time or five at once, whichever is faster.
+Runs are interleaved and medians compared. Other load on the machine slows short work in many small steps
+more, so the fastest runs are compared as well.
+
+Reads: 20 random prefixes of the size that Qwen2.5-VL-7B makes of 1,280 visual positions, warm against a plain
+copy from mapped memory, and cold, after the system was told to forget them.
+"""
+
+import argparse
+import mmap
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from benchmarks.report import publish
+from ridgerank.backbones.qwen_vl import Qwen25VL
+from ridgerank.calibration.artifact import Calibration, Diagnostics
+from ridgerank.fusion.estimate import user_estimate
+from ridgerank.lineage import Lineage
+from ridgerank.readout.ridge import Readout
+from ridgerank.reranker.reranker import Reranker
+from ridgerank.scoring.shallow import ShallowPass
+from ridgerank.store.codec import compress, quantize
+from ridgerank.store.layout import PackedPrefix, pack, unpack
+from ridgerank.store.model_lineage import make_lineage
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.prefix_readers import LocalBlockReader
+from ridgerank.store.reading import StoredPrefixes
+from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.storage_setting import STORAGE_PRESETS, Keep, StoragePreset, StorageSetting
+from ridgerank.store.store_writer import StoreWriter
+
+PAGES, LAYERS, EXIT_LAYER, WIDTH, CELL = 20, 28, 21, 512, 28
+_PAPER, _SMALL = "shallow, preset paper", "shallow, preset small"
+STORED, BATCH, REPETITIONS = 100, 10, 41
+KV_HEADS, VISUAL, HEAD_DIM = 4, 1280, 128
+PAGE_SIZE = (896, 672)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestShape:
+    """Cells of a page, each one visual position, and tokens after the page."""
+
+    name: str
+    rows: int
+    columns: int
+    suffix: int
+
+
+SHAPES = (
+    RequestShape("real request", 40, 32, 15),
+    RequestShape("smaller page", 24, 31, 15),
+    RequestShape("long question", 24, 32, 32),
+)
+
+
+def stored(backbone: Qwen25VL, images: Sequence[Image.Image], *, preset: StoragePreset) -> StoredPrefixes:
+    """Pages as a request finds them: encoded, compressed, packed into bytes and seen in them."""
+    setting = _setting(preset)
+    blocks = []
+    for image in images:
+        [prefix] = backbone.encode([image], exit_layer=EXIT_LAYER)
+        blocks.append(pack(compress(prefix, setting.keep, setting.numbers)))
+    return StoredPrefixes([unpack(block) for block in blocks])
+
+
+def _setting(preset: StoragePreset) -> StorageSetting:
+    return StorageSetting.from_preset(preset, layers=LAYERS, reads_text=False)
+
+
+def full_passes(
+    backbone: Qwen25VL, model: Qwen2_5_VLForConditionalGeneration, images: Sequence[Image.Image], query: str
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Make the library's forward over these pages: with the vision tower, and from ready embeddings."""
+    pages = backbone._tokenize_pages(images)
+    suffix = torch.tensor(backbone.tokens.suffix(query))
+    ids = torch.stack([torch.cat([page.ids, suffix]) for page in pages])
+    pixels = backbone._image_processor(images=list(images), return_tensors="pt")
+    types = (ids == model.config.image_token_id).int()
+    positions, _ = model.model.get_rope_index(ids, types, pixels["image_grid_thw"])
+    embeddings = model.model.language_model.embed_tokens(ids)
+
+    def seeing() -> object:
+        return model(
+            input_ids=ids, mm_token_type_ids=types, **pixels, use_cache=False, logits_to_keep=1
+        ).logits
+
+    def blind() -> object:
+        text = model.model.language_model
+        hidden = text(inputs_embeds=embeddings, position_ids=positions, use_cache=False)[0]
+        return model.lm_head(hidden[:, -1])
+
+    return seeing, blind
+
+
+def operations(*, suffix: int, positions: int, kept: int) -> float:
+    """Divide the multiplications of 20 full passes by those of a shallow pass: products and attention."""
+    weights = 4 * WIDTH * WIDTH + 3 * WIDTH * 4 * WIDTH
+    full = PAGES * LAYERS * positions * (weights + WIDTH * (positions + 1))
+    joined = suffix * (weights + 2 * WIDTH * (kept + suffix / 2)) * (EXIT_LAYER - 1)
+    last = suffix * 2 * WIDTH * WIDTH + (weights - 2 * WIDTH * WIDTH) + 2 * WIDTH * (kept + suffix)
+    return full / (PAGES * (joined + last))
+
+
+def time_in_turns(
+    full: Mapping[str, tuple[int, Callable[[], object]]],
+    shallow: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+) -> dict[str, list[float]]:
+    """Seconds of each run, taken in turns; the first turn warms up.
+
+    A full pass counts as many times as it says. Every shallow pass follows every full one: short runs need
+    more repeats for a median as steady.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in (*full, *shallow)}
+
+    def take(name: str, times: int, run: Callable[[], object]) -> None:
+        start = time.perf_counter()
+        run()
+        seconds[name].append(times * (time.perf_counter() - start))
+
+    with torch.inference_mode():
+        for turn in range(rounds + 1):
+            if turn == 1:
+                for warming_up in seconds.values():
+                    warming_up.clear()
+            for name, (times, run) in full.items():
+                take(name, times, run)
+                for short, short_run in shallow.items():
+                    take(short, 1, short_run)
+    return seconds
+
+
+def measure(shape: RequestShape, *, rounds: int) -> dict[str, Any]:
+    """Time both ways at one shape and print the ratios."""
+    height, width = CELL * shape.rows, CELL * shape.columns
+    backbone, model = small_qwen(layers=LAYERS, width=WIDTH, head_dim=128, max_pixels=height * width)
+    rng = np.random.default_rng(0)
+    images = [Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)) for _ in range(PAGES)]
+    padding = shape.suffix - len(backbone.tokens.suffix(""))
+    query = "x" * padding
+    with torch.inference_mode():
+        single, single_blind = full_passes(backbone, model, images[:1], query)
+        five, _ = full_passes(backbone, model, images[:5], query)
+    full_runs: dict[str, tuple[int, Callable[[], object]]] = {
+        "full, one page": (20, single),
+        "full, five pages": (4, five),
+        "full without vision, one page": (20, single_blind),
+    }
+    paper = stored(backbone, images, preset="paper")
+    small = stored(backbone, images, preset="small")
+    runs: dict[str, Callable[[], object]] = {
+        _PAPER: partial(backbone.states, [query], paper),
+        _SMALL: partial(backbone.states, [query], small),
+    }
+    kept = int(paper.lengths[0])
+    [page] = backbone._tokenize_pages(images[:1])
+    suffix = len(backbone.tokens.suffix(query))
+    positions = len(page.ids) + suffix
+
+    seconds = time_in_turns(full_runs, runs, rounds=rounds)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    fastest = {name: min(values) for name, values in seconds.items()}
+    full, fastest_full = (
+        min(times["full, one page"], times["full, five pages"]) for times in (medians, fastest)
+    )
+    print(f"{shape.name}: {shape.rows * shape.columns} visual positions, {suffix} tokens after the page")
+    for name, value in medians.items():
+        spread = max(seconds[name]) / min(seconds[name])
+        print(
+            f"  {name:34} {full / value:8.1f}x, fastest runs {fastest_full / fastest[name]:8.1f}x   "
+            f"(slowest / fastest run {spread:.2f})"
+        )
+    return {
+        "shape": shape.name,
+        "visual_positions": shape.rows * shape.columns,
+        "positions": positions,
+        "kept": kept,
+        "suffix": suffix,
+        "pages": PAGES,
+        "ratio": round(full / medians[_PAPER], 1),
+        "ratio_of_fastest": round(fastest_full / fastest[_PAPER], 1),
+        "ratio_without_vision": round(medians["full without vision, one page"] / medians[_PAPER], 1),
+        "operations_allow": round(operations(suffix=suffix, positions=positions, kept=kept), 1),
+        "small_preset": {
+            "kept": int(small.lengths[0]),
+            "bits": str(_setting("small").numbers),
+            "time_ratio": round(medians[_SMALL] / medians[_PAPER], 3),
+            "time_ratio_of_fastest": round(fastest[_SMALL] / fastest[_PAPER], 3),
+        },
+    }
+
+
+def main() -> None:
+    """Measure, print a table, then one line of JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, help="also write the JSON here")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    shapes = [measure(shape, rounds=options.rounds) for shape in SHAPES]
+    with tempfile.TemporaryDirectory() as folder:
+        reads = {preset: measure_preset(f"{folder}/{preset}", preset) for preset in STORAGE_PRESETS}
+    share = measure_ranking(requests=2 * options.rounds)
+    system = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    publish({"shapes": shapes, "reads": reads, "ranking_share_of_request": share, **system}, options.out)
+
+
+def page_row(number: int, prefix: PackedPrefix) -> PageRow:
+    """A page of this name."""
+    page = StoredPage(
+        f"{number:064x}", (f"report.pdf#{number + 1}",), "source", "some text " * 20, bytes(200)
+    )
+    return PageRow(page, prefix)
+
+
+def random_prefix(
+    random: np.random.Generator, setting: StorageSetting, *, layers: int, visual: int
+) -> PackedPrefix:
+    """A page of random numbers, kept and rounded by a setting."""
+    kept = setting.keep.count(visual)
+    keys, values = torch.from_numpy(
+        random.standard_normal((2, layers, KV_HEADS, kept, HEAD_DIM), dtype=np.float32)
+    )
+    return PackedPrefix(
+        **quantize(keys, values, setting.numbers),
+        positions=np.arange(kept, dtype=np.int32),
+        visual=np.ones(kept, dtype=np.bool_),
+        next_position=visual,
+        grid=(1, visual),
+        numbers=setting.numbers,
+        shared=None,
+    )
+
+
+def build(
+    uri: str, pages: int, batch: int, *, layers: int, visual: int, preset: StoragePreset = "paper"
+) -> None:
+    """Write a store of `pages`; those of a batch differ."""
+    setting = StorageSetting.from_preset(preset, layers=28, reads_text=False)
+    random = np.random.default_rng(0)
+    prefixes = [random_prefix(random, setting, layers=layers, visual=visual) for _ in range(min(batch, 10))]
+    bits = setting.numbers
+    facts = ("random", "-", "-", "-", "-", "-", layers, str(setting.keep), "any")
+    lineage = Lineage(*facts, key_bits=bits.key_bits, value_bits=bits.value_bits, number_group=bits.group)
+    with StoreWriter(uri, lineage) as writer:
+        for first in range(0, pages, batch):
+            writer.append([page_row(first + k, prefixes[k % len(prefixes)]) for k in range(batch)])
+
+
+def measure_reads(uri: str) -> dict[str, float]:
+    """Median milliseconds for K random prefixes, by way of reading."""
+    with PageStore.open(uri) as store:
+        ids = store.page_ids()
+        out = np.zeros(store.prefix_nbytes(ids[:PAGES]), dtype=np.uint8)
+        assert isinstance(store.blocks, LocalBlockReader)
+        location_of = {entry.page_id: entry.prefix_range for entry in store.catalog.entries(ids)}
+        paths = {location.fragment: store.blocks.file(location) for location in location_of.values()}
+        maps = {
+            fragment: np.frombuffer(_mapped(path), dtype=np.uint8)
+            for fragment, path in paths.items()
+            if path is not None
+        }
+
+        def mmap_copy(page_ids: Sequence[str]) -> None:
+            start = 0
+            for location in (location_of[page_id] for page_id in page_ids):
+                end = start + location.nbytes
+                out[start:end] = maps[location.fragment][location.offset : location.offset + location.nbytes]
+                start = end
+
+        def ours(page_ids: Sequence[str]) -> None:
+            store.read_prefixes(page_ids, out=out)
+
+        ways: dict[str, Callable[[Sequence[str]], None]] = {"mmap_copy": mmap_copy, "ours": ours}
+        _require_equal(ways, ids[:PAGES], out)
+        chance = np.random.default_rng(1)
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(REPETITIONS):
+            for name, read in ways.items():
+                page_ids = [ids[k] for k in chance.choice(len(ids), PAGES, replace=False)]
+                began = time.perf_counter()
+                read(page_ids)
+                times[name].append(1e3 * (time.perf_counter() - began))
+        return {name: statistics.median(runs) for name, runs in times.items()}
+
+
+def measure_cold_read(uri: str) -> float:
+    """Median milliseconds for K random prefixes that the system has not in its memory."""
+    files = sorted(Path(uri, "data").iterdir())
+    chance, times = np.random.default_rng(2), []
+    with PageStore.open(uri, mapped=False) as store:
+        ids = store.page_ids()
+        out = np.zeros(store.prefix_nbytes(ids[:PAGES]), dtype=np.uint8)
+        for _ in range(REPETITIONS):
+            for file in files:
+                _forget(file)
+            page_ids = [ids[k] for k in chance.choice(len(ids), PAGES, replace=False)]
+            began = time.perf_counter()
+            store.read_prefixes(page_ids, out=out)
+            times.append(1e3 * (time.perf_counter() - began))
+    return statistics.median(times)
+
+
+def _forget(path: Path) -> None:
+    """Have the system drop what it keeps of a file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def measure_preset(uri: str, preset: StoragePreset) -> dict[str, Any]:
+    """Milliseconds of reading pages of this preset, warm and cold."""
+    build(uri, STORED, BATCH, layers=EXIT_LAYER, visual=VISUAL, preset=preset)
+    with PageStore.open(uri) as store:
+        page_nbytes = store.info().bytes_per_page
+    cold_ms, median_ms = measure_cold_read(uri), measure_reads(uri)
+    print(f"{preset}: {PAGES} random prefixes of {page_nbytes / 1e6:.2f} MB out of {STORED} pages")
+    for name, elapsed_ms in {**median_ms, "cold": cold_ms}.items():
+        print(f"  {name:16}{elapsed_ms:9.2f} ms{PAGES * page_nbytes / elapsed_ms / 1e6:9.2f} GB/s")
+    return {"page_nbytes": page_nbytes, "median_ms": median_ms, "cold_ms": cold_ms}
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+
+
+def _require_equal(
+    ways: dict[str, Callable[[Sequence[str]], None]],
+    page_ids: Sequence[str],
+    out: np.ndarray[tuple[int], np.dtype[np.uint8]],
+) -> None:
+    contents = set()
+    for read in ways.values():
+        out[:] = 0
+        read(page_ids)
+        contents.add(out.tobytes())
+    if len(contents) != 1:
+        raise SystemExit("the ways of reading differ in what they read")
+
+
+def small_qwen(
+    *, layers: int, width: int, head_dim: int, max_pixels: int
+) -> tuple[Qwen25VL, Qwen2_5_VLForConditionalGeneration]:
+    """A backbone and its model: four heads, an MLP of four times the width, a vision tower of four layers."""
+    tokenizer = _tokenizer()
+    ids = tokenizer.convert_tokens_to_ids
+    torch.manual_seed(0)
+    half = head_dim // 2
+    config = Qwen2_5_VLConfig(
+        text_config={
+            "hidden_size": width,
+            "intermediate_size": 4 * width,
+            "num_hidden_layers": layers,
+            "num_attention_heads": width // head_dim,
+            "num_key_value_heads": width // head_dim,
+            "vocab_size": len(tokenizer),
+            "bos_token_id": None,
+            "eos_token_id": tokenizer.eos_token_id,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e6,
+                "mrope_section": [half // 4, half * 3 // 8, half * 3 // 8],
+            },
+        },
+        vision_config={
+            "depth": 4,
+            "hidden_size": 128,
+            "intermediate_size": 256,
+            "num_heads": 4,
+            "out_hidden_size": width,
+            "fullatt_block_indexes": [3],
+        },
+        image_token_id=ids("<|image_pad|>"),
+        video_token_id=ids("<|video_pad|>"),
+        vision_start_token_id=ids("<|vision_start|>"),
+        vision_end_token_id=ids("<|vision_end|>"),
+        tie_word_embeddings=True,
+    )
+    model = Qwen2_5_VLForConditionalGeneration(config).eval()
+    processor = Qwen2VLImageProcessorPil()
+    Qwen25VL.limit_pixels(processor, max_pixels)
+    return Qwen25VL(f"random-{layers}x{width}", model, tokenizer, processor), model
+
+
+def _tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer that knows the prompt's words and control tokens."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=480, show_progress=False, initial_alphabet=alphabet)
+    words = [Qwen25VL.prompt.instruction, "user\nsystem\nassistant\nyes\nno"]
+    backend.train_from_iterator(words * 9, trainer)
+    control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"]
+    backend.add_special_tokens([*control, "<|image_pad|>", "<|video_pad|>"])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+
+
+def measure_ranking(*, requests: int) -> float:
+    """The share of a request that reads out, standardizes, fuses and sorts, prefixes in memory."""
+    backbone, _ = small_qwen(layers=LAYERS, width=WIDTH, head_dim=128, max_pixels=896 * 672)
+    lineage = make_lineage(backbone, exit_layer=EXIT_LAYER, keep=Keep())
+    generator = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        with StoreWriter(folder, lineage) as writer:
+            for number in range(PAGES):
+                pixels = generator.integers(0, 256, (PAGE_SIZE[1], PAGE_SIZE[0], 3), dtype=np.uint8)
+                image = Image.fromarray(pixels)
+                [prefix] = backbone.encode([image], exit_layer=EXIT_LAYER)
+                page = StoredPage(f"{number:064}", (f"page.pdf#{number}",), "page.pdf", "", b"")
+                writer.append([PageRow(page, compress(prefix, Keep()))])
+        unknown = float("nan")
+        readout = Readout(generator.normal(size=WIDTH), 1.0, 0, 0, lineage)
+        weight = user_estimate(0.5)
+        correlations = (unknown, (0, 1), unknown, unknown, unknown)
+        facts = Diagnostics("", 0, 0, PAGES, 0, (), {}, {}, False, *correlations, weight, None, ())
+        calibration = Calibration(readout, weight, "given", "given", facts)
+        shares = []
+        with Reranker(ShallowPass(backbone, PageStore.open(folder)), calibration) as reranker:
+            for number in range(requests + 1):
+                scores = generator.normal(size=PAGES).tolist()
+                candidates = [(f"page.pdf#{number}", score) for number, score in enumerate(scores)]
+                times = reranker.rank(f"what was the revenue in year {number}", candidates).latency
+                total = times.retrieval_ms + times.reading_ms + times.compute_ms + times.ranking_ms
+                if number:  # the first request warms up
+                    shares.append((times.retrieval_ms + times.ranking_ms) / total)
+    share = statistics.median(shares)
+    print(f"ranking takes {100 * share:.2f} % of a request")
+    return round(share, 5)
+
+
+if __name__ == "__main__":
+    main()

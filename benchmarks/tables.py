@@ -1,0 +1,584 @@
+"""Write every table of README and docs/ that shows a measurement, from the files in results/.
+
+    python -m benchmarks.tables            # after new results: rewrite the pages
+    python -m benchmarks.tables --check    # name the pages that differ, change nothing
+
+A table stands in a page between `<!-- table NAME -->` and `<!-- end -->`.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from experiments.real_documents.resample import MEASURE, SELECTED, format_recovery
+from experiments.real_documents.transfer import (
+    JUDGED,
+    LABEL_FREE,
+    ONE_READING,
+    PAPER_JUDGED,
+    PAPER_LABEL_FREE,
+)
+from ridgerank.store.page_bytes import MODELS as SHAPES
+from ridgerank.store.page_bytes import count_page_bytes
+from ridgerank.store.storage_setting import STORAGE_PRESETS, StorageSetting
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+TableMakers = Mapping[str, Callable[[], str]]
+"""Name of a table in the pages → what makes it."""
+RETRIEVER = "mini-colqwen"
+BACKBONES = ("mini-qwen", "mini-glm")
+OWN_RECOVERY = "recovery of its own cross encoder, %"
+TABLE_4 = "[table 4](../results/miniature/reproduce/table4.md), `make reproduce`"
+MODELS = {"smollm2": "SmolLM2-135M", "qwen2.5_coder": "Qwen2.5-Coder-0.5B"}
+FOLDERS = {"second": "second folder", "first": "first folder"}
+KEEP, ALL = "stride 1/3", "stride 1"
+READING = f"{KEEP}, likelihood, mean"
+PAPER_READING = f"{KEEP}, margin, last"
+TEACHER = f"teacher: likelihood, {JUDGED}"
+CROSS_ENCODER = f"cross encoder, {JUDGED}"
+JUDGED_ROW = f"{READING}, {JUDGED}"
+DEPLOYED = f"{KEEP}, {SELECTED}, {LABEL_FREE}"
+SHOWN = {
+    "BM25": ("bm25", "retrieval"),
+    "fused teacher: every page at full depth, likelihood": (TEACHER, "full passes"),
+    "trained cross encoder, fused": (CROSS_ENCODER, "cross encoder"),
+    "**RidgeRank, judged weight**": (JUDGED_ROW, f"{KEEP}, mean"),
+    "**RidgeRank, no judgement, as deployed**": (DEPLOYED, f"{KEEP}, mean"),
+    "all positions kept, judged weight": (f"{ALL}, likelihood, mean, {JUDGED}", f"{ALL}, mean"),
+    "all positions kept, no judgement": (f"{ALL}, {SELECTED}, {LABEL_FREE}", f"{ALL}, mean"),
+    "likelihood and mean, weight of §B.6": (f"{READING}, {PAPER_LABEL_FREE}", f"{KEEP}, mean"),
+    "the paper's teacher fused: margin": (f"teacher: margin, {JUDGED}", "full passes"),
+    "the paper's reading, eq. 4": (f"{PAPER_READING}, {PAPER_JUDGED}", f"{KEEP}, last"),
+    "the paper's reading, §B.6": (f"{PAPER_READING}, {PAPER_LABEL_FREE}", f"{KEEP}, last"),
+}
+"""Row of a table → row of a results file, and whose seconds a query are."""
+NOT_MEASURED = "Not measured yet."
+_HALF_PRECISION_BYTES = 2
+
+
+def outdated_pages() -> dict[Path, str]:
+    """Pages whose tables are not what the results say → the page as it should be."""
+    current = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    renewed = {page: insert_tables(text, TABLES) for page, text in current.items()}
+    return {page: text for page, text in renewed.items() if text != current[page]}
+
+
+def main() -> None:
+    """Rewrite the pages, or check them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="exit with 1 where a page differs")
+    check = parser.parse_args().check
+    outdated = outdated_pages()
+    for page, text in outdated.items():
+        print(f"{page.relative_to(ROOT)}: {'differs from results/' if check else 'written'}")
+        if not check:
+            page.write_text(text, encoding="utf-8")
+    sys.exit(bool(outdated) if check else 0)
+
+
+def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; a bar within a cell is written as a slash."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines)
+
+
+def read_result(name: str) -> Any:  # noqa: ANN401 (any JSON value)
+    """What a file in results/ holds."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def insert_tables(page: str, makers: TableMakers) -> str:
+    """The page with the tables it names; a name that no maker has is an error."""
+
+    def insert(match: re.Match[str]) -> str:
+        return f"<!-- table {match[1]} -->\n\n{makers[match[1]]()}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- table (.+?) -->\n.*?<!-- end -->", insert, page, flags=re.DOTALL)
+
+
+def table_names(page: str) -> list[str]:
+    """The tables a page names."""
+    return re.findall(r"<!-- table (.+?) -->", page)
+
+
+def readme_table() -> str:
+    """The first family of the miniature behind the first retriever, from table 4."""
+    costs = _costs()
+    rows = []
+    for backbone in BACKBONES:
+        judged, blind = costs[f"RidgeRank ({backbone})"], costs[f"RidgeRank ({backbone}), label-free weight"]
+        rows.append(
+            [
+                f"`{backbone}`",
+                f"{costs['No reranking']['nDCG@5']:.1f}",
+                f"{_cross_encoder(backbone)['nDCG@5']:.1f}",
+                f"{judged['nDCG@5']:.1f}",
+                f"{judged[OWN_RECOVERY]:.1f} %",
+                f"{blind['nDCG@5']:.1f}",
+                f"{blind[OWN_RECOVERY]:.1f} %",
+                f"{judged['speedup']:.1f}x [{judged['speedup from']:.1f}, {judged['speedup to']:.1f}]",
+            ]
+        )
+    header = ["backbone", "retriever", "full cross encoder, fused", "RidgeRank, judged weight", "recovery"]
+    return format_table([*header, "RidgeRank, no judgements", "recovery", "faster"], rows)
+
+
+def readme_real_documents() -> str:
+    """The folder of real PDFs that nothing was chosen on."""
+    rows = []
+    for model, name in MODELS.items():
+        measured = read_results("second", model)
+        if measured is None:
+            continue
+        quality = {row: f"{cells['nDCG@5']:.1f}" for row, cells in measured["table"].items()}
+        cells = [name, str(measured["questions"]), quality["bm25"], quality[TEACHER], quality[CROSS_ENCODER]]
+        ours = [f"{quality[row]} ({format_gain(measured, row)})" for row in (JUDGED_ROW, DEPLOYED)]
+        rows.append([*cells, *ours])
+    header = ["model", "questions", "BM25", "every page at full depth, fused", "trained cross encoder, fused"]
+    return format_table([*header, "RidgeRank, judged weight", "RidgeRank, no judgements"], rows)
+
+
+def evidence_table() -> str:
+    """What was measured, by which definition, what it proves and what it does not."""
+    header = ["what", "measured", "on what", "definition", "check it", "it does not prove"]
+    return format_table(header, [_ranking_row(), _blind_row(), _claims_row(), _speed_row()])
+
+
+def _costs() -> dict[str, dict[str, Any]]:
+    """Table 4 behind the first retriever: method → its cells by column."""
+    table = read_result("miniature/reproduce/table4")
+    columns = table["columns"]
+    rows = [
+        dict(zip(columns, row["cells"], strict=True)) for row in table["rows"] if row["source"] == "this run"
+    ]
+    return {row["method"]: row for row in rows if row["retriever"] == RETRIEVER}
+
+
+def _cross_encoder(backbone: str) -> dict[str, Any]:
+    """A backbone's own full cross encoder, fused; the first backbone's is the paper's single reference."""
+    costs = _costs()
+    return costs.get(f"Full cross encoder of {backbone}") or costs["Full cross encoder"]
+
+
+def _ranking_row() -> list[str]:
+    costs = _costs()
+    scores = " and ".join(
+        f"{row['nDCG@5']:.1f} ({row[OWN_RECOVERY]:.1f} % of the gain of "
+        f"{_cross_encoder(backbone)['nDCG@5']:.1f})"
+        for backbone in BACKBONES
+        for row in [costs[f"RidgeRank ({backbone})"]]
+    )
+    return [
+        "ranks nearly as the full model",
+        f"nDCG@5 {scores}; retriever {costs['No reranking']['nDCG@5']:.1f}",
+        "400 questions on four drawn corpora, of pairs and topics that no model was trained on",
+        "the paper's: readout fitted on three corpora, weight w* read with judgements of the next one, "
+        "reference the backbone's own full cross encoder fused at its own weight",
+        TABLE_4,
+        "anything about large models or real pages: these are some thirty words on a grid, read by models we "
+        "trained",
+    ]
+
+
+def _blind_row() -> list[str]:
+    shown = " and ".join(
+        f"{row['nDCG@5']:.1f} ({row[OWN_RECOVERY]:.1f} %)"
+        for backbone in BACKBONES
+        for row in [_costs()[f"RidgeRank ({backbone}), label-free weight"]]
+    )
+    return [
+        "the same without any judgement",
+        f"nDCG@5 {shown}",
+        "the same questions",
+        "the paper's §B.6, read on the corpus' own queries",
+        TABLE_4,
+        "that §B.6 does as well elsewhere: on real documents it is too large, and another rule is deployed",
+    ]
+
+
+def _claims_row() -> list[str]:
+    claims = read_result("miniature/reproduce/directions")
+    held = sum(claim["holds"] for claim in claims)
+    return [
+        "the paper's claims",
+        f"{held} of {len(claims)} hold on the miniature",
+        "twelve drawn corpora, two backbones, two retrievers",
+        "every claim of the text with the paper's own threshold, those that fail included",
+        "[directions.json](../results/miniature/reproduce/directions.json), [reproduce](reproduce.md)",
+        "the paper's figures: its models and data sets were not run here",
+    ]
+
+
+def _speed_row() -> list[str]:
+    shown = " and ".join(
+        f"{row['speedup']:.1f}x [{row['speedup from']:.1f}, {row['speedup to']:.1f}]"
+        for backbone in BACKBONES
+        for row in [_costs()[f"RidgeRank ({backbone})"]]
+    )
+    return [
+        "faster than the full cross encoder",
+        shown,
+        "the same corpora, one core, one thread",
+        "the paper's: mean latency, retrieval included, over the cross encoder's",
+        TABLE_4,
+        "the speed on a GPU, where weights are read faster and prefixes must be copied",
+    ]
+
+
+def speed_table() -> str:
+    """Speed against what one would use instead."""
+    speed, load = read_result("speed"), read_result("serving")
+    rows = []
+    for shape in speed["shapes"]:
+        rows.append(
+            [
+                f"a query over 20 stored pages, exit layer 21 of 28; {shape['visual_positions']:,} visual "
+                f"positions, {shape['suffix']} tokens after the page",
+                "20 full passes of the same model",
+                f"{shape['ratio']}x faster, fastest runs {shape['ratio_of_fastest']}x; operations allow "
+                f"{shape['operations_allow']}x",
+            ]
+        )
+        small = shape["small_preset"]
+        rows.append(
+            [
+                f"the same, preset `small`: {small['kept']} positions of {small['bits']} bits",
+                f"`paper`: {shape['kept']} positions in int8",
+                f"{small['time_ratio']} of its time, fastest runs {small['time_ratio_of_fastest']}",
+            ]
+        )
+    for preset, read in speed["reads"].items():
+        size, times = f"{read['page_nbytes'] / 1e6:.1f} MB, preset `{preset}`", read["median_ms"]
+        ratio = times["mmap_copy"] / times["ours"]
+        rows.append(
+            [f"20 random prefixes of {size}", "a plain copy from mapped memory", f"{ratio:.2f} of its speed"]
+        )
+        rows.append(
+            ["the same from a cold disk", "from memory", f"{read['cold_ms'] / times['ours']:.0f}x its time"]
+        )
+    share = f"{100 * speed['ranking_share_of_request']:.2f} % of its time"
+    rows += [
+        ["reading out, fusing and sorting 20 candidates", "the whole request", share],
+        [
+            "eight callers of `ridgerank serve`",
+            "one caller",
+            f"{load['throughput_eight_over_one']}x its answers",
+        ],
+        ["ten times the callers it admits", "p99 at capacity", f"{load['p99_ten_times_over_capacity']}x it"],
+    ]
+    return format_table(["what", "against", "result"], rows)
+
+
+def read_results(folder: str, model: str) -> dict[str, Any] | None:
+    """What was measured on a folder with a model; None if nothing was."""
+    name = f"real_documents_{folder}_{model}"
+    return read_result(name) if (RESULTS / f"{name}.json").exists() else None
+
+
+def has_deployed_rule(measured: Mapping[str, Any]) -> bool:
+    """Whether weights without judgements are those of today's rule: older files have no intervals."""
+    return "intervals" in measured
+
+
+def format_gain(measured: Mapping[str, Any], name: str) -> str:
+    """A gain with its interval over documents; without one where only questions were resampled."""
+    row = measured["table"][name]
+    if name == "bm25" or not has_deployed_rule(measured):
+        return f"{row['gain']:+.1f}"
+    return _with_interval(row, "gain")
+
+
+def quality_table(folder: str, model: str) -> str:
+    """The methods side by side: quality, gain, recovery, seconds a query."""
+    measured = read_results(folder, model)
+    if measured is None:
+        return NOT_MEASURED
+    seconds = measured.get("latency", {}).get("processor_seconds", {})
+    rows = []
+    for label, (name, method) in SHOWN.items():
+        if name not in measured["table"] or (
+            name.endswith(f", {LABEL_FREE}") and not has_deployed_rule(measured)
+        ):
+            continue
+        recovered = measured["recovery"].get(name, {})
+        spent = f"{seconds[method]:.2f}" if "retrieval" in seconds and method in seconds else ""
+        quality = f"{measured['table'][name][MEASURE]:.1f}"
+        recovery = format_recovery(recovered) if recovered else ""
+        difference = _with_interval(recovered, "difference") if "difference" in recovered else ""
+        rows.append([label, quality, format_gain(measured, name), recovery, difference, spent])
+    header = ["", "nDCG@5", "gain over BM25", "share of its fused teacher's gain", "points over that teacher"]
+    return format_table([*header, "seconds a query"], rows)
+
+
+def weight_table() -> str:
+    """Judged and label-free weights by folder and model."""
+    rows = []
+    for folder, model, measured in _all_results():
+        weights = measured["weights"]
+        ways = (JUDGED, ONE_READING, *([LABEL_FREE] if has_deployed_rule(measured) else []))
+        cells = [_span(weights[f"{READING}, {way}"].values()) for way in ways]
+        difference = "not run"
+        if has_deployed_rule(measured):
+            deployed, paper = (
+                measured["table"][f"{READING}, {way}"]["gain"] for way in (LABEL_FREE, ONE_READING)
+            )
+            difference = f"{deployed - paper:+.1f}"
+        rows.append([folder, model, *cells, *([""] * (3 - len(cells))), difference])
+    return format_table(
+        ["", "", "judged", "§B.6 of one reading", "as deployed", "points of the last over the one before"],
+        rows,
+    )
+
+
+def cost_table() -> str:
+    """Seconds a query, retrieval included, and what a page costs once."""
+    rows = []
+    for folder, model, measured in _all_results():
+        latency = measured.get("latency", {})
+        note = "" if "retrieval" in latency.get("processor_seconds", {}) else ", retrieval not counted"
+        for method, seconds in latency.get("processor_seconds", {}).items():
+            keep = method.rpartition(", ")[0]
+            if keep not in ("", KEEP, ALL):
+                continue
+            faster = latency["times_faster"].get(method)
+            than_cross = latency.get("times_faster_than_cross_encoder", {}).get(method)
+            offline = latency.get("offline_seconds_a_page", {}).get(keep)
+            size = measured["bytes_a_page"].get(keep)
+            rows.append(
+                [
+                    folder,
+                    f"{model}, {latency['questions']} questions{note}",
+                    method,
+                    f"{seconds:.3f}",
+                    f"{faster:.1f}x" if faster else "",
+                    f"{than_cross:.1f}x" if than_cross else "",
+                    f"{offline:.2f}" if offline else "",
+                    f"{size / 1e6:.2f}" if size else "",
+                ]
+            )
+    header = ["", "", "a query", "seconds", "faster than full passes", "than the cross encoder"]
+    return format_table([*header, "once a page, seconds", "MB a page"], rows) if rows else NOT_MEASURED
+
+
+def _all_results() -> Iterable[tuple[str, str, dict[str, Any]]]:
+    for folder, label in FOLDERS.items():
+        for model, name in MODELS.items():
+            if (measured := read_results(folder, model)) is not None:
+                yield label, name, measured
+
+
+def _with_interval(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_interval"]
+    return f"{row[name]:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _span(values: Iterable[float]) -> str:
+    known = list(values)
+    return f"{min(known):.2f} to {max(known):.2f}"
+
+
+def compression_table() -> str:
+    """Every setting that was measured, the paper's first for each backbone."""
+    measured = read_result("compression")["rows"]
+    rows = []
+    for row in measured:
+        first = next(each for each in measured if each["backbone"] == row["backbone"])
+        rows.append(
+            [
+                row["backbone"],
+                row["keep"],
+                row["bits"],
+                str(row["exit_layer"]),
+                f"{row['bytes_per_page'] / 1e3:,.0f}",
+                f"{row['bytes_per_page'] / first['bytes_per_page']:.2f}",
+                f"{row['agreement']:.3f}",
+                f"{row['ndcg_at_5']:.1f}",
+                "–" if row["recovery_percent"] is None else f"{row['recovery_percent']:.1f} %",
+                f"{row['pass_time_ratio']:.2f}",
+            ]
+        )
+    header = [
+        "backbone",
+        "kept",
+        "bits",
+        "exit",
+        "kB a page",
+        "of the paper's",
+        "r",
+        "nDCG@5",
+        "recovery",
+        "time",
+    ]
+    return format_table(header, rows)
+
+
+def methods_table() -> str:
+    """nDCG@5 of every method, macro over the corpora of a family, behind each retriever (tables 1 and 2)."""
+    columns: list[tuple[str, str]] = []
+    by_method: dict[str, dict[tuple[str, str], float]] = {}
+    for name in ("table1", "table2"):
+        for retriever, method, average, *_ in _rows(name):
+            if (name, retriever) not in columns:
+                columns.append((name, retriever))
+            by_method.setdefault(method, {})[name, retriever] = average
+    families = {"table1": "miniature-1", "table2": "miniature-2"}
+    head = ["", *(f"{families[name]}, {retriever}" for name, retriever in columns)]
+    lines = [
+        [method, *(f"{row[each]:.1f}" if each in row else "–" for each in columns)]
+        for method, row in by_method.items()
+    ]
+    return format_table(head, lines)
+
+
+def costs_table() -> str:
+    """RidgeRank and the cross encoders behind the first retriever (table 4)."""
+    head = ["behind mini-colqwen", "nDCG@5", "recovery of the single reference", "of its own cross encoder"]
+    head += ["latency, ms (95 %)", "faster (95 %)"]
+    table = read_result("miniature/reproduce/table4")
+    lines = []
+    for cells in _rows("table4"):
+        row = dict(zip(table["columns"], cells, strict=True))
+        shown = ("RidgeRank", "Full cross encoder", "GQR")
+        if row["retriever"] == RETRIEVER and row["method"].startswith(shown):
+            lines.append(
+                [
+                    row["method"],
+                    f"{row['nDCG@5']:.1f}",
+                    _format(row.get("recovery, %"), ".1f", " %"),
+                    _format(row.get("recovery of its own cross encoder, %"), ".1f", " %"),
+                    _format_interval(row, "latency, ms", "latency", ",.1f", ""),
+                    _format_interval(row, "speedup", "speedup", ".1f", "x"),
+                ]
+            )
+    return format_table(head, lines)
+
+
+def claims_table() -> str:
+    """Every claim, those that do not hold included (directions.json)."""
+    claims = read_result("miniature/reproduce/directions")
+    head = ["claim", "in the paper", "the paper's threshold", "measured", "here", "why not, where known"]
+    lines = [
+        [
+            *(claim[name] for name in ("claim", "where", "threshold", "measured")),
+            "holds" if claim["holds"] else "**does not hold**",
+            claim["reason"],
+        ]
+        for claim in claims
+    ]
+    held = sum(claim["holds"] for claim in claims)
+    return f"{held} of {len(claims)} hold.\n\n{format_table(head, lines)}"
+
+
+def run_summary() -> str:
+    """How long the run took, and the weights in one sentence."""
+    run = read_result("miniature/reproduce/run")
+    minutes = run["minutes"]
+    weights = [row[4:6] for row in _rows("weights")]
+    shift = fmean(predicted - measured for predicted, measured in weights)
+    low, high = min(min(pair) for pair in weights), max(max(pair) for pair in weights)
+    side = "above" if shift > 0 else "below"
+    return (
+        f"All predicted and measured weights lie between {low:.2f} and {high:.2f}; w* lies {side} the "
+        f"measured weight by {abs(shift):.2f} on average.\n\n"
+        + _duration(minutes, resumed=run["stages from before"])
+    )
+
+
+def _duration(minutes: dict[str, float], *, resumed: bool) -> str:
+    if resumed:
+        return f"Stages were computed in several runs; the tables took {minutes['tables']:.0f} minutes."
+    return (
+        f"The run took {minutes['stages'] + minutes['tables']:.0f} minutes, of which the tables took "
+        f"{minutes['tables']:.0f}, or {minutes['processor']:.0f} minutes of one core."
+    )
+
+
+def _format(value: float | None, number_format: str, unit: str) -> str:
+    """A number, or a dash for what a run did not measure."""
+    return "–" if value is None else f"{value:{number_format}}{unit}"
+
+
+def _format_interval(row: dict[str, Any], name: str, stem: str, number_format: str, unit: str) -> str:
+    shown = _format(row.get(name), number_format, unit)
+    ends = [row.get(f"{stem} {end}") for end in ("from", "to")]
+    if None in ends:
+        return shown
+    return f"{shown} ({ends[0]:{number_format}} to {ends[1]:{number_format}})"
+
+
+def _rows(name: str) -> list[list[Any]]:
+    """What was measured; rows of the paper and of what was not run are left out."""
+    rows = read_result(f"miniature/reproduce/{name}")["rows"]
+    return [row["cells"] for row in rows if row["source"] == "this run" and "note" not in row]
+
+
+def model_bytes_table() -> str:
+    """Megabytes per page of every model that can be planned for, smallest first."""
+    rows = []
+    for name, shape in SHAPES.items():
+        sizes = {
+            preset: count_page_bytes(
+                shape, StorageSetting.from_preset(preset, layers=shape.layers, reads_text=shape.reads_text)
+            )
+            for preset in STORAGE_PRESETS
+        }
+        cells = [
+            f"`{name}`",
+            f"{shape.parameters * _HALF_PRECISION_BYTES / 1e9:.1f} GB",
+            f"{shape.layers} x {shape.kv_heads} x {shape.head_dim}",
+            f"{shape.page_positions:,}{' of text' if shape.reads_text else ''}",
+            f"{sizes['paper'] / 1e6:.2f} MB",
+            f"{sizes['small'] / 1e6:.2f} MB",
+        ]
+        rows.append((sizes["small"], cells))
+    header = ["model", "weights in bfloat16", "layers x KV heads x size", "positions of a page"]
+    return format_table(
+        [*header, "paper's setting", "`small`"], [cells for _, cells in sorted(rows, key=lambda row: row[0])]
+    )
+
+
+def torture_table() -> str:
+    """What the crasher did, and what it cost."""
+    report = read_result("stress")
+    faults = ", ".join(f"{kind} {number}" for kind, number in report["faults_by_kind"].items())
+    row = [
+        f"{report['seconds'] / 60:g}",
+        f"{report['operations']:,}",
+        f"{report['kills']}",
+        faults,
+        f"{report['lost']}",
+        f"{report['wrong']}",
+    ]
+    return format_table(["minutes", "operations", "kills", "faults", "lost", "wrong"], [row])
+
+
+TABLES: TableMakers = {
+    "readme": readme_table,
+    "readme real documents": readme_real_documents,
+    "evidence": evidence_table,
+    "speed": speed_table,
+    **{f"{folder} {model}": partial(quality_table, folder, model) for folder in FOLDERS for model in MODELS},
+    "weights": weight_table,
+    "cost": cost_table,
+    "compression": compression_table,
+    "methods": methods_table,
+    "costs": costs_table,
+    "claims": claims_table,
+    "run": run_summary,
+    "model bytes": model_bytes_table,
+    "torture": torture_table,
+}
+
+
+if __name__ == "__main__":
+    main()
