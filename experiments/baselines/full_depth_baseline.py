@@ -7,8 +7,7 @@ import numpy as np
 
 from experiments.baselines.base import Baseline
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.target_cache import TargetCache
-from ridgerank.calibration.teacher import Teacher
+from ridgerank.calibration.teacher import TargetCache, Teacher
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore

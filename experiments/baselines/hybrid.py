@@ -6,7 +6,7 @@ fuse the text retriever; trained rerankers are fused by standard scores (eq. 2),
 
 import numpy as np
 
-from ridgerank.fusion.baselines import reciprocal_rank_fusion, score_aggregation
+from experiments.baselines.fusion_baselines import reciprocal_rank_fusion, score_aggregation
 from ridgerank.ragged import Floats, Ragged
 
 _TIE_STEP = 1e-15

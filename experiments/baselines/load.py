@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from experiments.baselines.base import Baseline, Unavailable
+from miniature import model_path, weights
 from ridgerank.errors import RidgeRankError
 from ridgerank.store.page_store import PageStore
 
@@ -70,7 +71,7 @@ class BaselineModels:
         from ridgerank.retrievers.encoders.load import load_encoder
 
         if source not in self._encoders:
-            self._encoders[source] = load_encoder(source, device=self.device, dtype=self.dtype)
+            self._encoders[source] = load_encoder(model_path(source), device=self.device, dtype=self.dtype)
         return self._encoders[source]
 
     @cached_property
@@ -92,16 +93,16 @@ class BaselineModels:
         """The embedded model that judges page images."""
         from ridgerank.backbones.load import load_backbone
 
-        return load_backbone(STAND_IN_BACKBONE, device=self.device, dtype=self.dtype)
+        return load_backbone(weights(STAND_IN_BACKBONE), device=self.device, dtype=self.dtype)
 
     @cached_property
     def stand_in_lineage(self) -> "Lineage":
         """The lineage of its margins."""
         from ridgerank.store.model_lineage import make_lineage
-        from ridgerank.store.pruning import Keep
+        from ridgerank.store.storage_setting import Keep
 
         layers = self.stand_in.geometry.layers
-        return make_lineage(self.stand_in, exit_layer=layers, join_layer=0, keep=Keep())
+        return make_lineage(self.stand_in, exit_layer=layers, keep=Keep())
 
 
 def load_baselines(
@@ -198,7 +199,7 @@ class _CorpusBaselines:
         name = self.name("image reranker")
         if self._models.kind == "miniature":
             from experiments.baselines.full_depth_baseline import FullDepthBaseline
-            from ridgerank.calibration.target_cache import TargetCache
+            from ridgerank.calibration.teacher import TargetCache
 
             margins = TargetCache(self._work, self._models.stand_in_lineage)
             return FullDepthBaseline(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ridgerank.records import Query
-from ridgerank.runs.run import Qrels
+from ridgerank.trec import Qrels
 
 
 @dataclass(frozen=True, slots=True, eq=False)

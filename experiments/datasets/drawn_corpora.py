@@ -4,8 +4,8 @@ from pathlib import Path
 
 from experiments.datasets.base import Benchmark, BenchmarkCorpus
 from experiments.datasets.folder import DOCUMENTS, QRELS, QUERIES, read_corpus
+from miniature.corpora import PLANS, CorpusPlan, make_corpus
 from ridgerank.errors import DatasetError
-from ridgerank.miniature.corpora import PLANS, CorpusPlan, make_corpus
 
 FAMILIES = {1: "miniature-1", 2: "miniature-2"}
 """Family → name of its benchmark."""
@@ -32,7 +32,7 @@ def draw_missing_corpus(plan: CorpusPlan, folder: Path) -> BenchmarkCorpus:
     """One corpus, drawn unless it lies there whole: its judgements are written last."""
     if not _is_drawn(plan, folder):
         try:
-            from ridgerank.miniature.draw import draw_corpus
+            from miniature.draw import draw_corpus
         except ModuleNotFoundError as error:
             raise DatasetError(f"{error}; to draw: pip install 'ridgerank[miniature]'") from error
         for _ in draw_corpus(make_corpus(plan), folder):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ridgerank.records import Query
-from ridgerank.runs.run import Qrels
+from ridgerank.trec import Qrels
 
 
 def keep_judged(queries: Iterable[Query], qrels: Qrels) -> tuple[tuple[Query, ...], Qrels, int]:

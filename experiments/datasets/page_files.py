@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import DatasetError
-from ridgerank.runs.run import Qrels
+from ridgerank.trec import Qrels
 
 _LIST = "pages.json"
 _SUFFIXES = {"PNG": ".png", "JPEG": ".jpg", "WEBP": ".webp", "TIFF": ".tif"}

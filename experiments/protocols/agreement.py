@@ -6,7 +6,7 @@ import numpy as np
 
 from ridgerank.fusion.correlations import correlation
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.readout.bound import relevance_floor
+from ridgerank.readout.ridge import relevance_floor
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.estimate import WeightEstimate, label_free_estimate
 from ridgerank.ragged import Floats
-from ridgerank.readout.penalty import PenaltyChoice, choose_penalty
+from ridgerank.readout.ridge import PenaltyChoice, choose_penalty
 
 
 @dataclass(frozen=True, slots=True, eq=False)

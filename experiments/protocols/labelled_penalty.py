@@ -7,8 +7,14 @@ import numpy as np
 from experiments.protocols.leave_one_out import corpus_moments
 from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.ragged import Floats
-from ridgerank.readout.penalty import PenaltyChoice, deploy_modal, merge_moments, nested_folds
-from ridgerank.readout.ridge import PENALTIES, ridge_path
+from ridgerank.readout.ridge import (
+    PENALTIES,
+    PenaltyChoice,
+    deploy_modal,
+    merge_moments,
+    nested_folds,
+    ridge_path,
+)
 
 
 def choose_penalty_by_relevance(

@@ -9,8 +9,7 @@ import numpy as np
 from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.penalty import PenaltyChoice, choose_penalty, merge_moments
-from ridgerank.readout.ridge import ridge_path
+from ridgerank.readout.ridge import PenaltyChoice, choose_penalty, merge_moments, ridge_path
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 from ridgerank.evaluation.metrics import MEASURES, Evaluation, evaluate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.runs.run import Qrels, Run
+from ridgerank.trec import Qrels, Run
 
 Item = TypeVar("Item")
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from experiments.baselines.base import Baseline, Unavailable
     from experiments.baselines.load import BaselineRole
     from experiments.reproduce.stages.baseline_scores import BaselineScores
-    from ridgerank.ranking.shallow import ShallowPass
     from ridgerank.retrievers.base import Retriever
+    from ridgerank.scoring.shallow import ShallowPass
     from ridgerank.store.page_store import PageStore
 
 
@@ -79,7 +79,7 @@ class Experiment:
         loaded: list[Retriever] = []
 
         def load() -> "Retriever":
-            from ridgerank.calibration.embed_ahead import InMemoryLateInteraction
+            from experiments.baselines.in_memory_late_interaction import InMemoryLateInteraction
 
             if not loaded:
                 pages = self.vectors(corpus_key, retriever)
@@ -248,7 +248,6 @@ class Experiment:
             pools,
             candidates=self.settings.candidates,
             exit_layer=self.models.exit_layer(model),
-            join_layer=self.settings.join_layer,
             keep=self.settings.keep,
             embedder=embedder,
             recognizer=recognizer,
@@ -276,7 +275,7 @@ class Experiment:
         """
 
         def open_pass() -> "ShallowPass":
-            from ridgerank.ranking.shallow import ShallowPass
+            from ridgerank.scoring.shallow import ShallowPass
             from ridgerank.store.page_store import PageStore
 
             self._require_store(corpus_key, backbone)

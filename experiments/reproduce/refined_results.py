@@ -14,7 +14,7 @@ from experiments.protocols.scored_corpus import next_in_cycle
 from experiments.reproduce.stages.baseline_scores import BaselineScores
 from ridgerank.evaluation.metrics import MEASURES, evaluate
 from ridgerank.ragged import Floats
-from ridgerank.runs.run import Run
+from ridgerank.trec import Run
 
 
 def evaluate_refinements(

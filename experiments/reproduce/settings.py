@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from experiments.datasets.base import Benchmark
 from experiments.datasets.load import load_benchmark
 from experiments.reproduce.subset import cut_benchmark
-from ridgerank.shipped_models import BACKBONES, RETRIEVERS
-from ridgerank.store.pruning import Keep
+from miniature import BACKBONES, RETRIEVERS
+from ridgerank.store.storage_setting import Keep
 
 if TYPE_CHECKING:
     from experiments.baselines.load import BaselineKind
@@ -43,7 +43,6 @@ class ExperimentSettings:
     keep: Keep = field(default_factory=Keep)
     exit_layer: int | None = None
     """ℓ; None is the paper's 21, or three quarters of a model that is less deep."""
-    join_layer: int = 0
     """Below it the query runs alone; the paper has no such band."""
     calibration_queries: int = 154
     """Spread evenly over the corpora of the first family."""

@@ -10,11 +10,11 @@ from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, sh
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.records import Page
-from ridgerank.store.compress import compress
+from ridgerank.store.codec import compress
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.pruning import Keep
+from ridgerank.store.reading import StoredPrefixes
 from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.stored_prefixes import StoredPrefixes
+from ridgerank.store.storage_setting import Keep
 
 _PAGES_PER_PART = 32
 
@@ -64,7 +64,7 @@ def _states_by_layer(
     """(queries, layers, dim)."""
     layers = []
     for depth in range(1, model.geometry.layers + 1):
-        packed = compress(prefix.layers(0, depth), page.image, keep)
-        stored = StoredPrefixes.of([packed], join_layer=0, device=model.device)
+        packed = compress(prefix.layers(0, depth), keep)
+        stored = StoredPrefixes([packed], device=model.device)
         layers.append(model.states(queries, stored).cpu().numpy())
     return np.stack(layers, axis=1)

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from ridgerank.ranking.shallow import ShallowPass
+    from ridgerank.scoring.shallow import ShallowPass
 
 
 class LazyShallowPass:

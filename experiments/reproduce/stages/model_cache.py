@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from experiments.reproduce.settings import ExperimentSettings
 from experiments.reproduce.stages.paths import require_lineage, slug
+from miniature import model_path
 from ridgerank.atomic import replace_text_file
 
 if TYPE_CHECKING:
     from experiments.baselines.load import BaselineModels
     from ridgerank.backbones.base import Backbone
-    from ridgerank.calibration.target_cache import TargetCache
+    from ridgerank.calibration.teacher import TargetCache
     from ridgerank.documents.ocr import Recognizer
     from ridgerank.lineage import Lineage
     from ridgerank.retrievers.encoders.base import MultiVectorEncoder
@@ -33,7 +34,7 @@ class ModelCache:
 
         if self._backbone is None or self._backbone[0] != name:
             self._backbone = None
-            self._backbone = name, load_backbone(name, device=self._settings.device)
+            self._backbone = name, load_backbone(model_path(name), device=self._settings.device)
         return self._backbone[1]
 
     def load_encoder(self, name: str) -> "MultiVectorEncoder":
@@ -42,7 +43,7 @@ class ModelCache:
 
         if self._encoder is None or self._encoder[0] != name:
             self._encoder = None
-            self._encoder = name, load_encoder(name, device=self._settings.device)
+            self._encoder = name, load_encoder(model_path(name), device=self._settings.device)
         return self._encoder[1]
 
     @property
@@ -72,7 +73,7 @@ class ModelCache:
 
     def margin_cache(self, folder: Path, backbone: str) -> "TargetCache":
         """The full-depth margins of a backbone that are kept in `folder`."""
-        from ridgerank.calibration.target_cache import TargetCache
+        from ridgerank.calibration.teacher import TargetCache
 
         model = self.backbone_for(folder, backbone)
         return TargetCache(folder, self._lineage(model))
@@ -84,7 +85,6 @@ class ModelCache:
         return make_lineage(
             model,
             exit_layer=self.exit_layer(model),
-            join_layer=settings.join_layer,
             keep=settings.keep,
         )
 

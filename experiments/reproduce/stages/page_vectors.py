@@ -12,8 +12,8 @@ from PIL.Image import Image
 
 from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, short_digest
-from ridgerank.documents.failures import Failure
-from ridgerank.documents.pages import PageRef, list_pages, render_pages
+from ridgerank.documents.render import PageRef, list_pages, render_pages
+from ridgerank.documents.sources import Failure
 from ridgerank.records import Page
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.store.vector_columns import VectorOrigin

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ridgerank.atomic import replace_text_file
 from ridgerank.errors import LineageMismatch
-from ridgerank.lineage import Lineage
+from ridgerank.lineage import Lineage, list_differences
 from ridgerank.store.vector_columns import VectorOrigin
 
 _LINEAGE = "lineage.json"
@@ -51,7 +51,7 @@ def read_folder_lineage(folder: Path) -> str:
 def require_lineage(folder: Path, at_hand: Lineage | VectorOrigin) -> None:
     """Write what computes the contents of a folder; refuse a folder that something else computed.
 
-    What an older release wrote is read as today's fields, so that its results are used.
+    The same model may have been loaded from another place.
     """
     path = folder / _LINEAGE
     if not path.exists():
@@ -59,7 +59,8 @@ def require_lineage(folder: Path, at_hand: Lineage | VectorOrigin) -> None:
             file.write(at_hand.to_json())
         return
     recorded = type(at_hand).from_json(path.read_text())
-    if recorded != at_hand:
+    place = "backbone" if isinstance(at_hand, Lineage) else "source"
+    if list_differences(recorded, at_hand, ignored=(place,)):
         raise LineageMismatch(
             f"{folder} was made with {recorded.to_json()}, at hand is {at_hand.to_json()}; "
             "use another --work folder, or remove it"

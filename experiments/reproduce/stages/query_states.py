@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import QUERIES_PER_PART, CandidatePools, queries_digest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts
-from ridgerank.backbones.full_depth import full_margins
+from ridgerank.backbones.base import full_margins
 from ridgerank.ragged import Floats
-from ridgerank.ranking.shallow import ShallowPass
+from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.rerender import rerender_pages
 
 

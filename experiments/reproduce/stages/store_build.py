@@ -1,6 +1,6 @@
-"""Stage 3: a page store per corpus and backbone; full-depth margins are taken while pages are encoded."""
+"""Stage 3: a page store per corpus and backbone, and the full-depth margins of its candidates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,19 +9,16 @@ from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import CandidatePools
 from experiments.reproduce.stages.stage_progress import StageProgress
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.prefix import Prefix
-from ridgerank.calibration.target_cache import TargetCache
-from ridgerank.calibration.teacher import Teacher
-from ridgerank.documents.failures import Failure
+from ridgerank.calibration.teacher import TargetCache, Teacher
 from ridgerank.documents.ocr import Recognizer
-from ridgerank.documents.pages import PageRef
+from ridgerank.documents.sources import Failure
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexPlan
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.pruning import Keep
 from ridgerank.store.rerender import rerender_pages
+from ridgerank.store.storage_setting import Keep
 from ridgerank.store.vector_columns import PageEmbedder
 
 
@@ -34,7 +31,6 @@ def build_store(
     *,
     candidates: int,
     exit_layer: int,
-    join_layer: int,
     keep: Keep,
     embedder: PageEmbedder | None,
     recognizer: Recognizer | None,
@@ -51,17 +47,15 @@ def build_store(
             backbone,
             hook=_ProgressHook(progress, f"{corpus.name}: pages into {Path(uri).parent.name}"),
             exit_layer=exit_layer,
-            join_layer=join_layer,
             keep=keep,
             processes=1,  # rendering is little beside the models, and a process takes long to start
             embedder=embedder,
             recognizer=recognizer,
-            encode_hook=_MarginHook(teacher),
         )
         indexed.touch()
     if teacher.missing:
         with PageStore.open(uri) as store:
-            progress.start(f"{corpus.name}: margins left out", len(teacher.missing))
+            progress.start(f"{corpus.name}: margins", len(teacher.missing))
             for batch in rerender_pages(store, teacher.missing, max_pixels=backbone.page_budget):
                 teacher.encode(batch)
                 progress.advance(len(batch))
@@ -88,24 +82,6 @@ def gather_margins(
         for number, query in enumerate(corpus.queries)
     ]
     return np.array(rows, dtype=np.float64)
-
-
-class _MarginHook:
-    """An `EncodeHook` that takes the margins wanted."""
-
-    def __init__(self, teacher: Teacher) -> None:
-        self._teacher = teacher
-
-    def listed(self, refs: Mapping[str, PageRef], stored: frozenset[str]) -> None:
-        """All is known already."""
-
-    def wants(self, page_id: str) -> bool:
-        """Whether it is a candidate of some query."""
-        return self._teacher.wants(page_id)
-
-    def encoded(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
-        """Take its margins."""
-        self._teacher.compute(page_ids, prefixes)
 
 
 class _ProgressHook:

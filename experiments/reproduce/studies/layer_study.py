@@ -8,8 +8,7 @@ from experiments.protocols.agreement import measure_agreement
 from experiments.protocols.leave_one_out import corpus_moments
 from experiments.reproduce.analysis import Analysis
 from ridgerank.ragged import Floats
-from ridgerank.readout.penalty import choose_penalty, merge_moments
-from ridgerank.readout.ridge import PENALTIES, ridge_path
+from ridgerank.readout.ridge import PENALTIES, choose_penalty, merge_moments, ridge_path
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from experiments.protocols.leave_one_out import corpus_moments, fit_without_each
 from experiments.protocols.weight_sweep import WeightSweep, sweep_weights
 from experiments.reproduce.analysis import Analysis
 from ridgerank.ragged import Floats
-from ridgerank.readout.penalty import PenaltyChoice
+from ridgerank.readout.ridge import PenaltyChoice
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from experiments.baselines.gqr import (
     refine_together,
 )
 from ridgerank.ragged import Floats
-from ridgerank.retrievers.maxsim import maxsim
+from ridgerank.retrievers.late_interaction import maxsim
 from tests.experiments.baselines.refinement_inputs import (
     PAGES,
     QUERIES,

@@ -15,11 +15,11 @@ from experiments.baselines.load import NAMES, BaselineModels, load_baselines
 from experiments.baselines.monoqwen import load_mono_qwen
 from experiments.datasets.base import BenchmarkCorpus
 from experiments.datasets.drawn_corpora import draw_missing_corpus
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.full_depth import full_margins
+from miniature import weights
+from miniature.corpora import PLANS
+from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.indexing.index import index_documents
-from ridgerank.miniature.corpora import PLANS
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.bm25 import BM25
@@ -51,7 +51,7 @@ def store(
 ) -> Iterator[PageStore]:
     """Drawn pages, prefixes of a random backbone, vectors of the embedded retriever."""
     uri = str(tmp_path_factory.mktemp("store") / "pages")
-    encoder = load_encoder("mini-colqwen-small", device="cpu")
+    encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
     index_documents(corpus.documents, uri, small_backbone, hook=Seen(), processes=1, embedder=encoder)
     with PageStore.open(uri) as opened:
         yield opened
@@ -101,7 +101,7 @@ def test_the_text_retrievers_scores_are_those_of_its_search(
 def test_refinement_without_steps_gives_the_retrievers_scores_per_query_vector(
     store: PageStore, query: str, candidates: list[Candidate]
 ) -> None:
-    encoder = load_encoder("mini-colqwen-small", device="cpu")
+    encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
     still = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=0))
     [vectors] = encoder.embed_queries([query])
     expected = [candidate.score / len(vectors) for candidate in candidates]
@@ -111,7 +111,7 @@ def test_refinement_without_steps_gives_the_retrievers_scores_per_query_vector(
 
 
 def test_the_grid_holds_the_search_of_every_setting(store: PageStore, query: str) -> None:
-    encoder = load_encoder("mini-colqwen-small", device="cpu")
+    encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
     settings = RefinementSettings(pool=3, learning_rate=5e-3)
     baseline = GuidedQueryRefinement(encoder, store, BM25(store), settings=settings)
     page_ids, by_setting = baseline.search_grid(query)
@@ -123,7 +123,7 @@ def test_the_grid_holds_the_search_of_every_setting(store: PageStore, query: str
 
 
 def test_the_pool_is_the_union_of_both_retrievers_best(store: PageStore, query: str) -> None:
-    encoder = load_encoder("mini-colqwen-small", device="cpu")
+    encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
     baseline = GuidedQueryRefinement(
         encoder, store, BM25(store), settings=RefinementSettings(pool=2, steps=2)
     )
@@ -143,10 +143,10 @@ def test_the_pool_is_the_union_of_both_retrievers_best(store: PageStore, query: 
 def test_the_image_stand_in_is_the_whole_backbones_margin(
     baselines: dict[str, Baseline], query: str, candidates: list[Candidate], corpus: BenchmarkCorpus
 ) -> None:
-    from ridgerank.documents.pages import list_pages, render_pages
+    from ridgerank.documents.render import list_pages, render_pages
     from ridgerank.records import Page
 
-    backbone = load_backbone("mini-glm", device="cpu")
+    backbone = load_backbone(weights("mini-glm"), device="cpu")
     read = render_pages(list_pages(corpus.documents), max_pixels=backbone.max_pixels)
     images = {page.page_id: page.image for page in read if isinstance(page, Page)}
     expected = full_margins(backbone, query, [images[candidate.page_id] for candidate in candidates[:2]])

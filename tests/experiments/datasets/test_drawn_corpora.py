@@ -5,9 +5,9 @@ import pytest
 
 from experiments.datasets import drawn_corpora
 from experiments.datasets.drawn_corpora import draw_missing_corpus, load_miniature
-from ridgerank.documents.pages import PageRef, list_pages
+from miniature.corpora import PLANS
+from ridgerank.documents.render import PageRef, list_pages
 from ridgerank.errors import DatasetError
-from ridgerank.miniature.corpora import PLANS
 
 
 def test_the_families_are_four_and_eight_corpora_in_their_order(

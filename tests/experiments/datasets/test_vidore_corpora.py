@@ -20,10 +20,10 @@ from experiments.datasets.vidore_corpora import (
     read_judged_queries,
     write_pages,
 )
-from ridgerank.documents.pages import PageRef, list_pages
+from ridgerank.documents.render import PageRef, list_pages
 from ridgerank.errors import DatasetError
 from ridgerank.records import Query
-from ridgerank.runs.trec import read_qrels
+from ridgerank.trec import read_qrels
 from tests.experiments.datasets.hub_copy import (
     corpus_rows,
     picture,

@@ -1,7 +1,7 @@
 import numpy as np
 
 from experiments.protocols.agreement import measure_agreement
-from ridgerank.evaluation.simulation import World, simulate
+from experiments.simulation import World, simulate
 from ridgerank.ragged import Ragged
 
 

@@ -3,10 +3,9 @@ import numpy as np
 from experiments.protocols.labelled_penalty import choose_penalty_by_relevance
 from experiments.protocols.leave_one_out import corpus_moments
 from experiments.protocols.scored_corpus import ScoredCorpus
-from ridgerank.evaluation.simulation import World, simulate
+from experiments.simulation import World, simulate
 from ridgerank.fusion.standardize import fuse_scores
-from ridgerank.readout.penalty import merge_moments, nested_folds
-from ridgerank.readout.ridge import ridge_path
+from ridgerank.readout.ridge import merge_moments, nested_folds, ridge_path
 
 DIM = 5
 PENALTIES = np.array([1.0, 100.0, 1e4])

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from experiments.protocols.weight_sweep import GRID, WeightSweep, sweep_weights
+from experiments.simulation import World, simulate
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.evaluation.simulation import World, simulate
 from ridgerank.fusion.join import fuse_runs, join
 
 

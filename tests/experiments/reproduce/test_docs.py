@@ -2,8 +2,8 @@
 
 import json
 
-from benchmarks.markdown_tables import RESULTS as ALL_RESULTS
-from benchmarks.markdown_tables import ROOT
+from benchmarks.tables import RESULTS as ALL_RESULTS
+from benchmarks.tables import ROOT
 from experiments.reproduce.catalogue import CATALOGUE
 
 RESULTS = ALL_RESULTS / "miniature" / "reproduce"

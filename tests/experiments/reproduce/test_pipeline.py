@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from experiments.baselines.base import Unavailable
 from experiments.baselines.gqr import GRID
+from experiments.reproduce.__main__ import app
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.catalogue import CATALOGUE
 from experiments.reproduce.experiment import Experiment
@@ -20,17 +21,16 @@ from experiments.reproduce.refined_results import evaluate_refinements
 from experiments.reproduce.settings import ExperimentSettings, make_settings
 from experiments.reproduce.stages.model_cache import ModelCache
 from experiments.reproduce.stages.stage_progress import SilentProgress
-from ridgerank.backbones.full_depth import full_margins
-from ridgerank.cli.main import app
+from ridgerank.backbones.base import full_margins
 from ridgerank.errors import DatasetError
 from ridgerank.evaluation.metrics import MEASURES
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where `ridgerank reproduce --quick` was typed."""
+    """Where `python -m experiments.reproduce --quick` was typed."""
     folder = tmp_path_factory.mktemp("reproduce")
-    words = ["reproduce", "--quick", "--device", "cpu"]
+    words = ["--quick", "--device", "cpu"]
     words += ["--work", str(folder / "work"), "--out", str(folder / "out")]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0

@@ -1,6 +1,5 @@
 """Stages go on where they stopped."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +57,6 @@ LINEAGE = Lineage(
     processor="4696",
     prompt="e762",
     exit_layer=6,
-    join_layer=0,
     keep="stride 1/3",
     quantization="int8",
     max_pixels=150528,
@@ -73,20 +71,9 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_vectors_of_another_retriever_are_refused(tmp_path: Path) -> None:
-    require_lineage(tmp_path, VectorOrigin("mini-colqwen", "f00", 32, 1))
+    require_lineage(tmp_path, VectorOrigin("mini-colqwen", "f00", 32))
     with pytest.raises(LineageMismatch, match="another --work"):
-        require_lineage(tmp_path, VectorOrigin("mini-colqwen", "ba2", 32, 1))
-
-
-def test_results_of_a_run_before_settings_were_fields_are_used(tmp_path: Path) -> None:
-    stored = json.loads(LINEAGE.to_json())
-    stored["processor"] = "4696, 150528 pixels a page"
-    for name in ("max_pixels", "page_text", "prompt_name"):
-        del stored[name]
-    (tmp_path / "lineage.json").write_text(json.dumps(stored))
-    require_lineage(tmp_path, LINEAGE)
-    with pytest.raises(LineageMismatch):
-        require_lineage(tmp_path, replace(LINEAGE, max_pixels=1000))
+        require_lineage(tmp_path, VectorOrigin("mini-colqwen", "ba2", 32))
 
 
 def test_names_become_folders() -> None:

@@ -1,0 +1,156 @@
+"""Readouts and weights for the questions of `real_documents`, taught by other questions.
+
+One kind of document is left out at a time. The questions of all other kinds together are calibrated on, as
+`ridgerank calibrate` does (`calibration/selection.py`: readout, penalty, weight), and the result ranks the
+kind that was left out. Instead of the other kinds, all questions of another folder may teach.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from experiments.real_documents.checkpoints import QuestionTable
+from experiments.real_documents.resample import SELECTED
+from ridgerank.calibration.selection import CalibrationData, FittedOption, select_readout
+from ridgerank.calibration.weight import MANY_JUDGED
+from ridgerank.fusion.correlations import correlate
+from ridgerank.fusion.estimate import FALLBACK_WEIGHT, closed_form_estimate
+from ridgerank.fusion.prior import Prior
+from ridgerank.fusion.standardize import fuse_scores
+from ridgerank.fusion.weight import fit_one_factor, optimal_weight
+from ridgerank.ragged import Bools, Floats, Ragged
+
+JUDGED = "closed form"
+"""The weight of judgements of the teaching questions, shrunk where they are few, 0 where no gain is seen."""
+LABEL_FREE = "label-free"
+"""The deployed weight without judgements: c_b taken over all readings, shrunk and set to 0 likewise."""
+ONE_READING = "label-free of one reading"
+"""The same with c_b of each reading by itself."""
+PAPER_JUDGED = "closed form of the paper"
+"""Eq. 4 on the teaching questions, neither shrunk nor set to 0."""
+PAPER_LABEL_FREE = "label-free of the paper"
+"""§B.6 on the unlabelled questions of the kind that is ranked, neither shrunk nor set to 0."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Teaching:
+    """The questions of one kind, and which questions teach how to rank them."""
+
+    kind: str
+    lists: Ragged
+    members: Bools
+    teachers: QuestionTable
+    without_kind: str | None
+    """Of the teachers: the kind that may not teach."""
+
+    def observed(self, keep: str, *, judged: bool) -> CalibrationData:
+        """The teaching questions as calibration sees them."""
+        return self.teachers.observed(self.without_kind, keep, judged=judged)
+
+
+@dataclass(slots=True)
+class TransferredReadouts:
+    """Scores of every question by readouts and weights of other questions, for one way of keeping pages."""
+
+    scores: dict[str, Floats] = field(default_factory=dict)
+    fused: dict[str, Floats] = field(default_factory=dict)
+    weights: dict[str, dict[str, float]] = field(default_factory=dict)
+    penalties: dict[str, dict[str, float]] = field(default_factory=dict)
+    selected: dict[str, str] = field(default_factory=dict)
+    """Kind → the reading that calibration selects for it without judgements."""
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def arrange_teaching(questions: QuestionTable, other_folder: QuestionTable | None) -> Iterator[Teaching]:
+    """Kind by kind: taught by the other kinds, or by all questions of another folder."""
+    for kind in questions.kinds_in_order():
+        lists, members = questions.lists.select(questions.kinds == kind)
+        if other_folder is None:
+            yield Teaching(kind, lists, members, questions, kind)
+        else:
+            yield Teaching(kind, lists, members, other_folder, None)
+
+
+def transfer_readouts(
+    questions: QuestionTable, keep: str, other_folder: QuestionTable | None = None
+) -> TransferredReadouts:
+    """Score each kind by what the others teach: every reading, and the selected one."""
+    transferred = TransferredReadouts()
+    count = questions.lists.members
+    for teaching in arrange_teaching(questions, other_folder):
+        kind, lists, members = teaching.kind, teaching.lists, teaching.members
+        b = questions.columns["bm25"][members]
+        observed = teaching.observed(keep, judged=True)
+        judged = select_readout(observed)
+        selection = select_readout(teaching.observed(keep, judged=False))
+        transferred.selected[kind] = selection.selected.option.name
+        transferred.reasons[kind] = selection.reason
+        for fitted, with_judgements in zip(selection.fitted, judged.fitted, strict=True):
+            option = fitted.option
+            scores = questions.states(keep)[option.state][members] @ fitted.fit.vector
+            target = questions.columns[option.target][members]
+            weights = {
+                JUDGED: with_judgements.decision.deployed.weight,
+                LABEL_FREE: fitted.decision.deployed.weight,
+                ONE_READING: fitted.decision.paper_label_free.weight,
+                PAPER_JUDGED: _paper_judged_weight(observed, with_judgements),
+                PAPER_LABEL_FREE: paper_label_free_weight(b, scores, target, lists),
+            }
+            for name in (option.name, *([SELECTED] if fitted is selection.selected else [])):
+                transferred.scores.setdefault(name, np.zeros(count))[members] = scores
+                transferred.penalties.setdefault(name, {})[kind] = fitted.fit.penalty.deployed
+                for way, weight in weights.items():
+                    fused = transferred.fused.setdefault(f"{name}, {way}", np.zeros(count))
+                    fused[members] = fuse_scores(b, scores, weight, lists)
+                    transferred.weights.setdefault(f"{name}, {way}", {})[kind] = round(weight, 3)
+    return transferred
+
+
+def fuse_by_judgements(
+    questions: QuestionTable, scores: str, other_folder: QuestionTable | None = None
+) -> tuple[Floats, dict[str, float]]:
+    """Fuse a column of scores, kind by kind, at w* (eq. 4) of the questions that teach."""
+    column = questions.columns[scores]
+    fused = np.zeros(len(column))
+    weights = {}
+    for teaching in arrange_teaching(questions, other_folder):
+        teachers = teaching.teachers
+        lists, members = teachers.lists.select(teachers.kinds != teaching.without_kind)
+        judged = correlate(
+            teachers.columns["bm25"][members],
+            teachers.columns[scores][members],
+            teachers.relevance[members],
+            lists,
+        )
+        prior = Prior() if judged.queries < MANY_JUDGED else None
+        weights[teaching.kind] = round(closed_form_estimate(judged, prior=prior).weight, 3)
+        fused[teaching.members] = fuse_scores(
+            questions.columns["bm25"][teaching.members],
+            column[teaching.members],
+            weights[teaching.kind],
+            teaching.lists,
+        )
+    return fused, weights
+
+
+def _paper_judged_weight(observed: CalibrationData, fitted: FittedOption) -> float:
+    """Eq. 4 on held-out scores of the teaching questions."""
+    assert observed.relevance is not None
+    problem, members = observed.problem(fitted.option.target, fitted.option.state)
+    judged = correlate(
+        problem.retriever, fitted.fit.held_out_scores, observed.relevance[members], problem.lists
+    )
+    return closed_form_estimate(judged).weight
+
+
+def paper_label_free_weight(b: Floats, s: Floats, t: Floats, lists: Ragged) -> float:
+    """§B.6 as it stands, on the unlabelled queries being ranked; `FALLBACK_WEIGHT` where no root is real."""
+    correlations = correlate(b, s, t, lists)
+    if not correlations.queries:
+        return FALLBACK_WEIGHT
+    rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0)
+    factors = fit_one_factor(rho_bs, rho_bt, rho_st)
+    # Above 1 an estimate is no correlation, but the weight reads only the ratio of the two.
+    real = bool(factors.defined) or bool(factors.heywood)
+    return float(optimal_weight(factors.c_b, factors.c_s, rho_bs)) if real else FALLBACK_WEIGHT
