@@ -10,14 +10,11 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration, Diagnostics
-from ridgerank.calibration.relevance_model import RelevanceModel
 from ridgerank.fusion.estimate import user_estimate
-from ridgerank.fusion.relevance_probability import Logistic
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats
-from ridgerank.readout.readout import Readout
-from ridgerank.readout.target_readout import TargetReadout
+from ridgerank.readout.ridge import Readout, TargetReadout
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, top_candidates
 from tests.conftest import write_pdf
@@ -68,18 +65,10 @@ def random_calibration(lineage: Lineage, width: int, *, weight: float = 0.6, see
     return Calibration(readout, estimate, ByDigest.name, ByDigest.name, diagnostics)
 
 
-def random_relevance(width: int, *, calibrated: bool = True) -> RelevanceModel:
-    """Probabilities that nobody fitted: of pages around a half, of an answer near one."""
+def random_target_readout(width: int) -> TargetReadout:
+    """Predicted margins that nobody fitted."""
     vector = np.random.default_rng(1).normal(size=width) / np.sqrt(width)
-    return RelevanceModel(
-        readout=TargetReadout(vector, intercept=0.25, penalty=10.0),
-        explained=0.5,
-        page=Logistic(0.1, (1.5, 0.0)),
-        query=Logistic(9.0, (1.0, 0.3, -0.2, 0.1)),
-        calibrated=calibrated,
-        judged_queries=12 if calibrated else 0,
-        note="drawn at random",
-    )
+    return TargetReadout(vector, intercept=0.25, penalty=10.0)
 
 
 def index_pages(folder: Path, backbone: Backbone, *, pages: int) -> str:

@@ -12,6 +12,7 @@ import pytest
 from typer.main import get_command
 
 import ridgerank
+from experiments.simulation import World, simulate
 from ridgerank.cli.main import app
 from ridgerank.errors import ExtraMissing
 from ridgerank.extras import PACKAGES, name_missing_extra, require_packages
@@ -24,18 +25,13 @@ for package in {list(PACKAGES)!r}:
 NEED_EXTRAS = {
     "index": ["docs", "--store", "s"],
     "calibrate": ["--store", "s"],
-    "tune": ["--store", "s"],
-    "check-model": ["mini-qwen"],
     "search": ["--store", "s", "some words"],
     "rank": ["--store", "s", "--queries", "q.jsonl", "--run", "w/retriever.trec"],
     "serve": ["--store", "s"],
     "store info": ["s"],
     "store check": ["s"],
-    "store repack": ["s", "t"],
-    "miniature draw": ["--out", "m"],
-    "reproduce": ["--out", "o"],
 }
-NEED_NONE = {"simulate", "fuse", "evaluate", "plan"}
+NEED_NONE = {"fuse", "evaluate"}
 
 
 def leaf_commands(group: Any, prefix: str = "") -> Iterator[str]:  # noqa: ANN401 (Typer's own classes)
@@ -59,6 +55,7 @@ def test_every_command_names_the_extra_it_needs(tmp_path: Path) -> None:
     (tmp_path / "docs" / "a.pdf").write_bytes(b"%PDF-1.4")
     lines = [json.dumps({"query_id": f"q{number}", "text": "words"}) for number in range(1, 5)]
     (tmp_path / "q.jsonl").write_text("\n".join(lines))
+    simulate(World(), queries=4, seed=0).write(tmp_path / "w")
     code = f"""
 import contextlib, io, json
 from ridgerank.cli.main import main
@@ -72,7 +69,6 @@ def run(words):
         except SystemExit:
             pass
     return errors.getvalue()
-assert "queries" in run(["simulate", "--out", "w", "--queries", "4"])
 for name, words in {NEED_EXTRAS!r}.items():
     said[name] = run([*name.split(), *words])
 print(json.dumps(said))
@@ -93,10 +89,10 @@ def test_every_module_imports_or_names_an_extra(tmp_path: Path) -> None:
     code = """
 import importlib, pkgutil, warnings
 import ridgerank
+from experiments.simulation import World, simulate
 from ridgerank.errors import ExtraMissing
 warnings.simplefilter("ignore")
 names = [module.name for module in pkgutil.walk_packages(ridgerank.__path__, "ridgerank.", onerror=print)]
-names += ["ridgerank.reranker", "ridgerank.store.read"]
 missing = 0
 for name in names:
     try:
@@ -118,7 +114,7 @@ def test_every_package_that_is_imported_is_a_dependency_or_of_an_extra() -> None
     """What the packages of extras bring along is missing with them: `tokenizers` with transformers."""
     root = Path(ridgerank.__file__).parent
     core = {"numpy", "scipy", "safetensors", "ir_measures", "typer", "rich"}
-    with_others = {"pydantic", "starlette", "anyio", "vidore_benchmark", "opentelemetry"}
+    with_others = {"pydantic", "starlette", "anyio", "opentelemetry"}
     imported = set()
     for path in root.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,22 +1,27 @@
 """Claims about the package as a whole: its front door, what it needs to start, what the wheel holds."""
 
+import ast
 import json
 import subprocess
 import sys
+import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 import ridgerank
-from ridgerank.deprecated import OLD_PATHS
 
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src/ridgerank"
+IMPORTS = ast.Import | ast.ImportFrom
 LIGHT = [
     "ridgerank",
     "ridgerank.cli.main",
     "ridgerank.fusion.estimate",
     "ridgerank.fusion.join",
     "ridgerank.readout.ridge",
-    "ridgerank.readout.readout",
+    "ridgerank.readout.ridge",
     "ridgerank.evaluation.metrics",
 ]
 HEAVY = {"torch", "transformers", "lance", "pyarrow", "PIL", "pypdfium2", "fastapi", "ray", "matplotlib"}
@@ -68,13 +73,13 @@ def test_help_imports_nothing_heavy() -> None:
     assert run_python(code).strip().endswith("heavy: []")
 
 
-def test_fusion_ridge_and_metrics_work_without_torch(tmp_path: Path) -> None:
+def test_fusion_ridge_and_metrics_work_without_torch() -> None:
     script = """
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = None
 import numpy as np
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.evaluation.simulation import World, simulate
+from experiments.simulation import World, simulate
 from ridgerank.fusion.join import fuse_runs, join
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
@@ -85,41 +90,16 @@ moments = CenteredMoments(3)
 moments.add(np.eye(3), np.arange(3.0))
 assert ridge_path(moments).shape == (10, 3)
 """
-    run_python(script, cwd=tmp_path)
+    run_python(script)
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("ridgerank.reranker", "Reranker"),
-        ("ridgerank.shallow", "ShallowPass"),
-        ("ridgerank.heat", "draw_heat"),
-        ("ridgerank.store.read", "PageStore"),
-    ],
-)
-def test_the_first_release_s_import_paths_work_and_warn(path: str, name: str) -> None:
-    assert path in OLD_PATHS
-    with pytest.warns(DeprecationWarning, match=f"{path} has moved to {OLD_PATHS[path]}"):
-        module = __import__(path, fromlist=[name])
-    home = __import__(OLD_PATHS[path], fromlist=["_"])
-    assert getattr(module, name) is getattr(home, "draw_heatmap" if name == "draw_heat" else name)
-    del sys.modules[path]
-
-
-def test_no_module_and_no_public_name_stands_twice() -> None:
-    """`base`, `load`, `__init__` and the commands of cli/ may share a name with another module."""
-    import ast
-    from collections import defaultdict
-
-    root = Path(ridgerank.__file__).parent
-    modules, names = defaultdict(list), defaultdict(list)
+def test_no_public_name_stands_twice() -> None:
+    root = PACKAGE
+    names = defaultdict(list)
     for path in sorted(root.rglob("*.py")):
-        if path.parent.name != "cli" and path.stem not in {"__init__", "base", "load"}:
-            modules[path.stem].append(str(path.relative_to(root)))
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 names[node.name].append(str(path.relative_to(root)))
-    assert {stem: paths for stem, paths in modules.items() if len(paths) > 1} == {}
     assert {name: paths for name, paths in names.items() if len(paths) > 1 and name[0] != "_"} == {}
 
 
@@ -129,3 +109,25 @@ def test_a_backbone_has_at_most_ten_public_methods() -> None:
     public = [name for name, value in vars(Backbone).items() if callable(value) and not name.startswith("_")]
     properties = [name for name, value in vars(Backbone).items() if isinstance(value, property)]
     assert len(public) + len(properties) <= 10
+
+
+def test_the_wheel_holds_the_package_and_nothing_else_of_the_repository() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert build["targets"]["wheel"] == {"packages": ["src/ridgerank"]}
+    for path in PACKAGE.rglob("*.py"):
+        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, IMPORTS)]
+        roots = {root for node in imports for root in imported_roots(node)}
+        assert not roots & {"experiments", "benchmarks", "miniature", "tests"}, path
+
+
+def test_the_package_trains_nothing() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        assert "torch.optim" not in text, path
+        assert ".backward(" not in text, path
+
+
+def imported_roots(node: ast.AST) -> set[str]:
+    names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    return {name.partition(".")[0] for name in names}

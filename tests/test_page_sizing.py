@@ -14,13 +14,13 @@ from transformers.models.idefics3 import image_processing_pil_idefics3 as idefic
 from transformers.models.qwen2_vl import image_processing_pil_qwen2_vl as qwen
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from ridgerank.backbones.glm4v import Glm41V
-from ridgerank.backbones.idefics3 import Idefics3, SmolVLM
-from ridgerank.backbones.qwen2_5_vl import Qwen25VL
-from ridgerank.backbones.visual import VisualBackbone
+from ridgerank.backbones.glm_vl import Glm41V
+from ridgerank.backbones.idefics import Idefics3, SmolVLM
+from ridgerank.backbones.qwen_vl import Qwen25VL
+from ridgerank.backbones.vision import VisualBackbone
 from ridgerank.documents.images import to_page_image
-from ridgerank.documents.pages import page_from_image, read_pages
 from ridgerank.documents.pdf import PdfReader
+from ridgerank.documents.render import page_from_image, read_pages
 from ridgerank.page_sizing import PageSizing, PatchSizing
 from ridgerank.records import Page
 from tests.documents.sample_files import numbered_pdf

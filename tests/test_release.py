@@ -32,9 +32,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
     [wheel] = dist.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"ridgerank", f"ridgerank-{__version__}.dist-info"}
-    for wanted in ("py.typed", "cli/main.py", "serving/static/index.html", "adapters/engines.py"):
+    for wanted in ("py.typed", "cli/main.py", "serving/static/index.html", "integrations/matching.py"):
         assert f"ridgerank/{wanted}" in names
     assert [name for name in names if "__pycache__" in name or name.endswith(".pyc")] == []
+    assert wheel.stat().st_size < 2e6
     modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
     assert modules <= set(names)
 

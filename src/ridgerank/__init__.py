@@ -13,7 +13,6 @@ The names below are the front door; `docs/api.md` shows each at work. They are l
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ridgerank.deprecated import warn_of_old_paths
 from ridgerank.extras import name_missing_extras
 from ridgerank.version import __version__
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from ridgerank.errors import RidgeRankError
     from ridgerank.fusion.join import fuse
     from ridgerank.indexing.index import index_documents
-    from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import RankedPage, Ranking
+    from ridgerank.reranker.reranker import Reranker
     from ridgerank.store.page_filter import PageFilter
     from ridgerank.store.page_store import PageStore
 
@@ -47,7 +46,7 @@ _HOMES = {
     "PageStore": "ridgerank.store.page_store",
     "RankedPage": "ridgerank.records",
     "Ranking": "ridgerank.records",
-    "Reranker": "ridgerank.ranking.reranker",
+    "Reranker": "ridgerank.reranker.reranker",
     "RidgeRankError": "ridgerank.errors",
     "calibrate": "ridgerank.calibration.calibrate",
     "fuse": "ridgerank.fusion.join",
@@ -56,7 +55,6 @@ _HOMES = {
 }
 
 name_missing_extras()
-warn_of_old_paths()
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the front door holds)

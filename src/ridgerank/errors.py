@@ -12,7 +12,6 @@ RidgeRankError
 ├── StoreError          a page store that is missing, damaged or lacks a page
 ├── RetrieverError      a retriever that is unknown, or has nothing to search in
 ├── ClusterError        a Ray cluster that cannot be reached, or work that was lost on it
-├── MiniatureError      a corpus of the miniature that is unknown or cannot be drawn
 ├── DatasetError        a benchmark that is unknown, incomplete or not as published (experiments only)
 ├── WriteError          a file that cannot be written: a full disk, no permission (an OSError too)
 ├── ServingError        a server that cannot be started as configured
@@ -68,10 +67,6 @@ class RetrieverError(RidgeRankError):
 
 class ClusterError(RidgeRankError):
     """A Ray cluster that cannot be reached, or work that was lost on it."""
-
-
-class MiniatureError(RidgeRankError):
-    """A corpus of the miniature that is unknown, or cannot be drawn as wanted."""
 
 
 class DatasetError(RidgeRankError):

@@ -8,10 +8,9 @@ model.
 
 import hashlib
 import json
-import re
 from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self, get_type_hints
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Self, get_type_hints
 
 from ridgerank.errors import ArtifactError, LineageMismatch
 
@@ -36,9 +35,7 @@ class Lineage:
     prompt: str
     """Fingerprint of the prompt, page part and query part."""
     exit_layer: int
-    """ℓ: layers [join_layer, exit_layer) are stored, and the state is read after layer ℓ − 1."""
-    join_layer: int
-    """m: below it the query runs alone; 0 is the paper."""
+    """ℓ: layers [0, ℓ) are stored, and the state is read after layer ℓ − 1."""
     keep: str
     """How visual positions were chosen, and which fraction γ of them."""
     quantization: str
@@ -49,9 +46,6 @@ class Lineage:
     """How much of a page's text is read (`head 512`, in tokens), None where the model reads images."""
     prompt_name: str | None = None
     """The name of the prompt, where the family has several."""
-    image_resize: str | None = None
-    """`once` where page images were resized once; None where the model reads text, and in stores of before,
-    whose images above the budget were resized twice, with slightly other pixels. PDF pages are the same."""
     key_bits: int = 8
     value_bits: int = 8
     number_group: int | None = None
@@ -63,18 +57,12 @@ class Lineage:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote, now or before settings were fields; other fields are an error."""
+        """Read what `to_json` wrote; other fields are an error."""
         try:
             stored = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"a lineage that is damaged ({error}); make the artifact again") from error
-        if isinstance(stored, dict):
-            stored.setdefault("image_resize", None)
         names = {field.name for field in fields(cls)}
-        if isinstance(stored, dict) and not _NUMBERS & set(stored):
-            stored |= {field.name: field.default for field in fields(cls) if field.name in _NUMBERS}
-        if isinstance(stored, dict) and set(stored) == names - _SETTINGS:
-            stored = _split_prose(stored)
         if not isinstance(stored, dict) or set(stored) != names:
             stored_names = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
             raise ArtifactError(
@@ -88,14 +76,8 @@ class Lineage:
     def require(self, expected: "Lineage", *, artifact: str) -> None:
         """Raise `LineageMismatch`, showing both values of every field that differs from `expected`.
 
-        The name a model was loaded by does not count: a folder may move, and its weights are compared. Nor
-        does a lineage of before images were resized once: its pages are readable, and `StoreWriter` says
-        which of them differ.
+        The name a model was loaded by does not count: a folder may move, and its weights are compared.
         """
-        if self.image_resize is None:
-            expected = replace(expected, image_resize=None)
-        elif expected.image_resize is None:
-            expected = replace(expected, image_resize=self.image_resize)
         differences = list_differences(self, expected, ignored=("backbone", *_FINGERPRINTS))
         if shown := "; ".join([*_describe_model(self, expected), *differences]):
             raise LineageMismatch(
@@ -104,20 +86,9 @@ class Lineage:
             )
 
     def teacher_fingerprint(self) -> str:
-        """Digest of what full-depth targets depend on: the model and what it reads, not how pages are stored.
-
-        The digest is of the words that lineages held before settings were fields, so that targets kept on
-        disk since then stay valid.
-        """
-        processor, prompt = _join_prose(self)
-        parts = {
-            "family": self.family,
-            "weights": self.weights,
-            "transformers": self.transformers,
-            "processor": processor,
-            "prompt": prompt,
-        }
-        return fingerprint(parts | ({"image_resize": self.image_resize} if self.image_resize else {}))
+        """Digest of what full-depth targets depend on: the model and what it reads, not the storage."""
+        names = ("family", "weights", "transformers", "processor", "prompt", "max_pixels", "page_text")
+        return fingerprint({name: getattr(self, name) for name in names})
 
 
 def _require_types(lineage: Lineage) -> None:
@@ -126,41 +97,6 @@ def _require_types(lineage: Lineage) -> None:
     for name, value in asdict(lineage).items():
         if not isinstance(value, hints[name]) or isinstance(value, bool):
             raise ArtifactError(f"a lineage whose {name} is {value!r}: damaged; make the artifact again")
-
-
-_SETTINGS = {"max_pixels", "page_text", "prompt_name"}
-"""The fields that older lineages lack. Their values are in the words behind the two fingerprints there."""
-_NUMBERS = {"key_bits", "value_bits", "number_group"}
-"""The fields that lineages lack from before there were other numbers than int8."""
-
-
-def _split_prose(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the fields of an older lineage (`f00, 150528 pixels a page`, `ba2, chatml`) into today's."""
-    if not isinstance(stored["processor"], str) or not isinstance(stored["prompt"], str):
-        raise ArtifactError(
-            "a lineage whose processor or prompt is no text: damaged; make the artifact again"
-        )
-    matched = re.fullmatch(r"(.*?)(?:, (\d+) pixels a page|, (\w+ \d+) tokens a page)?", stored["processor"])
-    processor, pixels, page_text = matched.groups() if matched else (stored["processor"], None, None)
-    prompt, _, prompt_name = stored["prompt"].partition(", ")
-    return {
-        **stored,
-        "processor": processor,
-        "prompt": prompt,
-        "max_pixels": int(pixels) if pixels else None,
-        "page_text": page_text,
-        "prompt_name": prompt_name or None,
-    }
-
-
-def _join_prose(lineage: Lineage) -> tuple[str, str]:
-    """The processor and the prompt as an older lineage has them: the inverse of `_split_prose`."""
-    processor = lineage.processor
-    if lineage.max_pixels is not None:
-        processor += f", {lineage.max_pixels} pixels a page"
-    elif lineage.page_text is not None:
-        processor += f", {lineage.page_text} tokens a page"
-    return processor, ", ".join(part for part in (lineage.prompt, lineage.prompt_name) if part)
 
 
 def to_json_line(record: "DataclassInstance") -> str:

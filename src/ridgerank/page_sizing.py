@@ -11,9 +11,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TypeAlias
 
-RESIZED_ONCE = "once"
-"""How a lineage says that images were read with a `PageSizing`."""
-
 
 @dataclass(frozen=True, slots=True)
 class PageSizing(ABC):

@@ -80,10 +80,8 @@ class RankedPage:
     """From 1, by fused score."""
     retriever_rank: int
     """From 1, by retriever score."""
-    probability: float | None = None
-    """That the page is relevant, comparable across queries; None where the calibration cannot say."""
-    predicted_target: float | None = None
-    """t̂: what the teacher would say, as predicted; None in a calibration that predicts no target."""
+    relevance_score: float
+    """From 0 to 1, never rising down the list; see `reranker.order.relevance_scores` for what it means."""
 
     @property
     def reason(self) -> str:
@@ -103,18 +101,14 @@ class ScoredPages:
     page_ids: tuple[str, ...]
     retriever: tuple[float, ...]
     readout: tuple[float, ...]
-    predicted: tuple[float, ...] | None = None
-    """The target of each as predicted; None where that was not kept."""
 
     @classmethod
     def of_ranking(cls, pages: Sequence[RankedPage]) -> Self:
         """The pages of a ranking, as they come."""
-        predicted = [page.predicted_target for page in pages if page.predicted_target is not None]
         return cls(
             tuple(page.page_id for page in pages),
             tuple(page.retriever_score for page in pages),
             tuple(page.readout_score for page in pages),
-            tuple(predicted) if len(predicted) == len(pages) else None,
         )
 
 
@@ -133,16 +127,6 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerProbability:
-    """Whether any candidate of a query is relevant."""
-
-    probability: float | None = None
-    """None where the calibration cannot say."""
-    calibrated: bool = False
-    """Fitted to judgements. Otherwise it is the full model's own opinion, as far as it can be predicted."""
-
-
-@dataclass(frozen=True, slots=True)
 class Ranking:
     """The answer to one query: pages, best first."""
 
@@ -153,8 +137,6 @@ class Ranking:
     latency: Latency
     note: str
     """A caution about this ranking, empty where there is none."""
-    answered: AnswerProbability = AnswerProbability()
-    """Whether any candidate is relevant; its `calibrated` holds for the probability of each page, too."""
 
 
 Region: TypeAlias = tuple[float, float, float, float]

@@ -1,6 +1,5 @@
 """The whole prompt in one forward of the library's own model: what the cut model has to equal."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,21 +70,3 @@ def causal_mask(whole: Whole, hidden_from_suffix: Tensor) -> Tensor:
     visible = torch.ones(whole.length, whole.length, dtype=torch.bool).tril()
     visible[whole.page_length :, : whole.page_length] &= ~hidden_from_suffix
     return torch.zeros(visible.shape).masked_fill(~visible, float("-inf"))[None, None]
-
-
-def with_layer_masks(built: Built, whole: Whole, masks: Sequence[Tensor]) -> ModelOutput:
-    """The library's forward with another attention mask in every layer."""
-    text = getattr(built.model.model, "language_model", None) or built.model.model.text_model
-
-    def put(mask: Tensor) -> Callable[..., tuple[Any, Any]]:
-        return lambda _, args, kwargs: (args, {**kwargs, "attention_mask": mask})
-
-    hooks = [
-        layer.register_forward_pre_hook(put(mask), with_kwargs=True)
-        for layer, mask in zip(text.layers, masks, strict=True)
-    ]
-    try:
-        return one_shot(built, whole, attention_mask=masks[0], position_ids=whole.positions)
-    finally:
-        for hook in hooks:
-            hook.remove()

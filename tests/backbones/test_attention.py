@@ -6,9 +6,9 @@ import pytest
 import torch
 from PIL.Image import Image
 
-from ridgerank.backbones.attention import attention_weights
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
+from ridgerank.backbones.decoder import weights_of_position
+from ridgerank.backbones.prefix import PrefixBatch
 from tests.backbones.reference import Whole, causal_mask, whole_prompt
 from tests.backbones.small_models import LAYERS, Built
 from tests.backbones.test_exactness import drop, two_of_three
@@ -37,7 +37,7 @@ def test_attention_is_that_of_the_one_shot_forward(
     eager: Built, backbone: Backbone, pages: list[Image], exit_layer: int
 ) -> None:
     for page in pages:
-        prefixes = DensePrefixes(backbone.encode([page], exit_layer=exit_layer))
+        prefixes = PrefixBatch(backbone.encode([page], exit_layer=exit_layer))
         found = backbone.attention(QUERY, prefixes)
         ours = torch.cat([found.over_prefix, found.over_suffix], dim=-1)[:, 0]
         expected = library_attention(eager, whole_prompt(eager, page, QUERY))[:exit_layer]
@@ -51,7 +51,7 @@ def test_with_positions_dropped_it_is_that_of_a_forward_that_may_not_see_them(
     for page in pages:
         [prefix] = backbone.encode([page], exit_layer=LAYERS)
         dropped = two_of_three(prefix)
-        found = backbone.attention(QUERY, DensePrefixes([drop(prefix, dropped)]))
+        found = backbone.attention(QUERY, PrefixBatch([drop(prefix, dropped)]))
         whole = whole_prompt(eager, page, QUERY)
         expected = library_attention(eager, whole, causal_mask(whole, dropped))
         kept = expected[:, : whole.page_length][:, ~dropped]
@@ -61,26 +61,22 @@ def test_with_positions_dropped_it_is_that_of_a_forward_that_may_not_see_them(
         )
 
 
-@pytest.mark.parametrize("join_layer", [0, 2])
 def test_asking_for_attention_does_not_change_a_bit_of_the_states(
-    backbone: Backbone, pages: list[Image], join_layer: int
+    backbone: Backbone, pages: list[Image]
 ) -> None:
-    prefixes = DensePrefixes(
-        backbone.encode(pages, exit_layer=4, join_layer=join_layer), join_layer=join_layer
-    )
+    prefixes = PrefixBatch(backbone.encode(pages, exit_layer=4))
     found = backbone.attention(QUERY, prefixes)
     assert torch.equal(found.states, backbone.states([QUERY], prefixes))
-    assert found.over_prefix.shape == (4 - join_layer, len(pages), int(prefixes.lengths.max()))
+    assert found.over_prefix.shape == (4, len(pages), int(prefixes.lengths.max()))
 
 
-@pytest.mark.parametrize("join_layer", [0, 2])
 def test_pages_of_a_batch_are_looked_at_as_alone_and_padding_not_at_all(
-    backbone: Backbone, pages: list[Image], join_layer: int
+    backbone: Backbone, pages: list[Image]
 ) -> None:
-    encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
-    together = backbone.attention(QUERY, DensePrefixes(encoded, join_layer=join_layer))
+    encoded = backbone.encode(pages, exit_layer=4)
+    together = backbone.attention(QUERY, PrefixBatch(encoded))
     for row, prefix in enumerate(encoded):
-        alone = backbone.attention(QUERY, DensePrefixes([prefix], join_layer=join_layer))
+        alone = backbone.attention(QUERY, PrefixBatch([prefix]))
         length = len(prefix.visual)
         torch.testing.assert_close(
             together.over_prefix[:, row, :length], alone.over_prefix[:, 0], atol=1e-6, rtol=1e-4
@@ -104,5 +100,5 @@ def test_weights_are_the_softmax_head_by_head() -> None:
             for head in range(6)
         ]
         torch.testing.assert_close(
-            attention_weights(queries, keys, mask)[row], torch.stack(heads).mean(dim=0)
+            weights_of_position(queries, keys, mask)[row], torch.stack(heads).mean(dim=0)
         )

@@ -6,11 +6,9 @@ import pytest
 import torch
 from PIL.Image import Image
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.full_depth import full_margins
-from ridgerank.backbones.mrope import GridBackbone
-from ridgerank.backbones.prefix import Prefix
+from ridgerank.backbones.base import Backbone, full_margins
+from ridgerank.backbones.prefix import Prefix, PrefixBatch
+from ridgerank.backbones.vision import GridBackbone
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import LAYERS, Built
 
@@ -52,7 +50,7 @@ def test_the_vision_tower_sees_a_bounded_number_of_patches_at_once(
         pytest.skip("tiles, not patches")
     together = backbone.encode(pages, exit_layer=LAYERS)
     patches = [int(page.visual.sum()) * backbone._image_processor.merge_size**2 for page in together]
-    monkeypatch.setattr("ridgerank.backbones.mrope._PATCHES_AT_ONCE", max(patches))
+    monkeypatch.setattr("ridgerank.backbones.vision._PATCHES_AT_ONCE", max(patches))
     model = backbone._model.model
     with patch.object(model, "get_image_features", wraps=model.get_image_features) as tower:
         for one, other in zip(backbone.encode(pages, exit_layer=LAYERS), together, strict=True):
@@ -64,21 +62,19 @@ def test_the_vision_tower_sees_a_bounded_number_of_patches_at_once(
 
 
 def test_states_over_many_pages_are_those_over_one(backbone: Backbone, pages: list[Image]) -> None:
-    for join_layer in (0, 2):
-        encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
-        together = backbone.states([QUERIES[0]], DensePrefixes(encoded, join_layer=join_layer))
-        for prefix, state in zip(encoded, together, strict=True):
-            alone = backbone.states([QUERIES[0]], DensePrefixes([prefix], join_layer=join_layer))
-            torch.testing.assert_close(state, alone[0], atol=1e-5, rtol=1e-5)
+    encoded = backbone.encode(pages, exit_layer=4)
+    together = backbone.states([QUERIES[0]], PrefixBatch(encoded))
+    for prefix, state in zip(encoded, together, strict=True):
+        alone = backbone.states([QUERIES[0]], PrefixBatch([prefix]))
+        torch.testing.assert_close(state, alone[0], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("join_layer", [0, 2])
-def test_many_queries_are_as_one_at_a_time(backbone: Backbone, pages: list[Image], join_layer: int) -> None:
-    encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
-    pairs = backbone.states(QUERIES, DensePrefixes(encoded, join_layer=join_layer))
-    over_one = backbone.states(QUERIES, DensePrefixes(encoded[:1], join_layer=join_layer))
+def test_many_queries_are_as_one_at_a_time(backbone: Backbone, pages: list[Image]) -> None:
+    encoded = backbone.encode(pages, exit_layer=4)
+    pairs = backbone.states(QUERIES, PrefixBatch(encoded))
+    over_one = backbone.states(QUERIES, PrefixBatch(encoded[:1]))
     for row, query in enumerate(QUERIES):
-        apart = backbone.states([query], DensePrefixes(encoded, join_layer=join_layer))
+        apart = backbone.states([query], PrefixBatch(encoded))
         torch.testing.assert_close(pairs[row], apart[row], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(over_one[row], apart[0], atol=1e-5, rtol=1e-5)
 
@@ -91,12 +87,12 @@ def test_call_order_does_not_matter_and_the_model_stays_as_it_was(
 
     before, weights = names(), backbone.fingerprints().weights
     first = backbone.encode(pages[:1], exit_layer=3)
-    first_states = backbone.states([QUERIES[0]], DensePrefixes(first))
+    first_states = backbone.states([QUERIES[0]], PrefixBatch(first))
     for page in reversed(pages):
         full_margins(backbone, QUERIES[3], [page])
     again = backbone.encode(pages[:1], exit_layer=3)
     assert torch.equal(first[0].keys, again[0].keys)
-    assert torch.equal(first_states, backbone.states([QUERIES[0]], DensePrefixes(again)))
+    assert torch.equal(first_states, backbone.states([QUERIES[0]], PrefixBatch(again)))
     assert names() == before
     assert backbone.fingerprints().weights == weights
     assert getattr(backbone._model.model, "rope_deltas", None) is None
@@ -114,7 +110,7 @@ def test_two_images_never_share_a_key(backbone: Backbone, pages: list[Image]) ->
 
 def test_what_is_handed_out_may_be_changed_in_place(backbone: Backbone, pages: list[Image]) -> None:
     (prefix,) = backbone.encode(pages[:1], exit_layer=2)
-    states = backbone.states([QUERIES[0]], DensePrefixes([prefix]))
+    states = backbone.states([QUERIES[0]], PrefixBatch([prefix]))
     prefix.keys.mul_(2.0)
     states.sub_(states.mean())
     backbone.logit_lens(states).add_(1.0)
@@ -123,17 +119,17 @@ def test_what_is_handed_out_may_be_changed_in_place(backbone: Backbone, pages: l
 def test_no_pages_encode_to_none(backbone: Backbone) -> None:
     assert backbone.encode([], exit_layer=2) == []
     with pytest.raises(BackboneError, match="at least one page"):
-        DensePrefixes([])
+        PrefixBatch([])
 
 
-@pytest.mark.parametrize(("join_layer", "exit_layer"), [(0, 0), (0, LAYERS + 1), (2, 2), (3, 2), (-1, 2)])
-def test_layers_outside_the_model_are_refused(backbone: Backbone, join_layer: int, exit_layer: int) -> None:
+@pytest.mark.parametrize("exit_layer", [0, LAYERS + 1, -1])
+def test_layers_outside_the_model_are_refused(backbone: Backbone, exit_layer: int) -> None:
     with pytest.raises(BackboneError, match=f"model of {LAYERS} layers"):
-        backbone.encode([], exit_layer=exit_layer, join_layer=join_layer)
+        backbone.encode([], exit_layer=exit_layer)
 
 
 def test_queries_and_pages_have_to_match(backbone: Backbone, pages: list[Image]) -> None:
-    prefixes = DensePrefixes(backbone.encode(pages[:3], exit_layer=1))
+    prefixes = PrefixBatch(backbone.encode(pages[:3], exit_layer=1))
     with pytest.raises(BackboneError, match="2 queries over 3 pages"):
         backbone.states(QUERIES[:2], prefixes)
     with pytest.raises(BackboneError, match="0 queries over 3 pages"):
@@ -141,7 +137,7 @@ def test_queries_and_pages_have_to_match(backbone: Backbone, pages: list[Image])
 
 
 def test_one_text_in_place_of_a_list_of_queries_is_refused(backbone: Backbone, pages: list[Image]) -> None:
-    prefixes = DensePrefixes(backbone.encode(pages[:1], exit_layer=backbone.geometry.layers))
+    prefixes = PrefixBatch(backbone.encode(pages[:1], exit_layer=backbone.geometry.layers))
     for run in (backbone.states, backbone.targets):
         with pytest.raises(BackboneError, match=r"one text 'revenue' .* write \[query\]"):
             run("revenue", prefixes)
@@ -150,4 +146,4 @@ def test_one_text_in_place_of_a_list_of_queries_is_refused(backbone: Backbone, p
 def test_prefixes_of_differing_depth_are_refused(backbone: Backbone, pages: list[Image]) -> None:
     mixed = [*backbone.encode(pages[:1], exit_layer=1), *backbone.encode(pages[:1], exit_layer=2)]
     with pytest.raises(BackboneError, match="differing"):
-        DensePrefixes(mixed)
+        PrefixBatch(mixed)

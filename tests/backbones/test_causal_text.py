@@ -11,18 +11,15 @@ from PIL import Image
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.causal_text import CausalText
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.full_depth import full_margins
+from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.backbones.prefix import Prefix
-from ridgerank.backbones.text_prompts import TEXT_PROMPTS, choose_prompt
+from ridgerank.backbones.prefix import Prefix, PrefixBatch
+from ridgerank.backbones.text import TEXT_PROMPTS, CausalText, choose_prompt
 from ridgerank.errors import BackboneError
 from ridgerank.records import STATES, Page, State
-from ridgerank.store.compress import compress
-from ridgerank.store.pruning import Keep
-from ridgerank.store.stored_prefixes import StoredPrefixes
+from ridgerank.store.codec import compress
+from ridgerank.store.reading import StoredPrefixes
+from ridgerank.store.storage_setting import Keep
 from tests.backbones.small_models import LAYERS, Built
 from tests.backbones.small_text_models import CLASSES, PROMPTS, build_text
 
@@ -63,7 +60,7 @@ def log_likelihood(outputs: Any, ids: list[int], start: int, query_tokens: int) 
     return float(torch.stack([logs[place - 1, ids[place]] for place in places]).mean())
 
 
-def likelihoods(backbone: Backbone, queries: Sequence[str], prefixes: DensePrefixes) -> torch.Tensor:
+def likelihoods(backbone: Backbone, queries: Sequence[str], prefixes: PrefixBatch) -> torch.Tensor:
     return backbone.targets(queries, prefixes, targets=("likelihood",))["likelihood"]
 
 
@@ -84,7 +81,7 @@ def test_full_depth_margin_is_that_of_the_one_shot_forward(built: Built, backbon
 @pytest.mark.parametrize("query", QUERIES)
 def test_likelihood_is_that_of_the_one_shot_forward(built: Built, backbone: Backbone, query: str) -> None:
     asked = backbone.tokens.query(query)
-    encoded = DensePrefixes(backbone.encode(PAGES, exit_layer=LAYERS))
+    encoded = PrefixBatch(backbone.encode(PAGES, exit_layer=LAYERS))
     for page, found in zip(PAGES, likelihoods(backbone, [query], encoded), strict=True):
         outputs, ids, start = one_shot(built, backbone, page, query)
         if built.family != "llama":  # a plain prompt may merge the newline behind the query with its end
@@ -96,7 +93,7 @@ def test_likelihood_is_that_of_the_one_shot_forward(built: Built, backbone: Back
 
 
 def test_likelihoods_of_many_queries_are_those_of_one(backbone: Backbone) -> None:
-    prefixes = DensePrefixes(backbone.encode(PAGES[:3], exit_layer=LAYERS))
+    prefixes = PrefixBatch(backbone.encode(PAGES[:3], exit_layer=LAYERS))
     together = likelihoods(backbone, QUERIES, prefixes)
     for row, query in enumerate(QUERIES):
         assert together[row].item() == pytest.approx(
@@ -105,7 +102,7 @@ def test_likelihoods_of_many_queries_are_those_of_one(backbone: Backbone) -> Non
 
 
 def test_both_targets_of_one_pass_are_those_of_a_pass_each(backbone: Backbone) -> None:
-    prefixes = DensePrefixes(backbone.encode(PAGES[:3], exit_layer=LAYERS))
+    prefixes = PrefixBatch(backbone.encode(PAGES[:3], exit_layer=LAYERS))
     for queries in ([QUERY], QUERIES):
         targets = backbone.targets(queries, prefixes)
         alone = backbone.logit_lens(backbone.states(queries, prefixes))
@@ -116,7 +113,7 @@ def test_both_targets_of_one_pass_are_those_of_a_pass_each(backbone: Backbone) -
 
 @pytest.mark.parametrize("exit_layer", [1, 3, LAYERS - 1])
 def test_states_are_those_of_the_one_shot_forward(built: Built, backbone: Backbone, exit_layer: int) -> None:
-    prefixes = DensePrefixes(backbone.encode(PAGES, exit_layer=exit_layer))
+    prefixes = PrefixBatch(backbone.encode(PAGES, exit_layer=exit_layer))
     last = backbone.states([QUERY], prefixes)
     mean = backbone.states([QUERY], prefixes, state="mean")
     query_tokens = len(backbone.tokens.query(QUERY)) - 1
@@ -130,7 +127,7 @@ def test_states_are_those_of_the_one_shot_forward(built: Built, backbone: Backbo
 
 
 def test_states_read_from_one_pass_are_those_of_a_pass_each(backbone: Backbone) -> None:
-    prefixes = DensePrefixes(backbone.encode(PAGES, exit_layer=3))
+    prefixes = PrefixBatch(backbone.encode(PAGES, exit_layer=3))
     found = backbone.both_states(QUERY, prefixes)
     assert tuple(found) == STATES
     for state, states in found.items():
@@ -143,7 +140,7 @@ def test_states_of_queries_of_differing_length_are_those_of_one_at_a_time(
     backbone: Backbone, state: State
 ) -> None:
     queries = [*QUERIES, ""] if state == "mean" else QUERIES  # a plain prompt has no cue behind nothing
-    prefixes = DensePrefixes(backbone.encode(PAGES[:1], exit_layer=3))
+    prefixes = PrefixBatch(backbone.encode(PAGES[:1], exit_layer=3))
     together = backbone.states(queries, prefixes, state=state)
     for query, found in zip(queries, together, strict=True):
         alone = backbone.states([query], prefixes, state=state)
@@ -155,7 +152,7 @@ def test_dropped_positions_equal_a_forward_whose_suffix_may_not_attend_to_them(
 ) -> None:
     [prefix] = backbone.encode(PAGES[:1], exit_layer=3)
     dropped = prefix.visual & (prefix.visual.cumsum(0) % 3 != 0)
-    state = backbone.states([QUERY], DensePrefixes([drop(prefix, dropped)]))[0]
+    state = backbone.states([QUERY], PrefixBatch([drop(prefix, dropped)]))[0]
     _, ids, start = one_shot(built, backbone, PAGES[0], QUERY)
     visible = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
     visible[start:, :start] &= ~dropped
@@ -173,26 +170,16 @@ def drop(prefix: Prefix, dropped: Tensor) -> Prefix:
     return replace(prefix, keys=prefix.keys[:, :, kept], values=prefix.values[:, :, kept])
 
 
-def test_a_band_runs_the_query_alone_below_it(backbone: Backbone) -> None:
-    band = backbone.encode(PAGES[:2], exit_layer=4, join_layer=2)
-    whole = backbone.encode(PAGES[:2], exit_layer=4)
-    for upper, full in zip(band, whole, strict=True):
-        torch.testing.assert_close(upper.keys, full.keys[2:], atol=1e-5, rtol=1e-5)
-    joined = backbone.states([QUERY], DensePrefixes(band, join_layer=2), state="mean")
-    assert (joined - backbone.states([QUERY], DensePrefixes(whole), state="mean")).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("keep", ["stride 1", "stride 1/3", "informative 1/2", "spread 1/3"])
+@pytest.mark.parametrize("keep", ["stride 1", "stride 1/3", "value-norm 1/2"])
 def test_stored_text_pages_are_close_to_exact_ones(backbone: Backbone, keep: str) -> None:
-    image = Image.new("RGB", (8, 8), "white")
     encoded = backbone.encode(PAGES, exit_layer=3)
-    packed = [compress(prefix, image, Keep.parse(keep)) for prefix in encoded]
-    stored = backbone.states([QUERY], StoredPrefixes.of(packed, join_layer=0), state="mean")
+    packed = [compress(prefix, Keep.parse(keep)) for prefix in encoded]
+    stored = backbone.states([QUERY], StoredPrefixes(packed), state="mean")
     kept = [
         drop(prefix, ~torch.isin(torch.arange(prefix.keys.shape[2]), torch.from_numpy(page.positions)))
         for prefix, page in zip(encoded, packed, strict=True)
     ]
-    exact = backbone.states([QUERY], DensePrefixes(kept), state="mean")
+    exact = backbone.states([QUERY], PrefixBatch(kept), state="mean")
     assert torch.nn.functional.cosine_similarity(stored, exact).min() > 0.99
 
 
@@ -214,25 +201,18 @@ def test_the_suffix_is_what_the_whole_prompt_ends_with(built: Built, backbone: B
     assert parts == tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def test_pieces_are_the_characters_of_their_tokens(backbone: Backbone) -> None:
-    for page, prefix in zip(PAGES, backbone.encode(PAGES, exit_layer=1), strict=True):
-        assert prefix.pieces is not None
-        assert len(prefix.pieces) == int(prefix.visual.sum()) == prefix.grid[0] * prefix.grid[1]
-        assert "".join(prefix.pieces) == page.strip()
-
-
-@pytest.mark.parametrize("budget", ["head 8", "ends 8"])
-def test_a_long_page_is_cut_as_its_budget_says(built: Built, budget: str) -> None:
-    backbone = load_backbone(built.folder, device="cpu", page_text=budget)
+def test_of_a_long_page_the_beginning_is_read(built: Built) -> None:
+    backbone = load_backbone(built.folder, device="cpu", page_text="head 8")
     [prefix] = backbone.encode([PAGES[4]], exit_layer=1)
-    whole = backbone.tokens.page_text(PAGES[4].strip()).pieces
-    tail = 2 if budget.startswith("ends") else 0
-    assert prefix.pieces == (*whole[: 8 - tail], *whole[len(whole) - tail :])
-    assert backbone.page_text == budget
+    [whole] = load_backbone(built.folder, device="cpu").encode([PAGES[4]], exit_layer=1)
+    start = int(prefix.visual.nonzero()[0])
+    torch.testing.assert_close(prefix.keys[:, :, : start + 8], whole.keys[:, :, : start + 8])
+    assert int(prefix.visual.sum()) == 8 < int(whole.visual.sum())
+    assert backbone.page_text == "head 8"
 
 
 def test_another_budget_is_another_processor(built: Built, backbone: Backbone) -> None:
-    other = load_backbone(built.folder, device="cpu", page_text="ends 100")
+    other = load_backbone(built.folder, device="cpu", page_text="head 100")
     assert other.fingerprints().processor != backbone.fingerprints().processor
     assert other.fingerprints().prompt == backbone.fingerprints().prompt
 
@@ -243,11 +223,11 @@ def test_a_text_model_reads_the_text_of_a_page(backbone: Backbone) -> None:
 
 
 def test_likelihoods_want_full_depth_and_a_query(backbone: Backbone) -> None:
-    shallow = DensePrefixes(backbone.encode(PAGES[:1], exit_layer=2))
-    with pytest.raises(BackboneError, match=rf"layers \[0, 2\) of {LAYERS}"):
+    shallow = PrefixBatch(backbone.encode(PAGES[:1], exit_layer=2))
+    with pytest.raises(BackboneError, match=f"2 layers of {LAYERS}"):
         likelihoods(backbone, [QUERY], shallow)
     with pytest.raises(BackboneError, match="empty query"):
-        likelihoods(backbone, ["  "], DensePrefixes(backbone.encode(PAGES[:1], exit_layer=LAYERS)))
+        likelihoods(backbone, ["  "], PrefixBatch(backbone.encode(PAGES[:1], exit_layer=LAYERS)))
 
 
 @pytest.mark.parametrize(
@@ -255,8 +235,8 @@ def test_likelihoods_want_full_depth_and_a_query(backbone: Backbone) -> None:
     [
         ({"max_pixels": 1000}, "pixels is not for it"),
         ({"prompt": "other"}, "no prompt called 'other'; known: chatml"),
-        ({"page_text": "tail 5"}, "no policy 'tail'"),
-        ({"page_text": "512"}, "wanted a policy and tokens"),
+        ({"page_text": "tail 5"}, "spelled 'tail 5'"),
+        ({"page_text": "512"}, "expected .head. and a number of tokens"),
         ({"page_text": "head 0"}, "at least 1"),
     ],
 )

@@ -6,11 +6,9 @@ import pytest
 import torch
 from PIL.Image import Image
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.full_depth import full_margins
-from ridgerank.backbones.prefix import Prefix
-from tests.backbones.reference import causal_mask, one_shot, whole_prompt, with_layer_masks
+from ridgerank.backbones.base import Backbone, full_margins
+from ridgerank.backbones.prefix import Prefix, PrefixBatch
+from tests.backbones.reference import causal_mask, one_shot, whole_prompt
 from tests.backbones.small_models import LAYERS, Built
 
 QUERY = "What was the revenue in 2023?"
@@ -47,7 +45,7 @@ def test_full_depth_margin_is_that_of_the_one_shot_forward(
 def test_state_at_a_layer_is_that_layers_hidden_state(
     built: Built, backbone: Backbone, pages: list[Image], exit_layer: int
 ) -> None:
-    prefixes = DensePrefixes(backbone.encode(pages, exit_layer=exit_layer))
+    prefixes = PrefixBatch(backbone.encode(pages, exit_layer=exit_layer))
     states = backbone.states([QUERY], prefixes)
     for page, state in zip(pages, states, strict=True):
         whole = one_shot(built, whole_prompt(built, page, QUERY))
@@ -72,7 +70,7 @@ def test_dropped_positions_equal_a_forward_whose_suffix_may_not_attend_to_them(
 ) -> None:
     encoded = backbone.encode(pages, exit_layer=exit_layer)
     drops = [two_of_three(prefix) for prefix in encoded]
-    kept = DensePrefixes([drop(prefix, dropped) for prefix, dropped in zip(encoded, drops, strict=True)])
+    kept = PrefixBatch([drop(prefix, dropped) for prefix, dropped in zip(encoded, drops, strict=True)])
     states = backbone.states([QUERY], kept)
     yes, no = backbone.tokens.answers
     for page, dropped, state in zip(pages, drops, states, strict=True):
@@ -88,42 +86,15 @@ def test_dropped_positions_equal_a_forward_whose_suffix_may_not_attend_to_them(
 
 def test_dropping_positions_changes_the_state(backbone: Backbone, pages: list[Image]) -> None:
     (prefix,) = backbone.encode(pages[:1], exit_layer=3)
-    whole = backbone.states([QUERY], DensePrefixes([prefix]))
-    thinned = backbone.states([QUERY], DensePrefixes([drop(prefix, two_of_three(prefix))]))
+    whole = backbone.states([QUERY], PrefixBatch([prefix]))
+    thinned = backbone.states([QUERY], PrefixBatch([drop(prefix, two_of_three(prefix))]))
     assert (whole - thinned).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize(("join_layer", "exit_layer"), [(1, 2), (2, 4), (1, 4), (3, 4)])
-def test_a_band_equals_a_forward_whose_suffix_is_alone_below_it(
-    built: Built, backbone: Backbone, pages: list[Image], join_layer: int, exit_layer: int
-) -> None:
-    encoded = backbone.encode(pages, exit_layer=exit_layer, join_layer=join_layer)
-    states = backbone.states([QUERY], DensePrefixes(encoded, join_layer=join_layer))
-    for page, prefix, state in zip(pages, encoded, states, strict=True):
-        whole = whole_prompt(built, page, QUERY)
-        nothing = torch.zeros(prefix.keys.shape[2], dtype=torch.bool)
-        alone, joined = causal_mask(whole, ~nothing), causal_mask(whole, nothing)
-        masks = [alone] * join_layer + [joined] * (LAYERS - join_layer)
-        outputs = with_layer_masks(built, whole, masks)
-        torch.testing.assert_close(state, outputs.hidden_states[exit_layer][0, -1], atol=1e-4, rtol=1e-4)
-
-
-def test_a_band_from_layer_zero_is_no_band(backbone: Backbone, pages: list[Image]) -> None:
-    plain = backbone.encode(pages, exit_layer=3)
-    band = backbone.encode(pages, exit_layer=3, join_layer=0)
-    upper = backbone.encode(pages, exit_layer=3, join_layer=1)
-    for one, other, part in zip(plain, band, upper, strict=True):
-        assert torch.equal(one.keys, other.keys)
-        assert torch.equal(one.keys[1:], part.keys)
-        assert torch.equal(one.values[1:], part.values)
-    states = backbone.states([QUERY], DensePrefixes(plain))
-    assert torch.equal(states, backbone.states([QUERY], DensePrefixes(band, join_layer=0)))
 
 
 def test_margins_of_shallow_states_are_the_logit_lens(
     built: Built, backbone: Backbone, pages: list[Image]
 ) -> None:
-    states = backbone.states([QUERY], DensePrefixes(backbone.encode(pages, exit_layer=2)))
+    states = backbone.states([QUERY], PrefixBatch(backbone.encode(pages, exit_layer=2)))
     text = getattr(built.model.model, "language_model", None) or built.model.model.text_model
     yes, no = backbone.tokens.answers
     with torch.no_grad():

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.fingerprints import fingerprint_weights
+from ridgerank.backbones.identity import fingerprint_weights
 from ridgerank.backbones.load import load_backbone
 from tests.backbones.small_models import FAMILIES, Built, build
 

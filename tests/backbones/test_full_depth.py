@@ -4,9 +4,8 @@ import pytest
 import torch
 from PIL import Image
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.full_depth import full_margins
+from ridgerank.backbones.base import Backbone, full_margins
+from ridgerank.backbones.prefix import PrefixBatch
 from ridgerank.errors import BackboneError
 from tests.backbones.reference import whole_prompt
 from tests.backbones.small_models import LAYERS, Built
@@ -18,7 +17,7 @@ def test_margins_of_pairs_equal_those_of_separate_full_passes(
     queries = ["What was the revenue in 2023?", "yes", "no document", "What was the revenue in 2023?"]
     whole = backbone.encode(pages, exit_layer=LAYERS)
     pairs = [(query, number) for number in range(len(pages)) for query in queries[: number + 1]]
-    prefixes = DensePrefixes([whole[number] for _, number in pairs])
+    prefixes = PrefixBatch([whole[number] for _, number in pairs])
     found = backbone.targets([query for query, _ in pairs], prefixes, targets=("margin",))["margin"]
     separate = torch.cat([full_margins(backbone, query, [pages[number]]) for query, number in pairs])
     torch.testing.assert_close(found, separate, rtol=1e-4, atol=1e-4)
@@ -27,20 +26,20 @@ def test_margins_of_pairs_equal_those_of_separate_full_passes(
 def test_layers_of_a_full_depth_page_are_those_encoded_to_the_exit(
     backbone: Backbone, pages: list[Image.Image]
 ) -> None:
-    shallow = backbone.encode(pages, exit_layer=3, join_layer=1)
+    shallow = backbone.encode(pages, exit_layer=3)
     whole = backbone.encode(pages, exit_layer=LAYERS)
     for one, other in zip(shallow, whole, strict=True):
-        assert torch.equal(one.keys, other.layers(1, 3).keys)
-        assert torch.equal(one.values, other.layers(1, 3).values)
+        assert torch.equal(one.keys, other.layers(0, 3).keys)
+        assert torch.equal(one.values, other.layers(0, 3).values)
 
 
 def test_pages_short_of_full_depth_are_refused(backbone: Backbone, pages: list[Image.Image]) -> None:
     shallow = backbone.encode(pages[:1], exit_layer=3)
-    with pytest.raises(BackboneError, match=r"pages of layers \[0, 3\) of 5; encode them to full depth"):
-        backbone.targets(["query"], DensePrefixes(shallow))
+    with pytest.raises(BackboneError, match=r"pages of 3 layers of 5; encode them to full depth"):
+        backbone.targets(["query"], PrefixBatch(shallow))
     with pytest.raises(BackboneError, match="pages of 3 layers"):
         backbone.write_queries(shallow)
-    encoded = DensePrefixes(backbone.encode(pages[:2], exit_layer=LAYERS))
+    encoded = PrefixBatch(backbone.encode(pages[:2], exit_layer=LAYERS))
     with pytest.raises(BackboneError, match="3 queries over 2 pages"):
         backbone.targets(["one", "two", "three"], encoded, targets=("margin",))
 

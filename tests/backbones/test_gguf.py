@@ -8,9 +8,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.gguf_cache import converted_folder, find_converted, keep_converted
-from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.load import converted_folder, find_converted, keep_converted, load_backbone
+from ridgerank.backbones.prefix import PrefixBatch
 from tests.backbones.small_models import LAYERS
 from tests.backbones.small_text_models import build_text
 
@@ -83,15 +82,15 @@ def test_a_packed_model_gives_the_targets_and_states_of_the_folder_it_was_made_o
     path = tmp_path / "packed" / "small.gguf"
     pack(built.folder, built.model, path)
     whole = load_backbone(built.folder, device="cpu")
-    wanted = whole.targets([QUERY], DensePrefixes(whole.encode(PAGES, exit_layer=LAYERS)))
-    shallow = whole.states([QUERY], DensePrefixes(whole.encode(PAGES, exit_layer=3)), state="mean")
+    wanted = whole.targets([QUERY], PrefixBatch(whole.encode(PAGES, exit_layer=LAYERS)))
+    shallow = whole.states([QUERY], PrefixBatch(whole.encode(PAGES, exit_layer=3)), state="mean")
     for name in (path, path.parent):
         packed = load_backbone(name, device="cpu")
         assert packed.prompt == whole.prompt
         assert packed.tokens.answers == whole.tokens.answers
-        found = packed.targets([QUERY], DensePrefixes(packed.encode(PAGES, exit_layer=LAYERS)))
+        found = packed.targets([QUERY], PrefixBatch(packed.encode(PAGES, exit_layer=LAYERS)))
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
-        states = packed.states([QUERY], DensePrefixes(packed.encode(PAGES, exit_layer=3)), state="mean")
+        states = packed.states([QUERY], PrefixBatch(packed.encode(PAGES, exit_layer=3)), state="mean")
         torch.testing.assert_close(states, shallow, atol=1e-4, rtol=1e-4)
 
 

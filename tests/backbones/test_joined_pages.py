@@ -4,11 +4,10 @@ import pytest
 import torch
 from PIL.Image import Image
 
-from ridgerank.backbones import joined_pages
+from ridgerank.backbones import decoder
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.joined_pages import JoinedPages
-from ridgerank.backbones.prefix import Geometry, Prefix
+from ridgerank.backbones.decoder import JoinedPages
+from ridgerank.backbones.prefix import Geometry, Prefix, PrefixBatch
 
 QUERIES = ["What was the revenue in 2023?", "yes", "a longer query about 12345 and 67890"]
 GEOMETRY = Geometry(layers=2, width=8, query_heads=2, kv_heads=2, head_dim=4)
@@ -21,14 +20,14 @@ def random_prefix(positions: int, seed: int) -> Prefix:
 
 @pytest.fixture
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_pages, "_CACHED_BYTES", 1)
+    monkeypatch.setattr(decoder, "_CACHED_BYTES", 1)
 
 
 @pytest.mark.usefixtures("one_at_a_time")
 def test_one_page_is_unpacked_at_a_time_and_the_suffix_stands_behind_it() -> None:
     prefixes = [random_prefix(positions, seed) for seed, positions in enumerate((5, 3, 4))]
     own_keys, own_values = torch.randn(2, 3, 2, 6, 4)
-    joined = JoinedPages(DensePrefixes(prefixes), GEOMETRY, pairs=3, suffix=6, like=own_keys)
+    joined = JoinedPages(PrefixBatch(prefixes), GEOMETRY, pairs=3, suffix=6, like=own_keys)
     seen = 0
     for pair, keys, values in joined.join(1, own_keys, own_values):
         assert (pair.start, pair.stop) == (seen, seen + 1)
@@ -46,7 +45,7 @@ def test_one_page_is_unpacked_at_a_time_and_the_suffix_stands_behind_it() -> Non
 def test_memory_does_not_grow_with_the_number_of_pages() -> None:
     own = torch.zeros(1, 2, 6, 4)
     for pages in (1, 20):
-        batch = DensePrefixes([random_prefix(5, seed) for seed in range(pages)])
+        batch = PrefixBatch([random_prefix(5, seed) for seed in range(pages)])
         joined = JoinedPages(batch, GEOMETRY, pairs=pages, suffix=6, like=own)
         assert {part.keys.data_ptr() for part in joined.join(0, own, own)} == {joined._keys.data_ptr()}
         assert joined._keys.shape[0] == 1
@@ -55,7 +54,7 @@ def test_memory_does_not_grow_with_the_number_of_pages() -> None:
 def test_one_page_for_many_suffixes_is_read_once_a_layer() -> None:
     reads = []
 
-    class Counted(DensePrefixes):
+    class Counted(PrefixBatch):
         def fill(self, index: int, keys: torch.Tensor, values: torch.Tensor, *, start: int = 0) -> None:
             reads.append(index)
             super().fill(index, keys, values, start=start)
@@ -76,7 +75,7 @@ def test_states_and_attention_are_those_of_all_pages_at_once(
     backbone: Backbone, pages: list[Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded = backbone.encode(pages, exit_layer=4)
-    batch, single = DensePrefixes(encoded), DensePrefixes(encoded[:1])
+    batch, single = PrefixBatch(encoded), PrefixBatch(encoded[:1])
 
     def run() -> list[torch.Tensor]:
         attention = [backbone.attention(QUERIES[0], batch, state=state) for state in ("last", "mean")]
@@ -89,6 +88,6 @@ def test_states_and_attention_are_those_of_all_pages_at_once(
         ]
 
     together = run()
-    monkeypatch.setattr(joined_pages, "_CACHED_BYTES", 1)
+    monkeypatch.setattr(decoder, "_CACHED_BYTES", 1)
     for one, other in zip(run(), together, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
 from ridgerank.backbones.load import FAMILIES, load_backbone
-from ridgerank.backbones.model_source import SHORT_NAMES
+from ridgerank.backbones.model_settings import SHORT_NAMES
+from ridgerank.backbones.prefix import PrefixBatch
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import KV_HEADS, LAYERS, WIDTH, Built
 
@@ -31,9 +31,9 @@ def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: 
     half = load_backbone(built.folder, device="cpu", dtype=torch.bfloat16)
     (prefix,) = half.encode(pages[:1], exit_layer=LAYERS)
     assert (half.dtype, prefix.keys.dtype) == (torch.bfloat16, torch.bfloat16)
-    states = half.states([QUERY], DensePrefixes([prefix]))
+    states = half.states([QUERY], PrefixBatch([prefix]))
     assert states.dtype == torch.float32
-    exact = backbone.states([QUERY], DensePrefixes(backbone.encode(pages[:1], exit_layer=LAYERS)))
+    exact = backbone.states([QUERY], PrefixBatch(backbone.encode(pages[:1], exit_layer=LAYERS)))
     assert torch.nn.functional.cosine_similarity(states, exact).item() > 0.99
     assert half.logit_lens(states).dtype == torch.float32
 
@@ -126,12 +126,7 @@ def test_a_model_that_looks_refuses_settings_of_those_that_read(built: Built) ->
 def test_cuda_agrees_with_the_cpu(built: Built, backbone: Backbone, pages: list[Image.Image]) -> None:
     assert load_backbone(built.folder).dtype == torch.bfloat16
     cuda = load_backbone(built.folder, device="cuda", dtype=torch.float32)
-    for join_layer in (0, 2):
-        here, there = (
-            one.states(
-                [QUERY],
-                DensePrefixes(one.encode(pages, exit_layer=4, join_layer=join_layer), join_layer=join_layer),
-            )
-            for one in (backbone, cuda)
-        )
-        torch.testing.assert_close(there.cpu(), here, atol=1e-3, rtol=1e-3)
+    here, there = (
+        one.states([QUERY], PrefixBatch(one.encode(pages, exit_layer=4))) for one in (backbone, cuda)
+    )
+    torch.testing.assert_close(there.cpu(), here, atol=1e-3, rtol=1e-3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.backbones.model_source import SHORT_NAMES, ModelSource, find_model
+from ridgerank.backbones.model_settings import SHORT_NAMES, ModelSource, find_model
 from ridgerank.errors import BackboneError
 
 
@@ -40,7 +40,6 @@ def test_a_folder_without_a_model_says_what_is_wanted(tmp_path: Path) -> None:
         (["search", "--store", "none", "words"], "no page store at none"),
         (["rank", "--store", "none", "--queries", "q.jsonl", "--run", "r.trec"], "no page store at none"),
         (["calibrate", "--store", "none"], "no page store at none"),
-        (["tune", "--store", "none"], "no page store at none"),
         (["serve", "--store", "none"], "no page store at none"),
         (["index", "docs", "--store", "new", "--backbone", "/no/such"], "no backbone called '/no/such'"),
         (["index", "empty", "--store", "new"], "nothing to index under empty"),

@@ -12,12 +12,10 @@ from torch import nn
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from experiments.baselines.monoqwen import load_mono_qwen
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.full_depth import full_margins
+from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.backbones.model_source import SHORT_NAMES
-from ridgerank.backbones.presets import PRESETS, available_targets, find_preset
+from ridgerank.backbones.model_settings import PRESETS, SHORT_NAMES, available_targets, find_preset
+from ridgerank.backbones.prefix import PrefixBatch
 from ridgerank.errors import BackboneError
 from tests.backbones.reference import Whole, causal_mask, one_shot
 from tests.backbones.small_models import LAYERS, WIDTH, Built, build
@@ -98,15 +96,14 @@ def test_the_heads_score_is_that_of_one_forward(
     assert np.ptp(expected) > 1e-3, "the pages tell apart"
 
 
-@pytest.mark.parametrize("join_layer", [0, 2])
 def test_presets_run_many_pages_as_one_by_one(
-    mono: Backbone, ranker: Backbone, pages: list[Image.Image], join_layer: int
+    mono: Backbone, ranker: Backbone, pages: list[Image.Image]
 ) -> None:
     for backbone in (mono, ranker):
-        encoded = backbone.encode(pages, exit_layer=4, join_layer=join_layer)
-        together = backbone.states([QUERY], DensePrefixes(encoded, join_layer=join_layer))
+        encoded = backbone.encode(pages, exit_layer=4)
+        together = backbone.states([QUERY], PrefixBatch(encoded))
         for prefix, state in zip(encoded, together, strict=True):
-            alone = backbone.states([QUERY], DensePrefixes([prefix], join_layer=join_layer))
+            alone = backbone.states([QUERY], PrefixBatch([prefix]))
             torch.testing.assert_close(state, alone[0], atol=1e-4, rtol=1e-4)
 
 
@@ -117,7 +114,7 @@ def test_dropped_positions_of_presets_equal_a_forward_whose_suffix_may_not_atten
     for backbone in (mono, ranker):
         [prefix] = backbone.encode(pages[:1], exit_layer=exit_layer)
         dropped = two_of_three(prefix)
-        [state] = backbone.states([QUERY], DensePrefixes([drop(prefix, dropped)]))
+        [state] = backbone.states([QUERY], PrefixBatch([drop(prefix, dropped)]))
         built = Built("qwen2_vl", Path(backbone.name), backbone._model)
         whole = preset_prompt(backbone, pages[0], page_length=prefix.keys.shape[2])
         outputs = one_shot(
@@ -127,7 +124,7 @@ def test_dropped_positions_of_presets_equal_a_forward_whose_suffix_may_not_atten
         if exit_layer == LAYERS:  # transformers has normed its last one
             state = backbone._text_model().norm(state)
         torch.testing.assert_close(state, expected, atol=1e-4, rtol=1e-4)
-        [kept] = backbone.states([QUERY], DensePrefixes([prefix]))
+        [kept] = backbone.states([QUERY], PrefixBatch([prefix]))
         assert (state - kept).abs().max() > 1e-3, "dropping matters"
 
 
@@ -145,7 +142,7 @@ def preset_prompt(backbone: Backbone, image: Image.Image, *, page_length: int) -
 
 
 def test_a_ranking_head_leaves_no_likelihood(ranker: Backbone, pages: list[Image.Image]) -> None:
-    prefixes = DensePrefixes(ranker.encode(pages[:1], exit_layer=LAYERS))
+    prefixes = PrefixBatch(ranker.encode(pages[:1], exit_layer=LAYERS))
     with pytest.raises(BackboneError, match="no likelihood"):
         ranker.targets([QUERY], prefixes)
     assert available_targets(ranker.prompt.name) == ("margin",)

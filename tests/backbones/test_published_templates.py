@@ -17,11 +17,9 @@ from safetensors.torch import save_file
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.configuration import read_config
-from ridgerank.backbones.full_depth import full_margins
-from ridgerank.backbones.load import FAMILIES, load_backbone
-from ridgerank.backbones.visual import VisualBackbone
+from ridgerank.backbones.base import Backbone, full_margins
+from ridgerank.backbones.load import FAMILIES, load_backbone, read_config
+from ridgerank.backbones.vision import VisualBackbone
 from tests.backbones.small_models import shaken
 from tests.backbones.test_real_files import FOLDER, needs_files
 

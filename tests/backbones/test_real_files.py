@@ -10,18 +10,15 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from ridgerank.backbones.configuration import read_config, unread_settings
-from ridgerank.backbones.glm4v import Glm41V
-from ridgerank.backbones.idefics3 import SmolVLM, image_text
-from ridgerank.backbones.load import FAMILIES
-from ridgerank.backbones.presets import PRESETS
+from ridgerank.backbones.glm_vl import Glm41V
+from ridgerank.backbones.idefics import SmolVLM, image_text
+from ridgerank.backbones.identity import require_control_tokens
+from ridgerank.backbones.load import FAMILIES, read_config, unread_settings
+from ridgerank.backbones.model_settings import PRESETS
 from ridgerank.backbones.prompt import Prompt, PromptTokens
-from ridgerank.backbones.qwen2_5_vl import Qwen25VL
-from ridgerank.backbones.qwen2_vl import Qwen2VL
-from ridgerank.backbones.qwen3_vl import Qwen3VL
-from ridgerank.backbones.self_test import require_control_tokens
-from ridgerank.backbones.text_prompts import text_prompt
-from ridgerank.store.sizing import MODELS
+from ridgerank.backbones.qwen_vl import Qwen2VL, Qwen3VL, Qwen25VL
+from ridgerank.backbones.text import text_prompt
+from ridgerank.store.page_bytes import MODELS
 
 FOLDER = Path(
     os.environ.get("RIDGERANK_TOKENIZERS", Path(__file__).parents[2] / ".." / "shared" / "tokenizers")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.regions import cells, tiled
+from ridgerank.backbones.base import Backbone, cells, tiled
 
 
 def test_cells_cover_the_page_once_in_raster_order() -> None:

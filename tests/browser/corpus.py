@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ridgerank.runs.trec import read_qrels
+from miniature import weights
+from miniature.corpora import find_plan, make_corpus
+from miniature.draw import draw_corpus
+from ridgerank.trec import read_qrels
 
 CORPUS = "alder"
 DOCUMENTS = 2
@@ -14,7 +17,8 @@ QUERIES = 24
 
 def make_store(folder: Path) -> tuple[Path, list[str]]:
     """A calibrated store of some thirty pages, and the queries it was calibrated with."""
-    ridgerank("miniature", "draw", "--out", str(folder), "--corpus", CORPUS)
+    for _ in draw_corpus(make_corpus(find_plan(CORPUS)), folder):
+        pass
     documents = sorted((folder / "documents").glob("*.pdf"))[:DOCUMENTS]
     names = tuple(f"{document.name}#" for document in documents)
     judged = read_qrels(folder / "qrels.trec")
@@ -29,7 +33,7 @@ def make_store(folder: Path) -> tuple[Path, list[str]]:
     years = [{"document": document.name, "year": 2019 + number} for number, document in enumerate(documents)]
     (folder / "documents" / "metadata.jsonl").write_text("".join(f"{json.dumps(year)}\n" for year in years))
     store = folder / "pages"
-    models = ["--backbone", "mini-qwen", "--retriever", "mini-colqwen"]
+    models = ["--backbone", str(weights("mini-qwen")), "--retriever", str(weights("mini-colqwen"))]
     ridgerank("index", *map(str, documents), "--store", str(store), *models, "--preset", "paper")
     ridgerank("calibrate", "--store", str(store), "--queries", str(queries))
     return store, [line["text"] for line in selected]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.runs.trec import read_qrels
+from ridgerank.trec import read_qrels
 from tests.browser.chromium import Driver, emulate, resize
 from tests.browser.page import PageUnderTest
 from tests.browser.server import serving

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ridgerank.calibration.fusion_weight import decide_weight
+from experiments.simulation import World, simulate
 from ridgerank.calibration.ridge_fit import RidgeFit, RidgeProblem
-from ridgerank.evaluation.simulation import World, simulate
+from ridgerank.calibration.weight import decide_weight
 from ridgerank.fusion.correlations import correlation
 from ridgerank.ragged import Floats
-from ridgerank.readout.penalty import PenaltyChoice
+from ridgerank.readout.ridge import PenaltyChoice
 
 
 def world(

@@ -6,17 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.fusion_weight import decide_from_scores
-from ridgerank.calibration.relevance_fit import LEAST_JUDGED
-from ridgerank.calibration.reweigh import propose_pages, reweigh, weigh_step_by_step
-from ridgerank.calibration.score_lists import ScoreLists
+from ridgerank.calibration.artifact import Calibration, ScoreLists
+from ridgerank.calibration.weight import decide_from_scores, propose_pages, reweigh, weigh_step_by_step
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlate
-from ridgerank.fusion.relevance_probability import page_features
 from ridgerank.ragged import Ragged
 from ridgerank.records import Query, ScoredPages
-from tests.calibrated_store import random_calibration, random_relevance
+from tests.calibrated_store import random_calibration
 from tests.calibration.test_fusion_weight import world
 from tests.test_lineage import LINEAGE
 
@@ -33,10 +29,8 @@ def calibration() -> Calibration:
         retriever=problem.retriever,
         readout=fit.held_out_scores,
         targets=problem.targets,
-        predicted=problem.targets,
     )
-    relevance = random_relevance(8, calibrated=False)
-    return replace(random_calibration(LINEAGE, 8), lists=lists, relevance=relevance)
+    return replace(random_calibration(LINEAGE, 8), lists=lists)
 
 
 @pytest.fixture(scope="module")
@@ -62,46 +56,6 @@ def test_it_is_the_weight_a_whole_calibration_decides_on(
     assert reweigh(calibration, {}, judged).weight == expected.deployed
     without = decide_from_scores(b, s, t, lists.lists, None)
     assert reweigh(calibration, {}, {}).weight == without.deployed
-
-
-def test_judgements_calibrate_the_probabilities_too(
-    calibration: Calibration, judged: dict[str, dict[str, int]]
-) -> None:
-    lists, before = calibration.lists, calibration.relevance
-    assert lists is not None
-    assert before is not None
-    relevant = np.array(
-        [judged[text][page] for text, pages in lists.by_query().items() for page in pages.page_ids]
-    )
-    several = [text for text, grades in judged.items() if len(set(grades.values())) == 2]
-
-    after = reweigh(calibration, {}, judged).relevance
-    assert after is not None
-    assert (after.calibrated, after.judged_queries) == (True, len(several))
-    assert after.readout is before.readout
-    assert after.page is not None
-    probabilities = after.page.probabilities(page_features(lists.targets, lists.lists))
-    informative = lists.lists.repeat(np.array([text in several for text in judged], dtype=float)) > 0
-    assert probabilities[informative].mean() == pytest.approx(relevant[informative].mean(), abs=0.03)
-
-    # Lists that a server kept count for as much, and fewer judgements do not replace more.
-    known = {f"typed {text}": pages for text, pages in lists.by_query().items()}
-    typed = {f"typed {text}": grades for text, grades in judged.items()}
-    kept = reweigh(calibration, known, typed).relevance
-    assert kept is not None
-    assert kept.page == after.page
-    fewer = {text: judged[text] for text in several[:10]}
-    assert reweigh(replace(calibration, relevance=after), {}, fewer).relevance is after
-
-
-def test_a_few_judgements_or_lists_of_an_older_release_leave_the_probabilities_as_they_were(
-    calibration: Calibration, judged: dict[str, dict[str, int]]
-) -> None:
-    few = dict(list(judged.items())[: LEAST_JUDGED - 1])
-    assert reweigh(calibration, {}, few).relevance is calibration.relevance
-    assert calibration.lists is not None
-    older = replace(calibration, lists=replace(calibration.lists, predicted=None))
-    assert reweigh(older, {}, judged).relevance is calibration.relevance
 
 
 def test_judgements_make_the_interval_shrink(
@@ -178,13 +132,9 @@ def test_judgements_a_calibration_was_made_with_stay_and_count_besides_new_ones(
         assert (weight.weight, weight.weight_interval) == (expected.weight, expected.weight_interval)
 
 
-def test_a_model_that_nothing_speaks_for_gives_no_probabilities(calibration: Calibration) -> None:
+def test_a_model_that_nothing_speaks_for_gets_no_weight(calibration: Calibration) -> None:
     lists = calibration.lists
     assert lists is not None
     noise = np.random.default_rng(3).normal(size=len(lists.page_ids))
     blind = replace(calibration, lists=replace(lists, readout=noise, targets=noise))
-    after = reweigh(blind, {}, {})
-    assert after.weight.weight == 0.0
-    assert after.relevance is not None
-    assert after.relevance.page is None
-    assert "nothing shows" in after.relevance.note
+    assert reweigh(blind, {}, {}).weight.weight == 0.0

@@ -14,8 +14,7 @@ from ridgerank.calibration.ridge_fit import (
 )
 from ridgerank.errors import CalibrationError
 from ridgerank.ragged import Ragged
-from ridgerank.readout.penalty import choose_penalty, choose_penalty_of_few
-from ridgerank.readout.ridge import PENALTIES
+from ridgerank.readout.ridge import PENALTIES, choose_penalty, choose_penalty_of_few
 
 
 def ridge_problem(

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.simulation import Sample, World, simulate
 from ridgerank.calibration.selection import CalibrationData, select_readout
 from ridgerank.errors import CalibrationError
-from ridgerank.evaluation.simulation import Sample, World, simulate
 from ridgerank.ragged import Floats
 from ridgerank.records import State, Target
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.calibration.target_cache import FILE_NAME, TargetCache
+from ridgerank.calibration.teacher import FILE_NAME, TargetCache
 from ridgerank.errors import WriteError
 from tests.store.pages import LINEAGE
 
@@ -41,7 +41,10 @@ def test_margins_of_another_model_or_prompt_are_forgotten_but_not_those_of_anoth
     tmp_path: Path,
 ) -> None:
     TargetCache(tmp_path, LINEAGE).add({"page": {"q": 1.0}})
-    assert TargetCache(tmp_path, replace(LINEAGE, keep="ink 1/4", exit_layer=2)).margin("q", "page") == 1.0
+    assert (
+        TargetCache(tmp_path, replace(LINEAGE, keep="value-norm 1/4", exit_layer=2)).margin("q", "page")
+        == 1.0
+    )
     assert TargetCache(tmp_path, replace(LINEAGE, prompt="another")).margin("q", "page") is None
     assert len(TargetCache(tmp_path, LINEAGE)) == 0
 

@@ -9,7 +9,7 @@ import pytest
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.errors import RidgeRankError
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.retrievers.bm25 import BM25
 from ridgerank.store.sidecar import calibrations_folder
 from tests.cli.commands import RUN, invoke
@@ -89,4 +89,4 @@ def test_calibrate_compares_readings_and_learns_the_one_asked_for(folder: Path) 
     chosen = invoke("calibrate", *options, "--target", "likelihood", "--state", "mean", "--json")
     facts = json.loads(chosen.stdout)
     assert (facts["target"], facts["state"]) == ("likelihood", "mean")
-    assert [reading["target"] for reading in facts["diagnostics"]["readings"]] == ["likelihood"]
+    assert [reading["target"] for reading in facts["diagnostics"]["options"]] == ["likelihood"]

@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.errors import LineageMismatch, StoreError
+from ridgerank.errors import BackboneError, LineageMismatch, StoreError
+from ridgerank.indexing.index import MODEL_CHOICES, index_documents
+from ridgerank.store.page_bytes import count_page_bytes, find_shape
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.storage_setting import StorageSetting
 from tests.cli.commands import invoke, run_process
 from tests.conftest import write_pdf
 from tests.retrievers.small_encoders import build
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_indexing_tells_what_it_did_and_says_by_its_status_that_a_file_was_bad(
@@ -53,12 +58,11 @@ def test_a_retriever_named_later_fills_in_vectors_and_is_remembered(
     store = tmp_path / "store"
     common = ["--store", store, "--backbone", model_folder, "--max-pixels", 30 * 28 * 28]
     assert run_process("index", documents / "good.pdf", *common).returncode == 0
-    named = run_process("index", documents / "good.pdf", *common, "--retriever", encoder, "--pool", 2)
+    named = run_process("index", documents / "good.pdf", *common, "--retriever", encoder)
     assert named.returncode == 0, named.stderr
     assert "0 pages added, 3 stored before, 3 of them given vectors" in named.stderr
     facts = json.loads(run_process("store", "info", store, "--json").stdout)
     assert facts["retriever"]["source"] == str(encoder)
-    assert facts["retriever"]["pool_factor"] == 2
     write_pdf(tmp_path / "more.pdf", pages=2, seed=5)
     remembered = run_process("index", tmp_path / "more.pdf", *common)
     assert f"holds vectors of {encoder}: new pages get theirs, too" in remembered.stderr
@@ -84,7 +88,7 @@ def test_pages_that_cannot_be_rendered_again_are_told(
     ("options", "reason"),
     [
         (("--backbone", "no-such-model"), "no backbone called 'no-such-model'.*qwen2.5-vl-7b"),
-        (("--keep", "all of them"), "wanted a rule and a fraction"),
+        (("--keep", "all of them"), "expected a rule and a fraction"),
         (("--dtype", "float8"), "no dtype called 'float8'"),
         (("--retriever", "colplai"), "no retriever called 'colplai'.*colpali-v1.3"),
         (("--retriever", "bm25"), "makes no vectors"),
@@ -125,9 +129,26 @@ def test_ctrl_c_says_that_it_can_go_on(model_folder: Path, tmp_path: Path) -> No
     assert "Traceback" not in messages
 
 
-def test_where_no_model_is_named_the_embedded_one_serves_and_says_so(folder: Path, tmp_path: Path) -> None:
-    said = invoke("index", folder / "docs", "--store", tmp_path / "store")
-    assert "mini-qwen serves" in said.stderr
-    assert "--backbone Qwen/Qwen2.5-VL-7B-Instruct" in said.stderr
-    with PageStore.open(str(tmp_path / "store")) as store:
-        assert store.lineage.backbone == "mini-qwen"
+def test_a_new_store_needs_a_model_and_the_error_names_three(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackboneError, match="needs a model") as caught:
+        invoke("index", folder / "docs", "--store", tmp_path / "store")
+    for each in MODEL_CHOICES:
+        assert each.name in str(caught.value)
+    assert "--backbone, or in RIDGERANK_BACKBONE" in str(caught.value)
+    with pytest.raises(BackboneError, match="needs a model") as caught:
+        index_documents(folder / "docs", tmp_path / "store")
+    assert "--" not in str(caught.value)
+    with pytest.raises(BackboneError, match="no backbone called"):
+        invoke("index", folder / "docs", "--store", tmp_path / "store", "--backbone", "none")
+    assert not (tmp_path / "store").exists()
+
+
+def test_the_bytes_that_the_error_names_are_those_of_the_results_and_of_the_layout() -> None:
+    first_hour = json.loads((ROOT / "results/first_hour.json").read_text())
+    measured, *computed = MODEL_CHOICES
+    assert measured.name.endswith(first_hour["backbone"])
+    assert measured.page_megabytes == round(first_hour["bytes_per_page"] / 1e6, 2)
+    for each in computed:
+        shape = find_shape(each.name)
+        setting = StorageSetting.from_preset("small", layers=shape.layers, reads_text=False)
+        assert each.page_megabytes == round(count_page_bytes(shape, setting) / 1e6, 2)

@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import pytest
-from typer import BadParameter
 
-from ridgerank.cli.options import parse_size
 from ridgerank.cli.talk import expand_home
 from ridgerank.store.lance_dataset import local_root
 from ridgerank.store.store_writer import StoreWriter
@@ -28,17 +26,6 @@ def test_options_that_do_not_fit_together_are_refused(
     monkeypatch.chdir(folder)
     (folder / "q.trec").write_text("q0 0 report-0.pdf#1 1\n")
     assert reason in " ".join(invoke(*words, "--store", "store", code=2).output.replace("│", " ").split())
-
-
-@pytest.mark.parametrize(("text", "nbytes"), [("500MB", 5e8), ("1.5 gb", 1.5e9), ("2TB", 2e12)])
-def test_sizes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
-    assert parse_size(text) == nbytes
-
-
-@pytest.mark.parametrize("text", ["", "12", "GB", "-1GB", "1 PB", "1_0GB", "٣GB"])
-def test_other_sizes_are_refused(text: str) -> None:
-    with pytest.raises(BadParameter, match="wanted a number"):
-        parse_size(text)
 
 
 def test_a_tilde_is_the_home_folder_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

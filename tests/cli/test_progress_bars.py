@@ -1,5 +1,5 @@
 from ridgerank.cli.progress_bars import FAILURES_SHOWN, Bar, IndexProgress
-from ridgerank.documents.failures import Failure
+from ridgerank.documents.sources import Failure
 
 
 class Lines(Bar):

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import Result
 
 from ridgerank.errors import QueryError, RunFileError, StoreError
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
-from tests.calibrated_store import random_calibration, random_relevance, write_report
+from tests.calibrated_store import random_calibration, random_target_readout, write_report
 from tests.cli.commands import invoke
 from tests.cli.conftest import QUERIES
 from tests.store_calls import count_store_calls
@@ -59,23 +59,23 @@ def test_rank_goes_on_where_it_stopped(folder: Path, run: object, cut: int | Non
 
 
 @pytest.mark.parametrize("cut", [0, 60, 150, -30, -1, None])
-def test_rank_with_a_least_probability_goes_on_past_queries_without_an_answer(
+def test_rank_with_a_min_score_goes_on_past_queries_without_pages(
     folder: Path, run: dict[str, list[tuple[str, float]]], reranker: Reranker, cut: int | None
 ) -> None:
-    relevance = random_relevance(reranker.backbone.geometry.width)
-    replace(reranker.calibration, relevance=relevance).save(
+    predictor = random_target_readout(reranker.backbone.geometry.width)
+    replace(reranker.calibration, target_readout=predictor).save(
         calibrations_folder(str(folder / "store")), "judged"
     )
-    with Reranker.open(folder / "store", readout="judged", backbone=reranker.backbone) as probable:
-        rankings = {key: probable.rank(QUERIES[key], pages).pages for key, pages in run.items()}
-    best = {key: max(page.probability or 0.0 for page in pages) for key, pages in rankings.items()}
+    with Reranker.open(folder / "store", readout="judged", backbone=reranker.backbone) as opened:
+        rankings = {key: opened.rank(QUERIES[key], pages).pages for key, pages in run.items()}
+    best = {key: pages[0].relevance_score for key, pages in rankings.items()}
     least = sorted(best.values())[2]  # two of five queries have no such page
     options = ("--readout", "judged", "--min-score", least)
     whole = reranked(folder, *options).stdout
     assert {line.split()[0] for line in whole.splitlines()} == {
-        key for key, probability in best.items() if probability >= least
+        key for key, score in best.items() if score >= least
     }
-    output = folder / "probable.trec"
+    output = folder / "high.trec"
     output.write_text(whole[:cut])
     reranked(folder, *options, "--output", output)
     assert output.read_text() == whole

@@ -10,10 +10,10 @@ from PIL import Image
 
 from ridgerank.cli.image_files import save_pages
 from ridgerank.errors import ScoreError
-from ridgerank.ranking.reranker import Reranker
-from ridgerank.runs.trec import read_run
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.sidecar import calibrations_folder
-from tests.calibrated_store import random_relevance
+from ridgerank.trec import read_run
+from tests.calibrated_store import random_target_readout
 from tests.cli.commands import invoke
 
 
@@ -72,52 +72,45 @@ def test_a_file_of_queries_becomes_a_run_of_all_candidates(folder: Path, reranke
 
 
 @pytest.fixture(scope="module")
-def probable(folder: Path, reranker: Reranker) -> tuple[object, ...]:
-    """Options of a calibration with probabilities."""
-    relevance = random_relevance(reranker.backbone.geometry.width, calibrated=False)
-    replace(reranker.calibration, relevance=relevance).save(
-        calibrations_folder(str(folder / "store")), "probable"
+def scored(folder: Path, reranker: Reranker) -> tuple[object, ...]:
+    """Options of a calibration that predicts margins."""
+    predictor = random_target_readout(reranker.backbone.geometry.width)
+    replace(reranker.calibration, target_readout=predictor).save(
+        calibrations_folder(str(folder / "store")), "scored"
     )
-    return ("search", "--store", folder / "store", "--readout", "probable", "--device", "cpu")
+    return ("search", "--store", folder / "store", "--readout", "scored", "--device", "cpu")
 
 
-def test_probabilities_are_printed_and_marked_uncalibrated(
-    folder: Path, reranker: Reranker, probable: tuple[object, ...]
-) -> None:
-    done = invoke(*probable, "margin of Norway", "--top", 3)
-    answer = json.loads(invoke(*probable, "margin of Norway", "--top", 3, "--json").stdout)
-    assert answer["answered"]["calibrated"] is False
-    assert "relevant?" in done.stdout
+def test_relevance_scores_are_printed(scored: tuple[object, ...]) -> None:
+    done = invoke(*scored, "margin of Norway", "--top", 3)
+    answer = json.loads(invoke(*scored, "margin of Norway", "--top", 3, "--json").stdout)
     for page in answer["pages"]:
-        assert f"{page['probability']:.2f}" in done.stdout
-    assert f"some page answers this: {answer['answered']['probability']:.2f} (uncalibrated" in done.stderr
+        assert f"{page['relevance_score']:.2f}" in done.stdout
 
 
-def test_pages_below_the_least_probability_are_left_out(probable: tuple[object, ...]) -> None:
-    whole = json.loads(invoke(*probable, "revenue", "--top", 20, "--json").stdout)["pages"]
-    least = sorted(page["probability"] for page in whole)[len(whole) // 2]
-    shown = json.loads(invoke(*probable, "revenue", "--json", "--min-score", least, "--top", 20).stdout)[
+def test_pages_below_min_score_are_left_out(scored: tuple[object, ...]) -> None:
+    whole = json.loads(invoke(*scored, "revenue", "--top", 20, "--json").stdout)["pages"]
+    least = whole[len(whole) // 2]["relevance_score"]
+    shown = json.loads(invoke(*scored, "revenue", "--json", "--min-score", least, "--top", 20).stdout)[
         "pages"
     ]
-    assert shown == [page for page in whole if page["probability"] >= least]
+    assert shown == [page for page in whole if page["relevance_score"] >= least]
 
 
-def test_a_query_that_no_page_answers_has_an_empty_list_and_is_no_error(
-    probable: tuple[object, ...], folder: Path
-) -> None:
-    done = invoke(*probable, "revenue", "--min-score", 1, "--json")
+def test_a_query_without_pages_above_min_score_is_no_error(scored: tuple[object, ...], folder: Path) -> None:
+    done = invoke(*scored, "revenue", "--min-score", 1, "--json")
     assert json.loads(done.stdout)["pages"] == []
-    assert "no page answers this" in done.stderr
+    assert "no page reaches min_score 1" in done.stderr
     (folder / "one.txt").write_text("revenue\n")
-    done = invoke(*probable, "--queries", folder / "one.txt", "--min-score", 1)
+    done = invoke(*scored, "--queries", folder / "one.txt", "--min-score", 1)
     assert done.stdout == ""
-    assert "no page answers 1 of 1 queries" in done.stderr
+    assert "no page reaches --min-score for 1 of 1 queries" in done.stderr
 
 
-def test_a_least_probability_without_probabilities_is_refused(folder: Path, reranker: Reranker) -> None:
-    none = replace(reranker.calibration, relevance=None)
+def test_min_score_is_refused_if_no_margin_is_predicted(folder: Path, reranker: Reranker) -> None:
+    none = replace(reranker.calibration, target_readout=None)
     none.save(calibrations_folder(str(folder / "store")), "plain")
-    with pytest.raises(ScoreError, match="needs probabilities of relevance"):
+    with pytest.raises(ScoreError, match="only ranks"):
         invoke(
             *("search", "--store", folder / "store", "--readout", "plain", "--device", "cpu"),
             *("revenue", "--min-score", 0.5),

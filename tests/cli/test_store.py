@@ -1,18 +1,11 @@
 """`ridgerank store`: what a store holds, and whether it is damaged."""
 
 import json
-import re
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from ridgerank.cli.store import repack
-from ridgerank.errors import StoreError
 from ridgerank.store.layout import SHARED
-from ridgerank.store.page_store import PageStore
 from tests.cli.commands import invoke, run_process
 
 
@@ -47,10 +40,11 @@ def test_check_finds_a_flipped_byte_and_names_the_page(
 
 
 def test_check_of_a_store_without_its_shared_positions_says_one_thing(
-    indexed: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+    documents: Path, model_folder: Path, tmp_path: Path
 ) -> None:
-    store, packed = indexed[0], tmp_path / "packed"
-    invoke("store", "repack", store, packed, "--bits", "4")
+    packed = tmp_path / "packed"
+    words = ("--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--processes", 1, "--preset", "small")
+    invoke("index", documents / "good.pdf", "--store", packed, *words)
     (packed / SHARED).unlink()
     done = invoke("store", "check", packed, code=1)
     assert done.stdout.count("\n") == 1
@@ -63,43 +57,6 @@ def test_a_missing_store_says_how_to_make_one(tmp_path: Path) -> None:
     done = run_process("store", "info", tmp_path / "nothing")
     assert done.returncode == 1
     assert "make one with `ridgerank index`" in done.stderr
-
-
-def test_repack_makes_a_smaller_store_and_says_that_calibrations_stay_behind(
-    indexed: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    store, _ = indexed
-    done = invoke("store", "repack", store, tmp_path / "small", "--bits", "3")
-    assert "3 pages written, 0 written before" in done.stderr
-    assert "calibrations do not carry over: run `ridgerank calibrate --store" in done.stderr
-    with PageStore.open(store) as before, PageStore.open(tmp_path / "small") as after:
-        assert after.info().bytes_per_page < 0.7 * before.info().bytes_per_page
-        assert after.shared is not None
-        assert after.page_ids() == before.page_ids()
-    with pytest.raises(StoreError, match="were dropped"):
-        invoke("store", "repack", store, tmp_path / "other", "--keep", "value-norm 1/6")
-
-
-def test_documented_repacks_work_as_typed_on_the_stores_they_name(
-    indexed: tuple[Path, subprocess.CompletedProcess[str]],
-    documents: Path,
-    model_folder: Path,
-    tmp_path: Path,
-) -> None:
-    small = tmp_path / "small"
-    words = ("--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--processes", 1, "--preset", "small")
-    invoke("index", documents / "good.pdf", "--store", small, *words)
-    stores = {"small": small, "paper": indexed[0]}
-    examples = re.findall(
-        r"`ridgerank (store repack pages [^`]*)`\s+of .*? preset (\w+)", repack.__doc__ or ""
-    )
-    assert {preset for _, preset in examples} == set(stores)
-    page = (Path(__file__).parents[2] / "docs/storage.md").read_text()
-    [documented] = re.findall(r"^\$ ridgerank (store repack pages .*?) +#", page, re.MULTILINE)
-    for number, (example, preset) in enumerate([*examples, (documented, "small")]):
-        _, _, _, _, *options = shlex.split(example)
-        done = invoke("store", "repack", stores[preset], tmp_path / str(number), *options)
-        assert "3 pages written" in done.stderr
 
 
 def test_a_removed_document_is_found_neither_by_list_nor_by_search(folder: Path, tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import ridgerank
-from ridgerank.miniature.corpora import find_plan, make_corpus
-from ridgerank.miniature.draw import draw_corpus
+from miniature.corpora import find_plan, make_corpus
+from miniature.draw import draw_corpus
 
-API = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+ROOT = Path(__file__).parents[2]
+API = (ROOT / "docs" / "api.md").read_text()
 
 
 def test_every_name_of_the_front_door_is_in_the_table() -> None:
@@ -24,6 +25,7 @@ def test_every_name_of_the_front_door_is_in_the_table() -> None:
 def test_the_examples_run_and_print_what_they_say(tmp_path: Path) -> None:
     for _ in draw_corpus(make_corpus(find_plan("alder")), tmp_path / "drawn"):
         pass
+    (tmp_path / "miniature").symlink_to(ROOT / "miniature")
     documents = sorted((tmp_path / "drawn/documents").glob("*.pdf"))[:3]
     (tmp_path / "reports").mkdir()
     for document in documents:

@@ -14,12 +14,3 @@ def test_the_recipe_s_figures_are_those_of_the_results() -> None:
     assert f"{measured['calibrate_cpu_seconds_per_page']:.1f} seconds per page" in README
     assert f"command line {measured['search_cpu_seconds']:.0f} seconds" in README
     assert f"[{measured['pages']} pages, measured]" in README
-
-
-def test_a_second_search_over_a_gguf_model_costs_a_third_and_a_wrong_path_no_torch() -> None:
-    measured = json.loads((ROOT / "results" / "startup.json").read_text())
-    assert measured["ratio"] <= measured["bar"]
-    assert measured["wrong_path_imports_torch"] is False
-    text = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert f"{measured['first_search_cpu_seconds']:.0f} processor seconds" in text
-    assert f"the second {measured['second_search_cpu_seconds']:.0f}" in text

@@ -2,12 +2,11 @@
 
 import pytest
 
-from benchmarks.docs_tables import PAGES, TABLES, outdated_pages
-from benchmarks.markdown_tables import format_table, insert_tables, table_names
+from benchmarks.tables import PAGES, TABLES, format_table, insert_tables, outdated_pages, table_names
 
 
 def test_every_table_is_what_the_results_say() -> None:
-    """If not: `python -m benchmarks.docs_tables`."""
+    """If not: `python -m benchmarks.tables`."""
     assert not [page.name for page in outdated_pages()]
 
 

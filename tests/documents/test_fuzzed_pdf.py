@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ridgerank.documents.failures import Failure
-from ridgerank.documents.pages import PageRef, list_pages
+from ridgerank.documents.render import PageRef, list_pages
+from ridgerank.documents.sources import Failure
 from tests.conftest import write_pdf
 
 changes = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), max_size=6)

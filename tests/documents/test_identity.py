@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from ridgerank.documents.identity import digest_bytes, digest_file, file_page_id, image_page_id
+from ridgerank.documents.sources import digest_bytes, digest_file, file_page_id, image_page_id
 
 
 def test_ids_are_256_bits_in_hex() -> None:

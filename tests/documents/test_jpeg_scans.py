@@ -5,8 +5,7 @@ import io
 import pytest
 from PIL import Image
 
-from ridgerank.documents.images import decode_image
-from ridgerank.documents.jpeg_scans import MAX_JPEG_SCANS, count_scans
+from ridgerank.documents.images import MAX_JPEG_SCANS, count_scans, decode_image
 from ridgerank.errors import DocumentError
 
 

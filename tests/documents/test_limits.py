@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgerank.documents.limits import MAX_ASPECT_RATIO, fit_within_pixels
+from ridgerank.documents.sources import MAX_ASPECT_RATIO, fit_within_pixels
 from ridgerank.errors import DocumentError
 
 sides = st.floats(min_value=1e-3, max_value=1e9)

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from ridgerank.documents import ocr
-from ridgerank.documents.failures import Failure
 from ridgerank.documents.ocr import Recognizer, has_little_text, recognize_pages
+from ridgerank.documents.sources import Failure
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 

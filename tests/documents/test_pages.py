@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from ridgerank.documents import pages as pages_module
-from ridgerank.documents.failures import Failure, SkippedFile
-from ridgerank.documents.identity import digest_file
-from ridgerank.documents.pages import PageRef, list_pages, page_from_image, read_pages, render_pages
+from ridgerank.documents import render as pages_module
 from ridgerank.documents.pdf import PdfReader
+from ridgerank.documents.render import PageRef, list_pages, page_from_image, read_pages, render_pages
+from ridgerank.documents.sources import Failure, SkippedFile, digest_file
 from ridgerank.records import Page
 from tests.documents.sample_files import encrypted_pdf, numbered_pdf, pdf
 

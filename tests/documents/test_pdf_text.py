@@ -6,7 +6,7 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from ridgerank.documents.pdf import PdfReader
-from ridgerank.documents.pdf_text import clean_text
+from ridgerank.documents.text import clean_text
 
 LINE = "the quick brown fox jumps over"
 

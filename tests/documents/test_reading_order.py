@@ -2,7 +2,7 @@
 
 import random
 
-from ridgerank.documents.reading_order import HYPHEN, TextBox, group_rows, write_in_reading_order
+from ridgerank.documents.text import HYPHEN, TextBox, group_rows, write_in_reading_order
 
 
 def line(text: str, left: float, top: float, *, letter: float = 10.0) -> list[TextBox]:

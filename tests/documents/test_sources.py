@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.documents.failures import Failure, SkippedFile
-from ridgerank.documents.sources import SourceFile, find_sources
+from ridgerank.documents.sources import Failure, SkippedFile, SourceFile, find_sources
 from tests.conftest import refuse_listing
 
 
@@ -125,6 +124,6 @@ def test_an_unreadable_folder_is_a_failure(tmp_path: Path, monkeypatch: pytest.M
 
 def test_finding_files_needs_neither_pdfium_nor_pillow() -> None:
     code = (
-        "import sys, ridgerank.documents.pages as _; sys.exit(bool({'pypdfium2', 'PIL'} & set(sys.modules)))"
+        "import sys, ridgerank.documents.render as _; sys.exit(bool({'pypdfium2', 'PIL'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

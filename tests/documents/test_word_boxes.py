@@ -7,8 +7,8 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ridgerank.documents import word_boxes
 from ridgerank.documents.ocr import Recognizer
-from ridgerank.documents.pages import PageRef, list_pages, read_pages
-from ridgerank.documents.reading_order import TextBox
+from ridgerank.documents.render import PageRef, list_pages, read_pages
+from ridgerank.documents.text import TextBox
 from ridgerank.documents.word_boxes import place_words, split_line
 from ridgerank.records import Page
 

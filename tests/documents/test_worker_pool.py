@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from ridgerank.documents.worker_pool import TASKS_AHEAD, map_in_order
+from ridgerank.documents.render import TASKS_AHEAD, map_in_order
 from ridgerank.errors import DocumentError
 from tests.documents import pool_tasks
 

@@ -3,10 +3,10 @@ import math
 import pytest
 import pytrec_eval
 
+from experiments.simulation import World, simulate
 from ridgerank.errors import ScoreError
 from ridgerank.evaluation.metrics import MEASURES, evaluate
-from ridgerank.evaluation.simulation import World, simulate
-from ridgerank.runs.run import Run
+from ridgerank.trec import Run
 
 
 def test_metrics_equal_pytrec_evals_on_the_same_run() -> None:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ridgerank.evaluation.simulation import Sample, World, simulate
+from experiments.simulation import Sample, World, simulate
 from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.estimate import (
     FALLBACK_WEIGHT,

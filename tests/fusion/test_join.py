@@ -7,7 +7,7 @@ from ridgerank.errors import ScoreError
 from ridgerank.fusion.join import fuse, fuse_runs, join
 from ridgerank.fusion.standardize import standardize
 from ridgerank.ragged import Ragged
-from ridgerank.runs.run import Run
+from ridgerank.trec import Run
 
 scored = st.dictionaries(
     st.sampled_from("pqr"),

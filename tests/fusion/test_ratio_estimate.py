@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from ridgerank.evaluation.simulation import World, simulate
+from experiments.simulation import World, simulate
 from ridgerank.fusion.correlations import Correlations, ThirdMoments, correlate, measure_third_moments
 from ridgerank.fusion.estimate import MOST_CERTAIN, WeightEstimate, closed_form_estimate, label_free_estimate
 from ridgerank.fusion.ratio_estimate import (

@@ -15,16 +15,17 @@ from PIL import Image, ImageStat
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
-from ridgerank.documents.failures import Failure
-from ridgerank.documents.pages import render_pages
+from ridgerank.documents.render import render_pages
+from ridgerank.documents.sources import Failure
 from ridgerank.errors import BackboneError, LineageMismatch
-from ridgerank.indexing import encode, listing
+from ridgerank.indexing import encode
+from ridgerank.indexing import names as indexing_names
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexPlan, IndexReport
 from ridgerank.store import store_writer
 from ridgerank.store.layout import pack
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.pruning import Keep
+from ridgerank.store.storage_setting import Keep
 from ridgerank.store.vector_columns import VectorOrigin
 from tests.conftest import write_pdf
 
@@ -144,14 +145,14 @@ def test_bad_files_are_told_and_the_rest_goes_on(tmp_path: Path, small_backbone:
 def test_another_lineage_is_refused_before_anything_is_read(tmp_path: Path, small_backbone: Backbone) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=1)
     index([tmp_path / "in"], tmp_path / "store", small_backbone)
-    with pytest.raises(LineageMismatch, match="keep: 'stride 1/3' there, 'ink 1/4' here"):
-        index([tmp_path / "in"], tmp_path / "store", small_backbone, keep=Keep.parse("ink 1/4"))
+    with pytest.raises(LineageMismatch, match="keep: 'stride 1/3' there, 'value-norm 1/4' here"):
+        index([tmp_path / "in"], tmp_path / "store", small_backbone, keep=Keep.parse("value-norm 1/4"))
     with pytest.raises(LineageMismatch, match="exit_layer: 4 there, 3 here"):
         index([tmp_path / "in"], tmp_path / "store", small_backbone, exit_layer=3)
 
 
 def test_layers_the_model_lacks_are_refused(tmp_path: Path, small_backbone: Backbone) -> None:
-    with pytest.raises(BackboneError, match=r"layers \[0, 99\) of a model of 5"):
+    with pytest.raises(BackboneError, match=r"exit layer 99 of a model of 5"):
         index([tmp_path], tmp_path / "store", small_backbone, exit_layer=99)
     assert not (tmp_path / "store").exists()
 
@@ -227,7 +228,7 @@ class Embedder:
     """Vectors that tell a page's size and colours, and how many pages were looked at."""
 
     def __init__(self, fingerprint: str = "f", fail_after: int | None = None) -> None:
-        self.origin = VectorOrigin("embedder", fingerprint, 4, 1)
+        self.origin = VectorOrigin("embedder", fingerprint, 4)
         self.looked_at = 0
         self._fail_after = fail_after
 
@@ -256,7 +257,7 @@ def test_a_page_is_rendered_once_for_its_prefix_and_its_vectors(
             rendered.append(page.reference)
             yield page
 
-    monkeypatch.setattr(listing, "render_pages", watched)
+    monkeypatch.setattr(indexing_names, "render_pages", watched)
     embedder = Embedder()
     report = index([tmp_path / "in"], tmp_path / "both", small_backbone, embedder=embedder)
     assert (report.added, report.embedded, report.without_vectors) == (6, 0, ())

@@ -8,30 +8,27 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.full_depth import full_margins
+from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.backbones.prefix import PrefixBatch
 from ridgerank.calibration.calibrate import calibrate
-from ridgerank.calibration.index_hook import TargetHook
-from ridgerank.calibration.synthetic_queries import queries_from_texts
-from ridgerank.calibration.target_cache import TargetCache
+from ridgerank.calibration.queries import queries_from_texts
+from ridgerank.calibration.teacher import TargetCache
 from ridgerank.cli.main import app
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.errors import DocumentError, LineageMismatch
 from ridgerank.indexing.index import index_documents
-from ridgerank.ranking.explain import explain
-from ridgerank.ranking.shallow import ShallowPass
-from ridgerank.ranking.unstored import UnstoredPages
 from ridgerank.records import Page
+from ridgerank.reranker.explain import explain
+from ridgerank.reranker.unstored import UnstoredPages
+from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.pruning import Keep
 from ridgerank.store.rerender import rerender_pages
 from ridgerank.store.sidecar import calibrations_folder
+from ridgerank.store.storage_setting import Keep
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import WordOverlap, write_reports
-from tests.calibration.conftest import RecordingHook
 from tests.conftest import write_pdf
 from tests.indexing.test_index import Seen
 
@@ -67,7 +64,7 @@ def store(backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
         str(root / "store"),
         backbone,
         hook=Seen(),
-        keep=Keep.parse("informative 1"),
+        keep=Keep.parse("value-norm 1"),
         processes=1,
         recognizer=Told(),
     )
@@ -93,7 +90,7 @@ def test_states_over_stored_text_are_close_to_those_over_the_text(
             exit_layer = shallow.store.lineage.exit_layer
         exact = backbone.states(
             [QUERY],
-            DensePrefixes(backbone.encode(texts, exit_layer=exit_layer)),
+            PrefixBatch(backbone.encode(texts, exit_layer=exit_layer)),
             state="mean" if state == "mean" else "last",
         )
         assert torch.nn.functional.cosine_similarity(found, exact).min() > 0.99
@@ -114,30 +111,25 @@ def test_a_page_seen_again_has_the_text_it_is_stored_with(store: str) -> None:
 
 def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) -> None:
     write_pdf(tmp_path / "a.pdf", pages=1)
-    model = load_backbone(folder, device="cpu", page_text="ends 40", prompt="plain")
+    model = load_backbone(folder, device="cpu", page_text="head 40", prompt="plain")
     index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, hook=Seen(), processes=1)
     with PageStore.open(str(tmp_path / "store")) as opened:
         settings = ModelSettings.from_lineage(opened.lineage, device="cpu")
-        assert settings == ModelSettings(str(folder), "cpu", page_text="ends 40", prompt="plain")
+        assert settings == ModelSettings(str(folder), "cpu", page_text="head 40", prompt="plain")
         ShallowPass(settings.load(), opened)
         with pytest.raises(LineageMismatch, match="plain' there"):
-            ShallowPass(load_backbone(folder, device="cpu", page_text="ends 40"), opened)
+            ShallowPass(load_backbone(folder, device="cpu", page_text="head 40"), opened)
 
 
 def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_path: Path) -> None:
     reports, uri = write_reports(tmp_path / "reports", pages=20), str(tmp_path / "store")
     sizes: Any = {"candidates": 4, "query_count": 16}
-    target_hook = TargetHook(uri, backbone, lambda corpus: WordOverlap(corpus.texts()), **sizes)
-    index_documents([reports], uri, backbone, hook=Seen(), processes=1, encode_hook=target_hook)
-    hook = RecordingHook()
+    index_documents([reports], uri, backbone, hook=Seen(), processes=1)
     with PageStore.open(uri) as opened:
         texts = opened.texts()
         retriever = WordOverlap(texts)
-        made = calibrate(
-            opened, backbone=backbone, retriever=retriever, query_source="text", hook=hook, **sizes
-        )
+        made = calibrate(opened, backbone=backbone, retriever=retriever, query_source="text", **sizes)
         cache = TargetCache(calibrations_folder(uri), opened.lineage)
-    assert hook.plans[0].pages_to_encode == 0
     assert made.readout.lists == 16
     query = queries_from_texts(texts, 16).queries[0].text
     ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]
@@ -162,7 +154,7 @@ def test_an_unstored_page_without_text_is_refused_by_a_text_model(backbone: Back
 
 def test_an_explanation_names_the_lines_the_query_looked_at(backbone: Backbone, tmp_path: Path) -> None:
     reports, uri = write_reports(tmp_path / "reports", pages=2), str(tmp_path / "store")
-    index_documents([reports], uri, backbone, hook=Seen(), keep=Keep.parse("informative 1"), processes=1)
+    index_documents([reports], uri, backbone, hook=Seen(), keep=Keep.parse("value-norm 1"), processes=1)
     with ShallowPass(backbone, PageStore.open(uri)) as shallow:
         [page] = shallow.store.pages(shallow.store.page_ids()[:1])
         looked = explain(shallow, QUERY, page.page_id)

@@ -1,6 +1,6 @@
 import numpy as np
 
-from ridgerank.readout.bound import relevance_floor
+from ridgerank.readout.ridge import relevance_floor
 
 
 def test_no_three_vectors_break_the_bound() -> None:

@@ -3,7 +3,7 @@ import pytest
 
 from ridgerank.errors import CalibrationError
 from ridgerank.readout.moments import CenteredMoments, Products
-from ridgerank.readout.penalty import (
+from ridgerank.readout.ridge import (
     Fold,
     choose_penalty,
     choose_penalty_of_few,

@@ -1,6 +1,6 @@
 import numpy as np
 
-from ridgerank.readout.readout import Readout
+from ridgerank.readout.ridge import Readout
 from tests.test_lineage import LINEAGE
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.target_readout import ListMeans, TargetReadout, fit_target_readouts
+from ridgerank.readout.ridge import ListMeans, TargetReadout, fit_target_readouts
 
 LISTS, MEMBERS, DIM = 32, 6, 5
 FOLDS = tuple(f"part {number % 4}" for number in range(LISTS))

@@ -9,8 +9,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from ridgerank.errors import ArtifactError, RetrieverError, StoreError
-from ridgerank.retrievers import dense_text
-from ridgerank.retrievers.dense_text import INSTRUCTION, DenseText
+from ridgerank.retrievers import dense
+from ridgerank.retrievers.dense import INSTRUCTION, DenseText
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.retrievers.small_embedder import build_embedder
@@ -99,7 +99,7 @@ def test_pages_are_embedded_once(
         return real(self, texts, prompt=prompt)
 
     monkeypatch.setattr(DenseText, "_embed", watched)
-    monkeypatch.setattr(dense_text, "_PAGES_PER_SAVE", 2)
+    monkeypatch.setattr(dense, "_PAGES_PER_SAVE", 2)
     with PageStore.open(uri) as store:
         first = DenseText(str(embedder), store, device="cpu").search(QUERY, 5)
         assert embedded == TEXTS

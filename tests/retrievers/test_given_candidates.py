@@ -4,10 +4,10 @@ import pytest
 
 from ridgerank.errors import RetrieverError, RunFileError, StoreError
 from ridgerank.records import Candidate, Query
-from ridgerank.retrievers.given_candidates import GivenCandidates
-from ridgerank.runs.trec import read_run
+from ridgerank.retrievers.hybrid import GivenCandidates
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
+from ridgerank.trec import read_run
 from tests.store.pages import LINEAGE, page_id, row
 
 

@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +82,7 @@ def test_late_interaction_and_words_of_one_store_are_searched_together(
     uri = str(tmp_path / "store")
     store_of(uri, TEXTS[: len(pages)]).close()
     with StoreWriter(uri, LINEAGE) as writer:
-        lacking = sorted(writer.open_vectors(replace(encoder.origin, pool_factor=1)))
+        lacking = sorted(writer.open_vectors(encoder.origin))
         writer.set_vectors(dict(zip(lacking, encoder.embed_pages(pages), strict=True)))
     with PageStore.open(uri) as store:
         hybrid = load_retriever("stored+bm25", store, device="cpu")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.documents.pages import read_pages
+from ridgerank.documents.render import read_pages
 from ridgerank.indexing.index import index_documents
 from ridgerank.records import Page
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder

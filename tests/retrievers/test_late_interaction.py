@@ -143,7 +143,7 @@ def test_with_an_index_the_top_results_are_those_of_the_exact_search(tmp_path: P
         f"query {number}": (vectors[number, :5] + 0.1 * random.standard_normal((5, dim))).astype(np.float32)
         for number in range(0, 400, 20)
     }
-    origin = VectorOrigin("fake", "f", dim, 1)
+    origin = VectorOrigin("fake", "f", dim)
     uri = str(tmp_path / "store")
     fill(uri, origin, list(vectors), batch=1000)
     with PageStore.open(uri) as store:
@@ -186,7 +186,7 @@ def test_a_filter_holds_with_an_index_wherever_its_pages_lie(
     raw_vectors = topics[documents[:, None], random.integers(0, 8, (pages, 4))]
     raw_vectors = raw_vectors + 0.2 * random.standard_normal(raw_vectors.shape)
     vectors = (raw_vectors / np.linalg.norm(raw_vectors, axis=2, keepdims=True)).astype(np.float16)
-    encoder = Fake(VectorOrigin("fake", "f", dim, 1), {"of the first": vectors[7].astype(np.float32)})
+    encoder = Fake(VectorOrigin("fake", "f", dim), {"of the first": vectors[7].astype(np.float32)})
     uri = str(tmp_path / "store")
     fill(uri, encoder.origin, list(vectors), batch=300)
     references = {page_id(number): [f"{documents[number]}.pdf#{number % 300 + 1}"] for number in range(pages)}
@@ -217,14 +217,6 @@ def test_vectors_of_another_retriever_are_refused(encoder: MultiVectorEncoder, s
     other = replace(encoder.origin, fingerprint="0" * 32, source="colpali")
     with pytest.raises(LineageMismatch, match=r"small-colqwen' \(.*\), not of 'colpali' \(0000"):
         LateInteraction(Fake(other, {}), store)
-
-
-def test_a_pooled_store_is_searched_by_the_unpooled_encoder(
-    encoder: MultiVectorEncoder, vectors: list[NDArray[np.float16]], tmp_path: Path
-) -> None:
-    fill(str(tmp_path / "store"), replace(encoder.origin, pool_factor=3), vectors)
-    with PageStore.open(str(tmp_path / "store")) as pooled:
-        assert len(LateInteraction(encoder, pooled).search("cats", 3)) == 3
 
 
 def test_an_empty_store_no_vectors_and_missing_vectors_are_told_apart(

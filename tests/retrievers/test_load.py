@@ -9,7 +9,7 @@ from PIL.Image import Image
 
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.retrievers.dense_text import DenseText
+from ridgerank.retrievers.dense import DenseText
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.retrievers.load import load_retriever
@@ -39,7 +39,7 @@ def test_without_a_name_it_is_the_one_whose_vectors_are_stored_else_bm25(
     with PageStore.open(uri) as store:
         assert isinstance(load_retriever(None, store), BM25)
     with StoreWriter(uri, LINEAGE) as writer:
-        lacking = sorted(writer.open_vectors(replace(encoder.origin, pool_factor=1)))
+        lacking = sorted(writer.open_vectors(encoder.origin))
         writer.set_vectors(dict(zip(lacking, encoder.embed_pages(pages), strict=True)))
     with PageStore.open(uri) as store:
         retriever = load_retriever(None, store, device="cpu")
@@ -84,7 +84,7 @@ def test_bm25_and_given_candidates_work_without_torch(uri: str) -> None:
     script = """
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = None
-from ridgerank.retrievers.given_candidates import GivenCandidates
+from ridgerank.retrievers.hybrid import GivenCandidates
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
 with PageStore.open(sys.argv[1]) as store:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ridgerank.ragged import Floats
-from ridgerank.retrievers import maxsim as module
-from ridgerank.retrievers.maxsim import maxsim
+from ridgerank.retrievers import late_interaction as module
+from ridgerank.retrievers.late_interaction import maxsim
 
 
 def brute_force(query: NDArray[np.float32], page: NDArray[np.float16]) -> float:

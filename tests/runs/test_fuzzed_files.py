@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgerank.errors import RidgeRankError
-from ridgerank.runs.queries import read_queries
-from ridgerank.runs.trec import read_qrels, read_run
+from ridgerank.queries import read_queries
+from ridgerank.trec import read_qrels, read_run
 
 _WORDS = [b'{"query_id": 1, "text": ', b'"x"}', b"q Q0 a 1 0.5 t", b"q 0 a 1", b"\n", b"\xff", b"[", b"1e999"]
 content = st.lists(st.sampled_from(_WORDS) | st.binary(max_size=8), max_size=12).map(b" ".join)

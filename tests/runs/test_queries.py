@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import QueryError
+from ridgerank.queries import MAX_CHARACTERS, read_queries, validate_query
 from ridgerank.records import Query
-from ridgerank.runs.queries import MAX_CHARACTERS, read_queries, validate_query
 
 
 def test_json_lines_and_plain_lines_are_read(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from ridgerank.errors import ScoreError
-from ridgerank.runs.run import Run
+from ridgerank.trec import Run
 
 
 def test_pages_are_ordered_by_score_then_by_page_id_last_first() -> None:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgerank.errors import RunFileError
-from ridgerank.runs.run import Run
-from ridgerank.runs.trec import read_qrels, read_run, write_qrels, write_run
+from ridgerank.trec import Run, read_qrels, read_run, write_qrels, write_run
 
 words = st.text("abcé#./-_0123456789", min_size=1, max_size=6)
 scores = st.floats(allow_nan=False, allow_infinity=False)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.loopback_s3 import LoopbackS3, loopback_s3
 from tests.calibrated_store import write_reports
+from tests.loopback_s3 import LoopbackS3, loopback_s3
 from tests.scaleout.local_ray import two_workers
 
 

@@ -11,21 +11,19 @@ import pytest
 from lance.file import LanceFileSession
 from typer.testing import CliRunner
 
-from benchmarks.loopback_s3 import BUCKET, LoopbackS3
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.calibrate import calibrate
-from ridgerank.calibration.target_cache import TargetCache
+from ridgerank.calibration.calibrate import TARGETS_STEP, calibrate
+from ridgerank.calibration.teacher import TargetCache
 from ridgerank.cli.main import app
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.indexing.index import index_documents
-from ridgerank.ranking.reranker import Reranker
-from ridgerank.retrievers.embeddings import Embeddings
-from ridgerank.store import remote_folder
-from ridgerank.store.check import find_damage
-from ridgerank.store.disk_cache import DiskCache
-from ridgerank.store.layer_stream import LayerStream
+from ridgerank.reranker.reranker import Reranker
+from ridgerank.retrievers.dense import Embeddings
+from ridgerank.store import lance_dataset
+from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.reading import LayerStream
 from ridgerank.store.sidecar import (
     edit_calibrations,
     open_calibrations,
@@ -34,8 +32,9 @@ from ridgerank.store.sidecar import (
 )
 from ridgerank.store.store_writer import StoreWriter
 from tests.calibrated_store import WordOverlap
-from tests.calibration.conftest import RecordingHook
+from tests.calibration.conftest import RecordingProgress
 from tests.indexing.test_index import Seen, contents
+from tests.loopback_s3 import BUCKET, LoopbackS3
 from tests.store.pages import LINEAGE, page_id, row
 
 QUERY = "profit of Norway rose"
@@ -84,11 +83,16 @@ def bucket(reports: Path, small_backbone: Backbone, model_folder: Path, s3: Loop
     return uri
 
 
-def _calibrate(uri: str, backbone: Backbone, hook: RecordingHook | None = None) -> Calibration:
+def _calibrate(uri: str, backbone: Backbone, progress: RecordingProgress | None = None) -> Calibration:
     with PageStore.open(uri) as store:
         retriever = WordOverlap(store.texts())
         return calibrate(
-            store, backbone=backbone, retriever=retriever, query_count=20, candidates=8, hook=hook
+            store,
+            backbone=backbone,
+            retriever=retriever,
+            query_count=20,
+            candidates=8,
+            progress=progress or RecordingProgress(),
         )
 
 
@@ -112,7 +116,7 @@ def test_a_calibration_in_a_bucket_is_the_one_of_a_folder(bucket: str, local: st
             Calibration.load(folder, "other")
     np.testing.assert_allclose(there.readout.vector, here.readout.vector, rtol=1e-12)
     assert there.weight.weight == pytest.approx(here.weight.weight, rel=1e-12)
-    names = set(remote_folder.RemoteFolder(bucket, "calibrations").names())
+    names = set(lance_dataset.RemoteFolder(bucket, "calibrations").names())
     assert names == {"default.json", "default.png", "default.safetensors", "margins.jsonl"}
 
 
@@ -138,46 +142,34 @@ def test_a_query_asks_for_its_prefixes_and_nothing_else(
         for read in (store.read_prefixes, lambda pages: LayerStream(store, pages)):
             with s3.counted() as traffic:
                 read(ids)
-            assert (traffic().requests, traffic().nbytes) == (requests, prefix_bytes)
+            assert traffic().requests == requests
+            gaps = traffic().nbytes - prefix_bytes  # between neighbours that share a request
+            assert 0 <= gaps < 64 * len(ids)
             assert traffic().methods == (("GET", requests),)
-
-
-def test_what_is_in_the_cache_is_not_asked_for_again(bucket: str, s3: LoopbackS3, tmp_path: Path) -> None:
-    disk = DiskCache(tmp_path, capacity_bytes=100_000_000)
-    with PageStore.open(bucket, disk=disk) as store, PageStore.open(bucket) as without:
-        ids = store.page_ids()[:12]
-        without.page_ids()
-        pages = zip(ids, without.read_prefixes(ids), strict=True)
-        before = {page: prefix.keys.tobytes() for page, prefix in pages}
-        for asked, expected in ((ids[1:2], 1), (ids, 2), (ids, 0)):  # eight pages are in the first file
-            with s3.counted() as traffic:
-                prefixes = store.read_prefixes(asked)
-            assert traffic().requests == expected
-            assert [prefix.keys.tobytes() for prefix in prefixes] == [before[page] for page in asked]
-        assert disk.counts().pages == 12
 
 
 def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backbone: Backbone) -> None:
     with edit_calibrations(bucket) as folder:
         (folder / "margins.jsonl").write_text("")
+    stopped = RecordingProgress(interrupt={TARGETS_STEP: 8})
     with pytest.raises(KeyboardInterrupt):
-        _calibrate(bucket, small_backbone, RecordingHook(interrupt_after_pages=8))
+        _calibrate(bucket, small_backbone, stopped)
     with PageStore.open(bucket) as store, edit_calibrations(bucket) as folder:
         taught = len(TargetCache(folder, store.lineage))
     assert taught > 0
-    hook = RecordingHook()
-    _calibrate(bucket, small_backbone, hook)
-    assert hook.plans[0].pages_to_encode == hook.plans[0].pages - 8
+    resumed = RecordingProgress()
+    _calibrate(bucket, small_backbone, resumed)
+    assert resumed.total[TARGETS_STEP] == stopped.total[TARGETS_STEP] - 8
 
 
 def test_margins_reach_the_bucket_while_a_calibration_runs(
     s3: LoopbackS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_folder, "_UPLOAD_INTERVAL_S", 0.05)
+    monkeypatch.setattr(lance_dataset, "_UPLOAD_INTERVAL_S", 0.05)
     uri = f"s3://{BUCKET}/saved"
     with edit_calibrations(uri) as folder:
         (folder / "margins.jsonl").write_text("first\n")
-        saved = remote_folder.RemoteFolder(uri, "calibrations")
+        saved = lance_dataset.RemoteFolder(uri, "calibrations")
         until = time.monotonic() + 300
         while "margins.jsonl" not in saved.names() and time.monotonic() < until:
             time.sleep(0.05)
@@ -200,7 +192,7 @@ def test_damage_in_a_bucket_is_found(s3: LoopbackS3, tmp_path: Path) -> None:
     uri = f"s3://{BUCKET}/damaged"
     with StoreWriter(uri, LINEAGE) as writer:
         writer.append([row(number) for number in range(4)])
-    data = remote_folder.RemoteFolder(uri, "data")
+    data = lance_dataset.RemoteFolder(uri, "data")
     [name] = data.names()
     data.get(name, tmp_path)
     with PageStore.open(uri) as store:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from starlette.testclient import TestClient
@@ -15,13 +14,12 @@ from starlette.testclient import TestClient
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import calibrate
-from ridgerank.errors import CalibrationError, LineageMismatch
+from ridgerank.errors import LineageMismatch
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexReport
-from ridgerank.ranking.reranker_options import RerankerOptions
+from ridgerank.reranker.options import RerankerOptions
 from ridgerank.scaleout import ray_indexing as scaleout_index
 from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe_encoding
-from ridgerank.scaleout.ray_calibration import RayExecutor
 from ridgerank.scaleout.ray_cluster import plan_workers
 from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.scaleout.ray_serving import ReplicaCorpora, Replicas, ServePlan, deploy, undeploy
@@ -29,7 +27,6 @@ from ridgerank.serving.app import create_app
 from ridgerank.serving.build import open_service
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.store.page_store import PageStore
-from tests.calibration.conftest import RecordingHook
 from tests.indexing.test_index import Seen, contents
 from tests.scaleout.local_ray import TWO_WORKERS, free_ports, kill_worker, workers
 
@@ -70,7 +67,7 @@ def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.Temp
 @pytest.fixture
 def plan(model_folder: Path) -> EncodingPlan:
     model = ModelSettings(str(model_folder), device="cpu", max_pixels=MAX_PIXELS)
-    return EncodingPlan(model, keep="stride 1/3", exit_layer=None, join_layer=0)
+    return EncodingPlan(model, keep="stride 1/3", exit_layer=None)
 
 
 class Killing(Seen):
@@ -126,49 +123,11 @@ def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
     assert list(contents(uri).items()) == list(contents(local).items())
 
 
-class KillingHook(RecordingHook):
-    def targets_stored(self, pages: int) -> None:
-        super().targets_stored(pages)
-        if self.pages_with_targets == pages:
-            kill_worker("TargetWorker")
-
-
-def test_a_calibration_on_ray_is_the_local_one_though_a_worker_is_killed(
-    local: str,
-    model_folder: Path,
-    small_backbone: Backbone,
-    ray_module: Any,  # noqa: ANN401
-    reports: Path,
-    tmp_path: Path,
-) -> None:
-    uri = str(tmp_path / "store")
-    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
-    executor = RayExecutor(
-        uri, ModelSettings(str(model_folder), device="cpu", max_pixels=MAX_PIXELS), TWO_WORKERS
-    )
-    hook = KillingHook()
-    with PageStore.open(uri) as store, PageStore.open(local) as other:
-        calibration = calibrate(store, executor=executor, hook=hook, **OPTIONS)
-        expected = calibrate(other, backbone=small_backbone, **OPTIONS)
-    assert hook.pages_with_targets == hook.plans[0].pages_to_encode > 0
-    assert hook.queries_done == 20
-    np.testing.assert_allclose(calibration.readout.vector, expected.readout.vector, rtol=1e-10)
-    assert calibration.readout.penalty == expected.readout.penalty
-    assert calibration.weight.weight == pytest.approx(expected.weight.weight, rel=1e-10)
-    assert calibration.diagnostics.agreement == pytest.approx(expected.diagnostics.agreement, rel=1e-9)
-
-
 def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Path) -> None:
     description = describe_encoding(plan)
-    other = EncodingPlan(plan.model, keep="stride 1/2", exit_layer=None, join_layer=0)
+    other = EncodingPlan(plan.model, keep="stride 1/2", exit_layer=None)
     with pytest.raises(LineageMismatch, match="stride 1/2"):
         EncodingWorker(other, str(tmp_path), description)
-
-
-def test_queries_are_not_asked_of_a_model_on_ray(local: str, model_folder: Path) -> None:
-    executor = RayExecutor(local, ModelSettings(str(model_folder)), TWO_WORKERS)
-    with pytest.raises(CalibrationError, match="--queries"):
-        executor.write_queries(None, count=20, documents=())  # type: ignore[arg-type]
 
 
 def test_a_cluster_without_gpus_has_a_worker_for_every_cpu(ray_module: Any) -> None:  # noqa: ANN401

@@ -14,13 +14,15 @@ import uvicorn
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
+from miniature import weights
+from miniature.corpora import find_plan, make_corpus
+from miniature.draw import draw_corpus
 from ridgerank.cli.main import app as commands
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.app import create_app
 from ridgerank.serving.http_server import server_config
 from ridgerank.serving.serve_settings import Limits, ServeSettings
 from ridgerank.serving.service import Service
-from ridgerank.shipped_models import FOLDER
 
 HOME = "http://127.0.0.1"
 SECONDS = 120.0
@@ -45,10 +47,9 @@ def command(*words: object) -> None:
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Two documents of the miniature, indexed and calibrated as anyone would."""
-    if not (FOLDER / "mini-qwen").is_dir():
-        pytest.skip("the embedded weights are not in this checkout")
     folder = tmp_path_factory.mktemp("miniature")
-    command("miniature", "draw", "--out", folder, "--corpus", "alder")
+    for _ in draw_corpus(make_corpus(find_plan("alder")), folder):
+        pass
     lines = (folder / "queries.jsonl").read_text().splitlines()[:20]
     (folder / "some.jsonl").write_text("\n".join(lines))
     documents = sorted((folder / "documents").glob("*.pdf"))[:2]
@@ -59,9 +60,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         "--store",
         store,
         "--backbone",
-        "mini-qwen",
+        weights("mini-qwen"),
         "--retriever",
-        "mini-colqwen-small",
+        weights("mini-colqwen-small"),
         "--preset",
         "paper",
     )

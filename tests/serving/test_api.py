@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from tests.serving.conftest import Corpus, MakeService, client_of
 
 
@@ -228,59 +228,49 @@ def test_store_and_calibration_tell_facts_but_no_path(
     assert folder not in store.text + calibration.text
 
 
-def test_pages_have_probabilities_and_a_query_its_own_marked_uncalibrated(
+def test_a_relevance_score_is_the_reranker_s_own(
     client: TestClient, reranker: Reranker, corpus: Corpus
 ) -> None:
-    """No judgements were given: what the full model would say is not what anybody checked."""
     query = corpus.queries[0]
     expected = reranker.search(query, k=12, top_k=12)
     answer = client.post("/v1/search", json={"query": query, "k": 12, "top_n": 12}).json()
-    assert [result["probability"] for result in answer["results"]] == [
-        page.probability for page in expected.pages
+    assert [result["relevance_score"] for result in answer["results"]] == [
+        page.relevance_score for page in expected.pages
     ]
-    assert answer["answered"] == {"probability": expected.answered.probability, "calibrated": False}
     documents = [page.reference for page in expected.pages]
     reranked = client.post("/v1/rerank", json={"query": query, "documents": documents}).json()
-    by_page = {page.page_id: page.probability for page in expected.pages}
+    by_page = {page.page_id: page.relevance_score for page in expected.pages}
     for result in reranked["results"]:
-        assert result["probability"] == pytest.approx(by_page[result["page_id"]])
-    assert reranked["answered"]["calibrated"] is False
-    report = client.get("/v1/calibration").json()["relevance"]
-    assert report["calibrated"] is False
-    assert report["page"]["coefficients"] == [1.0, 0.0]
+        assert result["relevance_score"] == pytest.approx(by_page[result["page_id"]])
 
 
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/rerank", "/rerank"])
-def test_min_score_leaves_improbable_pages_out_and_may_leave_none(
+def test_min_score_leaves_low_pages_out_and_may_leave_none(
     client: TestClient, reranker: Reranker, corpus: Corpus, path: str
 ) -> None:
     query = corpus.queries[0]
     pages = reranker.search(query, k=12, top_k=12).pages
     documents = {"documents": [page.reference for page in pages]}
     body = {"query": query, **({"k": 12, "top_n": 12} if path == "/v1/search" else documents)}
-    probabilities = sorted(page.probability or 0.0 for page in pages)
-    least = (probabilities[5] + probabilities[6]) / 2
+    least = (pages[5].relevance_score + pages[6].relevance_score) / 2
     some = client.post(path, json={**body, "min_score": least}).json()
     assert {result["page_id"] for result in some["results"]} == {
-        page.page_id for page in pages if (page.probability or 0.0) >= least
+        page.page_id for page in pages if page.relevance_score >= least
     }
     none = client.post(path, json={**body, "min_score": 1}).json()
     assert none["results"] == []
-    assert "no page answers this" in none["note"]
+    assert "no page reaches min_score 1" in none["note"]
     assert client.post(path, json={**body, "min_score": 1.5}).status_code == 422
 
 
-def test_min_score_without_probabilities_is_refused_and_told_why(
+def test_min_score_is_refused_if_no_margin_is_predicted(
     client: TestClient, reranker: Reranker, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reranker, "calibration", replace(reranker.calibration, relevance=None))
+    monkeypatch.setattr(reranker, "calibration", replace(reranker.calibration, target_readout=None))
     answer = client.post("/v1/search", json={"query": corpus.queries[0], "min_score": 0.5})
     assert answer.status_code == 422
     assert answer.json()["code"] == "bad_scores"
-    assert "calibrate again" in answer.json()["message"]
-    plain = search(client, corpus.queries[0])
-    assert plain["answered"] == {"probability": None, "calibrated": False}
-    assert client.get("/v1/calibration").json()["relevance"] is None
+    assert "only ranks" in answer.json()["message"]
 
 
 def test_there_is_one_model(client: TestClient) -> None:

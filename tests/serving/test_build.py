@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ridgerank.errors import ServingError
-from ridgerank.ranking.reranker import Reranker
-from ridgerank.ranking.reranker_options import RerankerOptions
+from ridgerank.reranker.options import RerankerOptions
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import build
 from ridgerank.serving.build import open_service
 from ridgerank.serving.serve_settings import ServeSettings

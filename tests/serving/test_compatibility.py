@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.attachments import append_text
 from ridgerank.serving.serve_settings import Dialect
 from tests.serving.conftest import Corpus, MakeService, client_of
@@ -198,7 +198,7 @@ def test_the_default_answer_has_the_fields_it_always_had(
     body = {"query": corpus.queries[0], "documents": reranker.store.page_ids()[:2]}
     answer = client.post("/v1/rerank", json=body).json()
     assert set(answer) == {
-        *("id", "model", "results", "usage", "meta", "weight", "weight_source", "note", "answered"),
+        *("id", "model", "results", "usage", "meta", "weight", "weight_source", "note"),
         "latency_ms",
     }
     assert answer["results"][0]["document"] is None

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_figures_of_load_are_the_run_s() -> None:
-    results = json.loads((ROOT / "results/serving_load.json").read_text())
+    results = json.loads((ROOT / "results/serving.json").read_text())
     text = (ROOT / "docs/serving.md").read_text().replace("\n", " ")
     assert f"eight callers get {results['throughput_eight_over_one']}x the throughput of one" in text
     assert f"{results['threads_eight_over_one']}x where the workers are threads" in text

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ridgerank.ranking.candidates import CandidateList
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.candidates import CandidateList
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.jobs import (

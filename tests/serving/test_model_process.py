@@ -9,8 +9,8 @@ import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import QueryError, RidgeRankError, ServingError
-from ridgerank.ranking.reranker import Reranker
-from ridgerank.ranking.reranker_options import RerankerOptions
+from ridgerank.reranker.options import RerankerOptions
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.jobs import RankingResult, SearchWork
 from ridgerank.serving.model_process import ModelProcess

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ridgerank.errors import BackboneError, DocumentError, RetrieverError, RidgeRankError, StoreError
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.http_errors import ApiError, from_library_error, hide_paths
 from ridgerank.serving.readiness import PROBE_SECONDS, Readiness
 from ridgerank.serving.serve_settings import Limits
@@ -236,24 +236,3 @@ def test_a_server_that_cannot_finish_ends_all_the_same_and_its_processes_with_it
     )
     assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "ended\n"), done.stderr
     assert "the server ends all the same" in done.stderr
-
-
-def test_a_full_disk_costs_the_cache_and_is_said_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    import numpy as np
-
-    from ridgerank.store import disk_cache
-
-    cache = disk_cache.DiskCache(tmp_path / "cache", capacity_bytes=1 << 20)
-    block = np.arange(100, dtype=np.uint8)
-
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(disk_cache, "replace_file", full)
-    monkeypatch.setattr(np, "fromfile", full)
-    for number in range(3):
-        cache.put(f"{number:064x}", block)
-        assert cache.get(f"{number:064x}", 100) is None
-    assert len([record for record in caplog.records if "No space left" in record.message]) == 1

@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.page_images import EncodedImage, PageImages
 
 

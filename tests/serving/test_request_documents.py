@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.request_documents import resolve_documents
 from ridgerank.serving.schemas.document_schemas import Document, PageDocument

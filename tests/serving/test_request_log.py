@@ -6,7 +6,7 @@ import logging
 import pytest
 from fastapi.testclient import TestClient
 
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.request_log import JsonFormatter
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.serving.service import Service

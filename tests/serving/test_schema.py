@@ -15,7 +15,7 @@ from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import BaseSchema
 
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.app import create_app
 from ridgerank.serving.serve_settings import Limits, ServeSettings
 from ridgerank.serving.service import Service

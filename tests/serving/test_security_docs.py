@@ -4,9 +4,9 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
-from ridgerank.documents.jpeg_scans import MAX_JPEG_SCANS
-from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, MAX_FILE_BYTES, MAX_IMAGE_PIXELS
-from ridgerank.runs.queries import MAX_CHARACTERS
+from ridgerank.documents.images import MAX_JPEG_SCANS
+from ridgerank.documents.sources import MAX_DOCUMENT_PAGES, MAX_FILE_BYTES, MAX_IMAGE_PIXELS
+from ridgerank.queries import MAX_CHARACTERS
 from ridgerank.serving.http_server import END_SECONDS, GRACE_SECONDS
 from ridgerank.serving.model_process import STALL_SECONDS
 from ridgerank.serving.serve_settings import Limits

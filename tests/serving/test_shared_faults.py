@@ -9,19 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ridgerank.errors import ScoreError
-from ridgerank.ranking import batching
-from ridgerank.ranking.batching import PAGES_PER_PASS, pages_per_pass
-from ridgerank.ranking.candidates import CandidateList
-from ridgerank.ranking.reranker import Reranker
-from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.records import Ranking
+from ridgerank.reranker import batching
+from ridgerank.reranker.batching import PAGES_PER_PASS, pages_per_pass
+from ridgerank.reranker.candidates import CandidateList
+from ridgerank.reranker.options import RerankerOptions
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import model_process
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.jobs import CallerLeftError, Job, RankingResult, SearchWork
 from ridgerank.serving.model_process import ModelProcess
 from ridgerank.serving.serve_settings import Limits
-from ridgerank.store.cache import CacheCounts
 from ridgerank.store.page_filter import PageFilter
+from ridgerank.store.reading import CacheCounts
 from ridgerank.worker_process import WorkerDied
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of
 from tests.serving.test_load import Held, held, until

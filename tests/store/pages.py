@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from ridgerank.lineage import Lineage
-from ridgerank.store.block_arrays import BlockShape, array_spans
-from ridgerank.store.layout import PackedPrefix, SharedPrefix
-from ridgerank.store.number_format import NumberFormat
+from ridgerank.store.layout import BlockShape, PackedPrefix, SharedPrefix, array_spans
 from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.storage_setting import NumberFormat
 from ridgerank.store.vector_columns import VectorOrigin
 
 LINEAGE = Lineage(
@@ -20,15 +19,14 @@ LINEAGE = Lineage(
     processor="p" * 32,
     prompt="q" * 32,
     exit_layer=3,
-    join_layer=0,
     keep="stride 1/3",
     quantization="int8",
 )
 
 PACKED_LINEAGE = replace(LINEAGE, quantization="packed", key_bits=4, value_bits=3, number_group=8)
-"""Of a store of format 2 that holds the pages of `packed_row`."""
+"""Of a store that holds the pages of `packed_row`."""
 
-ORIGIN = VectorOrigin(source="colqwen2", fingerprint="f" * 32, dim=4, pool_factor=1)
+ORIGIN = VectorOrigin(source="colqwen2", fingerprint="f" * 32, dim=4)
 
 
 def page_id(number: int) -> str:

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgerank.store.bit_packing import pack_codes, unpack_codes
-from ridgerank.store.number_format import VALUE_WIDTHS, packed_rows
+from ridgerank.store.codec import pack_codes, unpack_codes
+from ridgerank.store.storage_setting import VALUE_WIDTHS, packed_rows
 
 
 @given(

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgerank.errors import StoreError
-from ridgerank.store.cache import PrefixCache
 from ridgerank.store.layout import PackedPrefix, block_shape
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.reading import PrefixCache
 from tests.store.pages import assert_same, page_id, prefix
 
 PAGE_NBYTES = block_shape(prefix(0, positions=5)).nbytes
@@ -34,7 +34,7 @@ def test_the_cache_never_holds_more_than_it_may_and_always_answers_right(
     capacity: int, requests: list[list[str]]
 ) -> None:
     source = CountingStore()
-    cache = PrefixCache(source, capacity_bytes=capacity)
+    cache = PrefixCache(source.read_prefixes, capacity_bytes=capacity)
     for request in requests:
         for page, found in zip(request, cache.read_prefixes(request), strict=True):
             assert_same(found, prefix(int(page), positions=5))
@@ -46,7 +46,7 @@ def test_the_cache_never_holds_more_than_it_may_and_always_answers_right(
 
 def test_the_page_used_longest_ago_leaves_first() -> None:
     source = CountingStore()
-    cache = PrefixCache(source, capacity_bytes=2 * PAGE_NBYTES)
+    cache = PrefixCache(source.read_prefixes, capacity_bytes=2 * PAGE_NBYTES)
     for page in "1", "2", "1", "3", "1", "2":
         cache.read_prefixes([page])
     assert source.read == ["1", "2", "3", "2"]
@@ -61,7 +61,7 @@ def test_a_page_wanted_by_many_threads_is_read_once() -> None:
             return super().read_prefixes(page_ids)
 
     source = SlowStore()
-    cache = PrefixCache(source, capacity_bytes=10 * PAGE_NBYTES)
+    cache = PrefixCache(source.read_prefixes, capacity_bytes=10 * PAGE_NBYTES)
 
     def ask(_: int) -> PackedPrefix:
         together.wait(5)
@@ -82,14 +82,14 @@ def test_a_failed_read_is_told_and_may_be_tried_again() -> None:
                 raise StoreError("the disk is gone")
             return super().read_prefixes(page_ids)
 
-    cache = PrefixCache(FailingStore(), capacity_bytes=10 * PAGE_NBYTES)
+    cache = PrefixCache(FailingStore().read_prefixes, capacity_bytes=10 * PAGE_NBYTES)
     with pytest.raises(StoreError, match="gone"):
         cache.read_prefixes(["1"])
     assert_same(cache.read_prefixes(["1"])[0], prefix(1, positions=5))
 
 
 def test_a_store_is_read_through_the_cache(store: PageStore) -> None:
-    cache = PrefixCache(store, capacity_bytes=1 << 20)
+    cache = PrefixCache(store.read_prefixes, capacity_bytes=1 << 20)
     for _ in range(2):
         for number, found in enumerate(cache.read_prefixes([page_id(number) for number in range(12)])):
             assert_same(found, prefix(number))
@@ -99,4 +99,4 @@ def test_a_store_is_read_through_the_cache(store: PageStore) -> None:
 
 def test_a_negative_capacity_is_refused() -> None:
     with pytest.raises(StoreError, match="0 or more"):
-        PrefixCache(CountingStore(), capacity_bytes=-1)
+        PrefixCache(CountingStore().read_prefixes, capacity_bytes=-1)

@@ -5,8 +5,8 @@ import pytest
 
 from ridgerank.errors import StoreError
 from ridgerank.store import layout
-from ridgerank.store.check import find_damage
 from ridgerank.store.layout import pack
+from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, PACKED_LINEAGE, SHARED, packed_row, page_id, prefix
@@ -88,7 +88,7 @@ def test_a_byte_flipped_anywhere_in_a_data_file_never_crashes_the_check(uri: str
 
 @pytest.fixture
 def packed_uri(tmp_path: Path) -> str:
-    """A store of format 2, twelve pages in two commits."""
+    """A store of packed numbers, twelve pages in two commits."""
     uri = str(tmp_path / "packed")
     with StoreWriter(uri, PACKED_LINEAGE, SHARED) as writer:
         writer.append([packed_row(number) for number in range(6)])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import StoreError
+from ridgerank.queries import read_queries
 from ridgerank.records import ScoredPages
-from ridgerank.runs.queries import read_queries
-from ridgerank.runs.trec import read_qrels
 from ridgerank.store.judgements import Judgement, Judgements, query_id
+from ridgerank.trec import read_qrels
 
 QUERY = "operating margin"
 
@@ -72,17 +72,6 @@ def test_a_line_that_a_crash_cut_short_costs_that_line_alone(tmp_path: Path) -> 
         file.write('{"query": "operating mar')
     judgements.add(judged("b", 1))
     assert judgements.grades() == {QUERY: {"a": 2, "b": 1}}
-
-
-def test_predicted_targets_are_kept_and_lists_of_an_older_release_have_none(tmp_path: Path) -> None:
-    judgements = Judgements(str(tmp_path))
-    judgements.add_list(QUERY, "one", ScoredPages(("a", "b"), (1.0, 2.0), (3.0, 4.0), (0.5, -0.5)))
-    assert judgements.read_lists("one")[QUERY].predicted == (0.5, -0.5)
-    path = tmp_path / "judgements/lists.jsonl"
-    row = json.loads(path.read_text())
-    del row["predicted"]
-    path.write_text(json.dumps(row) + "\n")
-    assert judgements.read_lists("one")[QUERY].predicted is None
 
 
 def test_scores_of_another_readout_are_not_mixed_in(tmp_path: Path) -> None:

@@ -1,19 +1,15 @@
 """A changed bit in the files that say what a store holds is an error, not another answer."""
 
-import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from ridgerank.errors import RidgeRankError, StoreError
+from ridgerank.errors import StoreError
 from ridgerank.store import layout
-from ridgerank.store.check import find_damage
+from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, page_id, row
-
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def newest_version(uri: str) -> Path:
@@ -63,15 +59,3 @@ def test_a_version_without_a_digest_is_read(uri: str) -> None:
     with StoreWriter(uri, LINEAGE) as writer:
         writer.append([row(20)])
     assert (Path(uri) / layout.SEALS).exists()
-
-
-def test_a_changed_bit_in_an_older_release_s_store_is_no_traceback(tmp_path: Path) -> None:
-    shutil.copytree(FIXTURES / "first_release/vision/store", tmp_path / "store")
-    uri = str(tmp_path / "store")
-    path = newest_version(uri)
-    for bit in range(0, 8 * path.stat().st_size, 91):
-        flip(path, bit)
-        with suppress(RidgeRankError):
-            list(find_damage(uri))
-        flip(path, bit)
-    assert list(find_damage(uri)) == []

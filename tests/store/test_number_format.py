@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgerank.errors import StoreError
-from ridgerank.store.number_format import PAPER_NUMBERS, VALUE_WIDTHS, WIDTHS, NumberFormat, packed_rows
+from ridgerank.store.storage_setting import PAPER_NUMBERS, VALUE_WIDTHS, WIDTHS, NumberFormat, packed_rows
 
 VALUE_WIDTH = st.sampled_from(VALUE_WIDTHS)
 

@@ -10,7 +10,6 @@ from ridgerank.indexing.index import index_documents
 from ridgerank.retrievers.bm25 import BM25
 from ridgerank.store.page_filter import PageFilter, labels_of
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.repack import RepackPlan, repack_store
 from tests.conftest import write_pdf
 
 
@@ -78,11 +77,6 @@ def test_metadata_changes_without_encoding_a_page_again(
     (tmp_path / "docs" / "metadata.jsonl").write_text('{"year": 3}\n')
     with pytest.raises(DocumentError, match=r"metadata\.jsonl, line 1: .* wanted an object with document"):
         index_documents(tmp_path / "docs", tmp_path / "pages", small_backbone, processes=1)
-
-
-def test_a_repacked_store_keeps_its_metadata(store: Path, tmp_path: Path) -> None:
-    repack_store(str(store), str(tmp_path / "small"), RepackPlan(None, None, 2))
-    assert selected(tmp_path / "small", PageFilter.of(metadata={"year": 2020})) == {"2020/annual.pdf"}
 
 
 def test_labels_are_text_numbers_and_lists() -> None:

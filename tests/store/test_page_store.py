@@ -7,10 +7,10 @@ import pytest
 
 from ridgerank.errors import StoreError
 from ridgerank.store.catalog import PrefixRange
-from ridgerank.store.layer_stream import LayerStream
 from ridgerank.store.layout import block_shape
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.prefix_readers import BlockReader, LocalBlockReader, RemoteBlockReader
+from ridgerank.store.reading import LayerStream
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
 
@@ -143,8 +143,8 @@ def test_a_data_file_that_is_gone_is_told(uri: str) -> None:
 
 def read_in_pieces(monkeypatch: pytest.MonkeyPatch, *, first_bytes: int) -> None:
     """Layers are read one at a time behind the first bytes of a page."""
-    monkeypatch.setattr("ridgerank.store.layer_stream._STEP_BYTES", 1)
-    monkeypatch.setattr("ridgerank.store.layer_stream._FIRST_BYTES", first_bytes)
+    monkeypatch.setattr("ridgerank.store.reading._STEP_BYTES", 1)
+    monkeypatch.setattr("ridgerank.store.reading._FIRST_BYTES", first_bytes)
 
 
 HEAD_BYTES = max(block_shape(prefix(number)).layers_start for number in ORDER)

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ridgerank.store.number_format import WIDTHS
-from ridgerank.store.quantize import (
+from ridgerank.store.codec import (
     CODE_MAX,
     quantize_groups,
     quantize_keys,
     quantize_values,
     restore_groups,
 )
+from ridgerank.store.storage_setting import WIDTHS
 
 
 def restored(codes: Tensor, scales: Tensor) -> Tensor:

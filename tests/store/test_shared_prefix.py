@@ -9,22 +9,21 @@ from PIL import Image
 
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import StoreError
-from ridgerank.store.compress import compress, encode_shared
-from ridgerank.store.number_format import NumberFormat
-from ridgerank.store.pruning import Keep
-from ridgerank.store.shared_prefix import read_shared, write_shared
+from ridgerank.store.codec import compress, encode_shared
+from ridgerank.store.rows import read_shared, write_shared
+from ridgerank.store.storage_setting import Keep, NumberFormat
 from tests.backbones.small_models import build
+from tests.backbones.small_text_models import build_text
 from tests.store.pages import SHARED
 
 BITS = NumberFormat(4, 4)
-TEXT_MODEL = Path(__file__).parents[1] / "fixtures/first_release/text/model"
 
 
 @pytest.mark.parametrize("family", ["glm4v", "idefics3", "smolvlm", "llama"])
 def test_pages_of_every_family_start_with_the_shared_positions(family: str, tmp_path: Path) -> None:
-    folder = TEXT_MODEL if family == "llama" else build(family, tmp_path).folder
+    folder = (build_text if family == "llama" else build)(family, tmp_path).folder
     backbone = load_backbone(folder, device="cpu")
-    shared = encode_shared(backbone, BITS, exit_layer=2, join_layer=0)
+    shared = encode_shared(backbone, BITS, exit_layer=2)
     assert shared is not None
     random = np.random.default_rng(0)
     for width, height in ((64, 64), (300, 200)):
@@ -32,7 +31,7 @@ def test_pages_of_every_family_start_with_the_shared_positions(family: str, tmp_
         [prefix] = backbone.encode([f"page {width}" if backbone.reads_text else image], exit_layer=2)
         for part, once in ((prefix.keys, shared.keys), (prefix.values, shared.values)):
             torch.testing.assert_close(part[:, :, : shared.count], torch.from_numpy(once))
-        packed = compress(prefix, image, Keep(), BITS, shared)
+        packed = compress(prefix, Keep(), BITS, shared)
         assert packed.total == len(prefix.visual)
         assert int(packed.positions[0]) >= shared.count
 

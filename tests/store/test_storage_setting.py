@@ -8,13 +8,10 @@ from PIL import Image
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.prefix import Prefix
 from ridgerank.records import Page
-from ridgerank.store import compress as compress_module
-from ridgerank.store.compress import average_distances, compress, encode_shared
+from ridgerank.store import codec as compress_module
+from ridgerank.store.codec import SettingCompressor, compress, encode_shared
 from ridgerank.store.layout import pack
-from ridgerank.store.number_format import NumberFormat
-from ridgerank.store.pruning import Keep
-from ridgerank.store.setting_compressor import SettingCompressor
-from ridgerank.store.storage_setting import StorageSetting
+from ridgerank.store.storage_setting import Keep, NumberFormat, StorageSetting
 
 
 def draw_page() -> Page:
@@ -22,22 +19,20 @@ def draw_page() -> Page:
     return Page("0" * 64, "page#1", Image.fromarray(pixels), "")
 
 
-@pytest.mark.parametrize("join_layer", [0, 1])
 @pytest.mark.parametrize("bits", ["8", "4 group 32", "4/2 group 16"])
 @pytest.mark.parametrize("keep", ["stride 1/3", "value-norm 1/2"])
 def test_a_page_encoded_deeper_is_stored_as_if_encoded_for_its_setting(
-    small_backbone: Backbone, keep: str, bits: str, join_layer: int
+    small_backbone: Backbone, keep: str, bits: str
 ) -> None:
     page, numbers = draw_page(), NumberFormat.parse(bits)
     settings = [StorageSetting(Keep.parse(keep), numbers, exit_layer) for exit_layer in (2, 4)]
-    compressor = SettingCompressor(small_backbone, settings, join_layer=join_layer)
-    [deep] = small_backbone.encode([page.image], exit_layer=4, join_layer=join_layer)
+    compressor = SettingCompressor(small_backbone, settings)
+    [deep] = small_backbone.encode([page.image], exit_layer=4)
     for setting in settings:
-        layers = {"exit_layer": setting.exit_layer, "join_layer": join_layer}
-        [prefix] = small_backbone.encode([page.image], **layers)
-        shared = encode_shared(small_backbone, numbers, **layers)
-        expected = compress(prefix, page.image, setting.keep, numbers, shared)
-        stored = compressor.compress(deep, page, setting)
+        [prefix] = small_backbone.encode([page.image], exit_layer=setting.exit_layer)
+        shared = encode_shared(small_backbone, numbers, exit_layer=setting.exit_layer)
+        expected = compress(prefix, setting.keep, numbers, shared)
+        stored = compressor.compress(deep, setting)
         np.testing.assert_array_equal(pack(stored), pack(expected))
         assert (stored.shared is None) == (shared is None)
         if stored.shared is not None and shared is not None:
@@ -58,19 +53,16 @@ def test_value_vectors_are_measured_only_for_rules_that_choose_by_them(
     def refuse(_: torch.Tensor) -> None:
         raise AssertionError("norms were computed")
 
-    for name in ("average_norms", "average_distances", "layer_features"):
-        monkeypatch.setattr(compress_module, name, refuse)
-    compress(prefix, page.image, Keep.parse("stride 1/3"))
-    compress(prefix, page.image, Keep.parse("ink 1/3"))
+    monkeypatch.setattr(compress_module, "average_norms", refuse)
+    compress(prefix, Keep.parse("stride 1/3"))
     with pytest.raises(AssertionError, match="norms were computed"):
-        compress(prefix, page.image, Keep.parse("value-norm 1/3"))
+        compress(prefix, Keep.parse("value-norm 1/3"))
 
 
-@pytest.mark.parametrize("rule", ["stride", "value-norm", "value-distance", "spread", "ink"])
+@pytest.mark.parametrize("rule", ["stride", "value-norm"])
 def test_a_page_without_visual_positions_keeps_all_others(rule: str) -> None:
     random = torch.Generator().manual_seed(0)
     keys, values = (torch.randn(2, 1, 5, 8, generator=random) for _ in range(2))
     prefix = Prefix(keys, values, torch.zeros(5, dtype=torch.bool), (0, 0), 5)
-    packed = compress(prefix, Image.new("RGB", (8, 8)), Keep.parse(f"{rule} 1/3"))
+    packed = compress(prefix, Keep.parse(f"{rule} 1/3"))
     assert packed.positions.tolist() == [0, 1, 2, 3, 4]
-    assert average_distances(values[:, :, :0]).shape == (0,)

@@ -13,7 +13,7 @@ import pytest
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 from ridgerank.store import layout, store_writer
 from ridgerank.store.judgements import Judgement, Judgements
-from ridgerank.store.lock import LOCK_NAME, WriterLock
+from ridgerank.store.lance_dataset import LOCK_NAME, WriterLock
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, assert_same, page_id, prefix, row
@@ -61,10 +61,10 @@ def test_a_new_store_that_an_error_left_empty_is_removed_and_one_with_pages_stay
 
 
 def test_another_lineage_is_refused_with_both_values_shown(uri: str) -> None:
-    other = replace(LINEAGE, exit_layer=21, keep="ink 1/2")
+    other = replace(LINEAGE, exit_layer=21, keep="value-norm 1/2")
     for opening in (lambda: StoreWriter(uri, other), lambda: PageStore.open(uri, lineage=other)):
         with pytest.raises(
-            LineageMismatch, match=r"exit_layer: 3 there, 21 here; keep: 'stride 1/3' there, 'ink 1/2'"
+            LineageMismatch, match=r"exit_layer: 3 there, 21 here; keep: 'stride 1/3' there, 'value-norm 1/2'"
         ):
             opening()
     read_back(uri, [0, 11])
@@ -162,7 +162,7 @@ def test_vectors_come_later_and_only_where_they_are_missing(uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"fingerprint": "0" * 32}, {"dim": 8}, {"pool_factor": 3}], ids=lambda other: next(iter(other))
+    "other", [{"fingerprint": "0" * 32}, {"dim": 8}], ids=lambda other: next(iter(other))
 )
 def test_vectors_of_another_retriever_are_refused(uri: str, other: dict[str, Any]) -> None:
     with StoreWriter(uri, LINEAGE) as writer:
@@ -285,20 +285,6 @@ def test_a_full_disk_loses_nothing_already_stored(uri: str) -> None:
         assert writer.page_ids() == {page_id(number) for number in range(12)}
         writer.append([row(100)])
     read_back(uri, [*range(12), 100])
-
-
-@pytest.mark.parametrize(("source", "warned"), [("scan.png", True), ("report.pdf", False)])
-def test_adding_to_a_store_whose_images_were_resized_twice_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, source: str, warned: bool
-) -> None:
-    uri, today = str(tmp_path / "store"), replace(LINEAGE, image_resize="once")
-    older = row(0)
-    with StoreWriter(uri, LINEAGE) as writer:
-        writer.append([replace(older, page=replace(older.page, source=source))])
-    with StoreWriter(uri, today) as writer:
-        writer.append([row(1)])
-    assert ("holds images (scan.png)" in caplog.text) is warned
-    read_back(uri, [0, 1])
 
 
 @pytest.mark.parametrize("kind", ["symbolic link", "hard link", "pipe"])

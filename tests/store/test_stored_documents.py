@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.store.check import find_damage
+from ridgerank.store.maintenance import RemovalReport, find_damage, list_stored_documents, remove_documents
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import remember_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
-from ridgerank.store.stored_documents import RemovalReport, list_stored_documents, remove_documents
 from tests.store.pages import LINEAGE, page_id
 
 

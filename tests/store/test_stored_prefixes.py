@@ -7,15 +7,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.prefix import Prefix
+from ridgerank.backbones.prefix import Prefix, PrefixBatch
 from ridgerank.errors import StoreError
-from ridgerank.store.compress import compress, encode_shared
+from ridgerank.store.codec import SCALE_DTYPE, compress, encode_shared
 from ridgerank.store.layout import PackedPrefix, pack, unpack
-from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
-from ridgerank.store.pruning import Keep
-from ridgerank.store.quantize import SCALE_DTYPE
-from ridgerank.store.stored_prefixes import StoredPrefixes
+from ridgerank.store.reading import StoredPrefixes
+from ridgerank.store.storage_setting import PAPER_NUMBERS, Keep, NumberFormat
 
 EXIT = 4
 
@@ -86,17 +83,17 @@ def decompressed(page: PackedPrefix) -> Prefix:
     )
 
 
-@pytest.mark.parametrize("keep", ["stride 1", "stride 1/3", "ink 1/3", "spread 1/3"])
+@pytest.mark.parametrize("keep", ["stride 1", "stride 1/3", "value-norm 1/3"])
 def test_stored_pages_give_the_states_of_what_they_stand_for(
     small_backbone: Backbone, images: list[Image.Image], prefixes: list[Prefix], keep: str
 ) -> None:
     packed = [
-        unpack(pack(compress(prefix, image, Keep.parse(keep))))
+        unpack(pack(compress(prefix, Keep.parse(keep))))
         for prefix, image in zip(prefixes, images, strict=True)
     ]
-    states = small_backbone.states(["revenue in 2023"], StoredPrefixes.of(packed, join_layer=0))
+    states = small_backbone.states(["revenue in 2023"], StoredPrefixes(packed))
     expected = small_backbone.states(
-        ["revenue in 2023"], DensePrefixes([decompressed(page) for page in packed])
+        ["revenue in 2023"], PrefixBatch([decompressed(page) for page in packed])
     )
     torch.testing.assert_close(states, expected, rtol=1e-5, atol=1e-5)
 
@@ -107,21 +104,21 @@ def test_packed_pages_give_the_states_of_what_they_stand_for(
     small_backbone: Backbone, images: list[Image.Image], prefixes: list[Prefix], keep: str, bits: str
 ) -> None:
     numbers = NumberFormat.parse(bits)
-    shared = encode_shared(small_backbone, numbers, exit_layer=EXIT, join_layer=0)
+    shared = encode_shared(small_backbone, numbers, exit_layer=EXIT)
     packed = [
-        unpack(pack(compress(prefix, image, Keep.parse(keep), numbers, shared)), shared=shared)
+        unpack(pack(compress(prefix, Keep.parse(keep), numbers, shared)), shared=shared)
         for prefix, image in zip(prefixes, images, strict=True)
     ]
-    states = small_backbone.states(["revenue in 2023"], StoredPrefixes.of(packed, join_layer=0))
+    states = small_backbone.states(["revenue in 2023"], StoredPrefixes(packed))
     pages = [unpacked(page) for page in packed]
-    expected = small_backbone.states(["revenue in 2023"], DensePrefixes(pages))
+    expected = small_backbone.states(["revenue in 2023"], PrefixBatch(pages))
     torch.testing.assert_close(states, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_positions_before_the_page_are_the_same_for_every_page(
     small_backbone: Backbone, prefixes: list[Prefix]
 ) -> None:
-    shared = encode_shared(small_backbone, NumberFormat(4, 4), exit_layer=EXIT, join_layer=0)
+    shared = encode_shared(small_backbone, NumberFormat(4, 4), exit_layer=EXIT)
     assert shared is not None
     assert shared.count == int(prefixes[0].visual.nonzero()[0])
     for prefix in prefixes:
@@ -130,55 +127,43 @@ def test_the_positions_before_the_page_are_the_same_for_every_page(
 
 
 def test_the_paper_stores_every_page_with_the_positions_before_it(small_backbone: Backbone) -> None:
-    assert encode_shared(small_backbone, PAPER_NUMBERS, exit_layer=EXIT, join_layer=0) is None
+    assert encode_shared(small_backbone, PAPER_NUMBERS, exit_layer=EXIT) is None
 
 
 def test_pages_of_two_stores_in_one_batch_are_refused(
     images: list[Image.Image], prefixes: list[Prefix]
 ) -> None:
-    pages = [compress(prefixes[0], images[0], Keep(), NumberFormat.parse(bits)) for bits in ("8", "4")]
+    pages = [compress(prefixes[0], Keep(), NumberFormat.parse(bits)) for bits in ("8", "4")]
     with pytest.raises(StoreError, match="several stores"):
-        StoredPrefixes.of(pages, join_layer=0)
+        StoredPrefixes(pages)
 
 
 def test_with_every_position_kept_int8_moves_a_state_by_little(
     small_backbone: Backbone, images: list[Image.Image], prefixes: list[Prefix]
 ) -> None:
-    packed = [compress(p, image, Keep.parse("stride 1")) for p, image in zip(prefixes, images, strict=True)]
-    states = small_backbone.states(["revenue"], StoredPrefixes.of(packed, join_layer=0))
-    exact = small_backbone.states(["revenue"], DensePrefixes(prefixes))
+    packed = [compress(p, Keep.parse("stride 1")) for p in prefixes]
+    states = small_backbone.states(["revenue"], StoredPrefixes(packed))
+    exact = small_backbone.states(["revenue"], PrefixBatch(prefixes))
     assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.02
 
 
 def test_instruction_positions_stay_and_a_third_of_the_visual_ones(
     images: list[Image.Image], prefixes: list[Prefix]
 ) -> None:
-    for prefix, image in zip(prefixes, images, strict=True):
-        packed = compress(prefix, image, Keep())
+    for prefix in prefixes:
+        packed = compress(prefix, Keep())
         visual = int(prefix.visual.sum())
         assert int(packed.visual.sum()) == round(visual / 3)
         assert int((~packed.visual).sum()) == len(prefix.visual) - visual
         assert packed.next_position == prefix.next_position
 
 
-def test_a_band_of_layers_is_stored_and_run_as_such(
-    small_backbone: Backbone, images: list[Image.Image]
-) -> None:
-    banded = small_backbone.encode(images, exit_layer=EXIT, join_layer=2)
-    packed = [compress(p, image, Keep.parse("stride 1")) for p, image in zip(banded, images, strict=True)]
-    batch = StoredPrefixes.of(packed, join_layer=2)
-    assert (batch.join_layer, batch.exit_layer) == (2, EXIT)
-    states = small_backbone.states(["revenue"], batch)
-    exact = small_backbone.states(["revenue"], DensePrefixes(banded, join_layer=2))
-    assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_filling_writes_memory_of_any_dtype_and_stride_and_nothing_beyond_it(
     images: list[Image.Image], prefixes: list[Prefix], dtype: torch.dtype
 ) -> None:
-    packed = [compress(p, image, Keep()) for p, image in zip(prefixes, images, strict=True)]
-    batch = StoredPrefixes.of(packed, join_layer=0)
+    packed = [compress(p, Keep()) for p in prefixes]
+    batch = StoredPrefixes(packed)
     longest, room = int(batch.lengths.max()), 9
     shape = (len(packed), packed[0].keys.shape[1], longest + room, packed[0].keys.shape[3])
     keys, values = torch.full(shape, 7.0, dtype=dtype), torch.full(shape, 7.0, dtype=dtype)
@@ -198,8 +183,8 @@ def test_some_of_the_pages_are_filled_as_in_the_whole_batch(
     images: list[Image.Image], prefixes: list[Prefix], bits: str
 ) -> None:
     numbers = NumberFormat.parse(bits)
-    packed = [compress(p, image, Keep(), numbers) for p, image in zip(prefixes, images, strict=True)]
-    batch = StoredPrefixes.of(packed, join_layer=0)
+    packed = [compress(p, Keep(), numbers) for p in prefixes]
+    batch = StoredPrefixes(packed)
     shape = (len(packed), packed[0].keys.shape[1], int(batch.lengths.max()), packed[0].keys.shape[3])
     keys, values = torch.empty(shape), torch.empty(shape)
     batch.fill(1, keys, values)

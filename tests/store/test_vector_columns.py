@@ -61,7 +61,7 @@ def test_texts_are_those_of_the_pages(uri: str) -> None:
 
 def test_an_index_finds_what_it_was_made_of_and_what_came_later(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
-    origin = VectorOrigin(source="r", fingerprint="f", dim=16, pool_factor=1)
+    origin = VectorOrigin(source="r", fingerprint="f", dim=16)
     made = {page_id(number): unit(random.standard_normal((6, 16))) for number in range(90)}
     uri = str(tmp_path / "store")
     with StoreWriter(uri, LINEAGE) as writer:
@@ -85,7 +85,7 @@ def test_an_index_finds_what_it_was_made_of_and_what_came_later(tmp_path: Path) 
 
 def test_an_index_lives_through_filling_removing_and_reclaiming(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
-    origin = VectorOrigin(source="r", fingerprint="f", dim=16, pool_factor=1)
+    origin = VectorOrigin(source="r", fingerprint="f", dim=16)
     made = {page_id(number): unit(random.standard_normal((6, 16))) for number in range(80)}
     uri = str(tmp_path / "store")
 
@@ -124,5 +124,5 @@ def test_too_few_vectors_for_an_index_are_an_error(uri: str, vectors: dict[str, 
 
 def test_an_origin_survives_json_and_other_fields_are_refused() -> None:
     assert VectorOrigin.from_json(ORIGIN.to_json()) == ORIGIN
-    with pytest.raises(ArtifactError, match="pool_factor"):
+    with pytest.raises(ArtifactError, match="fingerprint"):
         VectorOrigin.from_json('{"source": "colqwen2"}')

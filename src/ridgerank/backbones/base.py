@@ -1,36 +1,79 @@
 """A language model cut at a layer: encode pages once, run queries over them, read the targets.
 
-`Backbone` holds what every family shares. A family reads either a page's image (`visual.py`) or its text
-(`causal_text.py`); it says how that becomes tokens and how its decoder's modules are named. See
-`qwen2_5_vl.py` for the shortest example. Nothing here changes the model: positions are passed explicitly,
-so calls do not depend on each other.
+`Backbone` holds what every family shares. A family reads either a page's image (`vision.py`) or its text
+(`text.py`); it says how that becomes tokens and how its decoder's modules are named. See `qwen_vl.py` for
+the shortest example. Nothing here changes the model: positions are passed explicitly, so calls do not depend
+on each other.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from ridgerank.backbones.attention import Attention
-from ridgerank.backbones.decoder import AddedFeatures, Decoder
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.fingerprints import Fingerprints, fingerprint_weights
-from ridgerank.backbones.page_tokens import PageTokens, merge_layer_features
-from ridgerank.backbones.prefix import Geometry, Prefix, PrefixBatch
+from ridgerank.backbones.decoder import (
+    AddedFeatures,
+    Attention,
+    Decoder,
+    bf16_on_cpu,
+    mean_log_probability,
+    mean_state,
+)
+from ridgerank.backbones.identity import Fingerprints, fingerprint_weights, require_answer_rows
+from ridgerank.backbones.prefix import (
+    Geometry,
+    PageTokens,
+    Prefix,
+    PrefixBatch,
+    merge_layer_features,
+)
 from ridgerank.backbones.prompt import Prompt, PromptTokens
-from ridgerank.backbones.query_positions import mean_log_probability, mean_state
-from ridgerank.backbones.regions import Regions, cells
-from ridgerank.backbones.self_test import require_answer_rows
-from ridgerank.backbones.wide_products import wide_products
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page, State, Target
+
+Regions = NDArray[np.float64]
+"""(positions, 4): left, top, right, bottom, each from 0 to 1."""
+
+
+def cells(rows: int, columns: int) -> Regions:
+    """A page cut into rows x columns equal cells, in raster order."""
+    top, left = (index.ravel() for index in np.indices((rows, columns)))
+    edges = np.stack([left, top, left + 1, top + 1], axis=1)
+    regions: Regions = edges / np.array([columns, rows, columns, rows])
+    return regions
+
+
+def tiled(grid: tuple[int, int], aspect: float) -> Regions:
+    """A page cut into square tiles row by row, then seen whole: a grid of tiles stacked below each other.
+
+    `grid` is ((tiles + 1) x side, side). How many tiles stand in a row is not in it; the longer side of a
+    page is cut into a fixed number, and among the ways to lay out so many tiles the one nearest to `aspect`
+    (width over height) is then the right one.
+    """
+    side = grid[1]
+    count = grid[0] // side - 1
+    within = cells(side, side)
+    if count == 0:
+        return within
+    columns = min(
+        (number for number in range(1, count + 1) if count % number == 0),
+        key=lambda number: abs(np.log(number**2 / count / aspect)),
+    )
+    rows = count // columns
+    corners = cells(rows, columns)[:, :2]
+    small = within / np.array([columns, rows, columns, rows])
+    tiles = small[None] + np.tile(corners, 2)[:, None]
+    return np.concatenate([tiles.reshape(-1, 4), within])
+
 
 Content: TypeAlias = Image | str
 """What of a page a family reads."""
@@ -86,16 +129,16 @@ class Backbone(ABC):
     def content(self, page: Page) -> Content:
         """What of a page this family reads: its image or its text."""
 
-    def encode(self, pages: Sequence[Content], *, exit_layer: int, join_layer: int = 0) -> list[Prefix]:
-        """Read pages to `exit_layer`; keep rotated keys and values of layers [join_layer, exit_layer).
+    def encode(self, pages: Sequence[Content], *, exit_layer: int) -> list[Prefix]:
+        """Read pages to `exit_layer`; keep rotated keys and values of the layers below it.
 
         `pages` are what `content` returns. They run as one batch, whose size is the caller's choice; their
         sizes may differ.
         """
-        self.geometry.require_layers(join_layer, exit_layer)
+        self.geometry.require_layers(exit_layer)
         if not pages:
             return []
-        with torch.inference_mode(), wide_products(self.device, self.dtype):
+        with torch.inference_mode(), bf16_on_cpu(self.device, self.dtype):
             page_tokens = self._tokenize_pages(pages)
             ids = pad_sequence([page.ids for page in page_tokens], batch_first=True)
             visual = pad_sequence([page.visual for page in page_tokens], batch_first=True)
@@ -107,10 +150,8 @@ class Backbone(ABC):
             # (axes, pages, positions), or (pages, positions) for a decoder with one axis
             positions = positions.permute(2, 0, 1).squeeze(0)
             added = AddedFeatures(visual, merge_layer_features(page_tokens))
-            prefixes = [self._allocate_prefix(page, exit_layer - join_layer) for page in page_tokens]
-            layers = self._decoder.prefill(
-                hidden, positions, join_layer=join_layer, exit_layer=exit_layer, added=added
-            )
+            prefixes = [self._allocate_prefix(page, exit_layer) for page in page_tokens]
+            layers = self._decoder.prefill(hidden, positions, exit_layer=exit_layer, added=added)
             for layer, (keys, values) in enumerate(layers):
                 for row, prefix in enumerate(prefixes):
                     length = prefix.keys.shape[2]
@@ -177,9 +218,9 @@ class Backbone(ABC):
         tokenizer allows it.
         """
         _require_list(queries)
-        if prefixes.join_layer or prefixes.exit_layer != self.geometry.layers:
+        if prefixes.exit_layer != self.geometry.layers:
             raise BackboneError(
-                f"targets over pages of layers [{prefixes.join_layer}, {prefixes.exit_layer}) of "
+                f"targets over pages of {prefixes.exit_layer} layers of "
                 f"{self.geometry.layers}; encode them to full depth"
             )
         if self.ranking_head is not None and "likelihood" in targets:
@@ -258,7 +299,7 @@ class Backbone(ABC):
         if short or not pages:
             what = f"pages of {short[0]} layers" if short else "no pages"
             raise BackboneError(f"{what}; wanted pages encoded to all {self.geometry.layers} layers")
-        batch = DensePrefixes(pages)
+        batch = PrefixBatch(pages)
         instruction_end = self.tokens.query("")
         written: list[list[int]] = [[] for _ in pages]
         unfinished = set(range(len(pages)))
@@ -315,7 +356,6 @@ class Backbone(ABC):
             visual=page.visual.clone(),
             grid=page.grid,
             next_position=int(page.positions.max()) + 1,
-            pieces=page.pieces,
         )
 
     def _run_suffixes(
@@ -334,7 +374,7 @@ class Backbone(ABC):
             )
         ids = pad_sequence([torch.tensor(suffix) for suffix in suffixes], batch_first=True)
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
-        with wide_products(self.device, self.dtype):
+        with bf16_on_cpu(self.device, self.dtype):
             return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
 
     def _log_probabilities(self, states: Tensor, query_tokens: Sequence[Sequence[int]]) -> Tensor:
@@ -359,3 +399,9 @@ def _require_list(queries: Sequence[str]) -> None:
     """Refuse a single text: it is a sequence of its letters, each of which would run as a query."""
     if isinstance(queries, str):
         raise BackboneError(f"one text {queries[:40]!r} in place of a list of queries; write [query]")
+
+
+def full_margins(backbone: Backbone, query: str, pages: Sequence[Content]) -> Tensor:
+    """Margins (pages,) at full depth on the uncompressed pages."""
+    prefixes = PrefixBatch(backbone.encode(pages, exit_layer=backbone.geometry.layers))
+    return backbone.targets([query], prefixes, targets=("margin",))["margin"]

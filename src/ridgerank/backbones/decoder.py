@@ -3,21 +3,24 @@
 The modules are the model's own; the loop is ours, because the library's forward cannot stop at a layer,
 start from dropped positions, share the suffix between pages, or do the last layer for one position only.
 Families differ in names, in extra norms and in the rotation; a `Block` and `rotate` hold all of that.
-This module knows no tokens and no images.
+
+In floating point the keys and values of twenty pages are larger than a processor's cache. So only a few pages
+are unpacked, joined with the query's own and attended to before the next ones take their memory. The weights
+of attention are worked out beside the pass, on request, from the same rotated queries and keys.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
+from torch.overrides import TorchFunctionMode
 from transformers.models.llama.modeling_llama import rotate_half
 
-from ridgerank.backbones.attention import watch
-from ridgerank.backbones.joined_pages import JoinedPages
 from ridgerank.backbones.prefix import Geometry, PrefixBatch
 
 Norm = Callable[[Tensor], Tensor]
@@ -150,11 +153,10 @@ class Decoder:
         hidden: Tensor,
         positions: Tensor,
         *,
-        join_layer: int,
         exit_layer: int,
         added: AddedFeatures | None = None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Rotated keys and values of layers [join_layer, exit_layer), (pages, kv_heads, positions, head_dim).
+        """Rotated keys and values of the layers below `exit_layer`, (pages, kv_heads, positions, head_dim).
 
         `hidden` is (pages, positions, width), padded on the right: a causal decoder never looks there.
         It is overwritten, and so is what is yielded, by the next layer. Of the last layer only keys and
@@ -166,8 +168,7 @@ class Decoder:
             normed = block.attention_norm(hidden)
             keys = self._rotate(self._keys(block, normed, scratch), cos, sin)
             values = self._heads(scratch.linear("value", normed, block.value))
-            if index >= join_layer:
-                yield keys, values
+            yield keys, values
             if index == exit_layer - 1:
                 break
             queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
@@ -200,7 +201,7 @@ class Decoder:
         (pairs, positions, longest page + positions).
         """
         scratch = Scratch(hidden)
-        hidden = self._alone(hidden.clone(), prefixes.join_layer, scratch)
+        hidden = hidden.clone()
         suffix = hidden.shape[1]
         pages = prefixes.lengths.shape[0]
         pairs = max(hidden.shape[0], pages)
@@ -217,7 +218,7 @@ class Decoder:
         row = torch.arange(pairs, device=hidden.device)
         joined_pages = JoinedPages(prefixes, self._geometry, pairs=pairs, suffix=suffix, like=hidden)
 
-        for index in range(prefixes.join_layer, prefixes.exit_layer):
+        for index in range(prefixes.exit_layer):
             block = self._blocks[index]
             normed = block.attention_norm(hidden)
             # Where a suffix is still one row, these products are made once, for all its pages.
@@ -234,34 +235,17 @@ class Decoder:
                 cos, sin = (part[row, :, last].unsqueeze(2) for part in (cos, sin))
                 mask = mask[row, :, last].unsqueeze(2).expand(-1, -1, self._groups, -1)
             queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
-            attended, watched = [], []
+            attended, weights = [], []
             for joined in joined_pages.join(index, keys, values):
                 asking, visible = queries[joined.pairs], mask[joined.pairs]
                 attended.append(self._attend(asking, joined.keys, joined.values, visible))
                 if attention is not None:
                     place = None if last is None else last[joined.pairs]
-                    watched.append(watch(asking, joined.keys, visible[:, 0], place))
+                    weights.append(attention_weights(asking, joined.keys, visible[:, 0], place))
             if attention is not None:
-                attention.append(torch.cat(watched))
+                attention.append(torch.cat(weights))
             self._finish(block, hidden, torch.cat(attended), scratch)
         return hidden if last is None else hidden[:, 0]
-
-    def _alone(self, hidden: Tensor, join_layer: int, scratch: Scratch) -> Tensor:
-        """Run the layers below the band: the suffix sees itself only, so where it starts is immaterial."""
-        if join_layer == 0:
-            return hidden
-        positions = torch.arange(hidden.shape[1], device=hidden.device)[None]
-        cos, sin = (part.unsqueeze(1) for part in self._rotary(hidden, positions))
-        no_page = torch.ones(1, 0, dtype=torch.bool, device=hidden.device)
-        mask = self._mask(no_page, hidden.shape[1], hidden)
-        for block in self._blocks[:join_layer]:
-            normed = block.attention_norm(hidden)
-            queries = self._queries(block, normed, scratch)
-            keys = self._keys(block, normed, scratch)
-            values = self._heads(scratch.linear("value", normed, block.value))
-            rotated = self._rotate(queries, cos, sin), self._rotate(keys, cos, sin)
-            self._finish(block, hidden, self._attend(*rotated, values, mask), scratch)
-        return hidden
 
     def _mask(self, real: Tensor, suffix: int, like: Tensor) -> Tensor:
         """(pairs, 1, groups x suffix, page + suffix): 0 where a suffix position may look, −∞ elsewhere."""
@@ -306,3 +290,196 @@ class Decoder:
     def _heads(self, x: Tensor) -> Tensor:
         """(batch, positions, heads x head_dim) -> (batch, heads, positions, head_dim)."""
         return x.view(*x.shape[:2], -1, self._geometry.head_dim).transpose(1, 2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """One query over K pages: what its last position attended to, layer by layer, averaged over heads.
+
+    Or what the query's own positions attended to, averaged over these, too.
+
+    For each layer and page the weights over both parts add up to 1; padding has none.
+    """
+
+    states: Tensor
+    """(K, width), float32: just what `Backbone.states` gives."""
+    over_prefix: Tensor
+    """(layers, K, longest prefix), float32, for every layer below the exit layer."""
+    over_suffix: Tensor
+    """(layers, K, suffix), float32: the instruction's last token, the query's, the cue for the answer."""
+
+
+def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor, last: Tensor | None) -> Tensor:
+    """What each suffix's position `last` (pairs,) attended to, (pairs, positions); without it, what each did.
+
+    `queries` is (pairs, heads, suffix or one, dim), `mask` (pairs, at least as many, positions). The weights
+    of every position are (pairs, suffix, positions).
+    """
+    if last is None:
+        rows = range(queries.shape[2])
+        return torch.stack(
+            [weights_of_position(queries[:, :, row], keys, mask[:, row]) for row in rows], dim=1
+        )
+    pair = torch.arange(len(last), device=last.device)
+    place = last.clamp(max=queries.shape[2] - 1)  # of one position, it is that one
+    return weights_of_position(queries[pair, :, place], keys, mask[pair, place])
+
+
+def weights_of_position(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q kᵀ / √dim + mask), averaged over heads: (pairs, positions), float32.
+
+    `queries` is (pairs, heads, dim), one position each, `keys` (pairs, kv_heads, positions, dim), both
+    rotated, `mask` (pairs, positions): 0 where the position may look, −∞ elsewhere.
+    """
+    pairs, heads, dim = queries.shape
+    folded = queries.float().view(pairs, keys.shape[1], heads // keys.shape[1], dim)
+    logits: Tensor = folded @ keys.float().transpose(2, 3) / dim**0.5 + mask.float()[:, None, None]
+    return logits.softmax(dim=-1).mean(dim=(1, 2))
+
+
+_CACHED_BYTES = 4 << 20
+"""Keys and values that are unpacked at once on a CPU; twice and four times as much was slower."""
+
+
+class JoinedKeysAndValues(NamedTuple):
+    """Some pairs of a page and a suffix: keys and values of the page, then of the suffix."""
+
+    pairs: slice
+    keys: Tensor
+    """(pairs, kv_heads, longest page + suffix, head_dim)."""
+    values: Tensor
+    """(pairs, kv_heads, longest page + suffix, head_dim)."""
+
+
+class JoinedPages:
+    """The memory in which pages and suffixes are joined, layer after layer."""
+
+    def __init__(
+        self, prefixes: PrefixBatch, geometry: Geometry, *, pairs: int, suffix: int, like: Tensor
+    ) -> None:
+        self._prefixes = prefixes
+        self._pairs = pairs
+        self._page = int(prefixes.lengths.max())
+        shape = (geometry.kv_heads, self._page + suffix, geometry.head_dim)
+        page_bytes = 2 * like.element_size() * prod(shape)
+        self._at_once = max(1, _CACHED_BYTES // page_bytes) if like.device.type == "cpu" else pairs
+        self._at_once = min(self._at_once, pairs)
+        self._keys, self._values = (like.new_empty(self._at_once, *shape) for _ in range(2))
+
+    def join(self, index: int, keys: Tensor, values: Tensor) -> Iterator[JoinedKeysAndValues]:
+        """Layer `index` of the pages with the suffixes' rotated `keys` and their `values`, in order.
+
+        What is yielded is overwritten by the next. Of one page for all suffixes the memory is written once.
+        """
+        pages, page = self._prefixes.lengths.shape[0], self._page
+        keys, values = (part.expand(self._pairs, -1, -1, -1) for part in (keys, values))
+        for start in range(0, self._pairs, self._at_once):
+            pairs = slice(start, min(start + self._at_once, self._pairs))
+            joined = (self._keys[: pairs.stop - start], self._values[: pairs.stop - start])
+            if pages == self._pairs:
+                self._prefixes.fill(index, *(part[:, :, :page] for part in joined), start=start)
+            elif start == 0:
+                self._prefixes.fill(index, *(part[:1, :, :page] for part in joined))
+                for part in joined:
+                    part[1:, :, :page] = part[:1, :, :page]
+            for part, own in zip(joined, (keys, values), strict=True):
+                part[:, :, page:] = own[pairs]
+            yield JoinedKeysAndValues(pairs, *joined)
+
+
+_WORDS_AT_ONCE = 8192
+
+
+def mean_state(states: Tensor, query_tokens: Sequence[Sequence[int]]) -> Tensor:
+    """Average (pairs, positions, width) over the positions of each query's tokens, float32 (pairs, width).
+
+    A query without tokens is read at the position before it.
+    """
+    lengths = torch.tensor([len(ids) for ids in query_tokens], device=states.device)
+    position = torch.arange(states.shape[1], device=states.device)
+    counted = (position < lengths[:, None]) & ((position > 0) | (lengths[:, None] == 1))
+    weights = (counted / counted.sum(dim=1, keepdim=True)).expand(len(states), -1)
+    return torch.einsum("pnw,pn->pw", states.float(), weights)
+
+
+def mean_log_probability(
+    states: Tensor,
+    query_tokens: Sequence[Sequence[int]],
+    *,
+    norm: Callable[[Tensor], Tensor],
+    unembedding: Tensor,
+) -> Tensor:
+    """log p(query | page) per token, float32 (pairs,), from last-layer states (pairs, positions, width).
+
+    The mean, not the sum: within a query both rank alike, and across queries a fit should not count a long
+    one for more. The state at a position predicts the token behind it; positions behind the query's last
+    token do not count.
+    """
+    tokens = [query_tokens[pair if len(query_tokens) > 1 else 0][1:] for pair in range(len(states))]
+    lengths = [len(pair_tokens) for pair_tokens in tokens]
+    normed = torch.cat(
+        [norm(hidden[:length]).float() for hidden, length in zip(states, lengths, strict=True)]
+    )
+    next_tokens = torch.tensor([token for pair in tokens for token in pair], device=states.device)
+    logits = (normed * unembedding[next_tokens].float()).sum(dim=1)
+    log_probabilities = logits - _log_partition(normed, unembedding)
+    return torch.stack([part.mean() for part in torch.split(log_probabilities, lengths)])
+
+
+def _log_partition(normed: Tensor, unembedding: Tensor) -> Tensor:
+    """log Σ exp over the vocabulary, float32 (rows,), some words at a time.
+
+    A whole vocabulary in float32 is gigabytes for a large model; a part of it at a time is not.
+    """
+    total = torch.full((len(normed),), -torch.inf, device=normed.device)
+    for words in torch.split(unembedding, _WORDS_AT_ONCE):
+        total = torch.logaddexp(total, (normed @ words.float().t()).logsumexp(dim=1))
+    return total
+
+
+_PRODUCTS = {F.linear, F.conv3d, torch.mm, torch.addmm}
+_LEAST_ROWS = 32
+"""A product of fewer rows costs less than converting its matrix."""
+
+
+def bf16_on_cpu(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
+    """Take large half-precision products in float32 inside the `with`, where this machine gains by it."""
+    if device.type != "cpu" or dtype == torch.float32 or _has_units(dtype):
+        return nullcontext()
+    return _Widened()
+
+
+def _has_units(dtype: torch.dtype) -> bool:
+    supported = {
+        torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported,
+        torch.float16: torch.ops.mkldnn._is_mkldnn_fp16_supported,
+    }
+    return dtype in supported and bool(supported[dtype]())
+
+
+class _Widened(TorchFunctionMode):
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 (whatever the function gives)
+        options = dict(kwargs or {})
+        tensors = [each for each in args if isinstance(each, Tensor)]
+        if func not in _PRODUCTS or not tensors or not _is_large_half(tensors):
+            return func(*args, **options)
+        out = options.pop("out", None)
+        product: Tensor = func(*map(_widen, args), **{name: _widen(value) for name, value in options.items()})
+        return product.to(tensors[0].dtype) if out is None else out.copy_(product)
+
+
+def _is_large_half(tensors: Sequence[Tensor]) -> bool:
+    """Whether the first matrix, behind a bias if there is one, is of half precision and of many rows."""
+    first = next((each for each in tensors if each.dim() > 1), tensors[0])
+    rows = first.numel() // max(first.shape[-1], 1)
+    return first.dtype in (torch.bfloat16, torch.float16) and rows >= _LEAST_ROWS
+
+
+def _widen(value: Any) -> Any:  # noqa: ANN401 (a tensor, or anything else)
+    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value

@@ -1,34 +1,36 @@
-"""From a name or a folder to a `Backbone`."""
+"""From a name or a folder to a `Backbone`.
 
+A configuration is read so that nothing the file says about the decoder is lost. A GGUF file is converted by
+transformers once; later loads take the converted copy, a bounded folder of safetensors in the user's cache.
+"""
+
+import hashlib
 import logging
-from collections.abc import Mapping
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.causal_text import MODEL_CLASSES, CausalText
-from ridgerank.backbones.configuration import read_config
-from ridgerank.backbones.gguf_cache import find_converted, keep_converted
-from ridgerank.backbones.glm4v import Glm41V
-from ridgerank.backbones.glm46v import Glm46V
-from ridgerank.backbones.idefics3 import Idefics3, SmolVLM
-from ridgerank.backbones.model_source import find_model
-from ridgerank.backbones.peft_adapter import find_adapter_base, merge_adapter
-from ridgerank.backbones.presets import PRESETS, Preset, find_preset
-from ridgerank.backbones.qwen2_5_vl import Qwen25VL
-from ridgerank.backbones.qwen2_vl import Qwen2VL
-from ridgerank.backbones.qwen3_vl import Qwen3VL
-from ridgerank.backbones.ranking_head import PREFIX, load_ranking_head
-from ridgerank.backbones.self_test import report_unused_tensors
-from ridgerank.backbones.text_budget import TextBudget
-from ridgerank.backbones.text_prompts import choose_prompt, text_prompt
-from ridgerank.backbones.visual import VisualBackbone
+from ridgerank.backbones.glm_vl import Glm41V, Glm46V
+from ridgerank.backbones.idefics import Idefics3, SmolVLM
+from ridgerank.backbones.identity import report_unused_tensors
+from ridgerank.backbones.model_settings import PRESETS, Preset, find_model, find_preset
+from ridgerank.backbones.qwen_vl import Qwen2VL, Qwen3VL, Qwen25VL
+from ridgerank.backbones.rerankers import PREFIX, find_adapter_base, load_ranking_head, merge_adapter
+from ridgerank.backbones.text import MODEL_CLASSES, CausalText, TextBudget, choose_prompt, text_prompt
+from ridgerank.backbones.vision import VisualBackbone
+from ridgerank.cache_folder import cache_folder
 from ridgerank.errors import BackboneError
 
 logger = logging.getLogger(__name__)
@@ -55,7 +57,7 @@ def load_backbone(
     page_text: str | None = None,
     prompt: str | None = None,
 ) -> Backbone:
-    """Load a model by short name (`mini-qwen` comes with the package), by hub repository or from a folder.
+    """Load a model by short name, by hub repository or from a folder.
 
     Device and dtype default to CUDA in bfloat16, else Apple's GPU, else the CPU, both in float32: weights
     trained in bfloat16 overflow float16. A folder with one `.gguf` file, or the file itself, is unpacked by
@@ -247,3 +249,125 @@ def _require_supported(
         raise BackboneError(f"{name} looks at pages; a budget of text is not for it")
     if config.model_type in MODEL_CLASSES and max_pixels is not None:
         raise BackboneError(f"{name} reads the text of pages; a budget of pixels is not for it")
+
+
+_NOT_THE_DECODERS = {"model_type", "architectures", "vision_config", "transformers_version"}
+_COMPARED = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "rms_norm_eps",
+    "vocab_size",
+)
+_ROTARY = ("rope_theta", "partial_rotary_factor", "mrope_section")
+_SAME = {"default": "default", "mrope": "default"}
+"""Rotary types by the names of earlier releases, and what they are called now."""
+
+
+def read_config(source: str, **options: Any) -> PreTrainedConfig:  # noqa: ANN401 (what from_pretrained takes)
+    """The configuration of a folder or repository; refused where a setting of the file was not read."""
+    stated, _ = PreTrainedConfig.get_config_dict(source, **options)
+    config = AutoConfig.from_pretrained(source, **options)
+    if "gguf_file" in options:
+        return config
+    if hasattr(config, "text_config") and "text_config" not in stated and unread_settings(stated, config):
+        decoder = {name: value for name, value in stated.items() if name not in _NOT_THE_DECODERS}
+        config = type(config)(**{**stated, "text_config": decoder})
+    if unread := unread_settings(stated, config):
+        raise BackboneError(
+            f"transformers read the configuration of {source!r} otherwise than it is written: "
+            f"{'; '.join(unread)}; give a configuration in the form of this release of transformers"
+        )
+    return config
+
+
+def unread_settings(stated: Mapping[str, Any], config: PreTrainedConfig) -> list[str]:
+    """What the file says about the decoder and the configuration has otherwise, in words."""
+    written = stated.get("text_config") or stated
+    read = config.get_text_config()
+    values = {name: (written[name], getattr(read, name, None)) for name in _COMPARED if name in written}
+    rotary = dict(read.rope_parameters or {}) if hasattr(read, "rope_parameters") else {}
+    written_rotary = _written_rotary(written)
+    values |= {name: (written_rotary[name], rotary.get(name)) for name in _ROTARY if name in written_rotary}
+    if (kind := written_rotary.get("rope_type", written_rotary.get("type"))) is not None:
+        values["rope_type"] = (_SAME.get(kind, kind), rotary.get("rope_type"))
+    return [
+        f"{name} is {in_file!r} there and {in_memory!r} here"
+        for name, (in_file, in_memory) in values.items()
+        if in_file is not None and in_file != in_memory
+    ]
+
+
+def _written_rotary(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Rotary settings of all the places where releases of transformers have written them."""
+    loose = {name: written[name] for name in _ROTARY if name in written}
+    rotary = {**loose, **(written.get("rope_scaling") or {}), **(written.get("rope_parameters") or {})}
+    return {name: value for name, value in rotary.items() if not isinstance(value, Mapping)}
+
+
+KIND = "gguf"
+MAX_BYTES = 20 * 10**9
+"""What converted models may take on disk, together."""
+_COMPLETE = "config.json"
+_SAMPLE_BYTES = 1 << 20
+_EXPANSION = 9
+"""A file of four bits, and a little for steps, becomes float32."""
+
+
+def converted_folder(file: Path) -> Path:
+    """The folder for what this file is converted to: by its name, size, time and first and last megabyte."""
+    status = file.stat()
+    digest = hashlib.blake2b(f"{status.st_size} {status.st_mtime_ns}".encode(), digest_size=6)
+    with file.open("rb") as opened:
+        digest.update(opened.read(_SAMPLE_BYTES))
+        opened.seek(max(0, status.st_size - _SAMPLE_BYTES))
+        digest.update(opened.read(_SAMPLE_BYTES))
+    return cache_folder(KIND) / f"{file.stem}-{digest.hexdigest()}"
+
+
+def find_converted(file: Path) -> Path | None:
+    """The folder this file was converted to before, None where it was not; using it keeps it."""
+    folder = converted_folder(file)
+    if not (folder / _COMPLETE).exists():
+        return None
+    with suppress(OSError):  # a cache that may only be read serves as well
+        os.utime(folder)
+    return folder
+
+
+def keep_converted(file: Path, save: Callable[[Path], None], *, max_bytes: int = MAX_BYTES) -> None:
+    """Let `save` write the converted model into a folder that later processes find; whole or not at all.
+
+    Without room for it nothing is kept, and the log says so.
+    """
+    target = converted_folder(file)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if shutil.disk_usage(target.parent).free < _EXPANSION * file.stat().st_size:
+            logger.warning("no room in %s to keep %s converted; it is unpacked again", target.parent, file)
+            return
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            save(scratch)
+            with suppress(OSError):  # another process was faster
+                scratch.rename(target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        _evict(target, max_bytes)
+    except OSError as error:
+        logger.warning("%s is not kept converted (%s); it is unpacked again", file, error)
+
+
+def _evict(newest: Path, max_bytes: int) -> None:
+    """Remove the folders that were not used for longest until the others fit, the newest always staying."""
+    folders = [path for path in newest.parent.iterdir() if path.is_dir() and path.name[0] != "."]
+    folders.sort(key=lambda path: (path != newest, -path.stat().st_mtime_ns))
+    total = 0
+    for folder in folders:
+        total += sum(file.stat().st_size for file in folder.iterdir())
+        if total > max_bytes and folder != newest:
+            shutil.rmtree(folder, ignore_errors=True)

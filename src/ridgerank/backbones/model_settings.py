@@ -1,14 +1,194 @@
-"""Which model to load and how it reads pages. Importing this module imports no model."""
+"""Which models there are by name, where one is loaded from, and how it reads pages.
 
+Importing this module imports no model.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Self
 
+from ridgerank.backbones.prompt import Prompt
+from ridgerank.errors import BackboneError
 from ridgerank.lineage import Lineage
+from ridgerank.records import TARGETS, Target
 
 if TYPE_CHECKING:
     import torch
 
     from ridgerank.backbones.base import Backbone
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A published reranker on the body of a family."""
+
+    repository: str
+    """Where it is published: a whole model, or a peft adapter that names its base."""
+    family: str
+    """The `model_type` of its body."""
+    prompt: Prompt
+    """As published; its name is the preset's."""
+    max_pixels: int
+    """Pixel budget of a page, as its authors or first users ran it."""
+    licence: str
+    notice: str = ""
+    """What whoever loads it is told."""
+    ranking_head: bool = False
+    """Whether its score is that of a head on the last state, not a difference of two answers."""
+    architecture: str = ""
+    """What its configuration calls its class, where that tells it apart."""
+
+    @property
+    def name(self) -> str:
+        """What it is chosen by."""
+        return self.prompt.name
+
+
+_PRESETS = (
+    Preset(
+        repository="lightonai/MonoQwen2-VL-v0.1",
+        family="qwen2_vl",
+        prompt=Prompt(
+            before_page=(
+                "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
+                "<|im_start|>user\n<|vision_start|>"
+            ),
+            after_page="<|vision_end|>",
+            instruction=(
+                "Assert the relevance of the previous image document to the following query, "
+                "answer True or False. The query is: "
+            ),
+            after_query="<|im_end|>\n<|im_start|>assistant\n",
+            answers=("True", "False"),
+            name="monoqwen2-vl",
+        ),
+        max_pixels=2048 * 28 * 28,
+        licence="Apache-2.0",
+    ),
+    Preset(
+        repository="jinaai/jina-reranker-m0",
+        family="qwen2_vl",
+        prompt=Prompt(
+            before_page="**Document**:\n<|vision_start|>",
+            after_page="<|vision_end|>",
+            instruction="\n**Query**:\n",
+            after_query="",
+            answers=None,
+            name="jina-reranker-m0",
+            closing_tokens=(100,),
+        ),
+        max_pixels=768 * 28 * 28,
+        licence="CC-BY-NC-4.0",
+        notice=(
+            "jina-reranker-m0 is licensed CC-BY-NC-4.0: not for commercial use without another licence from "
+            "its authors, and the same holds for pages stored with it"
+        ),
+        ranking_head=True,
+        architecture="JinaVLForRanking",
+    ),
+)
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PRESETS})
+"""Every preset by its name."""
+
+
+def find_preset(
+    name: str, family: str, *, prompt: str | None = None, architectures: Sequence[str] = ()
+) -> Preset | None:
+    """The preset of a model of this family, by the prompt asked for, its name or its class; None without one.
+
+    A folder is recognised where its name begins as the preset's does.
+    """
+    presets = [preset for preset in PRESETS.values() if preset.family == family]
+    if prompt is not None:
+        for preset in presets:
+            if preset.name == prompt:
+                return preset
+        known = ", ".join(preset.name for preset in presets) or "none"
+        raise BackboneError(
+            f"no prompt called {prompt!r} for {name}, a model of type {family!r}; known for it: {known}"
+        )
+    short_name = PurePath(name).name.lower()
+    for preset in presets:
+        if short_name.startswith(preset.name) or (
+            preset.architecture and preset.architecture in architectures
+        ):
+            return preset
+    return None
+
+
+def available_targets(prompt_name: str | None) -> tuple[Target, ...]:
+    """What a model with this prompt can be asked at full depth: a ranking head leaves no likelihood."""
+    preset = PRESETS.get(prompt_name or "")
+    return ("margin",) if preset is not None and preset.ranking_head else TARGETS
+
+
+SHORT_NAMES = {
+    "qwen2.5-vl-3b": "Qwen/Qwen2.5-VL-3B-Instruct",
+    "qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct",
+    "qwen2-vl-2b": "Qwen/Qwen2-VL-2B-Instruct",
+    "qwen3-vl-2b": "Qwen/Qwen3-VL-2B-Instruct",
+    "qwen3-vl-4b": "Qwen/Qwen3-VL-4B-Instruct",
+    "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct",
+    "glm-4.1v-9b": "zai-org/GLM-4.1V-9B-Thinking",
+    "glm-4.6v-flash": "zai-org/GLM-4.6V-Flash",
+    **{preset.name: preset.repository for preset in PRESETS.values()},
+    "idefics3-8b": "HuggingFaceM4/Idefics3-8B-Llama3",
+    "smolvlm-256m": "HuggingFaceTB/SmolVLM-256M-Instruct",
+    "smolvlm-500m": "HuggingFaceTB/SmolVLM-500M-Instruct",
+    "smolvlm-2b": "HuggingFaceTB/SmolVLM-Instruct",
+}
+"""What people type, and the repository it stands for."""
+
+
+class ModelSource(NamedTuple):
+    """Where a model is."""
+
+    location: str
+    """A folder, or a hub repository."""
+    gguf: str | None = None
+    """The GGUF file in the folder, where that is all there is."""
+
+
+def find_model(name: str) -> ModelSource:
+    """Find the folder or repository, and the GGUF file in it if that is all; a bare word is a short name."""
+    if name.lower() in SHORT_NAMES:
+        return ModelSource(SHORT_NAMES[name.lower()])
+    path = Path(name)
+    if path.suffix == ".gguf" and path.is_file():
+        return ModelSource(str(path.parent), path.name)
+    if path.is_dir():
+        return _find_in_folder(path)
+    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise BackboneError(
+            f"no backbone called {name!r}, and no such folder; known names: "
+            f"{', '.join(SHORT_NAMES)}, "
+            "or a repository as owner/name; where a model of a store has moved, --backbone says where it is"
+        )
+    return ModelSource(name)
+
+
+def _find_in_folder(folder: Path) -> ModelSource:
+    packed = sorted(folder.glob("*.gguf"))
+    has_config = any((folder / name).exists() for name in ("config.json", "adapter_config.json"))
+    if any(folder.rglob("*.onnx")) and not packed and not any(folder.glob("*.safetensors")):
+        raise BackboneError(
+            f"{folder} holds an ONNX model, whose layers cannot be read one by one; wanted the same model as "
+            "safetensors or GGUF"
+        )
+    if has_config:
+        return ModelSource(str(folder))
+    if len(packed) > 1:
+        raise BackboneError(
+            f"{folder} holds {len(packed)} GGUF files, {', '.join(each.name for each in packed)}; name one"
+        )
+    if packed:
+        return ModelSource(str(folder), packed[0].name)
+    raise BackboneError(
+        f"{folder} holds no model: no config.json and no GGUF file; wanted the folder of one, as "
+        "`hf download OWNER/NAME --local-dir FOLDER` makes it"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +227,6 @@ class ModelSettings:
 
     def load(self) -> "Backbone":
         """Load the model in this process."""
-        from ridgerank.backbones.model_source import find_model
-
         find_model(self.name)  # a wrong name is reported before torch is imported
         from ridgerank.backbones.load import load_backbone, parse_dtype
 

@@ -1,8 +1,9 @@
-"""A page as a decoder sees it: keys and values, layer by layer, before any compression."""
+"""A page as a decoder sees it: its tokens, then keys and values, layer by layer, before any compression."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from ridgerank.errors import BackboneError
@@ -18,18 +19,17 @@ class Geometry:
     kv_heads: int
     head_dim: int
 
-    def require_layers(self, join_layer: int, exit_layer: int) -> None:
+    def require_layers(self, exit_layer: int) -> None:
         """Refuse layers that the decoder does not have, before anything is read."""
-        if not 0 <= join_layer < exit_layer <= self.layers:
+        if not 0 < exit_layer <= self.layers:
             raise BackboneError(
-                f"layers [{join_layer}, {exit_layer}) of a model of {self.layers} layers; "
-                f"wanted 0 <= join layer < exit layer <= {self.layers}"
+                f"exit layer {exit_layer} of a model of {self.layers} layers; expected 1 to {self.layers}"
             )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
-    """One page's keys and values at layers [join_layer, exit_layer), uncompressed."""
+    """One page's keys and values at the layers below the exit layer, uncompressed."""
 
     keys: Tensor
     """(layers, kv_heads, positions, head_dim), after the rotary embedding: dropping positions is safe."""
@@ -42,38 +42,73 @@ class Prefix:
     """Rows and columns of the visual positions on the page; their product is the number of them."""
     next_position: int
     """The rotary position at which the query suffix starts."""
-    pieces: tuple[str, ...] | None = None
-    """(visual positions,): the characters each stands for, where the page is text."""
 
     def layers(self, start: int, stop: int) -> "Prefix":
         """The same page at layers `start` to `stop` − 1 of those held; nothing is copied."""
         return replace(self, keys=self.keys[start:stop], values=self.values[start:stop])
 
 
-class PrefixBatch(Protocol):
-    """K pages' prefixes, padded on the right to the longest, handed out one layer at a time."""
+class PrefixBatch:
+    """K pages' prefixes, padded on the right to the longest, handed out one layer at a time.
 
-    @property
-    def lengths(self) -> Tensor:
-        """(K,) int64: how many positions of each page are real."""
+    These are uncompressed, for full-depth targets and as the reference for stored ones (`StoredPrefixes`).
+    """
 
-    @property
-    def next_positions(self) -> Tensor:
-        """(K,) int64: where the suffix starts, page by page."""
+    lengths: Tensor
+    """(K,) int64: how many positions of each page are real."""
+    next_positions: Tensor
+    """(K,) int64: where the suffix starts, page by page."""
+    exit_layer: int
+    """How many layers are held."""
 
-    @property
-    def join_layer(self) -> int:
-        """The first layer held."""
+    def __init__(self, prefixes: Sequence[Prefix]) -> None:
+        if not prefixes:
+            raise BackboneError("no prefixes to run a query over; wanted at least one page")
+        shapes = {(*prefix.keys.shape[:2], prefix.keys.shape[3]) for prefix in prefixes}
+        if len(shapes) > 1:
+            raise BackboneError(
+                f"prefixes of differing (layers, kv_heads, head_dim) {sorted(shapes)} in one batch; "
+                "encode them with the same backbone and layers"
+            )
+        self._prefixes = prefixes
+        self.lengths = torch.tensor([prefix.keys.shape[2] for prefix in prefixes])
+        self.next_positions = torch.tensor([prefix.next_position for prefix in prefixes])
+        self.exit_layer = prefixes[0].keys.shape[0]
 
-    @property
-    def exit_layer(self) -> int:
-        """One past the last layer held."""
-
-    def fill(self, index: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
-        """Write decoder layer `index` into `keys` and `values`: (pages, kv_heads, positions, head_dim) each.
+    def fill(self, layer: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
+        """Write decoder layer `layer` into `keys` and `values`: (pages, kv_heads, positions, head_dim) each.
 
         These are as many pages as there is memory for, from page `start` on, and max(lengths) positions.
 
-        The caller owns the memory, of its own dtype and device, and keeps room for the suffix behind it:
-        nothing is concatenated. Padding must be finite; no query attends to it.
+        The caller owns the memory, of its own dtype and device, and keeps room for the suffix after it:
+        nothing is concatenated. Padding is finite; no query attends to it.
         """
+        for row, prefix in enumerate(self._prefixes[start : start + keys.shape[0]]):
+            length = prefix.keys.shape[2]
+            keys[row, :, :length].copy_(prefix.keys[layer])
+            values[row, :, :length].copy_(prefix.values[layer])
+            keys[row, :, length:].zero_()
+            values[row, :, length:].zero_()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageTokens:
+    """A page as the decoder receives it."""
+
+    ids: Tensor
+    """(positions,) int64."""
+    visual: Tensor
+    """(positions,) bool: where the page itself stands."""
+    features: Tensor | None
+    """(visual positions, width): what the vision tower puts there; None where the page is text."""
+    positions: Tensor
+    """(axes, positions) int64: rotary positions."""
+    grid: tuple[int, int]
+    """Rows and columns of the visual positions."""
+    layer_features: tuple[Tensor, ...] = ()
+    """(visual positions, width) each: what is added there behind layer 0, 1, ..., where a family does so."""
+
+
+def merge_layer_features(pages: Sequence[PageTokens]) -> tuple[Tensor, ...]:
+    """`layer_features` of pages in one batch, layer by layer, page behind page."""
+    return tuple(torch.cat(layer) for layer in zip(*(page.layer_features for page in pages), strict=True))

@@ -49,7 +49,6 @@ class TextTokens:
     """A text in tokens, each with the characters it stands for."""
 
     ids: list[int]
-    pieces: list[str]
     spans: list[tuple[int, int]]
     """Where each stands in the text: its first character, and one past its last."""
 
@@ -94,7 +93,6 @@ class PromptTokens:
         kept = [number for number, token in enumerate(encoding.ids) if token not in self._added]
         return TextTokens(
             ids=[encoding.ids[number] for number in kept],
-            pieces=[text[slice(*encoding.offsets[number])] for number in kept],
             spans=[encoding.offsets[number] for number in kept],
         )
 

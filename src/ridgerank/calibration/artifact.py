@@ -2,38 +2,200 @@
 
 `NAME.safetensors` is all that ranking reads; `NAME.json` says the same to people and `NAME.png` shows it.
 A calibration is bound to the lineage of its store and to the retriever its weight is for, and sealed with a
-digest of all it holds (`sealed_file.py`).
+digest of all it holds. It keeps the lists the weight was estimated from, so that the weight can be estimated
+again from other judgements without any model.
 """
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgerank.atomic import replace_text_file
-from ridgerank.calibration.relevance_model import RelevanceModel
-from ridgerank.calibration.score_lists import NAMES, ScoreLists
-from ridgerank.calibration.sealed_file import read_sealed, write_sealed
+from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import ArtifactError
 from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.lineage import Lineage
-from ridgerank.readout.readout import Readout
-from ridgerank.records import State, Target
+from ridgerank.ragged import Bools, Floats, Ragged
+from ridgerank.readout.ridge import Readout, TargetReadout
+from ridgerank.records import Candidate, Query, ScoredPages, State, Target
+from ridgerank.store.maintenance import Damage
+
+DIGEST_KEY = "digest"
+_METADATA_NAMES = {"list_names", "format", "lineage", "fit", "facts", DIGEST_KEY}
+
+
+def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
+    """Write the file whole or not at all, its digest among the metadata."""
+    from safetensors.numpy import save
+
+    sealed = {**metadata, DIGEST_KEY: _digest(tensors, metadata)}
+    with replace_file(path) as scratch:
+        scratch.write_bytes(save(dict(tensors), sealed))
+
+
+def read_sealed(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+    """The metadata and the tensors; a file that is not as it was written is refused."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata: dict[str, str] = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"{path}: not a readable calibration ({error}); calibrate again") from error
+    unknown = sorted(metadata.keys() - _METADATA_NAMES)
+    digest = metadata.pop(DIGEST_KEY, None)
+    if unknown or (digest is not None and digest != _digest(tensors, metadata)):
+        raise ArtifactError(f"{path} is damaged: it is not as it was written; calibrate again")
+    return metadata, tensors
+
+
+def find_damaged_calibrations(folder: Path) -> Iterator[Damage]:
+    """Every calibration of a folder that cannot be read, or is not as it was written."""
+    from ridgerank.calibration.artifact import Calibration, list_calibrations
+
+    for name in list_calibrations(folder):
+        try:
+            Calibration.load(folder, name)
+        except ArtifactError as error:
+            yield Damage(f"calibration {name}", None, str(error))
+
+
+def _digest(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
+    """BLAKE2b-256 of all names and values, each preceded by its length."""
+    digest = hashlib.blake2b(digest_size=32)
+    parts: list[bytes] = [text.encode() for item in sorted(metadata.items()) for text in item]
+    for name, tensor in sorted(tensors.items()):
+        header = f"{name} {tensor.dtype.str} {tensor.shape}"
+        parts += [header.encode(), np.ascontiguousarray(tensor).tobytes()]
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+LENGTHS, SCORES, RELEVANCE = "list_lengths", "list_scores", "list_relevance"
+"""Tensors of a calibration's file."""
+NAMES = "list_names"
+"""An entry of its metadata."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreLists:
+    """The lists a readout was fitted on, with scores of readouts that were fitted without them."""
+
+    queries: tuple[Query, ...]
+    page_ids: tuple[str, ...]
+    """(members,)."""
+    lists: Ragged
+    retriever: Floats
+    """(members,): b."""
+    readout: Floats
+    """(members,): s, held out."""
+    targets: Floats
+    """(members,): t."""
+    relevance: Floats | None = None
+    """(members,): grades of judgements that were given in a file, 0 where there is none; None where it is not
+    known which there were."""
+
+    @classmethod
+    def of_candidates(
+        cls,
+        candidates: Mapping[Query, Sequence[Candidate]],
+        members: Bools,
+        retriever: Floats,
+        readout: Floats,
+        targets: Floats,
+        relevance: Floats | None = None,
+    ) -> Self:
+        """The lists that are marked in `members`, of all candidates laid end to end."""
+        every = Ragged.of_lengths(len(pages) for pages in candidates.values())
+        varied = members[every.offsets[:-1]]
+        page_ids = [candidate.page_id for pages in candidates.values() for candidate in pages]
+        return cls(
+            queries=tuple(query for query, kept in zip(candidates, varied, strict=True) if kept),
+            page_ids=tuple(page for page, kept in zip(page_ids, members, strict=True) if kept),
+            lists=every.select(varied)[0],
+            retriever=retriever,
+            readout=readout,
+            targets=targets,
+            relevance=relevance,
+        )
+
+    def by_query(self) -> dict[str, ScoredPages]:
+        """The text of each query → its candidates."""
+        return {query.text: pages for query, pages in zip(self.queries, self._pages(), strict=True)}
+
+    def grades(self) -> dict[str, dict[str, int]]:
+        """The text of each query with relevant pages → their grades by page id."""
+        if self.relevance is None:
+            return {}
+        judged: dict[str, dict[str, int]] = {}
+        for query, (start, end) in zip(self.queries, pairwise(self.lists.offsets.tolist()), strict=True):
+            pages = zip(self.page_ids[start:end], self.relevance[start:end].tolist(), strict=True)
+            if relevant := {page: int(grade) for page, grade in pages if grade > 0}:
+                judged[query.text] = relevant
+        return judged
+
+    def with_grades(self, judged: Mapping[str, Mapping[str, int]]) -> Self:
+        """The same lists with these judgements besides, by the text of the query and page id."""
+        texts = [query.text for query in self.queries]
+        members = zip(self.page_ids, self.lists.list_numbers().tolist(), strict=True)
+        before = np.zeros(len(self.page_ids)) if self.relevance is None else self.relevance
+        grades = [
+            judged.get(texts[number], {}).get(page, grade)
+            for (page, number), grade in zip(members, before.tolist(), strict=True)
+        ]
+        return replace(self, relevance=np.array(grades, dtype=np.float64))
+
+    def _pages(self) -> Iterator[ScoredPages]:
+        for start, end in pairwise(self.lists.offsets.tolist()):
+            yield ScoredPages(
+                self.page_ids[start:end],
+                tuple(self.retriever[start:end].tolist()),
+                tuple(self.readout[start:end].tolist()),
+            )
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """What a calibration's file holds of them."""
+        scores = np.stack([self.retriever, self.readout, self.targets])
+        tensors = {LENGTHS: self.lists.lengths, SCORES: scores}
+        return tensors if self.relevance is None else tensors | {RELEVANCE: self.relevance}
+
+    def names(self) -> str:
+        """What its metadata holds of them."""
+        queries = [[query.query_id, query.text] for query in self.queries]
+        return json.dumps({"queries": queries, "pages": self.page_ids}, ensure_ascii=False)
+
+    @classmethod
+    def from_file(cls, tensors: Mapping[str, Floats], names: str) -> Self:
+        """The inverse of `tensors` and `names`."""
+        listed = json.loads(names)
+        retriever, readout, targets = np.asarray(tensors[SCORES], dtype=np.float64)
+        return cls(
+            queries=tuple(Query(query_id, text) for query_id, text in listed["queries"]),
+            page_ids=tuple(listed["pages"]),
+            lists=Ragged.of_lengths(tensors[LENGTHS].astype(np.int64).tolist()),
+            retriever=retriever,
+            readout=readout,
+            targets=targets,
+            relevance=np.asarray(tensors[RELEVANCE], np.float64) if RELEVANCE in tensors else None,
+        )
+
 
 FORMAT = "ridgerank-calibration-2"
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_JSON_NAMES = {"options": "readings", "varied_share": "told_apart"}
-"""Fields that files know by another name."""
 _TARGET_READOUT = "target_readout"
-"""The tensor of `RelevanceModel.readout`."""
-_FIELD_NAMES = {json_name: name for name, json_name in _JSON_NAMES.items()}
+"""A tensor, and the rest of it among the facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +293,8 @@ class Calibration:
     """What the readout is fitted to."""
     state: State = "last"
     """Where the readout's states are read; a query has to be run to the same place."""
-    relevance: RelevanceModel | None = None
-    """Probabilities of relevance; None in a calibration made before there were any."""
+    target_readout: TargetReadout | None = None
+    """Predicts the full model's margin of a page; None if the target is another, or cannot be predicted."""
     lists: ScoreLists | None = None
     """The lists the weight was estimated from; None in a calibration of an older release."""
 
@@ -150,8 +312,8 @@ class Calibration:
             "facts": json.dumps(facts, ensure_ascii=False),
         }
         tensors = {"readout": self.readout.vector}
-        if self.relevance is not None:
-            tensors[_TARGET_READOUT] = self.relevance.readout.vector
+        if self.target_readout is not None:
+            tensors[_TARGET_READOUT] = self.target_readout.vector
         if self.lists is not None:
             tensors |= self.lists.tensors()
             metadata[NAMES] = self.lists.names()
@@ -163,11 +325,11 @@ class Calibration:
         retriever = {"retriever": self.retriever, "retriever_source": self.retriever_source}
         option = {"target": self.target, "state": self.state}
         parts = {**retriever, **option, "penalty": self.readout.penalty, "weight": asdict(self.weight)}
-        diagnostics = _rename_keys(asdict(self.diagnostics), _JSON_NAMES)
-        diagnostics["readings"] = [_rename_keys(option, _JSON_NAMES) for option in diagnostics["readings"]]
-        if self.relevance is not None:
-            parts["relevance"] = self.relevance.facts()
-        facts: dict[str, Any] = _to_json({**parts, "diagnostics": diagnostics})
+        if self.target_readout is not None:
+            parts[_TARGET_READOUT] = {
+                part: getattr(self.target_readout, part) for part in ("intercept", "penalty")
+            }
+        facts: dict[str, Any] = _to_json({**parts, "diagnostics": asdict(self.diagnostics)})
         return facts
 
     @classmethod
@@ -213,9 +375,9 @@ class Calibration:
             target=facts["target"],
             state=facts["state"],
             diagnostics=_diagnostics(facts["diagnostics"]),
-            relevance=(
-                RelevanceModel.from_facts(facts["relevance"], tensors[_TARGET_READOUT])
-                if "relevance" in facts
+            target_readout=(
+                TargetReadout(np.asarray(tensors[_TARGET_READOUT], np.float64), **facts[_TARGET_READOUT])
+                if _TARGET_READOUT in facts
                 else None
             ),
             lists=ScoreLists.from_file(tensors, metadata[NAMES]) if NAMES in metadata else None,
@@ -264,7 +426,7 @@ def _diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
             "paper_label_free": _optional_estimate(facts.get("paper_label_free")),
             "warnings": tuple(facts["warnings"]),
             "options": tuple(
-                ReadoutOption(**_field_values(ReadoutOption, option)) for option in facts["readings"]
+                ReadoutOption(**_field_values(ReadoutOption, option)) for option in facts["options"]
             ),
         }
     )
@@ -275,9 +437,4 @@ def _field_values(
 ) -> dict[str, Any]:
     """The fields of a record, NaN where null stands for it."""
     numbers = {field.name for field in fields(record) if field.type is float}
-    values = _rename_keys(facts, _FIELD_NAMES)
-    return {name: math.nan if value is None and name in numbers else value for name, value in values.items()}
-
-
-def _rename_keys(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(key, key): value for key, value in record.items()}
+    return {name: math.nan if value is None and name in numbers else value for name, value in facts.items()}

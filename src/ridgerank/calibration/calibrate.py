@@ -1,57 +1,80 @@
-"""Calibration from end to end: queries, candidates, targets, states, readout, weight, artifact.
+"""Calibration from end to end: make the lists, fit readouts to them, weigh them, save the best.
 
-Only pages whose targets are missing are encoded again; `index_hook.py` computes targets while pages are
-indexed, and then none are missing. Targets are stored as they are computed: an interrupted calibration goes
-on where it stopped.
+Only pages whose targets are missing are encoded again. Targets are stored as they are computed: an
+interrupted calibration goes on where it stopped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import parse_dtype
-from ridgerank.backbones.model_settings import ModelSettings
-from ridgerank.backbones.presets import available_targets
-from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, calibration_path
-from ridgerank.calibration.assemble import assemble_calibration
-from ridgerank.calibration.candidate_lists import find_candidates
-from ridgerank.calibration.executor import Executor, LocalExecutor
-from ridgerank.calibration.external_teacher import (
+from ridgerank.backbones.model_settings import ModelSettings, available_targets
+from ridgerank.calibration.artifact import (
+    DEFAULT_NAME,
+    Calibration,
+    Diagnostics,
+    ScoreLists,
+    calibration_path,
+)
+from ridgerank.calibration.plot import plot_calibration
+from ridgerank.calibration.queries import QUERIES, QuerySet, QuerySource, choose_queries
+from ridgerank.calibration.ridge_fit import predict_target
+from ridgerank.calibration.selection import CalibrationData, Selection, fit_options, weigh
+from ridgerank.calibration.teacher import (
     OWN,
-    ask_teacher,
-    load_teacher,
-    require_teacher_exists,
+    CandidateLists,
+    TargetCache,
+    Teacher,
+    TeacherScores,
+    read_teacher,
     restrict_lists,
 )
-from ridgerank.calibration.hooks import CalibrationHook, CalibrationPlan, SilentCalibrationHook
-from ridgerank.calibration.plot import plot_calibration
-from ridgerank.calibration.query_choice import QUERIES, QuerySource, choose_queries
-from ridgerank.calibration.ridge_fit import RemoteStates
-from ridgerank.calibration.selection import CalibrationData, select_readout
-from ridgerank.calibration.synthetic_queries import QuerySet
-from ridgerank.calibration.target_cache import TargetCache
-from ridgerank.calibration.teacher import find_missing_targets
-from ridgerank.calibration.transfer import transfer_weight
+from ridgerank.calibration.weight import transfer_weight
 from ridgerank.errors import CalibrationError
+from ridgerank.fusion.standardize import standard_deviations
+from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.ranking.shallow import ShallowPass
+from ridgerank.readout.ridge import Readout
 from ridgerank.records import STATES, Candidate, Query, State, Target
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
-from ridgerank.runs.run import Qrels
+from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import require_locations
+from ridgerank.store.rerender import rerender_pages
 from ridgerank.store.sidecar import edit_calibrations
+from ridgerank.trec import Qrels
 
 if TYPE_CHECKING:
     import torch
 
 CANDIDATES = 20
 """K, as in the paper."""
+TARGETS_STEP, STATES_STEP = "full-depth targets", "shallow states"
+"""The steps of a calibration that take time."""
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with a step, how much of it is done (0 at first), and how much there is to do."""
+
+
+def _ignore_progress(step: str, done: int, total: int) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibrationLists:
+    """Queries with their candidates, and all that readouts are fitted to."""
+
+    query_set: QuerySet
+    candidates: CandidateLists
+    data: CalibrationData
+    teacher: str
+    """Whose scores the targets are."""
 
 
 def calibrate(
@@ -71,11 +94,10 @@ def calibrate(
     documents: Sequence[str | Path] = (),
     target: Target | None = None,
     state: State | None = None,
-    teacher: str = "",
+    teacher: str | Path = "",
     device: str | None = None,
     dtype: "str | torch.dtype | None" = None,
-    executor: Executor | None = None,
-    hook: CalibrationHook | None = None,
+    progress: Progress = _ignore_progress,
 ) -> Calibration:
     """Fit a readout and a weight to a store and a retriever without labels, and save them beside the store.
 
@@ -85,94 +107,198 @@ def calibrate(
     generated from the pages. `queries_from` tells the report where given queries come from.
 
     With `qrels` the weight is w* of eq. 4; `weight_from` takes it from another store that was calibrated with
-    judgements, `STORE` or `STORE#NAME`, together with its target, state and probabilities of relevance.
+    judgements, `STORE` or `STORE#NAME`, together with its target and state.
     `candidates` is K. `documents` are files and folders to render pages from again; by default, those they
-    were indexed from. `target` and `state` are selected by measure where they are not given. `teacher` is
-    whose scores to learn in place of the model's own: a TREC run of scores or qrels, another backbone or a
-    cross encoder, by file, name or folder. An `executor` runs the model elsewhere than in this process; no
-    backbone is loaded then.
+    were indexed from. `target` and `state` are selected by measure where they are not given. `teacher` is a
+    TREC run whose scores to learn in place of the model's own, made by any reranker, or judgements.
     """
-    hook = hook or SilentCalibrationHook()
-    require_teacher_exists(teacher)
     with ExitStack() as stack:
-        page_store = (
-            store if isinstance(store, PageStore) else stack.enter_context(PageStore.open(str(store)))
-        )
-        folder = stack.enter_context(edit_calibrations(page_store.uri))
-        path = calibration_path(folder, name)
-        retriever_source = retriever_source or _default_source(retriever, page_store)
+        pages = store if isinstance(store, PageStore) else stack.enter_context(PageStore.open(str(store)))
+        folder = stack.enter_context(edit_calibrations(pages.uri))
+        calibration_path(folder, name)  # refuses a bad name before any work
+        given = read_teacher(Path(teacher), pages) if teacher else None
+        retriever_source = retriever_source or _default_source(retriever, pages)
         if not isinstance(retriever, Retriever):
-            retriever = load_retriever(retriever, page_store, device=device, dtype=parse_dtype(dtype))
+            retriever = load_retriever(retriever, pages, device=device, dtype=parse_dtype(dtype))
         transferred = None
         if weight_from:
-            transferred = transfer_weight(weight_from, lineage=page_store.lineage, retriever=retriever.name)
+            transferred = transfer_weight(weight_from, lineage=pages.lineage, retriever=retriever.name)
             target, state = transferred.target, transferred.state
-        if executor is None:
-            executor = make_local_executor(page_store, backbone, device=device, dtype=dtype)
-        cache = TargetCache(folder, page_store.lineage)
+        if not isinstance(backbone, Backbone):
+            settings = ModelSettings.from_lineage(pages.lineage, name=backbone, device=device, dtype=dtype)
+            backbone = settings.load()
+        shallow = ShallowPass(backbone, pages)
+        cache = TargetCache(folder, pages.lineage)
         files = [Path(document) for document in documents]
         query_set = choose_queries(
             queries,
-            executor,
-            page_store,
+            backbone,
+            pages,
             cache,
             origin=queries_from,
             source=query_source,
             count=query_count,
             documents=files,
         )
-        lists = find_candidates(retriever, query_set.queries, candidates)
-        external = None
-        if teacher:
-            external = load_teacher(teacher, page_store, folder, documents=files, device=device, dtype=dtype)
-            scores = ask_teacher(external, lists, hook, queries_from=query_set.origin)
-            lists = restrict_lists(lists, scores, teacher=external.name)
-            targets: Sequence[Target] = ("teacher",)
-        else:
-            own_targets = available_targets(page_store.lineage.prompt_name)
-            targets = own_targets if target is None else (target,)
-            complete_targets(executor, page_store, cache, lists, targets, files, query_set, hook)
-        relevance = None if qrels is None else _read_relevance(page_store, qrels, lists)
-        states = executor.compute_states(
-            lists, STATES if state is None else (state,), on_queries_run=hook.queries_run
+        lists = make_lists(
+            shallow,
+            query_set,
+            find_candidates(retriever, query_set.queries, candidates),
+            given or cache,
+            targets=available_targets(pages.lineage.prompt_name) if target is None else (target,),
+            states=STATES if state is None else (state,),
+            qrels=qrels,
+            documents=files,
+            progress=progress,
         )
-        data = gather_data(
-            lists,
-            cache,
-            targets,
-            states,
-            relevance,
-            given=None if external is None else scores,
+        selection = weigh(
+            lists.data,
+            fit_options(lists.data),
+            transferred=None if transferred is None else transferred.weight,
         )
-        selection = select_readout(data, transferred=None if transferred is None else transferred.weight)
         calibration = assemble_calibration(
             selection,
-            query_set,
             lists,
             candidates=candidates,
-            lineage=page_store.lineage,
+            lineage=pages.lineage,
             retriever=retriever.name,
             retriever_source=retriever_source,
-            transferred=None if transferred is None else transferred.relevance,
-            teacher=OWN if external is None else external.name,
         )
-        calibration.save(folder, name)
-        plot_calibration(calibration, selection.selected.fit, path.with_suffix(".png"))
+        save(calibration, selection, folder, name)
         return calibration
 
 
-def make_local_executor(
-    store: PageStore,
-    backbone: Backbone | str | None,
+def find_candidates(retriever: Retriever, queries: Sequence[Query], k: int) -> dict[Query, list[Candidate]]:
+    """The `k` best pages of each query; refused where all scores of every list are equal."""
+    lists = retriever.search_many([query.text for query in queries], k)
+    if all(len({candidate.score for candidate in candidates}) < 2 for candidates in lists):
+        raise CalibrationError(
+            f"{retriever.name} gives the candidates of each of {len(queries)} queries one and the same "
+            "score: there is nothing to fuse with; use another retriever or other queries"
+        )
+    return {query: candidates for query, candidates in zip(queries, lists, strict=True) if candidates}
+
+
+def make_lists(
+    shallow: ShallowPass,
+    query_set: QuerySet,
+    candidates: CandidateLists,
+    teacher: TargetCache | TeacherScores,
     *,
-    device: str | None,
-    dtype: "str | torch.dtype | None",
-) -> LocalExecutor:
-    """The model in this process; a model other than the store's is refused."""
-    if not isinstance(backbone, Backbone):
-        settings = ModelSettings.from_lineage(store.lineage, name=backbone, device=device, dtype=dtype)
-        backbone = settings.load()
-    return LocalExecutor(ShallowPass(backbone, store))
+    targets: Sequence[Target],
+    states: Sequence[State],
+    qrels: Qrels | None,
+    documents: Sequence[Path],
+    progress: Progress,
+) -> CalibrationLists:
+    """Targets and states of all candidates, laid end to end.
+
+    Targets are those of the store's own model, of which missing ones are computed and added to its cache, or
+    the scores of a file; candidates that the file does not score are left out.
+    """
+    if isinstance(teacher, TargetCache):
+        complete_targets(shallow, teacher, candidates, targets, documents, progress)
+        values = {
+            target: [teacher.target(target, query.text, each.page_id) for query, each in _pairs(candidates)]
+            for target in targets
+        }
+    else:
+        scores = teacher.score(candidates)
+        candidates = restrict_lists(candidates, scores, teacher=teacher.name)
+        values = {"teacher": [scores[query.query_id, each.page_id] for query, each in _pairs(candidates)]}
+    data = CalibrationData(
+        lists=Ragged.of_lengths(len(pages) for pages in candidates.values()),
+        corpora=tuple(query.corpus for query in candidates),
+        retriever=np.array([candidate.score for _, candidate in _pairs(candidates)]),
+        targets={target: np.array(column, dtype=np.float64) for target, column in values.items()},
+        states=compute_states(shallow, candidates, states, progress),
+        relevance=None if qrels is None else _read_relevance(shallow.store, qrels, candidates),
+    )
+    name = OWN if isinstance(teacher, TargetCache) else teacher.name
+    return CalibrationLists(query_set, candidates, data, name)
+
+
+def complete_targets(
+    shallow: ShallowPass,
+    cache: TargetCache,
+    candidates: CandidateLists,
+    targets: Sequence[Target],
+    documents: Sequence[Path],
+    progress: Progress,
+) -> None:
+    """Compute and store the targets that are missing; each page is encoded once."""
+    teacher = Teacher(shallow.backbone, cache, targets=targets)
+    teacher.request({query.text: pages for query, pages in candidates.items()})
+    missing, done = teacher.missing, 0
+    progress(TARGETS_STEP, done, len(missing))
+    for pages in rerender_pages(
+        shallow.store, missing, max_pixels=shallow.backbone.page_budget, documents=documents
+    ):
+        teacher.encode(pages)
+        done += len(pages)
+        progress(TARGETS_STEP, done, len(missing))
+
+
+def compute_states(
+    shallow: ShallowPass, candidates: CandidateLists, states: Sequence[State], progress: Progress
+) -> dict[State, Floats]:
+    """(members, dim) each, in float64: states over the stored candidates, all of a query from one pass.
+
+    One state alone comes from the same pass, so that a readout does not depend on what it is compared with.
+    """
+    columns: dict[State, list[Floats]] = {state: [] for state in states}
+    progress(STATES_STEP, 0, len(candidates))
+    for done, (query, pages) in enumerate(candidates.items(), start=1):
+        both = shallow.run_both(query.text, [candidate.page_id for candidate in pages])
+        for state, column in columns.items():
+            column.append(both[state].cpu().numpy().astype(np.float64))
+        progress(STATES_STEP, done, len(candidates))
+    return {state: np.concatenate(column) for state, column in columns.items()}
+
+
+def assemble_calibration(
+    selection: Selection,
+    calibration_lists: CalibrationLists,
+    *,
+    candidates: int,
+    lineage: Lineage,
+    retriever: str,
+    retriever_source: str,
+) -> Calibration:
+    """The record that is saved beside the store; `candidates` is K."""
+    selected = selection.selected
+    lists = selected.problem.lists
+    readout = Readout(
+        vector=selected.fit.vector,
+        penalty=selected.fit.penalty.deployed,
+        lists=len(lists),
+        pairs=lists.members,
+        lineage=lineage,
+    )
+    return Calibration(
+        readout=readout,
+        weight=selected.decision.deployed,
+        retriever=retriever,
+        retriever_source=retriever_source,
+        diagnostics=_diagnostics(selection, calibration_lists, candidates),
+        target=selected.option.target,
+        state=selected.option.state,
+        lists=ScoreLists.of_candidates(
+            calibration_lists.candidates,
+            selected.members,
+            selected.problem.retriever,
+            selected.fit.held_out_scores,
+            selected.problem.targets,
+            selected.relevance,
+        ),
+        target_readout=predict_target(selected.problem) if selected.option.target == "margin" else None,
+    )
+
+
+def save(calibration: Calibration, selection: Selection, folder: Path, name: str) -> None:
+    """Write the calibration and its picture beside the store."""
+    path = calibration.save(folder, name)
+    plot_calibration(calibration, selection.selected.fit, path.with_suffix(".png"))
 
 
 def _default_source(retriever: Retriever | str | None, store: PageStore) -> str:
@@ -184,70 +310,11 @@ def _default_source(retriever: Retriever | str | None, store: PageStore) -> str:
     return "bm25" if store.vectors is None else store.vectors.origin.source
 
 
-def complete_targets(
-    executor: Executor,
-    store: PageStore,
-    cache: TargetCache,
-    lists: Mapping[Query, Sequence[Candidate]],
-    targets: Sequence[Target],
-    documents: Sequence[Path],
-    query_set: QuerySet,
-    hook: CalibrationHook,
-) -> None:
-    """Compute and store the targets that are missing."""
-    by_text = {query.text: candidates for query, candidates in lists.items()}
-    queries_by_page = find_missing_targets(by_text, cache, targets)
-    page_ids = {candidate.page_id for _, candidate in _pairs(lists)}
-    hook.planned(
-        CalibrationPlan(len(query_set.queries), query_set.origin, len(page_ids), len(queries_by_page))
-    )
-    pages = require_locations(store, sorted(queries_by_page), documents=documents)
-    for page_targets in executor.compute_targets(pages, queries_by_page, targets):
-        for target, values in page_targets.values.items():
-            cache.add(values, target=target)
-        hook.targets_stored(page_targets.pages)
-
-
-def gather_data(
-    lists: Mapping[Query, Sequence[Candidate]],
-    cache: TargetCache,
-    targets: Sequence[Target],
-    states: Mapping[State, Floats | RemoteStates],
-    relevance: Floats | None,
-    *,
-    given: Mapping[tuple[str, str], float] | None = None,
-) -> CalibrationData:
-    """States and targets of all lists, laid end to end.
-
-    Targets are those of the cache, or `given` by query id and page id where the teacher is another.
-    """
-    pairs = _pairs(lists)
-    return CalibrationData(
-        lists=Ragged.of_lengths(len(candidates) for candidates in lists.values()),
-        corpora=tuple(query.corpus for query in lists),
-        retriever=np.array([candidate.score for _, candidate in pairs]),
-        targets={
-            target: np.array(
-                [
-                    cache.target(target, query.text, candidate.page_id)
-                    if given is None
-                    else given[query.query_id, candidate.page_id]
-                    for query, candidate in pairs
-                ],
-                dtype=np.float64,
-            )
-            for target in targets
-        },
-        states=states,
-        relevance=relevance,
-    )
-
-
-def _pairs(lists: Mapping[Query, Sequence[Candidate]]) -> list[tuple[Query, Candidate]]:
+def _pairs(lists: CandidateLists) -> list[tuple[Query, Candidate]]:
     return [(query, candidate) for query, candidates in lists.items() for candidate in candidates]
 
 
-def _read_relevance(store: PageStore, qrels: Qrels, lists: Mapping[Query, Sequence[Candidate]]) -> Floats:
+def _read_relevance(store: PageStore, qrels: Qrels, lists: CandidateLists) -> Floats:
     """(members,) graded relevance; a page without a judgement, or judged below 0, is not relevant."""
     page_ids = store.lookup_many(page for query in lists for page in qrels.get(query.query_id, {}))
     judged = {
@@ -260,3 +327,36 @@ def _read_relevance(store: PageStore, qrels: Qrels, lists: Mapping[Query, Sequen
         )
     grades = [max(judged[query].get(candidate.page_id, 0), 0) for query, candidate in _pairs(lists)]
     return np.array(grades, dtype=np.float64)
+
+
+def _diagnostics(selection: Selection, calibration_lists: CalibrationLists, candidates: int) -> Diagnostics:
+    selected = selection.selected
+    lists, fit, decision = selected.problem.lists, selected.fit, selected.decision
+    penalty = fit.penalty
+    return Diagnostics(
+        teacher=calibration_lists.teacher,
+        queries_from=calibration_lists.query_set.origin,
+        queries=len(calibration_lists.query_set.queries),
+        lists=len(lists),
+        candidates=candidates,
+        pairs=lists.members,
+        penalties=tuple(penalty.penalties.tolist()),
+        errors={
+            fold: tuple((errors / fit.validation_squares[fold]).tolist())
+            for fold, errors in penalty.errors.items()
+        },
+        chosen=dict(penalty.chosen),
+        penalty_at_edge=penalty.at_edge,
+        agreement=decision.agreement,
+        agreement_interval=decision.agreement_interval,
+        teacher_relevance=decision.teacher_relevance,
+        relevance_floor=decision.relevance_floor,
+        expected_gain=decision.expected_gain,
+        label_free=decision.label_free,
+        paper_label_free=decision.paper_label_free,
+        closed_form=decision.closed_form,
+        warnings=decision.warnings,
+        reason=selection.reason,
+        options=selection.options,
+        readout_spread=float(standard_deviations(fit.held_out_scores, lists).mean()),
+    )

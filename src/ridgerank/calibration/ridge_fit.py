@@ -7,7 +7,6 @@ lists. A list's held-out score comes from a readout fitted on the other folds at
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -15,34 +14,21 @@ from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.ragged import Bools, Floats, Ragged
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.penalty import (
+from ridgerank.readout.ridge import (
+    ListMeans,
     PenaltyChoice,
+    TargetReadout,
     choose_penalty,
     choose_penalty_of_few,
+    fit_target_readouts,
     merge_moments,
+    ridge_path,
 )
-from ridgerank.readout.ridge import ridge_path
 
 LEAST_LISTS = 16
 """§B.3: sixteen queries reach 98 to 99 % of what 154 do; below, the paper has measured nothing."""
 _MANY_LISTS = 32
-"""From here on there are eight folds, and one is enough to choose a penalty by (`benchmarks.agreement`)."""
-
-
-class RemoteStates(Protocol):
-    """States of the members of some lists, held by other machines, which sum and score them there."""
-
-    def select(self, lists: Bools) -> "RemoteStates":
-        """The states of some of the lists."""
-
-    def moments(self, folds: Sequence[str], targets: Sequence[Floats]) -> dict[str, CenteredMoments]:
-        """Sums of all lists by the fold of each list, given the targets of each list."""
-
-    def scores(self, vectors: Sequence[Floats]) -> Floats:
-        """(members,): the states of each list times the vector of this list."""
-
-    def means(self) -> Floats:
-        """(lists, dim): the mean state of each list."""
+"""From here on there are eight folds, and one is enough to choose a penalty by."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +42,7 @@ class RidgeProblem:
     """(members,): b."""
     targets: Floats
     """(members,): t."""
-    states: Floats | RemoteStates
+    states: Floats
     """(members, dim): h."""
 
 
@@ -107,11 +93,25 @@ def fit_readout(problem: RidgeProblem) -> RidgeFit:
     )
 
 
+def predict_target(problem: RidgeProblem) -> TargetReadout | None:
+    """The readout of the target itself, from all lists; None if it explains nothing of held-out lists."""
+    folds = assign_folds(problem.corpora)
+    means = ListMeans(
+        states=problem.lists.sum(problem.states) / problem.lists.lengths[:, None],
+        targets=problem.lists.sum(problem.targets) / problem.lists.lengths,
+        folds=tuple(folds),
+        members=problem.lists.members / len(problem.lists),
+    )
+    readout, held_out = fit_target_readouts(sum_by_fold(problem, folds), means)
+    scores = score_by_fold(problem, folds, {fold: each.vector for fold, each in held_out.items()})
+    predicted = scores + problem.lists.repeat(np.array([held_out[fold].intercept for fold in folds]))
+    centered = problem.targets - problem.targets.mean()
+    return readout if ((problem.targets - predicted) ** 2).sum() < (centered**2).sum() else None
+
+
 def sum_by_fold(problem: RidgeProblem, folds: Sequence[str]) -> dict[str, CenteredMoments]:
     """Sums of the lists of each fold, in the order in which folds first occur."""
     slices = [slice(start, end) for start, end in pairwise(problem.lists.offsets.tolist())]
-    if not isinstance(problem.states, np.ndarray):
-        return problem.states.moments(folds, [problem.targets[members] for members in slices])
     moments = {fold: CenteredMoments(problem.states.shape[1]) for fold in dict.fromkeys(folds)}
     for members, fold in zip(slices, folds, strict=True):
         moments[fold].add(problem.states[members], problem.targets[members])
@@ -120,8 +120,6 @@ def sum_by_fold(problem: RidgeProblem, folds: Sequence[str]) -> dict[str, Center
 
 def score_by_fold(problem: RidgeProblem, folds: Sequence[str], vectors: Mapping[str, Floats]) -> Floats:
     """(members,): every list scored with the vector of its fold."""
-    if not isinstance(problem.states, np.ndarray):
-        return problem.states.scores([vectors[fold] for fold in folds])
     scores = np.empty(problem.lists.members)
     names = list(vectors)
     fold_numbers = problem.lists.repeat(np.array([names.index(fold) for fold in folds]))

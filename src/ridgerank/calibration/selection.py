@@ -9,7 +9,7 @@ may have a poor margin and still know which query belongs to which page. No judg
 - the held-out r says how much of the target the state carries.
 
 An option is a target and a state. It is *supported* where its weight is an estimate and promises a gain
-(`fusion_weight.py`). ρ_bs compares options. But retriever and likelihood both count words, and share more
+(`weight.py`). ρ_bs compares options. But retriever and likelihood both count words, and share more
 than relevance. So the paper's option, where it is supported, gives way only to one whose ρ_bs is `_CLEARLY`
 times as large.
 Where the paper's option is not supported, the supported option of largest ρ_bs is selected; where none is,
@@ -22,14 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgerank.calibration.artifact import ReadoutOption
-from ridgerank.calibration.fusion_weight import WeightDecision, decide_weight, mean_interval
-from ridgerank.calibration.ridge_fit import (
-    RemoteStates,
-    RidgeFit,
-    RidgeProblem,
-    find_varied_lists,
-    fit_readout,
-)
+from ridgerank.calibration.ridge_fit import RidgeFit, RidgeProblem, find_varied_lists, fit_readout
+from ridgerank.calibration.weight import WeightDecision, decide_weight, mean_interval
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.fusion.estimate import BEYOND_CHANCE, WeightEstimate
@@ -53,7 +47,7 @@ class CalibrationData:
     """(members,): b."""
     targets: Mapping[Target, Floats]
     """(members,) each: t."""
-    states: Mapping[State, Floats | RemoteStates]
+    states: Mapping[State, Floats]
     """(members, dim) each: h."""
     relevance: Floats | None
     """(members,), where there are judgements."""
@@ -71,9 +65,9 @@ class CalibrationData:
             )
         lists, members = self.lists.select(varied)
         corpora = tuple(np.array(self.corpora, dtype=object)[varied])
-        states = whole.states
-        selected = states[members] if isinstance(states, np.ndarray) else states.select(varied)
-        problem = RidgeProblem(lists, corpora, self.retriever[members], whole.targets[members], selected)
+        problem = RidgeProblem(
+            lists, corpora, self.retriever[members], whole.targets[members], whole.states[members]
+        )
         return problem, members
 
 
@@ -105,38 +99,58 @@ class Selection:
     """The options that could be fitted, in the same order."""
 
 
-def select_readout(data: CalibrationData, *, transferred: WeightEstimate | None = None) -> Selection:
-    """Fit every option and select one; where none can be fitted, raise the reason of the first.
-
-    A weight `transferred` from the judgements of another corpus is deployed where there are none here.
-    """
-    fits: list[_OptionFit] = []
-    errors: dict[tuple[Target, State], CalibrationError] = {}
-    for target in data.targets:
-        for state in data.states:
-            try:
-                problem, members = data.problem(target, state)
-                fits.append(_OptionFit(target, state, problem, members, fit_readout(problem)))
-            except CalibrationError as error:
-                errors[target, state] = error
-    if not fits:
-        raise next(iter(errors.values()))
-    fitted = [_evaluate(data, option_fit, transferred) for option_fit in fits]
-    options = {(each.option.target, each.option.state): each.option for each in fitted}
-    options |= {pair: _unfitted_option(*pair, str(error)) for pair, error in errors.items()}
-    selected, reason = _select(fitted, judged=data.relevance is not None)
-    pairs = [(target, state) for target in data.targets for state in data.states]
-    return Selection(selected, reason, tuple(options[pair] for pair in pairs), tuple(fitted))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class _OptionFit:
+class OptionFit:
+    """The readout of one target and state, before its weight is known."""
+
     target: Target
     state: State
     problem: RidgeProblem
     members: Bools
     """(members,) of the data: those of `problem`."""
     fit: RidgeFit
+
+
+def select_readout(data: CalibrationData, *, transferred: WeightEstimate | None = None) -> Selection:
+    """Fit every option, weigh each, and select one; if none can be fitted, raise the reason of the first."""
+    return weigh(data, fit_options(data), transferred=transferred)
+
+
+def fit_options(data: CalibrationData) -> dict[tuple[Target, State], OptionFit | CalibrationError]:
+    """The readout of every target and state, or why there is none."""
+    fits: dict[tuple[Target, State], OptionFit | CalibrationError] = {}
+    for target in data.targets:
+        for state in data.states:
+            try:
+                problem, members = data.problem(target, state)
+                fits[target, state] = OptionFit(target, state, problem, members, fit_readout(problem))
+            except CalibrationError as error:
+                fits[target, state] = error
+    return fits
+
+
+def weigh(
+    data: CalibrationData,
+    fits: Mapping[tuple[Target, State], OptionFit | CalibrationError],
+    *,
+    transferred: WeightEstimate | None = None,
+) -> Selection:
+    """Decide the weight of every fitted option and select one; without any, raise the first reason.
+
+    A weight `transferred` from the judgements of another corpus is deployed if there are none here.
+    """
+    fitted: list[FittedOption] = []
+    options: list[ReadoutOption] = []
+    for (target, state), fit in fits.items():
+        if isinstance(fit, CalibrationError):
+            options.append(_unfitted_option(target, state, str(fit)))
+        else:
+            fitted.append(_evaluate(data, fit, transferred))
+            options.append(fitted[-1].option)
+    if not fitted:
+        raise next(fit for fit in fits.values() if isinstance(fit, CalibrationError))
+    selected, reason = _select(fitted, judged=data.relevance is not None)
+    return Selection(selected, reason, tuple(options), tuple(fitted))
 
 
 def _select(fitted: Sequence[FittedOption], *, judged: bool) -> tuple[FittedOption, str]:
@@ -169,7 +183,7 @@ def _is_clearly_better(better: FittedOption, other: FittedOption, *, factor: flo
 
 
 def _evaluate(
-    data: CalibrationData, option_fit: _OptionFit, transferred: WeightEstimate | None
+    data: CalibrationData, option_fit: OptionFit, transferred: WeightEstimate | None
 ) -> FittedOption:
     problem, fit = option_fit.problem, option_fit.fit
     relevance = None if data.relevance is None else data.relevance[option_fit.members]
@@ -192,7 +206,7 @@ def _evaluate(
     return FittedOption(option, problem, fit, decision, witness_correlations, relevance, option_fit.members)
 
 
-def _witness_correlations(data: CalibrationData, option_fit: _OptionFit) -> Floats:
+def _witness_correlations(data: CalibrationData, option_fit: OptionFit) -> Floats:
     b, lists = option_fit.problem.retriever, option_fit.problem.lists
     witness = b if data.relevance is None else data.relevance[option_fit.members]
     correlations = np.zeros(len(data.lists))

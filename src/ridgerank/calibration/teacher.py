@@ -1,53 +1,123 @@
-"""Targets: what the full-depth model says of uncompressed pages, each page encoded once.
+"""Targets: what a teacher says of queries and pages. A readout learns to reproduce it.
 
-A target is the margin (eq. 6) or the query's likelihood. Which of them suits a model is measured
-(`selection.py`), and a page that is in memory at full depth gives both for little more than one.
+The teacher is the full-depth model over uncompressed pages: the margin (eq. 6) or the query's likelihood.
+Which of them suits a model is measured (`selection.py`), and a page that is in memory at full depth gives
+both for little more than one. Its targets are stored on disk as they are computed, so that an interrupted
+calibration goes on where it stopped. Or the teacher is a file: a TREC run of any reranker, or judgements.
 """
 
+import hashlib
+import json
+import os
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from ridgerank.atomic import say_what_cannot_be_written
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.dense_prefixes import DensePrefixes
-from ridgerank.backbones.prefix import Prefix
-from ridgerank.records import Candidate, Page, Target
+from ridgerank.backbones.prefix import Prefix, PrefixBatch
+from ridgerank.errors import CalibrationError
+from ridgerank.lineage import Lineage
+from ridgerank.records import Candidate, Page, Query, Target
+from ridgerank.store.page_store import PageStore
+from ridgerank.trec import QRELS_COLUMNS, RUN_COLUMNS, read_qrels, read_run
 
+OWN = "the backbone itself"
+"""Whose scores a readout reproduces if no teacher is named."""
+CandidateLists = Mapping[Query, Sequence[Candidate]]
+"""Candidates by query."""
 _PAIRS_PER_PASS = 32
 """Each query runs beside a copy of its page: this bounds the memory."""
+FILE_NAME = "margins.jsonl"
+_FIELDS: Mapping[Target, str] = {"margin": "margins", "likelihood": "likelihoods"}
+"""The field of a line that holds each target."""
 
 
-class TargetStorage(Protocol):
-    """A `TargetCache`, or anything that keeps targets in the same way."""
+class TargetCache:
+    """Targets by query and page, in memory and in a file that only grows.
+
+    One line of JSON per page: its id and the margin, the likelihood or both of every query run over it, or
+    the query the model wrote for it. The first line names the model; a file of another model, prompt or pixel
+    budget is begun anew. A last line that was not written to its end is dropped.
+    """
+
+    def __init__(self, folder: Path, lineage: Lineage) -> None:
+        self._path = folder / FILE_NAME
+        self._header = {"teacher": lineage.teacher_fingerprint()}
+        self._targets: dict[tuple[Target, str, str], float] = {}
+        self._written_queries: dict[str, str] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        self._read()
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def margin(self, query: str, page_id: str) -> float | None:
+        """The margin of a query over a page, None where it was never computed."""
+        return self.target("margin", query, page_id)
 
     def target(self, target: Target, query: str, page_id: str) -> float | None:
-        """The target of a query over a page, None where it was never computed."""
+        """One target of a query over a page, None where it was never computed."""
+        return self._targets.get((target, _digest(query), page_id))
+
+    def written_query(self, page_id: str) -> str | None:
+        """The query the model wrote for a page, None where it was not asked for one."""
+        return self._written_queries.get(page_id)
 
     def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
-        """Keep targets: page id → text of the query → value."""
+        """Keep values of one target: page id → text of the query → value."""
+        rows = [
+            {
+                "page_id": page_id,
+                _FIELDS[target]: {_digest(query): value for query, value in by_query.items()},
+            }
+            for page_id, by_query in values.items()
+        ]
+        self._append(rows)
+        for row in rows:
+            self._add_row(row)
 
+    def add_written_query(self, page_id: str, query: str) -> None:
+        """Keep the query the model wrote for a page, empty where it wrote none."""
+        self._append([{"page_id": page_id, "written": query}])
+        self._written_queries[page_id] = query
 
-class MemoryTargets:
-    """Targets in memory, to be stored elsewhere."""
+    def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        with say_what_cannot_be_written(self._path), self._path.open("ab") as file:
+            file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+            file.flush()
+            os.fsync(file.fileno())
 
-    def __init__(self) -> None:
-        self.values: dict[Target, dict[str, dict[str, float]]] = {}
-        """Target → page id → text of the query → value."""
+    def _read(self) -> None:
+        content = self._path.read_bytes() if self._path.exists() else b""
+        lines = content[: content.rfind(b"\n") + 1].splitlines()
+        with say_what_cannot_be_written(self._path):
+            if not lines or _parse(lines[0]) != self._header:
+                self._path.write_bytes((json.dumps(self._header) + "\n").encode())
+                return
+            if not content.endswith(b"\n"):
+                with self._path.open("r+b") as file:
+                    file.truncate(content.rfind(b"\n") + 1)
+        for line in lines[1:]:
+            row = _parse(line)
+            if isinstance(row, dict) and "page_id" in row:  # else the line is damaged: its page is read again
+                self._add_row(row)
 
-    def target(self, target: Target, query: str, page_id: str) -> float | None:
-        """The target of a query over a page, None where it was never computed."""
-        return self.values.get(target, {}).get(page_id, {}).get(query)
-
-    def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
-        """Keep targets: page id → text of the query → value."""
-        for page_id, by_query in values.items():
-            self.values.setdefault(target, {}).setdefault(page_id, {}).update(by_query)
+    def _add_row(self, row: Mapping[str, Any]) -> None:
+        page_id = row["page_id"]
+        if "written" in row:
+            self._written_queries[page_id] = row["written"]
+        for target, name in _FIELDS.items():
+            for query, value in row.get(name, {}).items():
+                self._targets[target, query, page_id] = value
 
 
 class Teacher:
     """Computes targets that are requested and not stored yet, from pages encoded to full depth."""
 
     def __init__(
-        self, backbone: Backbone, cache: TargetStorage, *, targets: Sequence[Target] = ("margin",)
+        self, backbone: Backbone, cache: TargetCache, *, targets: Sequence[Target] = ("margin",)
     ) -> None:
         self._backbone = backbone
         self._cache = cache
@@ -58,18 +128,10 @@ class Teacher:
         """Request the missing targets of every query (by its text) over its candidates."""
         self._queries = find_missing_targets(candidates, self._cache, self._targets)
 
-    def request_pairs(self, queries_by_page: Mapping[str, Sequence[str]]) -> None:
-        """Request the targets of these queries over each page, by page id."""
-        self._queries = {page_id: list(queries) for page_id, queries in queries_by_page.items()}
-
     @property
     def missing(self) -> list[str]:
         """The pages of which a target is requested, in the order of their ids."""
         return sorted(self._queries)
-
-    def wants(self, page_id: str) -> bool:
-        """Whether a target of this page is requested."""
-        return page_id in self._queries
 
     def compute(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
         """Compute and store the targets requested of these pages, encoded to full depth."""
@@ -81,7 +143,7 @@ class Teacher:
         values: dict[Target, dict[str, dict[str, float]]] = {target: {} for target in self._targets}
         for start in range(0, len(pairs), _PAIRS_PER_PASS):
             batch = pairs[start : start + _PAIRS_PER_PASS]
-            prefix_batch = DensePrefixes([prefix for _, _, prefix in batch])
+            prefix_batch = PrefixBatch([prefix for _, _, prefix in batch])
             targets = self._backbone.targets(
                 [query for _, query, _ in batch], prefix_batch, targets=self._targets
             )
@@ -101,7 +163,7 @@ class Teacher:
 
 
 def find_missing_targets(
-    candidates: Mapping[str, Sequence[Candidate]], cache: TargetStorage, targets: Sequence[Target]
+    candidates: Mapping[str, Sequence[Candidate]], cache: TargetCache, targets: Sequence[Target]
 ) -> dict[str, list[str]]:
     """Page id → queries of which a target over this page is not stored yet."""
     queries_by_page: dict[str, list[str]] = {}
@@ -111,3 +173,85 @@ def find_missing_targets(
             if any(value is None for value in stored):
                 queries_by_page.setdefault(candidate.page_id, []).append(query)
     return queries_by_page
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherScores:
+    """Scores of a file, in place of the model's own targets."""
+
+    name: str
+    """As the report says it."""
+    scores: Mapping[str, Mapping[str, float]]
+    """Query id → page id → score."""
+    default: float | None
+    """The score of a page without one, under a query that the file names; None: such a page has none."""
+
+    def score(self, lists: CandidateLists) -> dict[tuple[str, str], float]:
+        """Scores by query id and page id; pairs the teacher does not know are left out."""
+        scored = {
+            (query.query_id, candidate.page_id): self.scores[query.query_id].get(
+                candidate.page_id, self.default
+            )
+            for query, candidates in lists.items()
+            if query.query_id in self.scores
+            for candidate in candidates
+        }
+        return {pair: score for pair, score in scored.items() if score is not None}
+
+
+def read_teacher(path: Path, store: PageStore) -> TeacherScores:
+    """The scores of a TREC run, or of judgements, told apart by the fields of their first line."""
+    if not path.is_file():
+        raise CalibrationError(
+            f"no file {str(path)!r} for a teacher; expected a TREC run that a reranker made, or judgements"
+        )
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        fields = len(next((line for line in file if line.strip()), "").split())
+    scores: dict[str, dict[str, float]] = {}
+    if fields == len(RUN_COLUMNS.split()):
+        for query, page, _, score in read_run(path).rows():
+            scores.setdefault(query, {})[page] = score
+        name, default = f"the run {path.name}", None
+    elif fields == len(QRELS_COLUMNS.split()):
+        for query, grades in read_qrels(path).items():
+            scores[query] = {page: float(max(grade, 0)) for page, grade in grades.items()}
+        name, default = f"the judgements {path.name}", 0.0
+    else:
+        raise CalibrationError(
+            f"{path}: {fields} fields in its first line; expected a run ({RUN_COLUMNS}) or judgements "
+            f"({QRELS_COLUMNS})"
+        )
+    page_ids = store.lookup_many(page for by_page in scores.values() for page in by_page)
+    known = {
+        query: {page_ids[page]: score for page, score in by_page.items() if page in page_ids}
+        for query, by_page in scores.items()
+    }
+    return TeacherScores(name, known, default)
+
+
+def restrict_lists(
+    lists: CandidateLists, scores: Mapping[tuple[str, str], float], *, teacher: str
+) -> dict[Query, list[Candidate]]:
+    """The candidates a teacher has scored; a query with fewer than two of them is left out."""
+    scored = {
+        query: [each for each in candidates if (query.query_id, each.page_id) in scores]
+        for query, candidates in lists.items()
+    }
+    kept = {query: candidates for query, candidates in scored.items() if len(candidates) > 1}
+    if not kept:
+        raise CalibrationError(
+            f"{teacher} scores no two candidates of any of {len(lists)} queries; expected scores under the "
+            "same query ids and page names as here"
+        )
+    return kept
+
+
+def _parse(line: bytes) -> Any:  # noqa: ANN401 (whatever JSON holds)
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _digest(query: str) -> str:
+    return hashlib.blake2b(query.encode(), digest_size=16).hexdigest()

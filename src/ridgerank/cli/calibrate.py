@@ -16,19 +16,15 @@ from ridgerank.cli.options import (
     CandidateCount,
     Device,
     Dtype,
-    Ray,
     Store,
-    Workers,
     require_store,
 )
-from ridgerank.cli.talk import say
 from ridgerank.records import STATES, TARGETS
 
 if TYPE_CHECKING:
-    from ridgerank.cli.progress_bars import CalibrationProgress
+    from ridgerank.calibration.calibrate import Progress
     from ridgerank.records import Query
     from ridgerank.retrievers.base import Retriever
-    from ridgerank.scaleout.ray_calibration import RayExecutor
     from ridgerank.store.page_store import PageStore
 
 
@@ -113,8 +109,7 @@ def calibrate_command(
     teacher: Annotated[
         str,
         typer.Option(
-            help="Whose scores to learn: a TREC run or qrels, another backbone, or a cross encoder. "
-            "[default: the model's own]",
+            help="Scores to learn: a TREC run made by any reranker, or qrels. [default: the model's own]",
             show_default=False,
             rich_help_panel="What is fitted",
         ),
@@ -122,32 +117,22 @@ def calibrate_command(
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
-    ray: Ray = None,
-    workers: Workers = None,
     weight_only: Annotated[
         bool,
         typer.Option(
             "--weight-only",
-            help="Only estimate the weight and the probabilities again, in seconds: from the calibration's "
+            help="Only estimate the weight again, in seconds: from the calibration's "
             "own scores and from judgements, given in the browser or with --qrels.",
         ),
     ] = False,
-    traffic: Annotated[
-        Path | None,
-        typer.Option(
-            help="Calibrate anew on what a server logged (serve --traffic-log), and show old against new. "
-            "Where the old one rests on judgements, the new one is saved beside it.",
-            show_default=False,
-        ),
-    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, not as a table.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
     """Fit a readout and a fusion weight to a store and its retriever; no labels needed.
 
-    Pages whose full-depth targets are known are not read again: after `index --calibrate`, none are for the
-    same queries; other queries have other candidates. An interrupted calibration goes on where it stopped.
+    Pages whose full-depth targets are known are not read again. An interrupted calibration goes on where it
+    stopped.
     The report lies beside the store, as calibrations/NAME.json and NAME.png.
 
     With `auto`, the paper's margin at the last position is kept where the model supports it and nothing else
@@ -155,8 +140,8 @@ def calibrate_command(
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`
     """
-    from ridgerank.runs.queries import read_queries
-    from ridgerank.runs.trec import read_qrels
+    from ridgerank.queries import read_queries
+    from ridgerank.trec import read_qrels
 
     # All that can be refused is refused before the heavy imports.
     calibration_queries = None if queries is None else read_queries(queries)
@@ -179,11 +164,9 @@ def calibrate_command(
     if run is not None and queries is None:
         raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
     require_store(store)
-    sources = (run is not None, bool(weight_from), retriever is not None, weight_only, traffic is not None)
-    if (weight_only or traffic is not None) and sum(sources) > 1:
+    if weight_only and (run is not None or weight_from or retriever is not None):
         raise typer.BadParameter(
-            "--weight-only and --traffic take no other source of candidates or weight, nor each other",
-            param_hint="--weight-only" if weight_only else "--traffic",
+            "it takes no other source of candidates or weight", param_hint="--weight-only"
         )
     if weight_only:
         from ridgerank.cli.recalibrate import print_change, reweigh_store
@@ -193,29 +176,17 @@ def calibrate_command(
         print_report(calibration, store, name, as_json=as_json)
         return
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
-    from ridgerank.cli.recalibrate import name_for_traffic, print_change, read_traffic_for
     from ridgerank.store.page_store import PageStore
 
     queries_from = "" if queries is None else f"from {queries.name}"
-    retriever_source = ""
-    with (
-        calibration_progress() as hook,
-        PageStore.open(store) as pages,
-        _ray_executor(pages, backbone, ray, workers, device=device, dtype=dtype) as executor,
-    ):
+    with calibration_progress() as progress, PageStore.open(store) as pages:
         candidate_source: Retriever | str | None = retriever
         if run is not None:
             candidate_source = _read_candidates(run, calibration_queries or [], pages)
-        if traffic is not None:
-            before, logged = read_traffic_for(pages, traffic, name, count)
-            name = name_for_traffic(before, name)
-            calibration_queries, candidate_source = list(logged.queries), logged.candidates
-            queries_from, retriever_source = f"searched for ({traffic.name})", before.retriever_source
         calibration = calibrate_store(
             pages,
             backbone=backbone,
             retriever=candidate_source,
-            retriever_source=retriever_source,
             queries=calibration_queries,
             queries_from=queries_from,
             qrels=judgements,
@@ -230,56 +201,28 @@ def calibrate_command(
             teacher=teacher,
             device=device,
             dtype=dtype,
-            executor=executor,
-            hook=hook,
+            progress=progress,
         )
-    if traffic is not None:
-        print_change(before, calibration)
     print_report(calibration, store, name, as_json=as_json)
 
 
 @contextmanager
-def calibration_progress() -> "Iterator[CalibrationProgress]":
+def calibration_progress() -> "Iterator[Progress]":
     """A bar on stderr; an interruption ends the command with a line that says what is safe."""
-    from ridgerank.cli.progress_bars import Bar, CalibrationProgress
+    from ridgerank.cli.progress_bars import Bar, show_steps
 
     try:
         with Bar() as bar:
-            yield CalibrationProgress(bar)
+            yield show_steps(bar)
     except KeyboardInterrupt:
         typer.echo("\ninterrupted; targets taken so far are kept: run it again to go on", err=True)
         raise typer.Exit(130) from None
 
 
-@contextmanager
-def _ray_executor(
-    store: "PageStore",
-    backbone: str | None,
-    address: str | None,
-    workers: int | None,
-    *,
-    device: str | None,
-    dtype: str | None,
-) -> "Iterator[RayExecutor | None]":
-    """The workers of a cluster, with the model the store was made with; None without an address."""
-    if address is None:
-        yield None
-        return
-    from ridgerank.backbones.model_settings import ModelSettings
-    from ridgerank.scaleout.ray_calibration import RayExecutor
-    from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
-
-    model = ModelSettings.from_lineage(store.lineage, name=backbone, device=device, dtype=dtype)
-    with connect_ray(address) as cluster:
-        cluster_workers = plan_workers(cluster, workers, device)
-        say(f"Ray at {address}: {cluster_workers.count} workers")
-        yield RayExecutor(store.uri, model, cluster_workers)
-
-
 def _read_candidates(run: Path, queries: "Sequence[Query]", store: "PageStore") -> "Retriever":
     """The candidates of a run in place of a retriever."""
-    from ridgerank.retrievers.given_candidates import GivenCandidates
-    from ridgerank.runs.trec import read_run
+    from ridgerank.retrievers.hybrid import GivenCandidates
+    from ridgerank.trec import read_run
 
     return GivenCandidates.of_run(read_run(run), queries, resolve=store.find)
 

@@ -69,8 +69,6 @@ def _print_tables(calibration: "Calibration") -> None:
             table.add_row(f"weight {title}", f"{estimate.weight:.3f}")
     table.add_row("expected gain", _format(facts.expected_gain, sign="+"))
     table.add_row("chance of a gain", _format(weight.chance_of_gain))
-    if calibration.relevance is not None:
-        table.add_row("probability of relevance", calibration.relevance.note)
     Console().print(table)
     if len(facts.options) > 1:
         _print_options(calibration)

@@ -44,7 +44,7 @@ def evaluate_command(
     """
     from ridgerank.evaluation.comparison import compare_evaluations, group_queries
     from ridgerank.evaluation.metrics import evaluate as measure
-    from ridgerank.runs.trec import read_qrels, read_run
+    from ridgerank.trec import read_qrels, read_run
 
     judgements = read_qrels(qrels)
     groups = None if group is None else group_queries(group, judgements)

@@ -9,12 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli.many_runs import (
-    estimate_many_weights,
-    parse_weights,
-    print_many_weights,
-    report_many_weights,
-)
 from ridgerank.cli.options import require_tag
 from ridgerank.cli.talk import say
 
@@ -23,7 +17,7 @@ if TYPE_CHECKING:
 
     from ridgerank.fusion.estimate import WeightEstimate
     from ridgerank.fusion.join import JoinedRuns
-    from ridgerank.runs.run import Run
+    from ridgerank.trec import Run
 
 
 def fuse_command(
@@ -35,17 +29,13 @@ def fuse_command(
         Path | None, typer.Option(help="Relevance judgements: the weights of highest correlation with them.")
     ] = None,
     third: Annotated[
-        list[Path] | None,
+        Path | None,
         typer.Option(
-            help="A run that is not fused (the full model's scores): weights are estimated without labels. "
-            "May be repeated.",
+            help="A run that is not fused (the full model's scores): the weight of two runs is estimated "
+            "without labels.",
             show_default=False,
         ),
     ] = None,
-    label_free: Annotated[
-        bool,
-        typer.Option("--label-free", help="Estimate weights from three or more runs alone, without labels."),
-    ] = False,
     weight: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="A weight you know: 0 retriever, 1 reranker.")
     ] = None,
@@ -56,8 +46,7 @@ def fuse_command(
         bool,
         typer.Option(
             "--shrink",
-            help="Pull the estimate towards a cautious prior; for few queries. Weights of three or more runs "
-            "are always pulled towards equal ones.",
+            help="Pull the estimate towards a cautious prior; for two runs and few queries.",
         ),
     ] = False,
     uniform: Annotated[
@@ -74,7 +63,8 @@ def fuse_command(
     """Fuse the runs of a retriever and of one or more rerankers at the best weights.
 
     Scores are standardized within each query and added; with two runs as (1 − w)·retriever + w·reranker. Say
-    where weights come from with exactly one of --qrels, --third, --label-free, --weight and --weights.
+    where weights come from with exactly one of --qrels, --third, --weight and --weights. Three or more runs
+    take --qrels or --weights.
 
     Pages that some run lacks are kept below the fused ones and counted in the report.
 
@@ -84,23 +74,19 @@ def fuse_command(
     """
     from ridgerank.atomic import replace_text_file
     from ridgerank.fusion.join import fuse_runs, join
-    from ridgerank.runs.trec import read_run, write_run
+    from ridgerank.trec import read_run, write_run
 
-    others = third or []
-    _require_one_source(len(runs), qrels, others, weight, weights, label_free=label_free)
+    _require_one_source(len(runs), qrels, third, weight, weights)
     require_tag(tag)
     fused_runs = [read_run(path) for path in runs]
     joined = join(*fused_runs)
-    two = len(runs) == 2 and len(others) < 2 and weights is None
-    if two:
-        estimate = _estimate(fused_runs, joined, qrels, others, weight, shrink=shrink, discounted=not uniform)
+    if len(runs) == 2 and weights is None:
+        estimate = _estimate(fused_runs, joined, qrels, third, weight, shrink=shrink, discounted=not uniform)
         facts = _make_report(estimate, joined)
         fused = fuse_runs(joined, estimate.weight)
     else:
-        shares = None if weights is None else parse_weights(weights, len(runs))
-        many = estimate_many_weights(fused_runs, joined, qrels, others, shares, discounted=not uniform)
-        facts = report_many_weights(many, joined, [path.name for path in runs])
-        fused = fuse_runs(joined, many.weights)
+        facts = _weigh_many(joined, [path.name for path in runs], qrels, weights, discounted=not uniform)
+        fused = fuse_runs(joined, facts["weights"])
     if report is not None:
         with replace_text_file(report) as file:
             file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
@@ -109,41 +95,34 @@ def fuse_command(
             write_run(fused, file, tag=tag)
     else:
         write_run(fused, sys.stdout, tag=tag)
-    if two:
-        _print_summary(facts)
+    if "weights" in facts:
+        _print_many(facts)
     else:
-        print_many_weights(facts)
+        _print_summary(facts)
 
 
 def _require_one_source(
     runs: int,
     qrels: Path | None,
-    third: list[Path],
+    third: Path | None,
     weight: float | None,
     weights: str | None,
-    *,
-    label_free: bool,
 ) -> None:
     if runs < 2:
         raise typer.BadParameter(f"{runs} run, wanted at least two to fuse")
-    label_free = label_free or bool(third)
-    if sum((qrels is not None, label_free, weight is not None, weights is not None)) != 1:
-        raise typer.BadParameter(
-            "give exactly one source of weights: --qrels, --third or --label-free, --weight, --weights"
-        )
+    if sum(source is not None for source in (qrels, third, weight, weights)) != 1:
+        raise typer.BadParameter("give exactly one source of weights: --qrels, --third, --weight, --weights")
     if runs > 2 and weight is not None:
         raise typer.BadParameter(f"one weight for {runs} runs; give one per run with --weights")
-    if label_free and runs + len(third) < 3:
-        raise typer.BadParameter(
-            "two runs do not tell how good each is: add a third that is not fused (--third), or give --qrels"
-        )
+    if runs > 2 and third is not None:
+        raise typer.BadParameter(f"--third weighs two runs; give --qrels or --weights for {runs} runs")
 
 
 def _estimate(
     runs: "Sequence[Run]",
     joined: "JoinedRuns",
     qrels: Path | None,
-    third: "Sequence[Path]",
+    third: Path | None,
     weight: float | None,
     *,
     shrink: bool,
@@ -153,7 +132,7 @@ def _estimate(
     from ridgerank.fusion.estimate import closed_form_estimate, label_free_estimate, user_estimate
     from ridgerank.fusion.join import join
     from ridgerank.fusion.prior import Prior
-    from ridgerank.runs.trec import read_qrels, read_run
+    from ridgerank.trec import read_qrels, read_run
 
     prior = Prior() if shrink else None
     if weight is not None:
@@ -164,10 +143,53 @@ def _estimate(
         relevance = complete.relevance(read_qrels(qrels))
         correlations = correlate(b, s, relevance, complete.lists, discounted=discounted)
         return closed_form_estimate(correlations, prior=prior)
-    complete = join(*runs, read_run(third[0])).complete()
+    assert third is not None  # one source was required
+    complete = join(*runs, read_run(third)).complete()
     b, s, t = complete.scores
     correlations = correlate(b, s, t, complete.lists, discounted=discounted)
     return label_free_estimate(correlations, prior=prior)
+
+
+def _weigh_many(
+    joined: "JoinedRuns", names: list[str], qrels: Path | None, weights: str | None, *, discounted: bool
+) -> dict[str, Any]:
+    """Weights of three or more runs, given or from judgements, as the report has them."""
+    from ridgerank.fusion.many_runs import judged_weights
+    from ridgerank.trec import read_qrels
+
+    if qrels is None:
+        given = _parse_weights(weights or "", len(names))
+        method, queries, shares = "given", 0, [value / sum(given) for value in given]
+    else:
+        complete = joined.complete()
+        relevance = complete.relevance(read_qrels(qrels))
+        judged, queries = judged_weights(complete.scores, relevance, complete.lists, discounted=discounted)
+        method, shares = "closed-form", judged.tolist()
+    return {
+        "runs": names,
+        "weights": shares,
+        "method": method,
+        "queries_used": queries,
+        "queries": len(joined.queries),
+        "queries_missing": joined.missing_queries().tolist(),
+        "pages_missing": joined.missing_pages().tolist(),
+    }
+
+
+def _parse_weights(text: str, runs: int) -> list[float]:
+    """`0.2,0.5,0.3` as numbers: one per run, none below 0, not all 0."""
+    from ridgerank.trec import parse_plain_number
+
+    try:
+        values = [parse_plain_number(part, float) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) != runs or not all(value >= 0 for value in values) or not 0 < sum(values) < math.inf:
+        raise typer.BadParameter(
+            f"{text!r}, expected {runs} numbers of at least 0, not all 0, with commas between them",
+            param_hint="--weights",
+        )
+    return values
 
 
 def _make_report(estimate: "WeightEstimate", joined: "JoinedRuns") -> dict[str, Any]:
@@ -215,5 +237,18 @@ def _print_summary(facts: dict[str, Any]) -> None:
         if queries or pages:
             say(
                 f"note: the {name} lacks {queries} queries and {pages} pages of other queries; "
+                "they are kept, below the fused pages"
+            )
+
+
+def _print_many(facts: dict[str, Any]) -> None:
+    """A line per run, then what each lacks."""
+    for name, weight in zip(facts["runs"], facts["weights"], strict=True):
+        say(f"{name}: weight {weight:.3f}, {facts['method']}")
+    missing = zip(facts["runs"], facts["queries_missing"], facts["pages_missing"], strict=True)
+    for name, queries, pages in missing:
+        if queries or pages:
+            say(
+                f"note: {name} lacks {queries} queries and {pages} pages of other queries; "
                 "they are kept, below the fused pages"
             )

@@ -13,8 +13,8 @@ from ridgerank.cli.talk import say
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import RankedPage, Ranking
+    from ridgerank.reranker.reranker import Reranker
     from ridgerank.store.page_store import PageStore
 
 PIXELS = 2_000_000
@@ -62,7 +62,7 @@ def save_explanations(
 ) -> None:
     """Write the attention of the query over each page: as a heatmap and as JSON."""
     from ridgerank.atomic import replace_text_file
-    from ridgerank.ranking.heatmap import draw_heatmap
+    from ridgerank.reranker.heatmap import draw_heatmap
 
     folder.mkdir(parents=True, exist_ok=True)
     for page in ranking.pages:

@@ -14,12 +14,10 @@ from ridgerank.cli.index_options import (
     DocumentPaths,
     ExitLayer,
     IndexBackbone,
-    JoinLayer,
     KeepRule,
     MaxPixels,
     Ocr,
     PageText,
-    Pool,
     PresetName,
     PromptName,
     Prune,
@@ -33,7 +31,6 @@ from ridgerank.cli.talk import say, warn
 if TYPE_CHECKING:
     import torch
 
-    from ridgerank.calibration.calibrated_index import IndexOptions
     from ridgerank.cli.index_settings import IndexSettings
     from ridgerank.documents.ocr import Recognizer
     from ridgerank.indexing.progress import IndexReport
@@ -57,12 +54,10 @@ def index_command(
     keep: KeepRule = None,
     bits: Bits = None,
     exit_layer: ExitLayer = None,
-    join_layer: JoinLayer = None,
     ocr: Ocr = False,
     prune: Prune = False,
     processes: RenderProcesses = None,
     retriever: VectorRetriever = None,
-    pool: Pool = None,
     calibrate: AlsoCalibrate = False,
     queries: CalibrationQueries = None,
     ray: Ray = None,
@@ -81,14 +76,16 @@ def index_command(
     Into a store that is there, pages go as its pages are: same model, same layer, positions and bits. A new
     store takes a `--preset`: where its settings were measured stands in docs/storage.md.
 
-    With `--calibrate` the full-depth targets that calibrating needs are taken on the way; `ridgerank
-    calibrate` afterwards reads no page again for the same queries; other queries have other candidates.
+    With `--calibrate` the store is calibrated after it is indexed, as by `ridgerank calibrate`.
 
     With `--ray` pages are read by the workers of a cluster, which must see the documents and the store under
     the same paths or URLs; the store is the one a single machine makes.
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
+    from ridgerank.extras import require_packages
+
+    require_packages("torch", "transformers", "lance", "pyarrow", "pypdfium2", "PIL", "bm25s")
     from ridgerank.cli.index_settings import IndexChoices, require_documents, settle_index
 
     # Before the heavy imports, so that a mistake is reported at once.
@@ -96,9 +93,9 @@ def index_command(
         raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
     if calibrate and ray is not None:
         raise typer.BadParameter(
-            "not with --ray; use `ridgerank calibrate --ray` after it", param_hint="--calibrate"
+            "not with --ray; use `ridgerank calibrate` after it", param_hint="--calibrate"
         )
-    from ridgerank.runs.queries import read_queries
+    from ridgerank.queries import read_queries
 
     calibration_queries = None if queries is None else read_queries(queries)
     require_documents(paths)
@@ -111,7 +108,6 @@ def index_command(
             keep=keep,
             bits=bits,
             exit_layer=exit_layer,
-            join_layer=join_layer,
             max_pixels=max_pixels,
             page_text=page_text,
             prompt=prompt,
@@ -119,45 +115,39 @@ def index_command(
         store,
     )
     if ray is not None:
-        retriever, pool_factor = _choose_retriever(retriever, pool, store)
-        plan = _plan_encoding(settings, retriever, pool_factor, ocr=ocr)
+        retriever = _choose_retriever(retriever, store)
+        plan = _plan_encoding(settings, retriever, ocr=ocr)
         _finish(_index_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
         return
     from ridgerank.backbones.load import parse_dtype
+    from ridgerank.indexing.index import index_documents
 
     recognizer = _make_recognizer() if ocr else None
-    encoder = _load_encoder(retriever, pool, store, device=device, dtype=parse_dtype(dtype))
+    encoder = _load_encoder(retriever, store, device=device, dtype=parse_dtype(dtype))
     model = settings.load_model(store)
     try:
         with Bar("listing") as bar:
-            hook = IndexProgress(bar)
-            options: IndexOptions = {
-                "exit_layer": settings.exit_layer,
-                "join_layer": settings.join_layer,
-                "keep": settings.keep,
-                "numbers": settings.numbers,
-                "preset": settings.preset,
-                "prune": prune,
-                "processes": processes,
-                "recognizer": recognizer,
-            }
-            if calibrate:
-                from ridgerank.calibration.calibrated_index import index_with_targets
-
-                report = index_with_targets(
-                    paths, store, model, encoder=encoder, queries=calibration_queries, hook=hook, **options
-                )
-            else:
-                from ridgerank.indexing.index import index_documents
-
-                report = index_documents(paths, store, model, embedder=encoder, hook=hook, **options)
+            report = index_documents(
+                paths,
+                store,
+                model,
+                embedder=encoder,
+                exit_layer=settings.exit_layer,
+                keep=settings.keep,
+                numbers=settings.numbers,
+                preset=settings.preset,
+                prune=prune,
+                processes=processes,
+                recognizer=recognizer,
+                hook=IndexProgress(bar),
+            )
     except KeyboardInterrupt:
         raise _report_interruption(store) from None
     _summarize(report, store, ocr=ocr, calibrated=calibrate)
     if calibrate:
         from ridgerank.calibration.calibrate import calibrate as calibrate_store
 
-        with calibration_progress() as calibration_hook:
+        with calibration_progress() as progress:
             calibration = calibrate_store(
                 store,
                 backbone=model,
@@ -165,24 +155,20 @@ def index_command(
                 queries_from="" if queries is None else f"from {queries.name}",
                 device=device,
                 dtype=dtype,
-                hook=calibration_hook,
+                progress=progress,
             )
         print_report(calibration, store, "default", as_json=False)
     _exit_if_incomplete(report)
 
 
-def _plan_encoding(
-    settings: "IndexSettings", retriever: str | None, pool_factor: int, *, ocr: bool
-) -> "EncodingPlan":
+def _plan_encoding(settings: "IndexSettings", retriever: str | None, *, ocr: bool) -> "EncodingPlan":
     from ridgerank.scaleout.encoding_worker import EncodingPlan
 
     return EncodingPlan(
         settings.model,
         None if settings.keep is None else str(settings.keep),
         settings.exit_layer,
-        settings.join_layer,
         retriever,
-        pool_factor,
         ocr,
         None if settings.numbers is None else str(settings.numbers),
         settings.preset,
@@ -228,27 +214,27 @@ def _exit_if_incomplete(report: "IndexReport") -> None:
         raise typer.Exit(SOME_FAILED)
 
 
-def _choose_retriever(name: str | None, pool: int | None, store: str) -> tuple[str | None, int]:
-    """The named retriever, else the one whose vectors the store holds, and its pool factor."""
+def _choose_retriever(name: str | None, store: str) -> str | None:
+    """The named retriever, else the one whose vectors the store holds."""
     from ridgerank.store.vector_columns import find_vector_origin
 
     stored = find_vector_origin(store)
     if name is None and stored is not None:
         say(f"{store} holds vectors of {stored.source}: new pages get theirs, too")
         name = stored.source
-    return name, pool if pool is not None else 1 if stored is None else stored.pool_factor
+    return name
 
 
 def _load_encoder(
-    name: str | None, pool: int | None, store: str, *, device: str | None, dtype: "torch.dtype | None"
+    name: str | None, store: str, *, device: str | None, dtype: "torch.dtype | None"
 ) -> "MultiVectorEncoder | None":
     """The encoder of the named retriever, else of the one whose vectors the store holds, if any."""
-    name, pool_factor = _choose_retriever(name, pool, store)
+    name = _choose_retriever(name, store)
     if name is None:
         return None
     from ridgerank.retrievers.encoders.load import load_encoder
 
-    return load_encoder(name, device=device, dtype=dtype, pool_factor=pool_factor)
+    return load_encoder(name, device=device, dtype=dtype)
 
 
 def _make_recognizer() -> "Recognizer":

@@ -26,7 +26,7 @@ MaxPixels = Annotated[
 PageText = Annotated[
     str | None,
     typer.Option(
-        help="Text of a page that a text model reads: head or ends, and tokens. [default: head 512]",
+        help="Text of a page that a text model reads: its first tokens. [default: head 512]",
         rich_help_panel=MODEL,
     ),
 ]
@@ -45,8 +45,8 @@ PresetName = Annotated[
 KeepRule = Annotated[
     str | None,
     typer.Option(
-        help="Positions of the page to keep: a rule (stride, value-norm, value-distance, ink, spread, "
-        "informative) and a fraction. [default: the store's, else the preset's]",
+        help="Positions of the page to keep: a rule (stride, value-norm) and a fraction. "
+        "[default: the store's, else the preset's]",
         rich_help_panel=STORED,
     ),
 ]
@@ -63,13 +63,6 @@ ExitLayer = Annotated[
     typer.Option(
         help="Read pages to this layer. [default: the store's, else the preset's: 21, or 3/4 of a smaller "
         "model; 2/5 for text]",
-        rich_help_panel=STORED,
-    ),
-]
-JoinLayer = Annotated[
-    int | None,
-    typer.Option(
-        help="Below it the query runs alone. [default: the store's, else 0, the paper]",
         rich_help_panel=STORED,
     ),
 ]
@@ -97,13 +90,6 @@ VectorRetriever = Annotated[
     str | None,
     typer.Option(
         help="Late interaction model whose vectors to store, too. [default: the store's, if any]",
-        rich_help_panel=FOUND,
-    ),
-]
-Pool = Annotated[
-    int | None,
-    typer.Option(
-        help="Average so many of a page's vectors into one. [default: 1, all of them]",
         rich_help_panel=FOUND,
     ),
 ]

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgerank.backbones.model_settings import ModelSettings
-from ridgerank.backbones.model_source import find_model
-from ridgerank.cli.options import default_backbone
+from ridgerank.backbones.model_settings import ModelSettings, find_model
 from ridgerank.cli.talk import say
 from ridgerank.errors import BackboneError, DocumentError, LineageMismatch
 from ridgerank.lineage import Lineage
-from ridgerank.store.number_format import NumberFormat
-from ridgerank.store.pruning import Keep
 from ridgerank.store.storage_setting import (
+    Keep,
+    NumberFormat,
     StoragePreset,
     StorageSetting,
     parse_storage_preset,
@@ -38,7 +36,6 @@ class IndexChoices:
     keep: str | None = None
     bits: str | None = None
     exit_layer: int | None = None
-    join_layer: int | None = None
     max_pixels: int | None = None
     page_text: str | None = None
     prompt: str | None = None
@@ -53,7 +50,6 @@ class IndexSettings:
     keep: Keep | None
     numbers: NumberFormat | None
     exit_layer: int | None
-    join_layer: int
     stored_model: str | None = None
     """The model of the store that is there."""
     repeated_preset: StoragePreset | None = None
@@ -102,16 +98,18 @@ def settle_index(choices: IndexChoices, store: str) -> IndexSettings:
             Keep.parse(lineage.keep),
             stored_numbers(lineage),
             lineage.exit_layer,
-            lineage.join_layer,
             lineage.backbone,
             None if choices.preset is None or choices.exit_layer is not None else preset,
         )
-    name = choices.backbone or default_backbone()
-    find_model(name)
+    if choices.backbone is None:
+        from ridgerank.indexing.index import describe_models
+
+        raise BackboneError(f"{describe_models(store)}\nName one with --backbone, or in RIDGERANK_BACKBONE.")
+    find_model(choices.backbone)
     model = ModelSettings(
-        name, choices.device, choices.dtype, choices.max_pixels, choices.page_text, choices.prompt
+        choices.backbone, choices.device, choices.dtype, choices.max_pixels, choices.page_text, choices.prompt
     )
-    return IndexSettings(model, preset, keep, numbers, choices.exit_layer, choices.join_layer or 0)
+    return IndexSettings(model, preset, keep, numbers, choices.exit_layer)
 
 
 def find_lineage(store: str) -> Lineage | None:
@@ -124,8 +122,7 @@ def find_lineage(store: str) -> Lineage | None:
 
 def require_documents(paths: Sequence[Path]) -> None:
     """Refuse paths under which there is nothing to read, before any model is loaded."""
-    from ridgerank.documents.failures import Failure
-    from ridgerank.documents.sources import SUFFIXES, SourceFile, find_sources
+    from ridgerank.documents.sources import SUFFIXES, Failure, SourceFile, find_sources
 
     failures = []
     for item in find_sources(paths):
@@ -148,7 +145,6 @@ def _require_stored(
         "--keep": (keep and str(keep), lineage.keep),
         "--bits": (numbers and str(numbers), str(stored_numbers(lineage))),
         "--exit-layer": (choices.exit_layer, lineage.exit_layer),
-        "--join-layer": (choices.join_layer, lineage.join_layer),
         "--max-pixels": (choices.max_pixels, lineage.max_pixels),
         "--page-text": (choices.page_text, lineage.page_text),
         "--prompt": (choices.prompt, lineage.prompt_name),

@@ -7,20 +7,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from ridgerank.cli.calibrate import calibrate_command
-from ridgerank.cli.check_model import check_model_command
 from ridgerank.cli.evaluate import evaluate_command
 from ridgerank.cli.fuse import fuse_command
 from ridgerank.cli.index import index_command
-from ridgerank.cli.miniature import app as miniature
-from ridgerank.cli.plan import plan_command
 from ridgerank.cli.rank import rank_command
-from ridgerank.cli.reproduce import reproduce_command
 from ridgerank.cli.search import search_command
 from ridgerank.cli.serve import serve_command
-from ridgerank.cli.simulate import simulate_command
 from ridgerank.cli.store import store
 from ridgerank.cli.talk import CommandGroup, Quiet, Verbose, hide_library_bars, set_talk
-from ridgerank.cli.tune import tune_command
 from ridgerank.errors import RidgeRankError
 from ridgerank.extras import name_missing_extra
 from ridgerank.version import __version__
@@ -35,18 +29,12 @@ app = CommandGroup(
 )
 app.command("index")(index_command)
 app.command("calibrate")(calibrate_command)
-app.command("tune")(tune_command)
-app.command("plan")(plan_command)
-app.command("check-model")(check_model_command)
 app.command("search")(search_command)
 app.command("rank")(rank_command)
 app.command("serve")(serve_command)
 app.add_typer(store, name="store")
 app.command("fuse")(fuse_command)
 app.command("evaluate")(evaluate_command)
-app.command("simulate")(simulate_command)
-app.command("reproduce")(reproduce_command)
-app.add_typer(miniature, name="miniature")
 
 
 def _show_version(show: bool) -> None:
@@ -67,10 +55,15 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line; an error the user can act on is one line on stderr and exit status 1."""
+    """Run the command line."""
+    run_app(app)
+
+
+def run_app(commands: typer.Typer) -> None:
+    """Run commands; an error the user can act on is one line on stderr and exit status 1."""
     hide_library_bars()
     try:
-        app()
+        commands()
         sys.stdout.flush()
     except RidgeRankError as error:
         _fail(error)

@@ -1,12 +1,9 @@
 """Options that several commands share, each with one help text, and the parsing that goes with them."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from ridgerank.cli.talk import say
 
 MODEL, STORED, FOUND, RANKED = "Model", "How pages are stored", "Retriever", "Ranking"
 OUTPUT, MACHINES, READING = "Output", "Machines and caches", "Documents"
@@ -61,7 +58,7 @@ MinScore = Annotated[
     typer.Option(
         min=0,
         max=1,
-        help="Leave out pages that are relevant with less than this probability; all, where an answer is.",
+        help="Leave out pages whose relevance score (0 to 1) is below this, all of them if need be.",
         show_default=False,
         rich_help_panel=RANKED,
     ),
@@ -88,23 +85,6 @@ Where = Annotated[
     ),
 ]
 
-CacheDir = Annotated[
-    Path | None,
-    typer.Option(
-        help="Keep prefixes read from an object store in this folder.",
-        envvar="RIDGERANK_CACHE_DIR",
-        show_default=False,
-        rich_help_panel=MACHINES,
-    ),
-]
-CacheSize = Annotated[
-    str,
-    typer.Option(
-        help="Most that folder may hold, as 500MB or 20GB.",
-        envvar="RIDGERANK_CACHE_SIZE",
-        rich_help_panel=MACHINES,
-    ),
-]
 
 Ray = Annotated[
     str | None,
@@ -126,17 +106,6 @@ Workers = Annotated[
     ),
 ]
 
-DEFAULT_BACKBONE = "mini-qwen"
-_SIZE_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def parse_size(text: str, *, option: str = "--cache-size") -> int:
-    """Bytes of a size such as 500MB or 20GB."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]B)", text.strip().upper())
-    if match is None:
-        raise typer.BadParameter(f"{text!r}, wanted a number and KB, MB, GB or TB", param_hint=option)
-    return int(float(match[1]) * _SIZE_UNITS[match[2]])
-
 
 def require_store(store: str) -> None:
     """Refuse a place where there is no store, before anything is imported that reads models."""
@@ -149,12 +118,3 @@ def require_tag(tag: str) -> None:
     """Refuse a run's tag that is not one word: it is a column of the file."""
     if not tag or tag.split() != [tag]:
         raise typer.BadParameter(f"tag {tag!r}, wanted one word", param_hint="--tag")
-
-
-def default_backbone() -> str:
-    """The model of `ridgerank index` without --backbone: the shipped miniature. Says so on stderr."""
-    say(
-        "no --backbone named: mini-qwen serves, which reads only what `ridgerank miniature draw` draws; for "
-        "real documents name a model, such as --backbone Qwen/Qwen2.5-VL-7B-Instruct"
-    )
-    return DEFAULT_BACKBONE

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 from ridgerank.cli.talk import is_quiet
 
 if TYPE_CHECKING:
-    from ridgerank.calibration.hooks import CalibrationPlan
-    from ridgerank.documents.failures import Failure
+    from ridgerank.calibration.calibrate import Progress
+    from ridgerank.documents.sources import Failure
     from ridgerank.indexing.progress import IndexPlan
 
 
@@ -133,61 +133,16 @@ class IndexProgress:
             self._bar.say(f"not read: more pages of {document}, for the same reason", style="yellow")
 
 
-class CalibrationProgress:
-    """The stages of a calibration, on a bar."""
+def show_steps(bar: Bar) -> "Progress":
+    """The `progress` of a calibration: one step after the other on a bar."""
+    shown, counted = "", 0
 
-    def __init__(self, bar: Bar) -> None:
-        self._bar = bar
-        self._queries = self._to_encode = 0
-        self._running_queries = False
+    def progress(step: str, done: int, total: int) -> None:
+        nonlocal shown, counted
+        if step != shown:
+            bar.start(step, total)
+            shown, counted = step, 0
+        bar.advance(done - counted)
+        counted = done
 
-    def planned(self, plan: "CalibrationPlan") -> None:
-        """Say what is to be done."""
-        self._queries = plan.queries
-        self._bar.say(f"{plan.queries} queries, {plan.queries_from}")
-        reader = f"by {plan.teacher}" if plan.teacher else "at full depth"
-        self._bar.say(
-            f"{plan.pages} candidate pages, {plan.pages_to_encode} of them to be read {reader}"
-            if plan.pages_to_encode
-            else f"{plan.pages} candidate pages, targets of all of them known"
-        )
-        self._to_encode = plan.pages_to_encode
-        self._bar.start("scores of the teacher" if plan.teacher else "full-depth targets", self._to_encode)
-
-    def targets_stored(self, pages: int) -> None:
-        """Count pages, and say after the first how long the others will take."""
-        self._bar.advance(pages)
-        remaining, self._to_encode = self._to_encode - pages, 0
-        if remaining > 0:
-            duration = format_duration(self._bar.seconds * remaining / pages)
-            self._bar.say(f"about {duration} for the other {remaining} pages, as long as the first took")
-
-    def queries_run(self, queries: int) -> None:
-        """Count queries."""
-        if not self._running_queries:
-            self._running_queries = True
-            self._bar.start("shallow states", self._queries)
-        self._bar.advance(queries)
-
-
-class TuningProgress(CalibrationProgress):
-    """The stages of trying storage settings, on a bar."""
-
-    def settings_planned(self, settings: int, pages: int, pages_to_encode: int) -> None:
-        """Say what is to be done."""
-        known = "" if pages_to_encode == pages else f", {pages - pages_to_encode} of them measured before"
-        self._bar.say(f"{settings} settings on {pages} pages{known}")
-        self._settings = settings
-        self._timing = False
-        self._bar.start("pages in every setting", pages_to_encode)
-
-    def pages_measured(self, pages: int) -> None:
-        """Count pages."""
-        self._bar.advance(pages)
-
-    def settings_timed(self, settings: int) -> None:
-        """Count settings."""
-        if not self._timing:
-            self._timing = True
-            self._bar.start("timing", self._settings - 1)
-        self._bar.advance(settings)
+    return progress

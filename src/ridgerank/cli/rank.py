@@ -13,8 +13,6 @@ from ridgerank.cli.options import (
     OUTPUT,
     READING,
     BackboneName,
-    CacheDir,
-    CacheSize,
     Device,
     Documents,
     Dtype,
@@ -22,16 +20,15 @@ from ridgerank.cli.options import (
     ReadoutName,
     Store,
     Where,
-    parse_size,
     require_tag,
 )
 from ridgerank.cli.talk import say
 
 if TYPE_CHECKING:
-    from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import Query
-    from ridgerank.runs.run import Run
+    from ridgerank.reranker.reranker import Reranker
     from ridgerank.store.page_filter import PageFilter
+    from ridgerank.trec import Run
 
 Candidates = list[tuple[str, float]]
 _RUN_FIELDS = 6
@@ -64,8 +61,6 @@ def rank_command(
     tag: Annotated[
         str, typer.Option(help="Name of the run, its last column.", rich_help_panel=OUTPUT)
     ] = "ridgerank",
-    cache_dir: CacheDir = None,
-    cache_size: CacheSize = "20GB",
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -76,14 +71,13 @@ def rank_command(
 
     Example: `ridgerank rank --store pages --queries queries.jsonl --run colpali.trec > reranked.trec`
     """
-    from ridgerank.runs.queries import read_queries
-    from ridgerank.runs.trec import read_run
+    from ridgerank.queries import read_queries
+    from ridgerank.trec import read_run
 
     require_tag(tag)
     requests = _join_candidates(read_queries(queries), read_run(run))
-    cache_disk_bytes = parse_size(cache_size)
     from ridgerank.cli.progress_bars import Bar
-    from ridgerank.ranking.reranker_options import RerankerOptions
+    from ridgerank.reranker.options import RerankerOptions
     from ridgerank.store.page_filter import PageFilter
 
     within = PageFilter.parse(document or [], where or [])
@@ -93,8 +87,6 @@ def rank_command(
         backbone=backbone,
         device=device,
         dtype=dtype,
-        cache_dir=cache_dir,
-        cache_disk_bytes=cache_disk_bytes,
     ).open(store)
     try:
         with reranker, Bar() as bar:
@@ -135,7 +127,7 @@ class _QueryRanker:
         self.may_drop_queries = min_score is not None or bool(within)
 
     def block(self, query: "Query", candidates: Candidates) -> str:
-        """The lines of one query, pages named as the run names them; none where no page answers it."""
+        """The lines of one query, pages named as the run names them; none if no page reaches `min_score`."""
         ranking = self._reranker.rank(
             query.text,
             candidates,

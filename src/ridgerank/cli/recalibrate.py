@@ -1,30 +1,28 @@
-"""`ridgerank calibrate` on a calibration that exists: its weight alone, or all of it on traffic."""
+"""`ridgerank calibrate` on a calibration that exists: its weight alone."""
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
     from ridgerank.calibration.artifact import Calibration
-    from ridgerank.calibration.traffic import Traffic
     from ridgerank.records import Query, ScoredPages
-    from ridgerank.runs.run import Qrels
     from ridgerank.store.page_store import PageStore
+    from ridgerank.trec import Qrels
 
 
 def reweigh_store(
     store: str, name: str, queries: "list[Query] | None", qrels: "Qrels | None"
 ) -> "tuple[Calibration, Calibration]":
-    """Estimate weight and probabilities again and save them: the calibration before, and now.
+    """Estimate the weight again and save it: the calibration before, and now.
 
     Judgements are those given in the browser and those of `qrels`; where both judge a page, the file counts.
     """
     from ridgerank.calibration.artifact import Calibration
-    from ridgerank.calibration.reweigh import reweigh
+    from ridgerank.calibration.weight import reweigh
     from ridgerank.serving.judging import kept_judgements
     from ridgerank.store.page_store import PageStore
     from ridgerank.store.sidecar import edit_calibrations
@@ -85,31 +83,6 @@ def _require_judgements(before: "Calibration", after: "Calibration", name: str) 
     raise CalibrationError(f"{change}; nothing was changed. Give them with --queries and --qrels")
 
 
-def read_traffic_for(store: "PageStore", log: Path, name: str, count: int) -> "tuple[Calibration, Traffic]":
-    """The calibration before, and the traffic it is to be made anew on."""
-    from ridgerank.calibration.artifact import Calibration
-    from ridgerank.calibration.traffic import read_traffic
-    from ridgerank.store.sidecar import open_calibrations
-
-    with open_calibrations(store.uri) as folder:
-        before = Calibration.load(folder, name, lineage=store.lineage)
-    traffic = read_traffic(log, retriever=before.retriever, page_ids=store.page_ids(), count=count)
-    return before, traffic
-
-
-def name_for_traffic(before: "Calibration", name: str) -> str:
-    """The name to save a calibration on traffic under: judgements it has none of are not overwritten."""
-    if not before.weight.is_judged:
-        return name
-    beside = f"{name}-traffic"
-    typer.echo(
-        f"the weight of {name} rests on {before.weight.queries_used} judged queries, and traffic has no "
-        f"judgements: {name} stays, the new calibration is {beside} (--readout {beside})",
-        err=True,
-    )
-    return beside
-
-
 def print_change(before: "Calibration", after: "Calibration") -> None:
     """Old against new, on stderr: what changed and by how much."""
     from rich.console import Console
@@ -124,7 +97,6 @@ def print_change(before: "Calibration", after: "Calibration") -> None:
         "held-out r": lambda each: f"{each.diagnostics.agreement:.2f}",
         "spread of the readout": lambda each: f"{each.diagnostics.readout_spread:.2f}",
         "queries": lambda each: f"{each.weight.queries_used}",
-        "probabilities": lambda each: each.relevance.note if each.relevance else "none",
     }
     table = Table("", "before", "now")
     for title, read in readers.items():
@@ -136,8 +108,8 @@ def _search(store: str, name: str, texts: list[str], candidates: int) -> "dict[s
     """Candidates and scores of queries that are known to nobody: the model has to be loaded for these."""
     if not texts:
         return {}
-    from ridgerank.ranking.reranker_options import RerankerOptions
     from ridgerank.records import ScoredPages
+    from ridgerank.reranker.options import RerankerOptions
 
     with RerankerOptions(readout=name).open(store) as reranker:
         rankings = [reranker.search(text, k=candidates, top_k=candidates) for text in texts]

@@ -14,8 +14,6 @@ from ridgerank.cli.options import (
     OUTPUT,
     AsJson,
     BackboneName,
-    CacheDir,
-    CacheSize,
     CalibratedRetriever,
     Device,
     Documents,
@@ -24,7 +22,6 @@ from ridgerank.cli.options import (
     ReadoutName,
     Store,
     Where,
-    parse_size,
     require_tag,
 )
 from ridgerank.cli.talk import say
@@ -32,8 +29,8 @@ from ridgerank.cli.talk import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ridgerank.ranking.reranker import Reranker
     from ridgerank.records import Query, RankedPage, Ranking
+    from ridgerank.reranker.reranker import Reranker
     from ridgerank.store.page_filter import PageFilter
 
 
@@ -90,16 +87,13 @@ def search_command(
     ] = None,
     readout: ReadoutName = "default",
     retriever: CalibratedRetriever = None,
-    cache_dir: CacheDir = None,
-    cache_size: CacheSize = "20GB",
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
     """Retrieve, rerank, print: page, fused score, the part of each score in it, rank before and after.
 
-    Where the calibration has probabilities of relevance, each page has its own, and a line says whether any
-    page answers the query. With --min-score, pages below are left out; none may be left.
+    Each page has a relevance score from 0 to 1. With --min-score, pages below are left out, all if need be.
 
     With --queries, all reranked candidates of every query become a run for `ridgerank evaluate` or `fuse`.
 
@@ -107,7 +101,7 @@ def search_command(
 
     Example: `ridgerank search --store pages --queries queries.jsonl --output run.trec`
     """
-    from ridgerank.runs.queries import read_queries, validate_query
+    from ridgerank.queries import read_queries, validate_query
 
     # Before the heavy imports, so that a mistake is reported at once.
     pictures_or_json = as_json or images is not None or show or explain is not None
@@ -115,8 +109,7 @@ def search_command(
     require_tag(tag)
     batch = None if queries is None else read_queries(queries)
     text = "" if query is None else validate_query(query)
-    cache_disk_bytes = parse_size(cache_size)
-    from ridgerank.ranking.reranker_options import RerankerOptions
+    from ridgerank.reranker.options import RerankerOptions
     from ridgerank.store.page_filter import PageFilter
 
     within = PageFilter.parse(document or [], where or [])
@@ -126,8 +119,6 @@ def search_command(
         backbone=backbone,
         device=device,
         dtype=dtype,
-        cache_dir=cache_dir,
-        cache_disk_bytes=cache_disk_bytes,
     )
     with options.open(store) as reranker:
         if batch is not None:
@@ -147,9 +138,6 @@ def search_command(
                 save_explanations(reranker, ranking, pictures, explain)
     if ranking.note:
         say(f"note: {ranking.note}")
-    if ranking.answered.probability is not None:
-        origin = "by judgements" if ranking.answered.calibrated else "uncalibrated: the model's own opinion"
-        say(f"some page answers this: {ranking.answered.probability:.2f} ({origin})")
     times = ranking.latency
     say(
         f"weight {ranking.weight:.3f}; retrieval {times.retrieval_ms:.0f} ms, "
@@ -176,16 +164,13 @@ def _print(ranking: "Ranking") -> None:
     console = Console()
     table = Table()
     table.add_column("page", no_wrap=True)
-    with_probability = any(page.probability is not None for page in ranking.pages)
-    probability_title = "relevant" if ranking.answered.calibrated else "relevant?"
-    for title in ("fused", "retriever", "readout", "rank", *[probability_title] * with_probability):
+    for title in ("fused", "retriever", "readout", "rank", "score"):
         table.add_column(title, justify="right", no_wrap=True)
     for page in ranking.pages:
         parts = (page.fused_score, page.retriever_part, page.readout_part)
         moved = f"{page.retriever_rank} → {page.rank}"
-        probability = [] if page.probability is None else [f"{page.probability:.2f}"]
         name = shorten_middle(page.reference, console.width - 58) if console.is_terminal else page.reference
-        table.add_row(name, *(f"{part:+.3f}" for part in parts), moved, *probability)
+        table.add_row(name, *(f"{part:+.3f}" for part in parts), moved, f"{page.relevance_score:.2f}")
     if not console.is_terminal:  # for a file or another program nothing is cut
         console = Console(width=_UNCUT_WIDTH)
     console.print(table)
@@ -213,8 +198,7 @@ def _write_run(
     """Search for every query and write all reranked candidates as one run, pages by their reference."""
     from ridgerank.atomic import replace_text_file
     from ridgerank.cli.progress_bars import Bar
-    from ridgerank.runs.run import Run
-    from ridgerank.runs.trec import write_run
+    from ridgerank.trec import Run, write_run
 
     scored: dict[str, dict[str, float]] = {}
     notes: dict[str, int] = {}
@@ -238,7 +222,7 @@ def _write_run(
         if note:
             say(f"note, for {count} of {len(queries)} queries: {note}")
     if len(scored) < len(queries):
-        say(f"no page answers {len(queries) - len(scored)} of {len(queries)} queries")
+        say(f"no page reaches --min-score for {len(queries) - len(scored)} of {len(queries)} queries")
     say(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 

@@ -10,15 +10,12 @@ from ridgerank.cli.options import (
     MACHINES,
     RANKED,
     BackboneName,
-    CacheDir,
-    CacheSize,
     CalibratedRetriever,
     Device,
     Dtype,
     Ray,
     ReadoutName,
     Store,
-    parse_size,
 )
 from ridgerank.cli.talk import say
 from ridgerank.extras import require_packages
@@ -138,8 +135,6 @@ def serve_command(
     readout: ReadoutName = "default",
     retriever: CalibratedRetriever = None,
     backbone: BackboneName = None,
-    cache_dir: CacheDir = None,
-    cache_size: CacheSize = "20GB",
     ray: Ray = None,
     replicas: Annotated[
         str,
@@ -166,8 +161,7 @@ def serve_command(
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
     require_packages("torch", "lance", "fastapi", "uvicorn")
-    from ridgerank.ranking.calibrated_store import open_calibrated
-    from ridgerank.ranking.reranker_options import RerankerOptions
+    from ridgerank.reranker.options import RerankerOptions, open_calibrated
     from ridgerank.serving.serve_settings import LOOPBACK, Limits, ServeSettings, read_keys
 
     keys = () if api_key_file is None else read_keys(api_key_file)
@@ -207,8 +201,6 @@ def serve_command(
         device=device,
         dtype=dtype,
         cache_bytes=cache_mb << 20,
-        cache_dir=cache_dir,
-        cache_disk_bytes=parse_size(cache_size),
     )
     if ray is not None:
         from ridgerank.scaleout.ray_serving import ServePlan

@@ -1,4 +1,4 @@
-"""`ridgerank store`: look at a page store, check it, remove documents, make it smaller."""
+"""`ridgerank store`: look at a page store, check it, remove documents."""
 
 import json
 from dataclasses import asdict
@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from ridgerank.cli.options import AsJson, BackboneName, Device
+from ridgerank.cli.options import AsJson
 from ridgerank.cli.talk import CommandGroup, say
 
 if TYPE_CHECKING:
-    from ridgerank.store.check import Damage
-    from ridgerank.store.layout import SharedPrefix
-    from ridgerank.store.repack import RepackPlan
+    from ridgerank.store.maintenance import Damage
 
-store = CommandGroup(
-    no_args_is_help=True, help="Look at a page store, check it, remove documents, make it smaller."
-)
+store = CommandGroup(no_args_is_help=True, help="Look at a page store, check it, remove documents.")
 
 Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.", show_default=False)]
 
@@ -60,8 +56,8 @@ def list_command(uri: Uri, as_json: AsJson = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from ridgerank.store.maintenance import list_stored_documents
     from ridgerank.store.page_store import PageStore
-    from ridgerank.store.stored_documents import list_stored_documents
 
     with PageStore.open(uri) as opened:
         documents = list_stored_documents(opened)
@@ -98,7 +94,7 @@ def remove(
 
     Example: `ridgerank store remove pages report.pdf`
     """
-    from ridgerank.store.stored_documents import remove_documents
+    from ridgerank.store.maintenance import remove_documents
 
     report = remove_documents(uri, documents)
     kept = f", {report.kept} stay under another name" if report.kept else ""
@@ -112,9 +108,9 @@ def check(uri: Uri) -> None:
     Calibrations and the files in which Lance lists what the store holds are compared with their digests, too.
     Prints a line for each damaged page or file; the exit status is 1 if there is any.
     """
-    from ridgerank.calibration.sealed_file import find_damaged_calibrations
+    from ridgerank.calibration.artifact import find_damaged_calibrations
     from ridgerank.errors import RidgeRankError
-    from ridgerank.store.check import find_damage
+    from ridgerank.store.maintenance import find_damage
     from ridgerank.store.page_store import PageStore
     from ridgerank.store.sidecar import open_calibrations
 
@@ -156,66 +152,3 @@ def _advise(damaged: "list[Damage]", pages: int) -> str:
         f"{damaged_pages} of {pages} pages{beside} are damaged; restore them from a copy, or remove their "
         "documents (`ridgerank store remove`) and index these again"
     )
-
-
-@store.command()
-def repack(
-    uri: Uri,
-    target: Annotated[str, typer.Argument(help="Folder or URL of the new store.", show_default=False)],
-    bits: Annotated[
-        str | None, typer.Option(help="Bits of a number: 4, 3, 2, keys/values 4/2, or '4 group 32'.")
-    ] = None,
-    keep: Annotated[
-        str | None, typer.Option(help="Positions of the page to keep: a rule and a fraction.")
-    ] = None,
-    exit_layer: Annotated[int | None, typer.Option(help="Keep the layers below this one.")] = None,
-    backbone: BackboneName = None,
-    device: Device = None,
-) -> None:
-    """Make a smaller store out of a larger one, without reading a page again.
-
-    What was dropped or rounded before cannot be had back: that is refused, and so are larger pages. An
-    interrupted run goes on where it stopped. Calibrations belong to the old store: calibrate the new one.
-
-    From a store of 8 bits the model is loaded once, for the positions before the page, which the new store
-    keeps once for all pages.
-
-    Example: `ridgerank store repack pages smaller --keep "value-norm 1/8"` of a store of the preset small,
-    `ridgerank store repack pages smaller --bits 4/2` of one of the preset paper.
-    """
-    from ridgerank.store.number_format import NumberFormat
-    from ridgerank.store.pruning import Keep
-
-    numbers = None if bits is None else NumberFormat.parse(bits)
-    keep_rule = None if keep is None else Keep.parse(keep)
-    from ridgerank.store.repack import RepackPlan, repack_store
-
-    plan = RepackPlan(keep_rule, numbers, exit_layer)
-    report = repack_store(uri, target, plan, shared=_encode_shared(uri, plan, backbone, device))
-    before, after = (nbytes / 1e6 for nbytes in report.bytes_per_page)
-    say(
-        f"{target}: {report.pages} pages written, {report.skipped} written before; "
-        f"{after:.3f} MB a page, {before:.3f} before"
-    )
-    say(f"calibrations do not carry over: run `ridgerank calibrate --store {target}`")
-
-
-def _encode_shared(
-    uri: str, plan: "RepackPlan", backbone: str | None, device: str | None
-) -> "SharedPrefix | None":
-    """The positions before the page, where the new store keeps them once and the old one does not."""
-    from ridgerank.store.model_lineage import require_same_model
-    from ridgerank.store.page_store import PageStore
-    from ridgerank.store.storage_setting import stored_numbers
-
-    with PageStore.open(uri) as opened:
-        old = opened.lineage
-    new = plan.apply(old)
-    if stored_numbers(new).symmetric or not stored_numbers(old).symmetric:
-        return None
-    from ridgerank.backbones.model_settings import ModelSettings
-    from ridgerank.store.compress import encode_shared
-
-    model = ModelSettings.from_lineage(old, name=backbone, device=device).load()
-    require_same_model(old, model, artifact=f"the page store at {uri}")
-    return encode_shared(model, stored_numbers(new), exit_layer=new.exit_layer, join_layer=new.join_layer)

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgerank.atomic import replace_text_file
-from ridgerank.documents.pdf_text import clean_text
-from ridgerank.documents.reading_order import TextBox, write_in_reading_order
+from ridgerank.documents.text import TextBox, clean_text, write_in_reading_order
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from ridgerank.documents.pages import ReadItem
+    from ridgerank.documents.render import ReadItem
 
 MIN_ALPHANUMERICS = 16
 OCR_PIXELS = 1_600_000

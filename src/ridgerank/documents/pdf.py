@@ -16,10 +16,8 @@ import pypdfium2
 import pypdfium2.raw
 from PIL.Image import Image
 
-from ridgerank.documents.identity import FileStamp
-from ridgerank.documents.limits import MAX_DOCUMENT_PAGES, fit_within_pixels
-from ridgerank.documents.pdf_text import page_text, page_words
-from ridgerank.documents.reading_order import TextBox
+from ridgerank.documents.sources import MAX_DOCUMENT_PAGES, FileStamp, fit_within_pixels
+from ridgerank.documents.text import TextBox, page_text, page_words
 from ridgerank.errors import DocumentError
 
 Content = TypeVar("Content")

@@ -1,15 +1,85 @@
-"""Paths become sources: files that may hold pages, each with a distinct name.
+"""The files to be read, in the order in which they are found, and what names them.
 
-Knows suffixes and folders; opens no file.
+Also here: what could not be read (`Failure`), the limits of a file, the ids of pages and documents' metadata.
 """
 
+import errno
+import hashlib
+import json
+import math
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Self
 
-from ridgerank.documents.failures import Failure, SkippedFile, describe_os_error
+from ridgerank.errors import DocumentError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file or a page that could not be read; the stream goes on after it."""
+
+    reference: str
+    """The file, `report.pdf`, or the page, `report.pdf#3`, when only that page is lost."""
+    reason: str
+    """One line: what was found, and what to do about it."""
+    path: Path | None = field(default=None, compare=False)
+    """The file, where it is known."""
+
+    def __str__(self) -> str:
+        return f"{self.reference}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file in a folder that is neither a PDF nor an image: no failure, but counted."""
+
+    reference: str
+
+
+def describe_os_error(error: OSError) -> str:
+    """Why the system cannot read a file, and what to do about it."""
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            return "not there; check the path"
+        case errno.EACCES | errno.EPERM:
+            return "may not be read by this user; grant the permission to read it"
+        case errno.ELOOP:
+            return "a symbolic link that leads back to itself; remove it"
+        case _:
+            return f"the system cannot read it ({error.strerror or error}); check the disk or the mount"
+
+
+MAX_FILE_BYTES = 4 << 30
+MAX_DOCUMENT_PAGES = 50_000
+MAX_IMAGE_PIXELS = 150_000_000
+"""An A0 poster scanned at 300 dpi has 139 million; at the limit a process needs 1.2 GB for a moment."""
+MAX_ASPECT_RATIO = 200
+"""Beyond it the image processors of the backbones refuse too, and nothing could be read anyway."""
+
+
+def fit_within_pixels(width: float, height: float, max_pixels: int) -> tuple[int, int]:
+    """Find the largest whole size of the shape `width` : `height` with at most `max_pixels` pixels.
+
+    Each side is the exact size rounded down, so at most one row and one column of the budget are lost;
+    a side never falls below 1. A shape without area, infinite or too narrow is a `DocumentError`.
+    """
+    if not (math.isfinite(width) and math.isfinite(height) and width > 0 and height > 0):
+        raise DocumentError(f"a page of {width:g} x {height:g}, which has no area; repair or remove it")
+    if max(width, height) > MAX_ASPECT_RATIO * min(width, height):
+        raise DocumentError(
+            f"a page of {width:g} x {height:g}, longer than {MAX_ASPECT_RATIO} times its width; cut it up"
+        )
+    ratio = width / height
+    columns = min(max(1, math.floor(math.sqrt(max_pixels * ratio))), max_pixels)
+    rows = min(max(1, math.floor(math.sqrt(max_pixels / ratio))), max_pixels // columns)
+    return columns, rows
+
 
 PDF_SUFFIXES = frozenset({".pdf"})
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp"})
@@ -133,3 +203,88 @@ def escape_name(name: str) -> str:
         else character.encode("unicode_escape").decode()
         for character in name
     )
+
+
+_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """What changes when a file is written. Cheap to compare; hashing the file again is not."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Take the stamp of the file as it is now."""
+        status = path.stat()
+        return cls(size=status.st_size, modified_ns=status.st_mtime_ns, inode=status.st_ino)
+
+
+def digest_file(path: Path) -> bytes:
+    """256-bit digest of a file's bytes, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=_BYTES)).digest()
+
+
+def digest_bytes(data: bytes) -> bytes:
+    """`digest_file` of a file held in memory."""
+    return hashlib.blake2b(data, digest_size=_BYTES).digest()
+
+
+def file_page_id(file_digest: bytes, number: int) -> str:
+    """Id of page `number`, counted from 1, of the file with this digest."""
+    return _digest(b"page of file", file_digest, number.to_bytes(8, "big"))
+
+
+def image_page_id(image: "Image", text: str) -> str:
+    """Id of a page given as an image in memory, with the text that goes with it."""
+    header = f"{image.mode} {image.width} {image.height}"
+    return _digest(b"page image", header.encode(), image.tobytes(), text.encode("utf-8", "surrogatepass"))
+
+
+def _digest(kind: bytes, *parts: bytes) -> str:
+    """Digest of parts, each preceded by its length so that no two lists of parts read the same."""
+    digest = hashlib.blake2b(digest_size=_BYTES, person=kind)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+METADATA_FILE = "metadata.jsonl"
+
+
+def read_metadata(paths: Iterable[str | Path]) -> dict[Path, dict[str, Any]]:
+    """What the files beside these documents, or in these folders, say: path of a document → its fields.
+
+    `document` is a path relative to the file that names it.
+    """
+    metadata: dict[Path, dict[str, Any]] = {}
+    folders = (Path(path) if Path(path).is_dir() else Path(path).parent for path in paths)
+    for folder in dict.fromkeys(folders):
+        file = folder / METADATA_FILE
+        if not file.is_file():
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), start=1):
+            if line.strip():
+                fields = dict(_parse_line(line, f"{file}, line {number}"))
+                metadata[_absolute(folder / fields.pop("document"))] = fields
+    return metadata
+
+
+def _absolute(path: Path) -> Path:
+    """As `sources.py` writes paths: links are not followed."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def _parse_line(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise DocumentError(f"{where}: no JSON ({error}); wanted an object with document and more") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("document"), str):
+        raise DocumentError(f"{where}: {line.strip()[:60]!r}, wanted an object with document and more")
+    return fields

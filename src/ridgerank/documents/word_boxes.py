@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from ridgerank.documents.images import read_image
 from ridgerank.documents.ocr import OCR_PIXELS, Recognizer, has_little_text
-from ridgerank.documents.pages import PageRef
 from ridgerank.documents.pdf import PdfReader
-from ridgerank.documents.reading_order import TextBox, sort_in_reading_order
+from ridgerank.documents.render import PageRef
+from ridgerank.documents.text import TextBox, sort_in_reading_order
 
 KEPT_PAGES = 128
 """Pages whose boxes stay in memory."""

@@ -14,7 +14,7 @@ import numpy as np
 from ridgerank.errors import ScoreError
 from ridgerank.evaluation.metrics import Evaluation
 from ridgerank.ragged import Floats
-from ridgerank.runs.run import Qrels
+from ridgerank.trec import Qrels
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95

@@ -7,7 +7,7 @@ import numpy as np
 
 from ridgerank.errors import ScoreError
 from ridgerank.ragged import Floats
-from ridgerank.runs.run import Qrels, Run
+from ridgerank.trec import Qrels, Run
 
 MEASURES = ("nDCG@5", "nDCG@10", "R@5", "R@10", "RR@10")
 

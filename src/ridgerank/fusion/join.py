@@ -10,7 +10,7 @@ import numpy as np
 from ridgerank.errors import ScoreError
 from ridgerank.fusion.standardize import fuse_many_scores, standardize
 from ridgerank.ragged import Bools, Floats, Ints, Ragged
-from ridgerank.runs.run import Qrels, Run
+from ridgerank.trec import Qrels, Run
 
 RunScores: TypeAlias = Run | Mapping[str, Mapping[str, float]]
 """A run, or query id → page id → score."""

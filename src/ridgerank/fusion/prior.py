@@ -22,9 +22,8 @@ class Prior:
     """Expected correlations of a corpus, and how much corpora and queries differ.
 
     The defaults describe a reranker that adds nothing to the retriever (c_s = ρ c_b, a weight of 0): the
-    retriever's order is left only as far as queries support it. What that costs and saves is
-    measured in `benchmarks/weight_safety.py`. The spreads are assumptions: 0.1 between corpora, 0.25 between
-    queries with twenty candidates.
+    retriever's order is left only as far as queries support it. The spreads are assumptions: 0.1 between
+    corpora, 0.25 between queries with twenty candidates.
     """
 
     c_b: float = 0.4

@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.prefix import Prefix
-from ridgerank.indexing.listing import Listing
-from ridgerank.indexing.progress import EncodeHook
+from ridgerank.indexing.names import Listing
 from ridgerank.records import Page
-from ridgerank.store.compress import compress
+from ridgerank.store.codec import compress
 from ridgerank.store.layout import SharedPrefix, block_shape
-from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
-from ridgerank.store.pruning import Keep
 from ridgerank.store.rows import PageRow, StoredPage
+from ridgerank.store.storage_setting import PAPER_NUMBERS, Keep, NumberFormat
 from ridgerank.store.vector_columns import PageEmbedder
 
 _COMMIT_SECONDS = 15.0
@@ -59,9 +56,7 @@ class PageEncoder:
 
     backbone: Backbone
     embedder: PageEmbedder | None
-    encode_hook: EncodeHook | None
     exit_layer: int
-    join_layer: int
     keep: Keep
     numbers: NumberFormat = PAPER_NUMBERS
     shared: SharedPrefix | None = None
@@ -74,7 +69,8 @@ class PageEncoder:
             embedded = self.embedder.embed_pages([page.image for page in pages])
             vectors = dict(zip((page.page_id for page in pages), embedded, strict=True))
         new = [page for page in pages if page.page_id not in stored]
-        prefixes = self._encode(new)
+        contents = [self.backbone.content(page) for page in new]
+        prefixes = self.backbone.encode(contents, exit_layer=self.exit_layer)
         rows = [
             PageRow(
                 page=StoredPage(
@@ -85,30 +81,11 @@ class PageEncoder:
                     thumbnail=_thumbnail(page.image),
                     vectors=vectors.pop(page.page_id, None),
                 ),
-                prefix=compress(prefix, page.image, self.keep, self.numbers, self.shared),
+                prefix=compress(prefix, self.keep, self.numbers, self.shared),
             )
             for page, prefix in zip(new, prefixes, strict=True)
         ]
         return EncodedPages(rows, vectors)
-
-    def _encode(self, pages: Sequence[Page]) -> list[Prefix]:
-        """The layers to store of each page; a page the hook asks for is encoded at full depth."""
-        contents = [self.backbone.content(page) for page in pages]
-        full_depth_positions = [
-            position for position, page in enumerate(pages) if self._needs_full_depth(page)
-        ]
-        if self.encode_hook is None or not full_depth_positions:
-            return self.backbone.encode(contents, exit_layer=self.exit_layer, join_layer=self.join_layer)
-        # The layers below the exit layer are computed as without a hook: the stored bytes are the same.
-        whole = self.backbone.encode(contents, exit_layer=self.backbone.geometry.layers)
-        self.encode_hook.encoded(
-            [pages[position].page_id for position in full_depth_positions],
-            [whole[position] for position in full_depth_positions],
-        )
-        return [prefix.layers(self.join_layer, self.exit_layer) for prefix in whole]
-
-    def _needs_full_depth(self, page: Page) -> bool:
-        return self.encode_hook is not None and self.encode_hook.wants(page.page_id)
 
 
 def group_for_commits(batches: Iterable[EncodedPages]) -> Iterator[EncodedPages]:

@@ -9,34 +9,38 @@ committed whole.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
-from ridgerank.documents.metadata_file import read_metadata
-from ridgerank.documents.ocr import Recognizer
-from ridgerank.indexing.document_names import name_documents
+from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.documents.ocr import Recognizer, has_little_text
+from ridgerank.documents.sources import read_metadata
+from ridgerank.errors import BackboneError, StoreError
 from ridgerank.indexing.encode import PageEncoder, default_batch_pages, group_for_commits
-from ridgerank.indexing.finalize import (
-    references_without_text,
-    references_without_vectors,
-    update_labels,
-    update_references,
+from ridgerank.indexing.names import (
+    IndexTask,
+    Listing,
+    list_documents,
+    name_documents,
+    number_batches,
+    render_batches,
 )
-from ridgerank.indexing.listing import IndexTask, Listing, list_documents, number_batches, render_batches
-from ridgerank.indexing.progress import EncodeHook, IndexHook, IndexPlan, IndexReport, SilentIndexHook
+from ridgerank.indexing.progress import IndexHook, IndexPlan, IndexReport, SilentIndexHook
 from ridgerank.lineage import Lineage
-from ridgerank.store.compress import encode_shared
+from ridgerank.records import document_name
+from ridgerank.store.codec import encode_shared
+from ridgerank.store.lance_dataset import open_dataset, read_lineage
 from ridgerank.store.layout import SharedPrefix
 from ridgerank.store.model_lineage import complete_setting, make_lineage
-from ridgerank.store.number_format import NumberFormat
-from ridgerank.store.pruning import Keep
+from ridgerank.store.page_filter import labels_of
+from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import remember_sources, source_owners
-from ridgerank.store.storage_setting import StoragePreset
+from ridgerank.store.storage_setting import Keep, NumberFormat, StoragePreset
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 from ridgerank.worker_process import usable_cores
@@ -49,10 +53,9 @@ all of them, and over vectors. The vectors of a smaller store are searched exact
 def index_documents(
     paths: str | Path | Iterable[str | Path],
     store: str | Path,
-    backbone: Backbone | str,
+    backbone: Backbone | str | None = None,
     *,
     exit_layer: int | None = None,
-    join_layer: int = 0,
     keep: Keep | None = None,
     numbers: NumberFormat | None = None,
     preset: StoragePreset = "paper",
@@ -61,12 +64,12 @@ def index_documents(
     batch_pages: int | None = None,
     recognizer: Recognizer | None = None,
     embedder: PageEmbedder | None = None,
-    encode_hook: EncodeHook | None = None,
     hook: IndexHook | None = None,
 ) -> IndexReport:
     """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
 
-    The backbone is a loaded one, or the name or folder to load it from.
+    The backbone is a loaded one, or the name or folder to load it from. A new store needs one; pages that
+    are added to a store are read by the model it was made with.
     What `exit_layer`, `keep` and `numbers` leave open is as the `preset` says; `ridgerank index` takes
     `small`.
     Stored pages are neither rendered nor encoded again. The pages of a file that has changed are replaced.
@@ -75,19 +78,21 @@ def index_documents(
     pages without a text layer get the text recognized in their image. With an `embedder`, every page also
     gets a retriever's vectors, and a large store an index over them.
     """
-    if isinstance(backbone, str):
+    if backbone is None:
+        backbone = _load_stored_backbone(str(store))
+    elif isinstance(backbone, str):
         backbone = load_backbone(backbone)
     setting = complete_setting(backbone, preset, keep=keep, numbers=numbers, exit_layer=exit_layer)
     keep, numbers, exit_layer = setting.keep, setting.numbers, setting.exit_layer
-    backbone.geometry.require_layers(join_layer, exit_layer)
+    backbone.geometry.require_layers(exit_layer)
     processes = _default_processes() if processes is None else processes
-    shared = encode_shared(backbone, numbers, exit_layer=exit_layer, join_layer=join_layer)
+    shared = encode_shared(backbone, numbers, exit_layer=exit_layer)
     return run_index(
         [paths] if isinstance(paths, str | Path) else paths,
         str(store),
-        make_lineage(backbone, exit_layer=exit_layer, join_layer=join_layer, keep=keep, numbers=numbers),
+        make_lineage(backbone, exit_layer=exit_layer, keep=keep, numbers=numbers),
         _LocalEncodingExecutor(
-            PageEncoder(backbone, embedder, encode_hook, exit_layer, join_layer, keep, numbers, shared),
+            PageEncoder(backbone, embedder, exit_layer, keep, numbers, shared),
             recognizer,
             batch_pages or default_batch_pages(backbone),
             processes,
@@ -95,7 +100,6 @@ def index_documents(
         hook=hook or SilentIndexHook(),
         origin=None if embedder is None else embedder.origin,
         reads_text=backbone.reads_text,
-        encode_hook=encode_hook,
         shared=shared,
         prune=prune,
         processes=processes,
@@ -130,7 +134,6 @@ def run_index(
     hook: IndexHook,
     origin: VectorOrigin | None,
     reads_text: bool,
-    encode_hook: EncodeHook | None = None,
     shared: SharedPrefix | None = None,
     prune: bool = False,
     processes: int = 1,
@@ -149,8 +152,6 @@ def run_index(
         owners = source_owners(uri)
         renamed = name_documents(listing, owners, writer.references())
         remember_sources(uri, listing.paths)
-        if encode_hook is not None:
-            encode_hook.listed(listing.refs, stored)
         skipped = sum(page_id in stored for page_id in listing.refs)
         done = stored - page_ids_without_vectors
         hook.planned(IndexPlan(len(listing.refs), sum(page_id in done for page_id in listing.refs)))
@@ -215,5 +216,138 @@ class _LocalEncodingExecutor:
             yield CommitCounts(len(commit.rows), len(commit.vectors), commit.prefix_bytes, commit.nbytes)
 
 
+def _load_stored_backbone(store: str) -> Backbone:
+    """The model a store was made with."""
+    dataset = open_dataset(store)
+    if dataset is None:
+        raise BackboneError(f"{describe_models(store)}\nName one, or pass a loaded one, as backbone.")
+    return ModelSettings.from_lineage(read_lineage(dataset, store)).load()
+
+
 def _default_processes() -> int:
     return min(8, usable_cores())
+
+
+class ModelChoice(NamedTuple):
+    """A model, and the bytes of a page in the preset `small`."""
+
+    name: str
+    reads: str
+    page_megabytes: float
+    source: str
+
+
+MODEL_CHOICES = (
+    ModelChoice(
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "reads the text of pages, for CPUs",
+        0.63,
+        "measured on 51 pages, results/first_hour.json",
+    ),
+    ModelChoice("Qwen/Qwen2.5-VL-3B-Instruct", "looks at page images, 7.6 GB of weights", 1.03, "arithmetic"),
+    ModelChoice(
+        "Qwen/Qwen2.5-VL-7B-Instruct", "looks at page images, 16.6 GB of weights", 2.05, "arithmetic"
+    ),
+)
+
+
+def describe_models(store: str) -> str:
+    """What to say if a new store is given no model."""
+    lines = [f"there is no page store at {store} yet, and a new one needs a model. Three to choose from:"]
+    lines += [
+        f"  {each.name:36} {each.reads}: {each.page_megabytes} MB a page ({each.source})"
+        for each in MODEL_CHOICES
+    ]
+    return "\n".join(lines)
+
+
+def references_without_vectors(writer: StoreWriter, origin: VectorOrigin | None) -> tuple[str, ...]:
+    """References of the stored pages that have no vectors of this retriever."""
+    if origin is None:
+        return ()
+    lacking = writer.open_vectors(origin)
+    references = writer.references() if lacking else {}
+    return tuple(sorted((*references[page_id], page_id)[0] for page_id in lacking))
+
+
+def references_without_text(uri: str) -> tuple[str, ...]:
+    """References of the stored pages that have next to no text, those of earlier runs included."""
+    with PageStore.open(uri) as store:
+        blank = [page_id for page_id, text in store.texts().items() if has_little_text(text)]
+        return tuple(sorted(store.reference(page_id) for page_id in blank))
+
+
+def update_labels(writer: StoreWriter, listing: Listing, metadata: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Give every listed page the labels that the metadata of its files says, and no others."""
+    if not metadata:
+        return
+    before = writer.labels()
+    changed: dict[str, tuple[str, ...]] = {}
+    labels_by_page: dict[str, set[str]] = {}
+    for path, refs in listing.documents.items():
+        fields = metadata.get(path, {}).items()
+        labels = {label for key, value in fields for label in labels_of(key, value)}
+        for ref in refs:
+            labels_by_page.setdefault(ref.page_id, set()).update(labels)
+    for page_id, labels in labels_by_page.items():
+        if tuple(sorted(labels)) != before.get(page_id, ()):
+            changed[page_id] = tuple(sorted(labels))
+    stored = writer.page_ids()
+    writer.set_labels({page_id: labels for page_id, labels in changed.items() if page_id in stored})
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedPages:
+    """How many pages left the store when its references were updated."""
+
+    replaced: int = 0
+    """Pages of files that have changed: their content is in no file any more."""
+    pruned: int = 0
+
+
+def update_references(
+    writer: StoreWriter, listing: Listing, unread: Collection[str], *, prune: bool
+) -> RemovedPages:
+    """Give every stored page the references it has now; a page that loses its last one is removed.
+
+    A reference stays where it is listed for this page, where its file is not under the paths, and where its
+    file, or the folder of it, is among `unread`: those could not be read whole this time. With `prune`, files
+    that are not under the paths have no pages either.
+    """
+    listed_references = {name for references in listing.references.values() for name in references}
+    listed_documents = {document_name(name) for name in listed_references}
+    changed: dict[str, tuple[str, ...]] = {}
+    replaced: list[str] = []
+    pruned: list[str] = []
+    for page_id, references in writer.references().items():
+        listed = listing.references.get(page_id, [])
+        outdated = [name for name in references if name in listed_references]
+        kept = []
+        for name in set(references).difference(listed_references):
+            if _is_unread(name, unread) or not (prune or document_name(name) in listed_documents):
+                kept.append(name)
+            elif document_name(name) in listed_documents:
+                outdated.append(name)
+        updated = tuple(sorted({*listed, *kept}))
+        if updated != tuple(sorted(references)) or (prune and not updated):
+            if updated:
+                changed[page_id] = updated
+            else:
+                (replaced if outdated else pruned).append(page_id)
+    if pruned and not listing.refs and len(pruned) == len(writer.page_ids()):
+        raise StoreError(
+            f"no page was found, and pruning would remove all {len(pruned)} of the page store at "
+            f"{writer.uri}; check the paths, or remove the store's folder"
+        )
+    # Removed first: a kill in between leaves names to be put right, not pages without any.
+    writer.remove([*replaced, *pruned])
+    writer.set_references(changed)
+    if replaced or pruned:
+        writer.reclaim()
+    return RemovedPages(len(replaced), len(pruned))
+
+
+def _is_unread(reference: str, unread: Collection[str]) -> bool:
+    document = document_name(reference)
+    folders = (document[:end] for end, character in enumerate(document) if character == "/")
+    return any(name in unread for name in (reference, document, *folders))

@@ -1,12 +1,9 @@
 """The plan, the progress and the report of indexing, and the hooks that are called meanwhile."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ridgerank.backbones.prefix import Prefix
-from ridgerank.documents.failures import Failure
-from ridgerank.documents.pages import PageRef
+from ridgerank.documents.sources import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +71,3 @@ class SilentIndexHook:
 
     def failed(self, failure: Failure) -> None:
         """The report has the failure."""
-
-
-class EncodeHook(Protocol):
-    """Called with pages at full depth while they are encoded for the store."""
-
-    def listed(self, refs: Mapping[str, PageRef], stored: frozenset[str]) -> None:
-        """Every page under the paths, by id, and the ids of the pages that will not be encoded."""
-
-    def wants(self, page_id: str) -> bool:
-        """Whether this page is needed at full depth, which costs the layers above the exit layer."""
-
-    def encoded(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
-        """Pages that were asked for: all layers, uncompressed, not yet committed to the store."""

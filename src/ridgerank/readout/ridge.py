@@ -1,11 +1,21 @@
-"""The centered ridge solution and its whole path, eq. 9-10."""
+"""The ridge: its solution, the choice of its penalty, and the readouts that are fitted with it. Pure.
 
-from collections.abc import Callable, Iterator
+The readout of eq. 8 is fitted on centered lists. What a query adds to all of its candidates is gone then, and
+two queries' scores cannot be compared. `TargetReadout` is fitted to the lists' means as well: moments within
+lists and moments between them, with the same ridge and the same choice of λ, so that it predicts the target
+itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
 from ridgerank.errors import CalibrationError
+from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments, Rows
 
@@ -76,3 +86,198 @@ def _inverses(gram: Floats, penalties: Floats) -> Iterator[Callable[[Floats], Fl
 def _solve_by_eigenvectors(values: Floats, vectors: Floats, right: Floats) -> Floats:
     solution: Floats = vectors @ (vectors.T @ right / values)
     return solution
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One outer fold: a corpus set aside, one that validates, the others that fit."""
+
+    held_out: str
+    validation: str
+    fitted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PenaltyChoice:
+    """The λ a rule picked in each fold and the one it deploys."""
+
+    penalties: Floats
+    """The λ tried, ascending."""
+    errors: Mapping[str, Floats]
+    """Held-out corpus → error on its validation corpora at each λ (lower is better)."""
+    chosen: Mapping[str, float]
+    """Held-out corpus → the λ its fold picked."""
+    deployed: float
+    """The λ for the readout that is fitted to everything."""
+
+    @property
+    def at_edge(self) -> bool:
+        """The deployed λ is the least or greatest tried: a wider range might serve better."""
+        return self.deployed in (float(self.penalties[0]), float(self.penalties[-1]))
+
+
+def nested_folds(corpora: Sequence[str]) -> list[Fold]:
+    """Every corpus held out once; the next in cyclic order validates, the rest fit."""
+    if len(corpora) < 3 or len(set(corpora)) != len(corpora):
+        raise CalibrationError(
+            f"{len(corpora)} corpora {list(corpora)}, wanted at least three different ones "
+            "(one held out, one to validate, one to fit); split the queries of one corpus into parts"
+        )
+    folds = []
+    for number, held_out in enumerate(corpora):
+        validation = corpora[(number + 1) % len(corpora)]
+        fitted = tuple(name for name in corpora if name not in (held_out, validation))
+        folds.append(Fold(held_out, validation, fitted))
+    return folds
+
+
+def choose_penalty(corpora: Mapping[str, CenteredMoments], penalties: Floats = PENALTIES) -> PenaltyChoice:
+    """The teacher's rule: in each fold the λ of least held-out centered error, eq. 8 without the penalty."""
+    lambdas = np.sort(np.asarray(penalties, dtype=np.float64))
+    errors = {}
+    for fold in nested_folds(list(corpora)):
+        path = ridge_path(merge_moments(corpora, fold.fitted), lambdas)
+        errors[fold.held_out] = corpora[fold.validation].squared_error(path)
+    return deploy_modal(lambdas, errors)
+
+
+def choose_penalty_of_few(
+    parts: Mapping[str, CenteredMoments], penalties: Floats = PENALTIES
+) -> PenaltyChoice:
+    """For parts of few lists: the λ of least error summed over all parts, each left out in turn.
+
+    A held-out part has no say in its own λ: readouts are fitted without it and validated on every other part.
+    """
+    lambdas = np.sort(np.asarray(penalties, dtype=np.float64))
+    names = list(parts)
+    errors = {name: np.zeros(len(lambdas)) for name in names}
+    for one, other in combinations(names, 2):
+        path = _path_without(parts, (one, other), lambdas)
+        errors[one] += parts[other].squared_error(path)
+        errors[other] += parts[one].squared_error(path)
+    total = sum(parts[name].squared_error(_path_without(parts, (name,), lambdas)) for name in names)
+    return PenaltyChoice(
+        lambdas,
+        errors,
+        chosen={name: _least(lambdas, of_part) for name, of_part in errors.items()},
+        deployed=_least(lambdas, np.asarray(total)),
+    )
+
+
+def deploy_modal(penalties: Floats, errors: Mapping[str, Floats]) -> PenaltyChoice:
+    """Pick λ of least error in each fold, then the modal one across folds.
+
+    Of equally frequent ones it is the largest, which trusts the data least.
+    """
+    chosen = {corpus: _least(penalties, fold_errors) for corpus, fold_errors in errors.items()}
+    counts = Counter(chosen.values())
+    deployed = max(counts, key=lambda penalty: (counts[penalty], penalty))
+    return PenaltyChoice(penalties, errors, chosen, deployed)
+
+
+def _least(penalties: Floats, errors: Floats) -> float:
+    """The λ of least error, of ties the larger."""
+    return float(penalties[len(penalties) - 1 - int(np.argmin(errors[::-1]))])
+
+
+def _path_without(parts: Mapping[str, CenteredMoments], left_out: Sequence[str], lambdas: Floats) -> Floats:
+    return ridge_path(merge_moments(parts, [name for name in parts if name not in left_out]), lambdas)
+
+
+def merge_moments(corpora: Mapping[str, CenteredMoments], names: Sequence[str]) -> CenteredMoments:
+    """The moments of several corpora together; the originals stay as they are."""
+    total = CenteredMoments(corpora[names[0]].dim)
+    for name in names:
+        total.merge(corpora[name])
+    return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Readout:
+    """a of eq. 5: the score of a state h is a'h."""
+
+    vector: Floats
+    """(dim,)."""
+    penalty: float
+    """λ it was fitted with."""
+    lists: int
+    """Candidate lists it was fitted on."""
+    pairs: int
+    """Query-page pairs it was fitted on."""
+    lineage: Lineage
+
+    def score(self, states: Floats) -> Floats:
+        """S = a'h, eq. 5: (K, dim) → (K,)."""
+        return states @ self.vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetReadout:
+    """t̂ = v'h + intercept."""
+
+    vector: Floats
+    """(dim,)."""
+    intercept: float
+    penalty: float
+    """λ it was fitted with."""
+
+    def predict(self, states: Floats) -> Floats:
+        """(K, dim) → (K,): the target each page would get at full depth."""
+        return states @ self.vector + self.intercept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListMeans:
+    """The mean state and target of every list, and the fold each list belongs to."""
+
+    states: Floats
+    """(lists, dim)."""
+    targets: Floats
+    """(lists,)."""
+    folds: tuple[str, ...]
+    members: float
+    """Candidates per list, on average: how often a list's mean counts."""
+
+
+def add_between_lists(within: Mapping[str, CenteredMoments], means: ListMeans) -> dict[str, CenteredMoments]:
+    """Moments around the mean of each fold: those within its lists, and those of its lists' means.
+
+    Every list's mean counts as often as a list has members on average.
+    """
+    scale = np.sqrt(means.members)
+    fold_names = np.array(means.folds, dtype=object)
+    total = {}
+    for fold, moments in within.items():
+        between = CenteredMoments(moments.dim)
+        lists = fold_names == fold
+        between.add(scale * means.states[lists], scale * means.targets[lists])
+        total[fold] = merge_moments({"within": moments, "between": between}, ["within", "between"])
+    return total
+
+
+def fit_target_readouts(
+    within: Mapping[str, CenteredMoments], means: ListMeans
+) -> tuple[TargetReadout, dict[str, TargetReadout]]:
+    """The readout of all lists, and for each fold the one fitted on the others, at a λ chosen without it."""
+    total = add_between_lists(within, means)
+    penalty = choose_penalty(total)
+
+    def fit(names: Sequence[str], chosen: float) -> TargetReadout:
+        [vector] = ridge_path(merge_moments(total, names), np.array([chosen]))
+        lists = np.isin(np.array(means.folds, dtype=object), names)
+        intercept = float((means.targets[lists] - means.states[lists] @ vector).mean())
+        return TargetReadout(vector, intercept, chosen)
+
+    held_out = {fold: fit([name for name in total if name != fold], penalty.chosen[fold]) for fold in total}
+    return fit(list(total), penalty.deployed), held_out
+
+
+def relevance_floor(agreement: Floats, teacher_relevance: Floats) -> Floats:
+    """c_s ≥ r·c_t − √((1 − r²)(1 − c_t²)), eq. 11: the least correlation with relevance that r allows.
+
+    r: correlation of the readout's score with the full-depth margin; c_t: of that margin with relevance.
+    """
+    r, c_t = agreement, teacher_relevance
+    slack = np.sqrt(np.maximum(1.0 - r**2, 0.0) * np.maximum(1.0 - c_t**2, 0.0))
+    floor: Floats = r * c_t - slack
+    return floor

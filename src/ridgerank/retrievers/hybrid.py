@@ -1,14 +1,20 @@
-"""Several retrievers as one: candidates of each, ordered by the mean of their standardized scores."""
+"""Candidates of two retrievers together, and candidates that a file gives."""
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
+from ridgerank.errors import RetrieverError, RunFileError
 from ridgerank.fusion.standardize import fuse_many_scores
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.records import Candidate
+from ridgerank.records import Candidate, Query
 from ridgerank.retrievers.base import Retriever, require_queries, top_candidates
 from ridgerank.store.page_filter import PageSelection
+from ridgerank.trec import Run
 
 JOINED_BY = "+"
 """Between the names of the members, as in `colpali-v1.3+bm25`."""
@@ -52,3 +58,104 @@ class HybridRetriever(Retriever):
             page_ids = sorted({candidate.page_id for candidates in lists for candidate in candidates})
             best.append(top_candidates(page_ids, self.score(query, page_ids), k))
         return best
+
+
+Resolve = Callable[[str], str]
+"""From a page id or a reference to a page id; `PageStore.find` is one."""
+
+
+class GivenCandidates(Retriever):
+    """The results of a retriever that ran elsewhere, as a `Retriever`."""
+
+    def __init__(
+        self,
+        scored: Iterable[tuple[str, str, float]],
+        *,
+        name: str = "given",
+        resolve: Resolve = str,
+        queries: Iterable[Query] = (),
+    ) -> None:
+        """Take (query, page, score) in any order, the query by its id or its text.
+
+        With `queries`, candidates given under a query's id are also found by its text.
+        """
+        self.name = name
+        self._scores: dict[str, dict[str, float]] = {}
+        for query, page, score in scored:
+            if not math.isfinite(score):
+                raise RetrieverError(
+                    f"page {page!r} under query {query!r} has score {score}, wanted a number"
+                )
+            page_id = resolve(page)
+            pages = self._scores.setdefault(query, {})
+            if page_id in pages:
+                raise RetrieverError(f"page {page!r} stands twice under query {query!r}; keep one of the two")
+            pages[page_id] = float(score)
+        for query_record in queries:
+            if query_record.query_id in self._scores:
+                self._scores.setdefault(query_record.text, self._scores[query_record.query_id])
+
+    @classmethod
+    def of_run(cls, run: Run, queries: Iterable[Query], *, name: str = "run", resolve: Resolve = str) -> Self:
+        """Take a run, as `read_run` reads it, and the queries its ids stand for."""
+        rows = ((query, page, score) for query, page, _, score in run.rows())
+        return cls(rows, name=name, resolve=resolve, queries=queries)
+
+    @classmethod
+    def of_jsonl(cls, path: Path, *, resolve: Resolve = str, queries: Iterable[Query] = ()) -> Self:
+        """Read a file of lines such as `{"query": "…", "page": "report.pdf#3", "score": 1.5}`."""
+        return cls(_read_lines(path), name=path.name, resolve=resolve, queries=queries)
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
+        """Return the candidates given for each query."""
+        require_queries(queries, k)
+        candidates = [self._candidates_for(query) for query in queries]
+        return [top_candidates(list(pages), np.array(list(pages.values())), k) for pages in candidates]
+
+    def score(self, query: str, page_ids: Sequence[str]) -> Floats:
+        """Return the scores of given pages."""
+        scores = self._candidates_for(query)
+        missing = [page_id for page_id in page_ids if page_id not in scores]
+        if missing:
+            raise RetrieverError(
+                f"{self.name} gives no score to page {missing[0]!r} under query {query!r}"
+                f"{f', nor to {len(missing) - 1} more' if len(missing) > 1 else ''}; rank its own candidates"
+            )
+        return np.array([scores[page_id] for page_id in page_ids], dtype=np.float64)
+
+    def _candidates_for(self, query: str) -> dict[str, float]:
+        if query not in self._scores:
+            raise RetrieverError(
+                f"{self.name} holds no candidates for the query {query!r}, only for {len(self._scores)} "
+                "others; give candidates for it"
+            )
+        return self._scores[query]
+
+
+def _read_lines(path: Path) -> Iterable[tuple[str, str, float]]:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _parse_line(line, f"{path}, line {number}")
+    except UnicodeDecodeError as error:
+        raise RunFileError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise RunFileError(f"{path}: {error.strerror or error}; wanted a readable file") from error
+
+
+def _parse_line(line: str, where: str) -> tuple[str, str, float]:
+    try:
+        row: Any = json.loads(line)
+        query, page, score = row["query"], row["page"], row["score"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RunFileError(
+            f"{where}: {line.strip()[:60]!r}, wanted an object with query, page and score"
+        ) from error
+    is_number = isinstance(score, int | float) and not isinstance(score, bool)
+    if not (isinstance(query, str) and isinstance(page, str) and is_number and abs(score) < math.inf):
+        raise RunFileError(f"{where}: query and page have to be text and the score a number")
+    try:
+        return query, page, float(score)
+    except OverflowError as error:
+        raise RunFileError(f"{where}: a score of {len(str(score))} digits; wanted a number") from error

@@ -53,7 +53,7 @@ def load_retriever(
 
         return BM25(store)
     if name.startswith(_DENSE):
-        from ridgerank.retrievers.dense_text import DenseText
+        from ridgerank.retrievers.dense import DenseText
 
         source = name.removeprefix(_DENSE)
         if not source:

@@ -17,19 +17,17 @@ from lance.fragment import write_fragments
 from numpy.typing import NDArray
 
 from ridgerank.backbones.model_settings import ModelSettings
-from ridgerank.documents.failures import Failure
-from ridgerank.documents.pages import PageRef
+from ridgerank.documents.render import PageRef
+from ridgerank.documents.sources import Failure
 from ridgerank.indexing.encode import EncodedPages, PageEncoder, default_batch_pages
-from ridgerank.indexing.listing import Listing, render_batches
+from ridgerank.indexing.names import Listing, render_batches
 from ridgerank.lineage import Lineage
 from ridgerank.scaleout.ray_datasets import Rows, map_records
 from ridgerank.store import layout, rows
-from ridgerank.store.compress import encode_shared
+from ridgerank.store.codec import encode_shared
 from ridgerank.store.layout import SharedPrefix
 from ridgerank.store.model_lineage import complete_setting, make_lineage
-from ridgerank.store.number_format import NumberFormat
-from ridgerank.store.pruning import Keep
-from ridgerank.store.storage_setting import StoragePreset
+from ridgerank.store.storage_setting import Keep, NumberFormat, StoragePreset
 from ridgerank.store.vector_columns import VectorOrigin
 
 _RENDERING_PROCESSES = 2
@@ -44,9 +42,7 @@ class EncodingPlan:
     model: ModelSettings
     keep: str | None
     exit_layer: int | None
-    join_layer: int
     retriever: str | None = None
-    pool_factor: int = 1
     ocr: bool = False
     bits: str | None = None
     preset: StoragePreset = "paper"
@@ -102,7 +98,7 @@ def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescript
         exit_layer=plan.exit_layer,
     )
     keep, numbers, exit_layer = setting.keep, setting.numbers, setting.exit_layer
-    backbone.geometry.require_layers(plan.join_layer, exit_layer)
+    backbone.geometry.require_layers(exit_layer)
     embedder = None
     if plan.retriever is not None:
         from ridgerank.backbones.load import parse_dtype
@@ -112,14 +108,11 @@ def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescript
             plan.retriever,
             device=plan.model.device,
             dtype=parse_dtype(plan.model.dtype),
-            pool_factor=plan.pool_factor,
         )
-    lineage = make_lineage(
-        backbone, exit_layer=exit_layer, join_layer=plan.join_layer, keep=keep, numbers=numbers
-    )
-    shared = encode_shared(backbone, numbers, exit_layer=exit_layer, join_layer=plan.join_layer)
+    lineage = make_lineage(backbone, exit_layer=exit_layer, keep=keep, numbers=numbers)
+    shared = encode_shared(backbone, numbers, exit_layer=exit_layer)
     origin = None if embedder is None else embedder.origin
-    page_encoder = PageEncoder(backbone, embedder, None, exit_layer, plan.join_layer, keep, numbers, shared)
+    page_encoder = PageEncoder(backbone, embedder, exit_layer, keep, numbers, shared)
     return page_encoder, EncodingDescription(
         lineage, default_batch_pages(backbone), origin, backbone.reads_text, shared
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgerank.indexing.index import CommitCounts, run_index
-from ridgerank.indexing.listing import IndexTask, number_batches
+from ridgerank.indexing.names import IndexTask, number_batches
 from ridgerank.indexing.progress import IndexHook, IndexReport
 from ridgerank.scaleout.encoding_worker import (
     EncodingDescription,

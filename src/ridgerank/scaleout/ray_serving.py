@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ridgerank.ranking.reranker_options import RerankerOptions
+from ridgerank.reranker.options import RerankerOptions
 from ridgerank.serving.serve_settings import ServeSettings
 
 if TYPE_CHECKING:

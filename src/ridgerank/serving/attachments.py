@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from PIL import Image, ImageChops
 
 from ridgerank.documents.drawn_text import MARGIN, draw_text
-from ridgerank.documents.pages import page_from_image, page_from_text
+from ridgerank.documents.render import page_from_image, page_from_text
 from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.ranking.reranker_options import RerankerOptions
+from ridgerank.reranker.options import RerankerOptions
 from ridgerank.serving.model_process import ModelProcess
 from ridgerank.serving.serve_settings import ServeSettings, default_processes, default_workers
 from ridgerank.serving.service import Service

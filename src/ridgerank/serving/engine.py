@@ -18,8 +18,8 @@ from typing import Protocol, TypeAlias
 import torch
 
 from ridgerank.errors import RidgeRankError
-from ridgerank.ranking.candidates import CandidateList
 from ridgerank.records import Ranking
+from ridgerank.reranker.candidates import CandidateList
 from ridgerank.serving import http_errors
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.jobs import (
@@ -32,8 +32,8 @@ from ridgerank.serving.jobs import (
     Work,
 )
 from ridgerank.serving.serve_settings import Limits
-from ridgerank.store.cache import CacheCounts
 from ridgerank.store.page_filter import PageFilter
+from ridgerank.store.reading import CacheCounts
 from ridgerank.worker_process import WorkerDied
 
 log = logging.getLogger(__name__)

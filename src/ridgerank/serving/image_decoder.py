@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ridgerank.documents.untrusted import decode_page
+from ridgerank.documents.render import decode_page
 from ridgerank.errors import DocumentError
 from ridgerank.isolated_process import IsolatedProcess, TookTooLong
 from ridgerank.page_sizing import PixelBudget

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ridgerank.ranking.candidates import CandidateList
 from ridgerank.records import Explanation, Ranking
+from ridgerank.reranker.candidates import CandidateList
 from ridgerank.store.page_filter import PageFilter
 
 

@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.reweigh import WeightStep, propose_pages, weigh_step_by_step
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.calibration.weight import WeightStep, propose_pages, weigh_step_by_step
 from ridgerank.records import Ranking, ScoredPages
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.schemas.judgement_schemas import (
     JudgementsResponse,
     ProposedPage,

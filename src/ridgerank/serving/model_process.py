@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from ridgerank.errors import RidgeRankError, ServingError
-from ridgerank.ranking.candidates import CandidateList
-from ridgerank.ranking.reranker import Reranker
-from ridgerank.ranking.reranker_options import RerankerOptions
 from ridgerank.records import Ranking
-from ridgerank.store.cache import CacheCounts
+from ridgerank.reranker.candidates import CandidateList
+from ridgerank.reranker.options import RerankerOptions
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.page_filter import PageFilter
+from ridgerank.store.reading import CacheCounts
 from ridgerank.worker_process import WorkerDied, WorkerProcess
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from threading import Lock
 from PIL import Image
 
 from ridgerank.byte_lru import ByteLRU
-from ridgerank.documents.untrusted import draw_page
+from ridgerank.documents.render import draw_page
 from ridgerank.isolated_process import IsolatedProcess, TookTooLong
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.serve_settings import Limits

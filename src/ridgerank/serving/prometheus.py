@@ -18,7 +18,7 @@ from ridgerank.records import Ranking
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.jobs import RankingResult
 from ridgerank.serving.tracing import STEPS
-from ridgerank.store.cache import CacheCounts
+from ridgerank.store.reading import CacheCounts
 
 DRIFT_RANKINGS = 256
 """Drift is a mean over this many rankings, the last ones."""

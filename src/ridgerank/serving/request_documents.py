@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ridgerank.ranking.candidates import CandidateLike
+from ridgerank.reranker.candidates import CandidateLike
 from ridgerank.serving.attachments import Attachment
 from ridgerank.serving.document_parts import DocumentParts, is_data_uri, take_apart
 from ridgerank.serving.http_errors import ApiError, page_not_found

@@ -1,24 +1,22 @@
 """Rankings, store and calibration as responses of the API."""
 
 import math
+import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 
-import numpy as np
-
-from ridgerank.calibration.synthetic_queries import queries_from_texts
-from ridgerank.ranking.candidates import CandidateList
-from ridgerank.ranking.reranker import Reranker
+from ridgerank.calibration.queries import queries_from_texts
 from ridgerank.records import RankedPage, Ranking
+from ridgerank.reranker.candidates import CandidateList
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.jobs import RankingResult
 from ridgerank.serving.judging import choose_evenly
 from ridgerank.serving.matching_line import find_matching_line
 from ridgerank.serving.request_documents import RequestDocuments
 from ridgerank.serving.schemas.info_schemas import (
     CalibrationResponse,
-    RelevanceReport,
     StoreResponse,
     WeightReport,
 )
@@ -32,7 +30,7 @@ from ridgerank.serving.schemas.rerank_schemas import (
 )
 from ridgerank.serving.schemas.score_schemas import ScoreRequest
 from ridgerank.serving.schemas.search_schemas import LineReport, SearchResponse, SearchResult
-from ridgerank.serving.schemas.shared_schemas import Answered, LatencyMs, Usage, WeightSource
+from ridgerank.serving.schemas.shared_schemas import LatencyMs, Usage, WeightSource
 from ridgerank.serving.service import Service, base_name
 
 _EXAMPLES = 3
@@ -55,18 +53,16 @@ def search_response(
         weight=ranking.weight,
         weight_source=_weight_source(result.candidates),
         note=ranking.note,
-        answered=_answered(ranking),
         results=[
             SearchResult(
                 rank=page.rank,
                 retriever_rank=page.retriever_rank,
                 page_id=page.page_id,
                 reference=page.reference,
-                relevance_score=relevance_score,
+                relevance_score=page.relevance_score,
                 fused_score=page.fused_score,
                 retriever_score=page.retriever_score,
                 readout_score=page.readout_score,
-                probability=page.probability,
                 retriever_z=page.retriever_z,
                 readout_z=page.readout_z,
                 image_url=f"/v1/pages/{page.page_id}/image",
@@ -74,9 +70,7 @@ def search_response(
                 reason=page.reason,
                 line=lines.get(page.page_id),
             )
-            for page, relevance_score in zip(
-                ranking.pages[:top_n], _relevance_scores(service, result), strict=False
-            )
+            for page in ranking.pages[:top_n]
         ],
         latency_ms=_latency(result),
     )
@@ -111,16 +105,15 @@ def rerank_response(
     results = [
         RerankResult(
             index=index,
-            relevance_score=score_of(relevance_score),
+            relevance_score=score_of(page.relevance_score),
             document=documents.returned[index] if return_documents else None,
             page_id=page.page_id,
             reference=_reference(page, documents, index),
             fused_score=page.fused_score,
             retriever_score=page.retriever_score if scored else None,
             readout_score=page.readout_score,
-            probability=page.probability,
         )
-        for page, relevance_score in zip(ranking.pages, _relevance_scores(service, result), strict=True)
+        for page in ranking.pages
         for index in indices[page.page_id]
     ]
     warnings = [*([ranking.note] if ranking.note else []), *foreign_warnings(service, request)]
@@ -133,7 +126,6 @@ def rerank_response(
         weight=ranking.weight,
         weight_source=_weight_source(result.candidates),
         note=ranking.note,
-        answered=_answered(ranking),
         latency_ms=_latency(result),
     )
 
@@ -196,9 +188,6 @@ def calibration_response(service: Service) -> CalibrationResponse:
         weight=WeightReport(**report["weight"]),
         label_free=WeightReport(**label_free),
         closed_form=None if closed_form is None else WeightReport(**closed_form),
-        relevance_slope=service.fused_relevance.slope,
-        relevance_offset=service.fused_relevance.offset,
-        relevance=RelevanceReport(**report["relevance"]) if "relevance" in report else None,
         **diagnostics,
     )
 
@@ -212,16 +201,6 @@ def example_queries(reranker: Reranker) -> list[str]:
     pages = reranker.store.pages(reranker.store.page_ids()[:_EXAMPLE_PAGES])
     made = queries_from_texts({page.page_id: page.text for page in pages}, _EXAMPLES)
     return [query.text for query in made.queries]
-
-
-def _relevance_scores(service: Service, result: RankingResult) -> list[float]:
-    fused = np.array([page.fused_score for page in result.ranking.pages], dtype=np.float64)
-    scores: list[float] = service.relevance(scored=result.candidates.scored).probabilities(fused).tolist()
-    return scores
-
-
-def _answered(ranking: Ranking) -> Answered:
-    return Answered(probability=ranking.answered.probability, calibrated=ranking.answered.calibrated)
 
 
 def _weight_source(candidates: CandidateList) -> WeightSource:
@@ -259,5 +238,6 @@ def foreign_warnings(service: Service, request: RerankRequest | ScoreRequest) ->
     return warnings
 
 
-def _log_odds(probability: float) -> float:
-    return math.log(probability) - math.log1p(-probability)
+def _log_odds(score: float) -> float:
+    score = min(max(score, sys.float_info.epsilon), 1 - sys.float_info.epsilon)
+    return math.log(score) - math.log1p(-score)

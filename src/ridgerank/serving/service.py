@@ -12,9 +12,9 @@ from fastapi import Request
 
 from ridgerank.calibration.artifact import DEFAULT_NAME
 from ridgerank.errors import RidgeRankError
-from ridgerank.ranking.abstention import drop_improbable, require_min_score
-from ridgerank.ranking.reranker import Reranker
 from ridgerank.records import Explanation
+from ridgerank.reranker.order import drop_low_scores, require_min_score
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import http_errors
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.http_errors import ApiError
@@ -34,11 +34,10 @@ from ridgerank.serving.model_process import ModelProcess
 from ridgerank.serving.page_images import PageImages
 from ridgerank.serving.prometheus import Metrics
 from ridgerank.serving.readiness import Readiness
-from ridgerank.serving.relevance import Relevance, relevance_at
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.serving.tracing import OpenTelemetryTracing, Tracing
 from ridgerank.serving.traffic_log import TrafficLog
-from ridgerank.store.cache import CacheCounts
+from ridgerank.store.reading import CacheCounts
 from ridgerank.worker_process import WorkerDied
 
 log = logging.getLogger(__name__)
@@ -71,15 +70,9 @@ class Service:
         self.page_images = PageImages(reranker.store, settings.limits)
         self.image_decoder = ImageDecoder(settings.limits, max_pixels=reranker.backbone.page_budget)
         self.readiness = Readiness(self.engine, processes, reranker.store)
-        self.fused_relevance = relevance_at(reranker.calibration, reranker.calibration.weight.weight)
-        self._readout_relevance = relevance_at(reranker.calibration, 1.0)
         self.judging = Judging(reranker) if settings.judge else None
         """None where callers may not judge pages."""
         self._traffic = _open_traffic_log(reranker, settings)
-
-    def relevance(self, *, scored: bool) -> Relevance:
-        """How fused scores become probabilities, with retriever scores or without."""
-        return self.fused_relevance if scored else self._readout_relevance
 
     def cache_counts(self) -> CacheCounts:
         """Hits, misses and sizes of the page caches, of this process and of the others together."""
@@ -99,7 +92,7 @@ class Service:
         deadline_ms: int | None,
         min_score: float | None = None,
     ) -> list[RankingResult]:
-        """Wait for the rankings of a request, until its deadline at most; leave improbable pages out."""
+        """Wait for the rankings of a request, at most until its deadline; drop pages below `min_score`."""
         try:
             require_min_score(min_score, self.reranker.calibration)
         except RidgeRankError as error:
@@ -111,7 +104,7 @@ class Service:
             self.tracing.record_steps(result)
             if self._traffic is not None and result.candidates.scored:
                 self._traffic.record(result.ranking)
-        return [replace(result, ranking=drop_improbable(result.ranking, min_score)) for result in rankings]
+        return [replace(result, ranking=drop_low_scores(result.ranking, min_score)) for result in rankings]
 
     async def explain(self, request: Request, work: ExplainWork, *, deadline_ms: int | None) -> Explanation:
         """Wait for an explanation, until the request's deadline at most."""

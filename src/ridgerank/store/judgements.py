@@ -22,9 +22,8 @@ from typing import Any
 from ridgerank.atomic import replace_text_file
 from ridgerank.errors import StoreError
 from ridgerank.records import Query, ScoredPages
-from ridgerank.runs.run import Qrels
-from ridgerank.runs.trec import write_qrels
 from ridgerank.store import lance_dataset, layout
+from ridgerank.trec import Qrels, write_qrels
 
 log = logging.getLogger(__name__)
 
@@ -148,14 +147,8 @@ def judged_queries(grades: Mapping[str, Mapping[str, int]]) -> list[Query]:
 
 
 def _scored_pages(row: Mapping[str, Any]) -> ScoredPages:
-    """The candidates in a line of `lists.jsonl`; those of an older release have no predicted targets."""
-    predicted = row.get("predicted")
-    return ScoredPages(
-        tuple(row["page_ids"]),
-        tuple(row["retriever"]),
-        tuple(row["readout"]),
-        None if predicted is None else tuple(predicted),
-    )
+    """The candidates in a line of `lists.jsonl`."""
+    return ScoredPages(tuple(row["page_ids"]), tuple(row["retriever"]), tuple(row["readout"]))
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:

@@ -1,19 +1,161 @@
-"""The Lance dataset of a page store: its schema, opening it, and Lance's errors as `StoreError`."""
+"""The Lance dataset of a page store: its schema, opening it, and Lance's errors as `StoreError`.
 
+Also what guards a store: the lock of its one local writer, digests of the files in which Lance lists versions
+and removed rows, and small files beside a dataset in a bucket.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import lance
 import pyarrow as pa
+from lance.file import LanceFileSession
 
+from ridgerank.atomic import replace_text_file
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
-from ridgerank.store.manifest_seal import require_seal
-from ridgerank.store.number_format import NumberFormat
+
+LOCK_NAME = "_writer.lock"
+
+
+class WriterLock:
+    """An exclusive lock on a store directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._descriptor = _open_lock(root / LOCK_NAME)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._descriptor)
+            raise StoreError(
+                f"another process (id {holder}) is writing to the page store at {root}; "
+                "wait until it is done, or stop it"
+            ) from error
+        _LOCKS.add(self)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Free the store for the next writer. Releasing twice is harmless."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _open_lock(path: Path) -> int:
+    """Open the file of the lock, which is written to: never one that lies elsewhere under another name."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        raise StoreError(f"{path} is no file of its own; remove it, no page is lost by that") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        os.close(descriptor)
+        raise StoreError(f"{path} is no file of its own; remove it, no page is lost by that")
+    return descriptor
+
+
+_LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+def _release_in_child() -> None:
+    # A forked worker that outlives its killed parent must not keep the store locked.
+    for lock in tuple(_LOCKS):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
+
+_PATTERNS = ("_versions/*.manifest", "_deletions/*")
+_HALF = 1 << 63
+"""Lance numbers versions downwards from 2^64 in the names of their files, formerly upwards from 1."""
+
+
+def seal_store(root: Path) -> None:
+    """Note the digest of every file that has none yet; forget files that are gone."""
+    try:
+        known = _read_seals(root)
+    except StoreError:
+        known = {}
+    files = [path for pattern in _PATTERNS for path in sorted(root.glob(pattern))]
+    seals = {_name(root, path): known.get(_name(root, path)) or _digest(path.read_bytes()) for path in files}
+    if seals != known:
+        with replace_text_file(root / layout.SEALS) as file:
+            json.dump({"files": seals, "digest": _digest_of_seals(seals)}, file, sort_keys=True)
+
+
+def require_seal(root: Path) -> None:
+    """Refuse a store whose newest version is not as it was written."""
+    manifests = {int(path.stem): path for path in root.glob("_versions/*.manifest") if path.stem.isdecimal()}
+    if not manifests:
+        return
+    newest = manifests[min(manifests) if max(manifests) >= _HALF else max(manifests)]
+    try:
+        seals = _read_seals(root)
+        content = newest.read_bytes()
+    except (StoreError, FileNotFoundError):  # `find_damage` names a damaged list; a version may be swept now
+        return
+    if seals.get(_name(root, newest), _digest(content)) != _digest(content):
+        raise StoreError(
+            f"the page store at {root} is damaged: {_name(root, newest)} is not as it was written; "
+            "restore it from a copy, or index the documents into a new store"
+        )
+
+
+def find_broken_seals(root: Path) -> Iterator[str]:
+    """The files that are missing or not as they were written, by name."""
+    try:
+        seals = _read_seals(root)
+    except StoreError:
+        yield layout.SEALS
+        return
+    for name, digest in seals.items():
+        path = root / name
+        if not path.is_file() or _digest(path.read_bytes()) != digest:
+            yield name
+
+
+def _read_seals(root: Path) -> dict[str, str]:
+    path = root / layout.SEALS
+    if not path.exists():
+        return {}
+    try:
+        stored = json.loads(path.read_bytes())
+        seals: dict[str, str] = stored["files"]
+        if stored["digest"] != _digest_of_seals(seals):
+            raise ValueError("another digest")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged ({error}); remove it, the next writer makes it anew") from error
+    return seals
+
+
+def _name(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _digest_of_seals(seals: dict[str, str]) -> str:
+    return _digest(json.dumps(seals, sort_keys=True).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=32).hexdigest()
+
 
 _INDEX_CACHE_BYTES = 512 << 20
 _METADATA_CACHE_BYTES = 128 << 20
@@ -30,12 +172,8 @@ def local_root(uri: str) -> Path | None:
 
 
 def schema(lineage: Lineage, shared_digest: str | None = None) -> pa.Schema:
-    """Define the columns of a new store, made with `lineage`, its shared positions beside it.
-
-    The paper's numbers are written in the first format, as the first release wrote them.
-    """
-    paper = NumberFormat(lineage.key_bits, lineage.value_bits, lineage.number_group).symmetric
-    metadata = {layout.FORMAT_KEY: "1" if paper else "2", layout.LINEAGE_KEY: lineage.to_json()}
+    """Define the columns of a new store, made with `lineage`, its shared positions beside it."""
+    metadata = {layout.FORMAT_KEY: str(layout.FORMAT), layout.LINEAGE_KEY: lineage.to_json()}
     if shared_digest is not None:
         metadata[layout.SHARED_KEY] = shared_digest
     return pa.schema(
@@ -79,9 +217,9 @@ def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
     stored_format = metadata.get(layout.FORMAT_KEY)
     if stored_format is None:
         raise StoreError(f"{uri} is a Lance dataset but no page store; name another place")
-    if stored_format not in map(str, layout.FORMATS):
+    if stored_format != str(layout.FORMAT):
         raise ArtifactError(
-            f"the page store at {uri} has format {stored_format}, wanted 1 or 2: "
+            f"the page store at {uri} has format {stored_format}, wanted {layout.FORMAT}: "
             "read it with the ridgerank that wrote it, or index the pages again"
         )
     missing = [name for name in layout.COLUMNS if name not in dataset.schema.names]
@@ -123,3 +261,83 @@ def raise_if_panic(error: BaseException, action: str) -> None:
         raise StoreError(
             f"{action} failed: the store is damaged ({reason}); restore it from a copy"
         ) from error
+
+
+_UPLOAD_INTERVAL_S = 10.0
+"""A killed process loses at most what it wrote in this time."""
+
+
+class RemoteFolder:
+    """The objects right under a URL, by name."""
+
+    def __init__(self, uri: str, name: str = "") -> None:
+        self.url = "/".join(part for part in (uri.rstrip("/"), name) if part)
+        with wrap_errors(f"opening {self.url}"):
+            self._session = LanceFileSession(self.url)
+
+    def names(self) -> list[str]:
+        """Sorted; empty where there is no such folder."""
+        with wrap_errors(f"listing {self.url}"):
+            return sorted(name for name in self._session.list() if "/" not in name)
+
+    def get(self, name: str, folder: Path) -> bool:
+        """Copy one object into a local folder; False where there is no such object."""
+        with wrap_errors(f"reading {self.url}/{name}"):
+            if not self._session.contains(name):
+                return False
+            self._session.download_file(name, str(folder / name))
+            return True
+
+    def put(self, path: Path) -> None:
+        """Upload a local file, replacing the object of its name: whole, or not at all."""
+        with wrap_errors(f"writing {self.url}/{path.name}"):
+            self._session.upload_file(str(path), path.name)
+
+    def fetch(self, folder: Path, *, suffix: str = "") -> None:
+        """Copy everything whose name ends in `suffix` into a local folder."""
+        for name in self.names():
+            if name.endswith(suffix):
+                self.get(name, folder)
+
+
+@contextmanager
+def upload_changes(remote: RemoteFolder, folder: Path) -> Iterator[None]:
+    """Upload what changes in a local copy: every few seconds, and at the end, also after an error."""
+    uploaded = _stamps(folder)
+    done = Event()
+    failures: list[BaseException] = []
+
+    def upload() -> None:
+        current = _stamps(folder)
+        for path in sorted(path for path, stamp in current.items() if uploaded.get(path) != stamp):
+            remote.put(path)
+            uploaded[path] = current[path]
+
+    def upload_regularly() -> None:
+        while not done.wait(_UPLOAD_INTERVAL_S):
+            try:
+                upload()
+            except BaseException as error:  # raised below, in the thread that runs the block
+                failures.append(error)
+                return
+
+    thread = Thread(target=upload_regularly, name="ridgerank-save", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        upload()
+    if failures:
+        raise failures[0]
+
+
+def _stamps(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Size and time of each file; scratch files, whose names start with a dot, are left out."""
+    stamps = {}
+    for path in folder.iterdir():
+        if not path.name.startswith("."):
+            status = path.stat()
+            stamps[path] = (status.st_size, status.st_mtime_ns)
+    return stamps

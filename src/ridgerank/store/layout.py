@@ -2,26 +2,144 @@
 
 A page's prefix is one block of bytes, little endian: a header of 64 bytes (`_HEADER`), which positions were
 kept, then layer after layer, so that a block read from its start is ready for the model layer by layer.
-`block_arrays.py` has the arrays and their offsets. This module knows nothing of Lance, files or torch, nor
-what a scale means.
+This module knows nothing of Lance, files or torch, nor what a scale means.
 """
 
 import hashlib
+import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import ArtifactError, StoreError
-from ridgerank.store.block_arrays import HEADER_BYTES, SCALE, BlockShape, array_spans
-from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
+from ridgerank.store.storage_setting import PAPER_NUMBERS, NumberFormat, packed_rows
 
-FORMATS = (1, 2)
-"""Formats that can be read. The paper's numbers are written in the first, all others in the second."""
+HEADER_BYTES = 64
+ALIGNMENT = 16
+"""Of every array of a block, in bytes."""
+SCALE = np.dtype("<u2")
+"""The bits of a bfloat16, which numpy does not know."""
+
+ArrayType: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
+"""A type and a shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where one array lies in a block: a type, a shape and, in bytes, an offset and strides."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """The shape of one page's block, from which the offsets of all its arrays follow."""
+
+    layers: int
+    kv_heads: int
+    positions: int
+    head_dim: int
+    next_position: int
+    grid: tuple[int, int]
+    """Rows and columns of the page's visual positions before any was dropped."""
+    numbers: NumberFormat = PAPER_NUMBERS
+    shared: int = 0
+    """Positions before the page that lie elsewhere, once for all pages."""
+    total: int = 0
+    """Positions of the whole prefix before any was dropped."""
+
+    @property
+    def layers_start(self) -> int:
+        """Where layer 0 starts."""
+        return HEADER_BYTES + sum(_align(_nbytes(*array)) for array in self.page_arrays().values())
+
+    @property
+    def layer_nbytes(self) -> int:
+        """Bytes of one layer, padding counted."""
+        return sum(_align(_nbytes(*array)) for array in self.layer_arrays().values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole block."""
+        return _block_nbytes(self)
+
+    def layer_start(self, layer: int) -> int:
+        """Where a layer starts; where the block ends for a layer past the last."""
+        return self.layers_start + min(layer, self.layers) * self.layer_nbytes
+
+    def page_arrays(self) -> dict[str, ArrayType]:
+        """The type and shape of each array before the layers, in their order in the block."""
+        bitmap = (np.dtype(np.uint8), (-(-self.total // 8),))
+        return {"kept_bits": bitmap, "visual_bits": bitmap}
+
+    def layer_arrays(self) -> dict[str, ArrayType]:
+        """The type and shape of each array of a layer, in their order in the block."""
+        heads, count, dim = self.kv_heads, self.positions, self.head_dim
+        if self.numbers.symmetric:
+            codes = (np.dtype(np.int8), (heads, count, dim))
+            return {
+                "keys": codes,
+                "values": codes,
+                "key_scales": (SCALE, (heads, dim)),
+                "value_scales": (SCALE, (heads, count)),
+            }
+        packed, numbers = np.dtype(np.uint8), self.numbers
+        key_groups = (SCALE, (heads, numbers.count_groups(count), dim))
+        value_groups = (SCALE, (heads, count, numbers.count_groups(dim)))
+        return {
+            "keys": (packed, (heads, packed_rows(count, numbers.key_bits), dim)),
+            "values": (packed, (heads, packed_rows(count, numbers.value_bits), dim)),
+            "key_scales": key_groups,
+            "key_minima": key_groups,
+            "value_scales": value_groups,
+            "value_minima": value_groups,
+        }
+
+
+@lru_cache(maxsize=1024)
+def _block_nbytes(shape: BlockShape) -> int:
+    return shape.layer_start(shape.layers)
+
+
+@lru_cache(maxsize=1024)
+def array_spans(shape: BlockShape) -> Mapping[str, Span]:
+    """Where each array lies in a block, by its name."""
+    spans: dict[str, Span] = {}
+    offset = HEADER_BYTES
+    for name, (dtype, dims) in shape.page_arrays().items():
+        spans[name] = Span(dtype, dims, offset, _strides(dtype, dims))
+        offset += _align(_nbytes(dtype, dims))
+    for name, (dtype, dims) in shape.layer_arrays().items():
+        strides = (shape.layer_nbytes, *_strides(dtype, dims))
+        spans[name] = Span(dtype, (shape.layers, *dims), offset, strides)
+        offset += _align(_nbytes(dtype, dims))
+    return MappingProxyType(spans)
+
+
+def _strides(dtype: np.dtype[Any], dims: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dtype.itemsize * math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
+
+
+def _nbytes(dtype: np.dtype[Any], dims: tuple[int, ...]) -> int:
+    return dtype.itemsize * math.prod(dims)
+
+
+def _align(nbytes: int) -> int:
+    """Where the next array may start, `nbytes` after the start of one."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+FORMAT = 1
+"""The number of this format."""
 
 FORMAT_KEY = "ridgerank:format"
 LINEAGE_KEY = "ridgerank:lineage"
@@ -40,9 +158,8 @@ PREFIX = "prefix"
 VECTORS = "vectors"
 VECTORS_CHECKSUM = "vectors_checksum"
 NAMES_CHECKSUM = "names_checksum"
-"""Stores of older releases have no such column."""
-"""Columns of the dataset, in this order; the last two are absent until a retriever fills them."""
-COLUMNS = (PAGE_ID, REFERENCES, SOURCE, TEXT, THUMBNAIL, POSITIONS, CHECKSUM, PREFIX)
+"""Columns of the dataset; those of vectors are absent until a retriever fills them."""
+COLUMNS = (PAGE_ID, REFERENCES, SOURCE, TEXT, THUMBNAIL, POSITIONS, CHECKSUM, NAMES_CHECKSUM, PREFIX)
 
 LABELS = "labels"
 """A further column, absent until there is metadata: what is said of a page's documents, as `key=value`."""
@@ -52,10 +169,10 @@ SOURCES = "_sources.json"
 """What may lie beside the dataset in a local directory: fitted readouts, and where documents were found."""
 
 SHARED = "_shared.safetensors"
-"""Beside the dataset of a store of format 2: keys and values of the positions before the page."""
+"""Beside the dataset, unless pages are stored with them: keys and values of the positions before the page."""
 
 SEALS = "_seals.json"
-"""Beside a local dataset: digests of the files that say what the store holds (`manifest_seal.py`)."""
+"""Beside a local dataset: digests of the files that say what the store holds (`seal_store`)."""
 
 JUDGEMENTS = "judgements"
 """Beside the dataset in a local directory: what people said of pages in the browser."""
@@ -74,8 +191,7 @@ Bytes: TypeAlias = bytes | memoryview | NDArray[np.uint8]
 _MAGIC = b"RRPREFIX"
 _HEADER = struct.Struct("<8s9IBBHQHxxI")
 """Magic, format, bytes of a scale, layers, kv_heads, positions, head_dim, next_position, grid; bits of keys,
-bits of values, group; bytes; shared positions, positions of the whole prefix. In format 1 the last two and
-the three before the bytes are 0; a group of 0 is none."""
+bits of values, group; bytes; shared positions, positions of the whole prefix. A group of 0 is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,10 +265,16 @@ def block_shape(prefix: PackedPrefix) -> BlockShape:
         )
     layers, kv_heads, _, head_dim = prefix.keys.shape
     shape = BlockShape(
-        layers, kv_heads, len(prefix.positions), head_dim, prefix.next_position, prefix.grid, prefix.numbers
+        layers,
+        kv_heads,
+        len(prefix.positions),
+        head_dim,
+        prefix.next_position,
+        prefix.grid,
+        prefix.numbers,
+        prefix.shared_count,
+        prefix.total,
     )
-    if shape.format == 2:
-        shape = replace(shape, shared=prefix.shared_count, total=prefix.total)
     for name, span in array_spans(shape).items():
         if name in _BITMAPS:
             continue
@@ -167,10 +289,11 @@ def pack(prefix: PackedPrefix, *, out: NDArray[np.uint8] | None = None) -> NDArr
     shape = block_shape(prefix)
     out = np.empty(shape.nbytes, dtype=np.uint8) if out is None else out
     out[:] = 0
-    numbers = (0, 0, 0) if shape.format == 1 else _number_codes(shape.numbers)
+    numbers = shape.numbers
     _HEADER.pack_into(
-        out.data, 0, _MAGIC, shape.format, SCALE.itemsize, shape.layers, shape.kv_heads, shape.positions,
-        shape.head_dim, shape.next_position, *shape.grid, *numbers, shape.nbytes, shape.shared, shape.total,
+        out.data, 0, _MAGIC, FORMAT, SCALE.itemsize, shape.layers, shape.kv_heads, shape.positions,
+        shape.head_dim, shape.next_position, *shape.grid, numbers.key_bits, numbers.value_bits,
+        numbers.group or 0, shape.nbytes, shape.shared, shape.total,
     )  # fmt: skip
     for name, view in _views(shape, out):
         view[...] = _bitmap(prefix, name) if name in _BITMAPS else getattr(prefix, name)
@@ -190,16 +313,23 @@ def _parse_header(header: bytes) -> BlockShape:
     magic, stored_format, scale_bytes, *sizes = _HEADER.unpack(header)
     if magic != _MAGIC:
         raise StoreError(f"a prefix that starts with {magic!r}, wanted {_MAGIC!r}: the store is damaged")
-    if stored_format not in FORMATS:
-        raise ArtifactError(f"a prefix of format {stored_format}, wanted 1 or 2: index the pages again")
+    if stored_format != FORMAT:
+        raise ArtifactError(f"a prefix of format {stored_format}, wanted {FORMAT}: index the pages again")
     if scale_bytes != SCALE.itemsize:
         raise StoreError(f"a prefix with scales of {scale_bytes} bytes, wanted 2: the store is damaged")
     layers, kv_heads, positions, head_dim, next_position, rows, columns, *codes, nbytes, shared, total = sizes
-    numbers = PAPER_NUMBERS if stored_format == 1 else _read_numbers(*codes)
     shape = BlockShape(
-        layers, kv_heads, positions, head_dim, next_position, (rows, columns), numbers, shared, total
+        layers,
+        kv_heads,
+        positions,
+        head_dim,
+        next_position,
+        (rows, columns),
+        _read_numbers(*codes),
+        shared,
+        total,
     )
-    if (shape.nbytes, shape.format) != (nbytes, stored_format):
+    if shape.nbytes != nbytes:
         raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {shape.nbytes}: the store is damaged")
     return shape
 
@@ -213,14 +343,13 @@ def unpack(buffer: Bytes, *, shared: SharedPrefix | None = None) -> PackedPrefix
     if _view(buffer).nbytes < shape.nbytes:
         raise StoreError(f"a prefix of {shape.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
     arrays = dict(_views(shape, buffer))
-    if shape.format == 2:
-        arrays |= _read_bitmaps(shape, arrays)
-        held = 0 if shared is None else shared.count
-        if held != shape.shared:
-            raise StoreError(
-                f"a prefix without the {shape.shared} positions before its page, of which the store holds "
-                f"{held}: the store is damaged"
-            )
+    arrays |= _read_bitmaps(shape, arrays)
+    held = 0 if shared is None else shared.count
+    if held != shape.shared:
+        raise StoreError(
+            f"a prefix without the {shape.shared} positions before its page, of which the store holds "
+            f"{held}: the store is damaged"
+        )
     return PackedPrefix(
         **{name: array for name, array in arrays.items() if name not in _BITMAPS},
         next_position=shape.next_position,
@@ -231,7 +360,7 @@ def unpack(buffer: Bytes, *, shared: SharedPrefix | None = None) -> PackedPrefix
 
 
 _BITMAPS = ("kept_bits", "visual_bits")
-"""Arrays of a block of format 2: one bit for each position of the whole prefix, the lowest bit first."""
+"""Arrays of a block: one bit for each position of the whole prefix, the lowest bit first."""
 
 
 def _bitmap(prefix: PackedPrefix, name: str) -> NDArray[np.uint8]:
@@ -251,10 +380,6 @@ def _read_bitmaps(shape: BlockShape, arrays: Mapping[str, NDArray[Any]]) -> dict
             "the store is damaged"
         )
     return {"positions": positions, "visual": visual[positions]}
-
-
-def _number_codes(numbers: NumberFormat) -> tuple[int, int, int]:
-    return numbers.key_bits, numbers.value_bits, numbers.group or 0
 
 
 def _read_numbers(key_bits: int, value_bits: int, group: int) -> NumberFormat:

@@ -4,18 +4,21 @@ import transformers
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.lineage import Lineage
-from ridgerank.page_sizing import RESIZED_ONCE, PageSizing
-from ridgerank.store.number_format import PAPER_NUMBERS, NumberFormat
-from ridgerank.store.pruning import Keep
-from ridgerank.store.quantize import PACKED_QUANTIZATION, QUANTIZATION
-from ridgerank.store.storage_setting import StoragePreset, StorageSetting, stored_numbers
+from ridgerank.store.codec import PACKED_QUANTIZATION, QUANTIZATION
+from ridgerank.store.storage_setting import (
+    PAPER_NUMBERS,
+    Keep,
+    NumberFormat,
+    StoragePreset,
+    StorageSetting,
+    stored_numbers,
+)
 
 
 def make_lineage(
     backbone: Backbone,
     *,
     exit_layer: int,
-    join_layer: int,
     keep: Keep,
     numbers: NumberFormat = PAPER_NUMBERS,
 ) -> Lineage:
@@ -28,13 +31,11 @@ def make_lineage(
         processor=backbone.fingerprints().processor,
         prompt=backbone.fingerprints().prompt,
         exit_layer=exit_layer,
-        join_layer=join_layer,
         keep=str(keep),
         quantization=QUANTIZATION if numbers.symmetric else PACKED_QUANTIZATION,
         max_pixels=None if backbone.reads_text else backbone.max_pixels,
         page_text=backbone.page_text,
         prompt_name=backbone.prompt.name or None,
-        image_resize=RESIZED_ONCE if isinstance(backbone.page_budget, PageSizing) else None,
         key_bits=numbers.key_bits,
         value_bits=numbers.value_bits,
         number_group=numbers.group,
@@ -49,12 +50,7 @@ def complete_setting(
     numbers: NumberFormat | None = None,
     exit_layer: int | None = None,
 ) -> StorageSetting:
-    """The setting of a preset for this model, with the parts that are given in place of its own.
-
-    Positions that cannot be chosen by what this model sees are refused.
-    """
-    if keep is not None:
-        keep.require_readable(reads_text=backbone.reads_text)
+    """The setting of a preset for this model, with the parts that are given in place of its own."""
     setting = StorageSetting.from_preset(
         preset, layers=backbone.geometry.layers, reads_text=backbone.reads_text
     )
@@ -70,7 +66,6 @@ def require_same_model(stored: Lineage, backbone: Backbone, *, artifact: str) ->
     loaded = make_lineage(
         backbone,
         exit_layer=stored.exit_layer,
-        join_layer=stored.join_layer,
         keep=Keep.parse(stored.keep),
         numbers=stored_numbers(stored),
     )

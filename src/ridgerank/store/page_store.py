@@ -16,12 +16,10 @@ from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout, prefix_readers, rows
 from ridgerank.store.catalog import PrefixRange, open_catalog
-from ridgerank.store.disk_cache import CachedBlockReader, DiskCache
 from ridgerank.store.layout import PackedPrefix, SharedPrefix
 from ridgerank.store.page_filter import PageFilter, PageSelection
-from ridgerank.store.prefix_readers import BlockReader, DataFiles
-from ridgerank.store.rows import StoredPage
-from ridgerank.store.shared_prefix import read_shared
+from ridgerank.store.prefix_readers import BlockReader
+from ridgerank.store.rows import StoredPage, read_shared
 from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin
 
 _LABELLED_PAGES = 1000
@@ -59,15 +57,12 @@ class PageStore:
         lineage: Lineage,
         *,
         mapped: bool,
-        disk: DiskCache | None,
     ) -> None:
         self.uri = uri
         self.lineage = lineage
         self._dataset = dataset
         self.catalog = open_catalog(dataset, uri)
         self.blocks: BlockReader = prefix_readers.choose_reader(dataset, uri, mapped=mapped)
-        if disk is not None:
-            self.blocks = CachedBlockReader(self.blocks, disk, DataFiles(dataset), uri)
         self.threads = ThreadPoolExecutor(self.blocks.threads, thread_name_prefix="ridgerank-read")
 
     @classmethod
@@ -77,12 +72,11 @@ class PageStore:
         *,
         lineage: Lineage | None = None,
         mapped: bool = True,
-        disk: DiskCache | None = None,
     ) -> Self:
         """Open the store at a path or URL; with `lineage` given, a store of another lineage is refused.
 
         Unless `mapped`, files are read without mapping them: slower, but the system then does not count
-        what it caches of them as this process's memory. With `disk`, prefixes are kept there after reading.
+        what it caches of them as this process's memory.
         """
         uri = str(store)
         dataset = lance_dataset.open_dataset(uri)
@@ -91,7 +85,7 @@ class PageStore:
         stored_lineage = lance_dataset.read_lineage(dataset, uri)
         if lineage is not None:
             stored_lineage.require(lineage, artifact=f"the page store at {uri}")
-        return cls(dataset, uri, stored_lineage, mapped=mapped, disk=disk)
+        return cls(dataset, uri, stored_lineage, mapped=mapped)
 
     def info(self) -> StoreInfo:
         """Count pages and bytes; return them with the lineage."""

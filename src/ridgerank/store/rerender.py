@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ridgerank.documents.pages import PageRef, list_pages, render_pages
+from ridgerank.documents.render import PageRef, list_pages, render_pages
 from ridgerank.errors import CalibrationError
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page, document_name

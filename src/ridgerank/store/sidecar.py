@@ -5,7 +5,7 @@ needs its document: for that the paths it was indexed from are kept, as a hint. 
 ids, which are digests of the content.
 
 On a local disk these are files in the store's directory. On an object store they are objects under its URL
-(`remote_folder.py`), and callers work on a temporary copy.
+(`RemoteFolder`), and callers work on a temporary copy.
 """
 
 import json
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from ridgerank.atomic import replace_text_file
 from ridgerank.errors import StoreError
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.remote_folder import RemoteFolder, upload_changes
+from ridgerank.store.lance_dataset import RemoteFolder, upload_changes
 
 
 def calibrations_folder(uri: str) -> Path:

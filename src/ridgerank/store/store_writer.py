@@ -2,7 +2,7 @@
 
 A new local store is removed where an error came before its first page: the folder is free for another try.
 
-Locally one writer holds the store (`lock.py`); a second is refused. On an object store there is no
+Locally one writer holds the store (`WriterLock`); a second is refused. On an object store there is no
 lock: Lance resolves conflicting commits, and pages that two writers add at once may be stored twice.
 """
 
@@ -25,12 +25,9 @@ from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout, rows
 from ridgerank.store.catalog import has_page_index
-from ridgerank.store.image_resize import warn_of_older_images
+from ridgerank.store.lance_dataset import LOCK_NAME, WriterLock, seal_store
 from ridgerank.store.layout import SharedPrefix
-from ridgerank.store.lock import LOCK_NAME, WriterLock
-from ridgerank.store.manifest_seal import seal_store
-from ridgerank.store.rows import PageRow
-from ridgerank.store.shared_prefix import write_shared
+from ridgerank.store.rows import PageRow, write_shared
 from ridgerank.store.vector_columns import (
     VectorOrigin,
     has_vector_index,
@@ -99,7 +96,6 @@ class StoreWriter:
             )
             self._sweep()
             self._page_ids: set[str] = set(self._columns(layout.PAGE_ID)[0])
-            warn_of_older_images(self._dataset, uri, lineage)
             self._opened = True
         except BaseException:
             self.close()
@@ -152,14 +148,18 @@ class StoreWriter:
         if not references:
             return
         names = [list(page_names) for page_names in references.values()]
-        columns: dict[str, Any] = {layout.PAGE_ID: list(references), layout.REFERENCES: names}
-        if layout.NAMES_CHECKSUM in self._dataset.schema.names:
-            sources = dict(zip(*self._columns(layout.PAGE_ID, layout.SOURCE), strict=True))
-            columns[layout.NAMES_CHECKSUM] = [
-                layout.names_checksum(page_id, page_names, sources[page_id])
-                for page_id, page_names in references.items()
-            ]
-        self._rewrite(columns)
+        sources = dict(zip(*self._columns(layout.PAGE_ID, layout.SOURCE), strict=True))
+        checksums = [
+            layout.names_checksum(page_id, page_names, sources[page_id])
+            for page_id, page_names in references.items()
+        ]
+        self._rewrite(
+            {
+                layout.PAGE_ID: list(references),
+                layout.REFERENCES: names,
+                layout.NAMES_CHECKSUM: checksums,
+            }
+        )
 
     def labels(self) -> dict[str, tuple[str, ...]]:
         """The labels of every stored page that has any, by page id."""

@@ -39,8 +39,6 @@ class VectorOrigin:
     """Digest of the retriever's weights, processor and prompts."""
     dim: int
     """Numbers in a vector."""
-    pool_factor: int
-    """How many vectors of a page were averaged into one; 1 is all of them."""
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted."""

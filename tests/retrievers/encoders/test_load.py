@@ -75,18 +75,6 @@ def test_a_fingerprint_depends_on_weights_not_on_their_precision_or_place(
     assert load_encoder(moved.folder, device="cpu").origin.fingerprint != encoder.origin.fingerprint
 
 
-def test_pooling_leaves_fewer_vectors_and_another_origin(
-    colqwen: Built, encoder: MultiVectorEncoder, pages: list[Image]
-) -> None:
-    pooled = load_encoder(colqwen.folder, device="cpu", pool_factor=3)
-    [all_of_them], [fewer] = encoder.embed_pages(pages[:1]), pooled.embed_pages(pages[:1])
-    assert len(fewer) == -(-len(all_of_them) // 3)
-    np.testing.assert_allclose(np.linalg.norm(fewer.astype(np.float32), axis=1), 1, atol=2e-3)
-    assert pooled.origin.pool_factor == 3
-    with pytest.raises(RetrieverError, match="0 vectors pooled"):
-        load_encoder(colqwen.folder, device="cpu", pool_factor=0)
-
-
 def test_it_is_named_by_its_folder_and_knows_where_that_lies(
     colqwen: Built, encoder: MultiVectorEncoder
 ) -> None:

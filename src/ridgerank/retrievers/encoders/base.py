@@ -8,23 +8,57 @@ vectors do not depend on other pages; queries run in batches, padded on the righ
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
+from scipy.cluster.hierarchy import fcluster, linkage
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
 
-from ridgerank.backbones.fingerprints import fingerprint_processor
+from ridgerank.backbones.identity import fingerprint_processor
 from ridgerank.errors import RetrieverError
 from ridgerank.lineage import fingerprint
-from ridgerank.retrievers.encoders.encoder_prompt import EncoderPrompt
-from ridgerank.retrievers.pooling import pool_vectors
 from ridgerank.store.vector_columns import VectorOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderPrompt:
+    """The words around a page and around a query."""
+
+    page_prompt: str
+    """The prompt of a page, with the image token once, for the image."""
+    image_token: str
+    image_token_id: int
+    query_prefix: str
+    """Plain text before the query."""
+    after_query: str
+    """Follows the query: filler tokens whose vectors expand the query."""
+    before_query: str = ""
+    """Control tokens before the prefix, if any."""
+
+    def __post_init__(self) -> None:
+        if self.page_prompt.count(self.image_token) != 1:
+            raise RetrieverError(
+                f"the page prompt {self.page_prompt!r} holds the image token {self.image_token!r} "
+                f"{self.page_prompt.count(self.image_token)} times, wanted once; the tokenizer and the "
+                "processor settings of this folder do not belong together"
+            )
+
+    def page(self, visual_positions: int) -> str:
+        """The prompt of a page with this number of visual positions."""
+        return self.page_prompt.replace(self.image_token, self.image_token * visual_positions)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that decides the tokens, for a fingerprint."""
+        return asdict(self)
+
 
 _QUERIES_PER_BATCH = 32
 _SAMPLES = 4096
@@ -41,12 +75,8 @@ class MultiVectorEncoder(ABC):
         tokenizer: PreTrainedTokenizerFast,
         image_processor: BaseImageProcessor,
         prompt: EncoderPrompt,
-        *,
-        pool_factor: int = 1,
     ) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
-        if pool_factor < 1:
-            raise RetrieverError(f"{pool_factor} vectors pooled into one; wanted at least 1")
         self.source = source
         self._model = model
         self._backend: Tokenizer = tokenizer.backend_tokenizer
@@ -54,7 +84,6 @@ class MultiVectorEncoder(ABC):
         self._plain.encode_special_tokens = True  # text of a query never becomes a control token
         self._image_processor = image_processor
         self._prompt = prompt
-        self._pool_factor = pool_factor
         self._before, self._after = self._tokenize(prompt.before_query), self._tokenize(prompt.after_query)
         self._fingerprint = fingerprint(
             {
@@ -72,7 +101,7 @@ class MultiVectorEncoder(ABC):
     @property
     def origin(self) -> VectorOrigin:
         """What its vectors are made with, as a store records it."""
-        return VectorOrigin(self.source, self._fingerprint, self.dim, self._pool_factor)
+        return VectorOrigin(self.source, self._fingerprint, self.dim)
 
     @property
     def device(self) -> torch.device:
@@ -86,10 +115,10 @@ class MultiVectorEncoder(ABC):
         """Numbers in a vector."""
 
     def embed_pages(self, images: Sequence[Image]) -> list[NDArray[np.float16]]:
-        """Vectors (vectors, dim) of each page, of unit length, pooled by the pool factor."""
+        """Vectors (vectors, dim) of each page, of unit length."""
         with torch.inference_mode():
             pages = [_unit(self._page(image)).float().cpu().numpy() for image in images]
-        return [pool_vectors(page, self._pool_factor).astype(np.float16) for page in pages]
+        return [page.astype(np.float16) for page in pages]
 
     def embed_queries(self, queries: Sequence[str]) -> list[Tensor]:
         """Vectors (tokens, dim) of each query, float32, of unit length, on the model's device."""
@@ -155,3 +184,21 @@ def fingerprint_values(model: torch.nn.Module) -> str:
         sample = values[:: max(1, values.numel() // _SAMPLES)].to(torch.bfloat16)
         digest.update(sample.contiguous().cpu().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def pool_vectors(vectors: NDArray[np.float32], factor: int) -> NDArray[np.float32]:
+    """Average (vectors, dim) of unit length into ⌈vectors / factor⌉ or fewer, of unit length again.
+
+    Vectors are grouped by Ward's hierarchical clustering; a group becomes its mean, scaled to length 1.
+    Factor 1 leaves them as they are. Queries are never pooled.
+    """
+    if factor == 1 or len(vectors) < 2:
+        return vectors
+    max_groups = -(-len(vectors) // factor)
+    groups = fcluster(linkage(vectors, method="ward"), t=max_groups, criterion="maxclust") - 1
+    sums = np.zeros((int(groups.max()) + 1, vectors.shape[1]), dtype=np.float64)
+    np.add.at(sums, groups, vectors)
+    # Opposite vectors may cancel out; what is left of them has no direction and scores 0 with any query.
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    means: NDArray[np.float64] = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
+    return means.astype(np.float32)

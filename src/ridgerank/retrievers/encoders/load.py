@@ -11,10 +11,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from ridgerank.backbones.load import placement
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-from ridgerank.retrievers.encoders.colpali import ColPali
-from ridgerank.retrievers.encoders.colqwen2 import ColQwen2
-from ridgerank.retrievers.encoders.colqwen2_5 import ColQwen25, load_adapted_model
-from ridgerank.shipped_models import RETRIEVERS, shipped_folder
+from ridgerank.retrievers.encoders.families import ColPali, ColQwen2, ColQwen25, load_adapted_model
 
 logger = logging.getLogger(__name__)
 
@@ -39,15 +36,12 @@ def load_encoder(
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
     revision: str | None = None,
-    pool_factor: int = 1,
 ) -> MultiVectorEncoder:
-    """Load a late interaction model by short name (`mini-colqwen` comes along), hub repository or folder.
+    """Load a late interaction model by short name, hub repository or folder.
 
-    Device and dtype default as for a backbone. With a `pool_factor` above 1 that many vectors of a page are
-    averaged into one.
+    Device and dtype default as for a backbone.
     """
-    shipped = shipped_folder(str(name).lower())
-    source = _resolve(str(name)) if shipped is None else str(shipped)
+    source = _resolve(str(name))
     device, dtype = placement(device, dtype)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
@@ -70,9 +64,7 @@ def load_encoder(
     logger.info("loaded %s (%s) on %s in %s", name, family.__name__, device, dtype)
     model = model.eval().requires_grad_(False).to(device)
     prompt = family.prompt(model, tokenizer, settings)
-    # The folder of a shipped model differs between machines: stores record its name instead.
-    stored_name = source if shipped is None else str(name).lower()
-    return family(stored_name, model, tokenizer, image_processor, prompt, pool_factor=pool_factor)
+    return family(source, model, tokenizer, image_processor, prompt)
 
 
 def _resolve(name: str) -> str:
@@ -88,7 +80,7 @@ def _resolve(name: str) -> str:
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise RetrieverError(
             f"no retriever called {name!r}, and no such folder; known: bm25, dense:NAME, "
-            f"{', '.join((*RETRIEVERS, *SHORT_NAMES))}, or a repository as owner/name"
+            f"{', '.join(SHORT_NAMES)}, or a repository as owner/name"
         )
     return name
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from ridgerank.errors import QueryError
-from ridgerank.runs.queries import validate_query
+from ridgerank.queries import validate_query
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.jobs import SearchWork
 from ridgerank.serving.judging import Judging

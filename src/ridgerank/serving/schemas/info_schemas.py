@@ -50,7 +50,7 @@ class ReadingReport(ResponseModel):
 
     target: Target
     state: State
-    told_apart: float | None = Field(
+    varied_share: float | None = Field(
         description="Share of the lists whose candidates the target tells apart."
     )
     spread: float | None = Field(description="Mean width of the target over the candidates of a list.")
@@ -59,26 +59,6 @@ class ReadingReport(ResponseModel):
     agreement: float | None = Field(description="r: the readout with this target, held out.")
     relevance: float | None = Field(description="c_s, judged or by the one-factor model.")
     supported: bool
-    note: str
-
-
-class LogisticReport(ResponseModel):
-    """P = 1 / (1 + exp(−(intercept + coefficients · features)))."""
-
-    intercept: float
-    coefficients: list[float]
-
-
-class RelevanceReport(ResponseModel):
-    """Where probabilities of relevance come from."""
-
-    calibrated: bool = Field(description="Fitted to judgements.")
-    judged_queries: int
-    explained: float | None = Field(description="Share of the target's variance predicted, held out.")
-    penalty: float = Field(description="λ of the readout that predicts the target.")
-    intercept: float
-    page: LogisticReport | None = Field(description="Over the predicted target and its gap to the mean.")
-    query: LogisticReport | None = Field(description="Over best, second, mean and spread of the list.")
     note: str
 
 
@@ -91,7 +71,7 @@ class CalibrationResponse(ResponseModel):
     state: State = Field(description="Which state the readout reads.")
     teacher: str = Field(description="Whose scores the readout reproduces.")
     reason: str = Field(description="Why this target and this state.")
-    readings: list[ReadingReport] = Field(description="All targets and states that were compared.")
+    options: list[ReadingReport] = Field(description="All targets and states that were compared.")
     penalty: float = Field(description="λ.")
     weight: WeightReport = Field(description="The weight in use.")
     label_free: WeightReport
@@ -111,11 +91,6 @@ class CalibrationResponse(ResponseModel):
     relevance_floor: float | None
     expected_gain: float | None
     readout_spread: float | None = Field(description="Mean width of the readout's scores in a held-out list.")
-    relevance_slope: float = Field(description="relevance_score = Φ(slope · fused_score + offset).")
-    relevance_offset: float
-    relevance: RelevanceReport | None = Field(
-        description="Probabilities of relevance; null in a calibration made before there were any."
-    )
     warnings: list[str]
 
 

@@ -7,12 +7,10 @@ from ridgerank.serving.schemas.foreign_fields import ForeignFields
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
     PAGE_ID,
-    Answered,
     DeadlineMs,
     LatencyMs,
     MinScore,
     Name,
-    Probability,
     ResponseModel,
     Text,
     Usage,
@@ -94,8 +92,9 @@ class RerankResult(ResponseModel):
 
     index: int = Field(ge=0, description="Its index in the request, from 0.")
     relevance_score: float = Field(
-        description="The fused score mapped to [0, 1], in its order: for one list, not across queries. "
-        "Its log odds where use_activation is false.",
+        description="From 0 to 1, never rising down the results: the fused order at the level of the margins "
+        "that the full model is predicted to give; only a rank if the calibration predicts no margin. "
+        "Its log odds if use_activation is false.",
     )
     document: ReturnedDocument | None = None
     page_id: str = Field(pattern=PAGE_ID)
@@ -103,7 +102,6 @@ class RerankResult(ResponseModel):
     fused_score: float
     retriever_score: float | None = Field(description="b; null where there was none.")
     readout_score: float = Field(description="s.")
-    probability: Probability
 
 
 class ApiVersion(ResponseModel):
@@ -137,7 +135,6 @@ class RerankResponse(ResponseModel):
     weight: float = Field(ge=0, le=1, description="w: the readout's share in the fused score.")
     weight_source: WeightSource
     note: str
-    answered: Answered
     latency_ms: LatencyMs
 
 

@@ -8,12 +8,10 @@ from ridgerank.records import Region
 from ridgerank.serving.schemas.shared_schemas import (
     MAX_DOCUMENTS,
     PAGE_ID,
-    Answered,
     DeadlineMs,
     LatencyMs,
     MinScore,
     Name,
-    Probability,
     QueryText,
     RequestModel,
     ResponseModel,
@@ -63,9 +61,11 @@ class SearchResult(ResponseModel):
     page_id: str = Field(pattern=PAGE_ID)
     reference: str
     relevance_score: float = Field(
-        ge=0, le=1, description="The fused score mapped to [0, 1]: for one list, not across queries."
+        ge=0,
+        le=1,
+        description="From 0 to 1, never rising down the results: the fused order at the level of the margins "
+        "that the full model is predicted to give; only a rank if the calibration predicts no margin.",
     )
-    probability: Probability
     fused_score: float = Field(description="(1 − w) · retriever_z + w · readout_z, eq. 2.")
     retriever_score: float
     readout_score: float
@@ -88,7 +88,6 @@ class SearchResponse(ResponseModel):
     weight: float = Field(ge=0, le=1)
     weight_source: WeightSource
     note: str
-    answered: Answered
     results: list[SearchResult]
     latency_ms: LatencyMs
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StringConstraints
 
-from ridgerank.runs.queries import MAX_CHARACTERS
+from ridgerank.queries import MAX_CHARACTERS
 
 MAX_DOCUMENTS = 1000
 """Per request; a server may allow fewer."""
@@ -32,16 +32,8 @@ MinScore = Annotated[
     Field(
         ge=0,
         le=1,
-        description="Leave out pages that are relevant with less than this probability, and all where an "
-        "answer is; refused where the calibration has no probabilities.",
-    ),
-]
-Probability = Annotated[
-    float | None,
-    Field(
-        ge=0,
-        le=1,
-        description="That the page is relevant, comparable across queries; null where unknown.",
+        description="Leave out pages whose relevance_score is below this; refused if the calibration "
+        "predicts no margin, because its scores are then only ranks.",
     ),
 ]
 
@@ -60,16 +52,6 @@ class ResponseModel(BaseModel):
 
 WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
 """Where w came from: calibrated, or 1 because there were no retriever scores."""
-
-
-class Answered(ResponseModel):
-    """Whether any of the candidates is relevant."""
-
-    probability: float | None = Field(ge=0, le=1, description="Null where the calibration cannot say.")
-    calibrated: bool = Field(
-        description="Fitted to judgements; otherwise the full model's own opinion, which nobody checked. "
-        "The same holds for the probability of each page."
-    )
 
 
 class LatencyMs(ResponseModel):

@@ -1,7 +1,7 @@
 // Two columns, before and after, and the way of every page between them.
 
 import { showImage } from "./api.js";
-import { calm, halves, make, markedLine, percent, score, signed } from "./dom.js";
+import { calm, halves, make, markedLine, score, signed } from "./dom.js";
 import { drawMoves, placeMoves } from "./moves.js";
 import { asRetrieved, fused, ordered, parts, TOP } from "./ranking.js";
 
@@ -23,8 +23,7 @@ export class Columns {
     new ResizeObserver(() => this.paint()).observe(after);
   }
 
-  show(pages, w, calibrated) {
-    this.calibrated = calibrated;
+  show(pages, w) {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     this.pages = pages;
@@ -118,21 +117,13 @@ export class Columns {
       part.rank,
       make("span", { className: "thumbnail" }, image),
       make("span", { className: "name", title: page.reference }, ...halves(page.reference)),
-      make("span", { className: "facts" }, part.move, side === "after" ? this.likely(page) : null, scores),
+      make("span", { className: "facts" }, part.move, scores),
       side === "after" ? markedLine(page.line) : null,
       make("span", { className: "balance number-only" }, part.retriever, part.readout),
       part.total);
     part.item = make("li", {}, part.button, side === "after" ? this.judgeControls(page) : null);
     part.item.dataset.page = page.page_id;
     return part;
-  }
-
-  likely({ probability }) {
-    if (probability === null) return null;
-    const title = this.calibrated ? "fitted to judgements" : "the model’s own odds: nobody has checked them";
-    const chip = make("span", { className: "likely", title }, `${percent(probability)} likely`);
-    chip.dataset.level = probability >= 0.5 ? "high" : "low";
-    return chip;
   }
 
   describeBefore(page, index) {

@@ -2,7 +2,7 @@
 
 import { search } from "./api.js";
 import { Columns } from "./columns.js";
-import { byId, make, milliseconds, percent } from "./dom.js";
+import { byId, make, milliseconds } from "./dom.js";
 import { documentGlob, Filter, filterBody } from "./filter.js";
 import { Judge } from "./judge.js";
 import { previewThumbnails } from "./preview.js";
@@ -71,7 +71,7 @@ function show(received, chosenWeight) {
   weight = chosenWeight ?? received.weight;
   slider.value = weight;
   judging.forget();
-  columns.show(received.results, weight, received.answered.calibrated);
+  columns.show(received.results, weight);
   judging.begin(received.query);
   showWeight();
   announce(`${received.results.length} pages. ${summary()}`);
@@ -97,18 +97,11 @@ function showStart() {
   }, () => {});
 }
 
-/** Whether any page answers the query, and what to be careful about: each said once. */
-function showVerdict({ answered, note }) {
-  const { probability, calibrated } = answered;
-  const known = probability !== null;
-  const doubt = calibrated ? "" : " This is the model’s own opinion; no judgement has checked it.";
-  byId("answered").textContent = !known ? "" : (probability >= 0.5
-    ? `A page that answers this is probably here (${percent(probability)}).`
-    : `Perhaps no page answers this: the chance of an answer is ${percent(probability)}.`) + doubt;
-  byId("answered").dataset.level = known && probability < 0.5 ? "low" : "high";
+/** What to be careful about, said once. */
+function showVerdict({ note }) {
   byId("note").textContent = note;
   byId("note").hidden = !note;
-  byId("verdict").hidden = !known && !note;
+  byId("verdict").hidden = !note;
   report.showWarnings(note);
 }
 

@@ -117,13 +117,12 @@ function penaltyCard(calibration) {
 
 function storeCard(store, { name }) {
   const { lineage } = store;
-  const layers = lineage.join_layer ? `${lineage.join_layer} to ${lineage.exit_layer}` : lineage.exit_layer;
   const entries = {
     "Store": store.name,
     "Model": lineage.backbone,
     "Retriever": store.retriever ?? "none",
     "Calibration": name,
-    "Exit layer": layers,
+    "Exit layer": lineage.exit_layer,
     "Positions kept": lineage.keep,
     "Stored as": lineage.quantization,
     "Prefixes": `${megabytes(store.prefix_bytes)} MB, ${megabytes(store.bytes_per_page)} MB per page`,

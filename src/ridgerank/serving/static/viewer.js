@@ -1,7 +1,7 @@
 // One page large, with the positions the query attended to.
 
 import { explain, showImage } from "./api.js";
-import { byId, make, markedLine, percent, score, signed } from "./dom.js";
+import { byId, make, markedLine, score, signed } from "./dom.js";
 import { paintHeat } from "./heat.js";
 import { fused } from "./ranking.js";
 
@@ -34,7 +34,6 @@ export class Viewer {
   open(answer, pages, page, w, closed) {
     if (this.query !== answer.query) this.explanations.clear();
     Object.assign(this, { query: answer.query, pages, w, closed, index: pages.indexOf(page) });
-    this.calibrated = answer.answered.calibrated;
     this.stop = new AbortController();
     this.dialog.showModal();
     byId("viewer-close").focus();
@@ -128,9 +127,6 @@ export class Viewer {
     byId("viewer-title").textContent = page.reference;
     byId("viewer-line").replaceChildren(...[markedLine(page.line)].filter(Boolean));
     byId("viewer-judge").replaceChildren(...[this.judgeControls(page)].filter(Boolean));
-    const { probability } = page;
-    byId("viewer-likely").textContent = probability === null ? "" : `${percent(probability)} likely to be relevant` +
-      (this.calibrated ? "." : ": the model’s own odds, which nobody has checked.");
     const move = byId("viewer-move");
     move.textContent = climbed
       ? `${way}: place ${rank}, was ${page.retriever_rank} in the search engine’s order`

@@ -1,0 +1,188 @@
+"""Families that read a page's text: Llama, Qwen2 and Qwen3, plain causal language models, and their prompts.
+
+The page's text tokens take the place of visual positions. Of a page longer than the budget the beginning is
+read; the lineage records it.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Self
+
+import torch
+from transformers import (
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2ForCausalLM,
+    Qwen3ForCausalLM,
+)
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
+from ridgerank.backbones.prefix import PageTokens
+from ridgerank.backbones.prompt import INSTRUCTION, Prompt
+from ridgerank.errors import BackboneError
+from ridgerank.lineage import fingerprint
+from ridgerank.records import Page
+
+
+@dataclass(frozen=True, slots=True)
+class TextBudget:
+    """The first tokens of a page: `TextBudget.parse("head 512")`."""
+
+    tokens: int = 512
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise BackboneError(f"a budget of {self.tokens} tokens a page, wanted at least 1")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` wrote: `head`, a space, a number of tokens."""
+        matched = re.fullmatch(r"head (\d+)", text.strip())
+        if matched is None:
+            raise BackboneError(
+                f"a page's text spelled {text!r}, expected `head` and a number of tokens: 'head 512'"
+            )
+        return cls(int(matched[1]))
+
+    def __str__(self) -> str:
+        return f"head {self.tokens}"
+
+
+_BELOW = f"\n\n{INSTRUCTION}"
+_CHATML_USER = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
+_CHATML_CUE = "<|im_end|>\n<|im_start|>assistant\n"
+_NO_THOUGHT = "<think>\n\n</think>\n\n"
+
+_PROMPTS = (
+    Prompt(_CHATML_USER, "", _BELOW, _CHATML_CUE, ("yes", "no"), name="chatml"),
+    # A model that thinks aloud is told that it has thought.
+    Prompt(_CHATML_USER, "", _BELOW, _CHATML_CUE + _NO_THOUGHT, ("yes", "no"), name="qwen3"),
+    # Qwen3-Reranker's own words; there the document comes last, which leaves nothing to store.
+    Prompt(
+        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+        'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+        "<|im_start|>user\n<Document>: ",
+        "",
+        "\n\n<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
+        "<Query>:\n",
+        _CHATML_CUE + _NO_THOUGHT,
+        ("yes", "no"),
+        name="qwen3-reranker",
+    ),
+    Prompt(
+        "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n",
+        "",
+        _BELOW,
+        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+        ("yes", "no"),
+        name="llama3",
+    ),
+    Prompt("Page:\n", "", _BELOW, "\nAnswer:", (" yes", " no"), name="plain"),
+)
+TEXT_PROMPTS: Mapping[str, Prompt] = MappingProxyType({prompt.name: prompt for prompt in _PROMPTS})
+"""Every prompt by its name."""
+
+
+def choose_prompt(name: str, control: Collection[str]) -> str:
+    """The prompt for a model of this name whose tokenizer has these control tokens."""
+    if {"<|im_start|>", "<|im_end|>"} <= set(control):
+        if "<think>" not in control:
+            return "chatml"
+        return "qwen3-reranker" if "reranker" in name.lower() else "qwen3"
+    return "llama3" if "<|start_header_id|>" in control else "plain"
+
+
+def text_prompt(name: str) -> Prompt:
+    """A prompt by name."""
+    if name not in TEXT_PROMPTS:
+        raise BackboneError(f"no prompt called {name!r}; known: {', '.join(TEXT_PROMPTS)}")
+    return TEXT_PROMPTS[name]
+
+
+MODEL_CLASSES: dict[str, type[PreTrainedModel]] = {
+    "llama": LlamaForCausalLM,
+    "qwen2": Qwen2ForCausalLM,
+    "qwen3": Qwen3ForCausalLM,
+}
+"""Classes by the `model_type` of their configuration."""
+_ROTATIONS = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings whose angles depend on the position alone, not on the length of the sequence."""
+_PAGE_PIXELS = 1_600_000
+"""The page is rendered for its thumbnail, and for OCR where it carries no text."""
+
+
+class CausalText(Backbone):
+    """A causal language model over page text; one class, since the three share their layers' names."""
+
+    reads_text = True
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        prompt: Prompt,
+        budget: TextBudget,
+    ) -> None:
+        """Take a model in evaluation mode, on its device, with its tokenizer."""
+        self.prompt = prompt
+        self.budget = budget
+        self.max_pixels = _PAGE_PIXELS
+        self.page_budget = _PAGE_PIXELS
+        self.page_text = str(budget)
+        super().__init__(name, model, tokenizer)
+
+    def content(self, page: Page) -> str:
+        """The page's text."""
+        return page.text
+
+    def text_spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the characters of each position that is read stand in a page's text."""
+        before = len(text) - len(text.lstrip())
+        spans = self.tokens.page_text(text.strip()).spans
+        return [(before + start, before + end) for start, end in spans[: self.budget.tokens]]
+
+    def _fingerprint_processor(self) -> str:
+        backend = self._tokenizer.backend_tokenizer.to_str()
+        return fingerprint({"tokenizer": backend, "budget": str(self.budget)})
+
+    def _text_model(self) -> PreTrainedModel:
+        return self._model.model
+
+    def _tokenize_pages(self, pages: Sequence[str]) -> list[PageTokens]:
+        before, after = self.tokens.around_text()
+        page_tokens = []
+        for page in pages:
+            tokens = self.tokens.page_text(page.strip())
+            chosen = tokens.ids[: self.budget.tokens]
+            ids = [*before, *chosen, *after]
+            visual = torch.zeros(len(ids), dtype=torch.bool, device=self.device)
+            visual[len(before) : len(before) + len(chosen)] = True
+            page_tokens.append(
+                PageTokens(
+                    ids=torch.tensor(ids, device=self.device),
+                    visual=visual,
+                    features=None,
+                    positions=torch.arange(len(ids), device=self.device)[None],
+                    grid=(1, len(chosen)),
+                )
+            )
+        return page_tokens
+
+    def _build_decoder(self) -> Decoder:
+        text, config = self._text_model(), self._model.config
+        if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+            raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
+        rotation = (config.rope_parameters or {}).get("rope_type", "default")
+        if rotation not in _ROTATIONS:
+            raise BackboneError(
+                f"{self.name} has rotary embeddings of type {rotation!r}, which depend on the length of the "
+                f"prompt; stored pages support {', '.join(_ROTATIONS)}"
+            )
+        blocks = [llama_block(layer) for layer in text.layers]
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)

@@ -1,0 +1,180 @@
+"""Families that look at a page's image, and those whose positions have three axes (Qwen-VL, GLM-4V)."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.identity import (
+    fingerprint_processor,
+    require_control_tokens,
+    require_image_token,
+    require_rotation,
+)
+from ridgerank.backbones.model_settings import Preset
+from ridgerank.backbones.prefix import PageTokens
+from ridgerank.errors import BackboneError
+from ridgerank.page_sizing import PageSizing, PatchSizing
+from ridgerank.records import Page
+
+
+class VisualBackbone(Backbone):
+    """A multimodal model; its prompt is the family's, or that of a preset."""
+
+    model_class: ClassVar[type[PreTrainedModel]]
+    image_processor_class: ClassVar[type[BaseImageProcessor]]
+    default_max_pixels: ClassVar[int | None]
+    """Pixel budget of a page unless the user says otherwise; `None` leaves the processor's own."""
+    rotated_share: ClassVar[float] = 1.0
+    """The share of each head's channels that the family turns by position, where sections do not say."""
+    former_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Patterns of parts' names in adapters of before, and what the parts are called now."""
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        image_processor: BaseImageProcessor,
+        preset: Preset | None = None,
+    ) -> None:
+        """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor.
+
+        A preset brings its own prompt, and the model its ranking head where the preset has one.
+        """
+        if preset is not None:
+            self.prompt = preset.prompt
+            self.ranking_head = model.score if preset.ranking_head else None
+        self._image_processor = image_processor
+        self.max_pixels = self.pixel_budget(image_processor)
+        self.page_budget = self.page_sizing(image_processor)
+        require_control_tokens(name, self.prompt, tokenizer.backend_tokenizer)
+        super().__init__(name, model, tokenizer)
+        require_rotation(name, self._text_model(), head_dim=self.geometry.head_dim, share=self.rotated_share)
+
+    def content(self, page: Page) -> Image:
+        """The page's image."""
+        return page.image
+
+    @classmethod
+    @abstractmethod
+    def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
+        """The image processor's pixel budget of a page."""
+
+    @classmethod
+    @abstractmethod
+    def page_sizing(cls, image_processor: BaseImageProcessor) -> PageSizing:
+        """How the image processor resizes a page, so that whoever reads one can do it instead."""
+
+    @classmethod
+    @abstractmethod
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
+        """Set the image processor's pixel budget, before the backbone is built."""
+
+    def _fingerprint_processor(self) -> str:
+        return fingerprint_processor(self._image_processor, self._tokenizer)
+
+    def _process(self, images: Sequence[Image] | Sequence[list[Image]], **options: bool) -> BatchFeature:
+        """Run the image processor."""
+        try:
+            return self._image_processor(images=list(images), return_tensors="pt", **options)
+        except ValueError as error:
+            raise BackboneError(f"the image processor of {self.name} refused a page: {error}") from error
+
+
+_PATCHES_AT_ONCE = 8192
+"""Patches that go through the vision tower at once, unless one page has more: this bounds its memory."""
+
+
+class GridBackbone(VisualBackbone):
+    """A model whose processor gives `image_grid_thw` and which places tokens by `get_rope_index`."""
+
+    image_token: str
+    """The text of one visual position."""
+    former_names = MappingProxyType(
+        {r"^model\.(embed_tokens|layers|norm)\.": r"model.language_model.\1.", r"^visual\.": "model.visual."}
+    )
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        image_processor: BaseImageProcessor,
+        preset: Preset | None = None,
+    ) -> None:
+        """Take a model whose tokenizer and configuration agree on the token of a visual position."""
+        super().__init__(name, model, tokenizer, image_processor, preset)
+        require_image_token(name, self.tokens.image_page(self.image_token), model.config.image_token_id)
+
+    @classmethod
+    def page_sizing(cls, image_processor: BaseImageProcessor) -> PatchSizing:
+        """Sides of whole visual tokens, the area within the processor's bounds."""
+        size, max_pixels = image_processor.size, cls.pixel_budget(image_processor)
+        return PatchSizing(
+            max_pixels=max_pixels,
+            resample=int(image_processor.resample),
+            bounds=(int(size["shortest_edge"]), int(size["longest_edge"])),
+            multiple=image_processor.patch_size * image_processor.merge_size,
+            frames=int(size["longest_edge"]) // max_pixels,
+        )
+
+    def _text_model(self) -> PreTrainedModel:
+        return self._model.model.language_model
+
+    def _tokenize_pages(self, images: Sequence[Image]) -> list[PageTokens]:
+        merge = self._image_processor.merge_size
+        pages = []
+        for grid, page_features, layer_features in self._see_pages(images):
+            rows, columns = int(grid[1]) // merge, int(grid[2]) // merge
+            ids = torch.tensor(
+                self.tokens.image_page(self.image_token * (rows * columns)), device=self.device
+            )
+            visual = ids == self._model.config.image_token_id
+            # Without the token types Qwen2.5-VL silently falls back to one axis.
+            positions, _ = self._model.model.get_rope_index(
+                ids[None], mm_token_type_ids=visual[None].int(), image_grid_thw=grid[None]
+            )
+            pages.append(
+                PageTokens(
+                    ids=ids,
+                    visual=visual,
+                    features=page_features,
+                    positions=positions[:, 0],
+                    grid=(rows, columns),
+                    layer_features=layer_features,
+                )
+            )
+        return pages
+
+    def _see_pages(self, images: Sequence[Image]) -> Iterator[tuple[Tensor, Tensor, tuple[Tensor, ...]]]:
+        """Each page's grid and features from the vision tower, and its features for the first layers."""
+        batch = self._process(images)
+        grids = batch["image_grid_thw"].to(self.device)
+        patches = grids.prod(dim=1).tolist()
+        pixels = torch.split(batch["pixel_values"], patches)
+        for pages in _group_pages(patches):
+            features = self._model.model.get_image_features(
+                torch.cat(pixels[pages]).to(self.device), grids[pages]
+            )
+            # Qwen3-VL alone has features for the first layers: layer by layer, a part per page.
+            deepstack = getattr(features, "deepstack_features", None) or []
+            for number, page_features in enumerate(features.pooler_output):
+                layer_features = tuple(layer[number] for layer in deepstack)
+                yield grids[pages][number], page_features, layer_features
+
+
+def _group_pages(patches: Sequence[int]) -> Iterator[slice]:
+    """Neighbouring pages of at most `_PATCHES_AT_ONCE` patches together, or a single larger one."""
+    start = 0
+    for page in range(len(patches)):
+        if page > start and sum(patches[start : page + 1]) > _PATCHES_AT_ONCE:
+            yield slice(start, page)
+            start = page
+    yield slice(start, len(patches))

@@ -1,0 +1,408 @@
+"""From files to rendered pages: listing, rendering in worker processes, and what runs in them.
+
+A worker that dies or hangs on a file costs that file and no other.
+"""
+
+import io
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ridgerank.documents.sources import (
+    MAX_FILE_BYTES,
+    Failure,
+    FileStamp,
+    SkippedFile,
+    SourceFile,
+    describe_os_error,
+    digest_file,
+    file_page_id,
+    find_sources,
+    image_page_id,
+)
+from ridgerank.errors import DocumentError
+from ridgerank.page_sizing import PixelBudget, count_budget
+from ridgerank.records import Page
+from ridgerank.worker_process import WorkerProcess, answer_messages
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+TASK_TIMEOUT_S = 600.0
+"""How long one task may take before it is declared lost."""
+STARTUP_TIMEOUT_S = 120.0
+"""Added to the limit of a process's first task: starting takes long on a busy machine."""
+TASKS_AHEAD = 4
+"""Tasks per process that run or are finished but not yet yielded: a slow page does not stop the others."""
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Opener = Callable[[], AbstractContextManager[Callable[[Task], Result]]]
+"""Opens the function that does the work, once per process. Pickled: a module's function, or its partial."""
+
+
+def map_in_order(
+    tasks: Iterable[Task],
+    opener: Opener[Task, Result],
+    *,
+    on_lost: Callable[[Task, str], Result],
+    processes: int,
+    timeout_s: float = TASK_TIMEOUT_S,
+) -> Generator[Result, None, None]:
+    """Yield the result of every task, in the order of the tasks.
+
+    `on_lost` makes the result of a task whose process died. With fewer than two processes the tasks run in
+    the calling process, without protection from a crash.
+    """
+    if processes < 2:
+        with opener() as work:
+            for task in tasks:
+                yield work(task)
+        return
+    remaining = enumerate(tasks)
+    drained = False
+    drawn = yielded = 0
+    pool = _WorkerPool(opener, on_lost, processes, timeout_s)
+    try:
+        while True:
+            while not drained and pool.has_room() and drawn - yielded < TASKS_AHEAD * processes:
+                numbered = next(remaining, None)
+                if numbered is None:
+                    drained = True
+                else:
+                    pool.submit(numbered)
+                    drawn += 1
+            if yielded in pool.results:
+                yield pool.results.pop(yielded)
+                yielded += 1
+            elif drained and yielded == drawn:
+                return
+            pool.collect(wait=yielded not in pool.results)
+    finally:
+        pool.stop()
+
+
+class _WorkerPool(Generic[Task, Result]):
+    """The worker processes, and the results received so far, by task number."""
+
+    def __init__(
+        self,
+        opener: Opener[Task, Result],
+        on_lost: Callable[[Task, str], Result],
+        processes: int,
+        timeout_s: float,
+    ) -> None:
+        self.results: dict[int, Result] = {}
+        self._opener, self._result_when_lost = opener, on_lost
+        self._processes, self._task_timeout_s = processes, timeout_s
+        self._workers: list[_Worker[Task, Result]] = []
+        self._ever_ready = False
+
+    def has_room(self) -> bool:
+        """Whether a process is free, or may be started."""
+        return len(self._workers) < self._processes or any(worker.task is None for worker in self._workers)
+
+    def submit(self, task: tuple[int, Task]) -> None:
+        """Pass a numbered task to a free process, or start one."""
+        free = next((worker for worker in self._workers if worker.task is None), None)
+        if free is None:
+            free = _Worker(self._opener, self._task_timeout_s)
+            self._workers.append(free)
+        free.submit(task)
+
+    def collect(self, *, wait: bool) -> None:
+        """Move received answers into `results`; with `wait`, block until an answer or a time limit comes."""
+        busy = [(worker, worker.task) for worker in self._workers if worker.task is not None]
+        wait_s = min((worker.deadline for worker, _ in busy), default=0.0) - time.monotonic()
+        connection.wait([worker.pipe for worker, _ in busy], max(0.0, wait_s) if wait else 0.0)
+        for worker, (number, task) in busy:
+            try:
+                for answer in worker.receive():
+                    self.results[number] = answer
+            except _TaskLost as loss:
+                if not self._ever_ready:
+                    reason = worker.process.describe_end()
+                    raise DocumentError(
+                        f"processes to read documents do not start ({reason}, message above); "
+                        'in a script, put what starts them under `if __name__ == "__main__":`'
+                    ) from None
+                self.results[number] = self._result_when_lost(task, str(loss))
+                worker.stop()
+                self._workers.remove(worker)
+            self._ever_ready |= worker.ready
+
+    def stop(self) -> None:
+        """Kill every process: they only read, so nothing is left half done."""
+        for worker in self._workers:
+            worker.stop()
+
+
+class _TaskLost(Exception):  # noqa: N818 (reads as the fact it states)
+    """The answer to a task will never come."""
+
+
+class _Worker(Generic[Task, Result]):
+    """A process, the pipe to it, and its current task."""
+
+    def __init__(self, opener: Opener[Task, Result], timeout_s: float) -> None:
+        self.process = WorkerProcess(_run_worker, opener)
+        self.pipe = self.process.pipe
+        self.timeout_s = timeout_s
+        self.ready = False
+        self.task: tuple[int, Task] | None = None
+        self.deadline = 0.0
+
+    def submit(self, task: tuple[int, Task]) -> None:
+        """Send one numbered task to the process."""
+        self.task = task
+        self.deadline = time.monotonic() + self.timeout_s + (0 if self.ready else STARTUP_TIMEOUT_S)
+        with suppress(OSError):  # a process that has died meanwhile: `receive` says so
+            self.pipe.send(task[1])
+
+    def receive(self) -> list[Result]:
+        """Return the answer, or nothing yet; `_TaskLost` if there will be none."""
+        try:
+            if not self.pipe.poll():
+                if time.monotonic() < self.deadline:
+                    return []
+                raise _TaskLost("took too long and was given up")
+            answer = self.pipe.recv()
+        except (EOFError, OSError):
+            raise _TaskLost(f"ended the process that read it ({self.process.describe_end()})") from None
+        if not self.ready:
+            self.ready = True
+            self.deadline = time.monotonic() + self.timeout_s
+            return []
+        self.task = None
+        return [answer]
+
+    def stop(self) -> None:
+        """Stop the process at once."""
+        self.process.kill()
+
+
+def _run_worker(pipe: "connection.Connection", opener: Opener[Task, Result]) -> None:
+    """Main function of a process: say it is ready, answer tasks, return when the parent is gone."""
+    with opener() as work:
+        answer_messages(pipe, work)
+
+
+Item = TypeVar("Item", "SourceFile", "PageRef")
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """A page that is listed and not yet rendered."""
+
+    page_id: str
+    """What `Page.page_id` will be. Two files of the same bytes hold pages of the same ids."""
+    source: SourceFile
+    number: int
+    """Counted from 1."""
+    stamp: FileStamp
+    """The file as it was when it was listed; a file that has changed since is not read."""
+
+    @property
+    def reference(self) -> str:
+        """What `Page.reference` will be: `report.pdf#3`; of an image, `scan.png#1`."""
+        return f"{self.source.name}#{self.number}"
+
+
+ListedItem = PageRef | SkippedFile | Failure
+ReadItem = Page | SkippedFile | Failure
+
+
+def list_pages(paths: Iterable[str | Path], *, processes: int = 1) -> Generator[ListedItem, None, None]:
+    """List every page under `paths`. Files are hashed and their pages counted; nothing is rendered."""
+    with closing(
+        map_in_order(find_sources(paths), _examiner, on_lost=_lost_failure, processes=processes)
+    ) as examined:
+        for item in examined:
+            if not isinstance(item, _FileContents):
+                yield item
+                continue
+            if item.caveat:
+                yield Failure(item.source.name, item.caveat, item.source.path)
+            for number in range(1, item.pages + 1):
+                yield PageRef(file_page_id(item.digest, number), item.source, number, item.stamp)
+
+
+def render_pages(
+    listed: Iterable[ListedItem], *, max_pixels: PixelBudget, processes: int = 1
+) -> Generator[ReadItem, None, None]:
+    """Read listed pages, each image within `max_pixels` pixels; what is no page passes through.
+
+    With a `PageSizing` for `max_pixels`, images are resized once, as that processor would; PDF pages are
+    drawn within its budget.
+
+    From two processes on, a file that crashes its reader costs only the page it crashed on.
+    """
+    _require_budget(max_pixels)
+    return map_in_order(listed, partial(_renderer, max_pixels), on_lost=_lost_failure, processes=processes)
+
+
+def read_texts(refs: Iterable[PageRef]) -> Iterator[tuple[str, str]]:
+    """Page id and text layer of listed pages, without rendering; empty for images and unreadable files."""
+    from ridgerank.documents.pdf import PdfReader
+
+    with PdfReader() as pdfs:
+        for ref in refs:
+            text = ""
+            if ref.source.is_pdf:
+                with suppress(DocumentError, OSError):
+                    text = pdfs.text(ref.source.path, ref.number)
+            yield ref.page_id, text
+
+
+def read_pages(
+    paths: Iterable[str | Path],
+    *,
+    max_pixels: PixelBudget,
+    processes: int = 1,
+    skip: Callable[[str], bool] = lambda page_id: False,
+) -> Generator[ReadItem, None, None]:
+    """Read every page under `paths`, except pages for whose id `skip` is true: they are not rendered."""
+    # Listing is quick compared with rendering. It needs one process; with two it survives a crash.
+    with closing(list_pages(paths, processes=min(processes, 2))) as listed:
+        items = (item for item in listed if not (isinstance(item, PageRef) and skip(item.page_id)))
+        yield from render_pages(items, max_pixels=max_pixels, processes=processes)
+
+
+def page_from_image(image: "Image", reference: str, *, max_pixels: PixelBudget, text: str = "") -> Page:
+    """Make a page of an image in memory; its id depends on the pixels and the text.
+
+    The id is computed before the image is scaled, so that it does not depend on `max_pixels`.
+    """
+    from ridgerank.documents.images import normalize_image, shrink_image
+
+    _require_budget(max_pixels)
+    shown = normalize_image(image)
+    return Page(image_page_id(shown, text), reference, shrink_image(shown, max_pixels=max_pixels), text)
+
+
+def page_from_text(text: str, reference: str, *, max_pixels: PixelBudget) -> Page:
+    """Make a page of a text alone: drawn for models that look at pages, as it is for those that read text."""
+    from ridgerank.documents.drawn_text import draw_text
+
+    return page_from_image(draw_text(text), reference, max_pixels=max_pixels, text=text)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileContents:
+    """What listing found out about a file."""
+
+    source: SourceFile
+    digest: bytes
+    stamp: FileStamp
+    pages: int
+    caveat: str
+    """What is wrong with a file that can still be read; usually empty."""
+
+
+@contextmanager
+def _examiner() -> Iterator[
+    Callable[[SourceFile | SkippedFile | Failure], _FileContents | SkippedFile | Failure]
+]:
+    from ridgerank.documents.images import count_frames
+    from ridgerank.documents.pdf import count_pages, is_truncated
+
+    def examine(source: SourceFile) -> _FileContents:
+        stamp = FileStamp.of(source.path)
+        if stamp.size == 0:
+            raise DocumentError("an empty file; get a complete copy")
+        if stamp.size > MAX_FILE_BYTES:
+            raise DocumentError(f"{stamp.size:,} bytes, more than {MAX_FILE_BYTES:,}; split it")
+        pages = count_pages(source.path) if source.is_pdf else count_frames(source.path)
+        caveat = ""
+        if source.is_pdf and is_truncated(source.path):
+            caveat = f"cut short, {pages} pages were recovered, perhaps not whole; get a complete copy"
+        contents = _FileContents(source, digest_file(source.path), stamp, pages, caveat)
+        if FileStamp.of(source.path) != stamp:
+            raise DocumentError("was written to while it was read; list it again")
+        return contents
+
+    yield lambda item: _attempt(examine, item) if isinstance(item, SourceFile) else item
+
+
+@contextmanager
+def _renderer(max_pixels: PixelBudget) -> Iterator[Callable[[ListedItem], ReadItem]]:
+    from ridgerank.documents.images import read_image
+    from ridgerank.documents.pdf import PdfReader
+
+    def render(ref: PageRef) -> Page:
+        path, text = ref.source.path, ""
+        _require_unchanged(ref)
+        if ref.source.is_pdf:
+            image, text = pdfs.read(path, ref.number, max_pixels=count_budget(max_pixels))
+        else:
+            image = read_image(path, ref.number, max_pixels=max_pixels)
+        _require_unchanged(ref)
+        return Page(ref.page_id, ref.reference, image, text)
+
+    with PdfReader() as pdfs:
+        yield lambda item: _attempt(render, item) if isinstance(item, PageRef) else item
+
+
+def _attempt(work: Callable[[Item], Result], item: Item) -> Result | Failure:
+    """Do the work; a file that cannot be read becomes a `Failure` that says why."""
+    try:
+        return work(item)
+    except DocumentError as error:
+        return _failure(item, str(error))
+    except OSError as error:
+        return _failure(item, describe_os_error(error))
+    except MemoryError:
+        return _failure(item, "larger than the memory; make it smaller, or use fewer processes")
+
+
+def _require_unchanged(ref: PageRef) -> None:
+    try:
+        stamp = FileStamp.of(ref.source.path)
+    except FileNotFoundError:
+        raise DocumentError("gone since it was listed; put it back, or list again") from None
+    if stamp != ref.stamp:
+        raise DocumentError("changed since it was listed; list it again")
+
+
+def _require_budget(max_pixels: PixelBudget) -> None:
+    if (pixels := count_budget(max_pixels)) < 1:
+        raise ValueError(f"max_pixels is {pixels}, wanted at least 1")
+
+
+def _lost_failure(item: SourceFile | ListedItem, fate: str) -> Failure:
+    return _failure(item, f"{fate}; damaged or hostile: repair it, or leave it out")
+
+
+def _failure(item: SourceFile | ListedItem, reason: str) -> Failure:
+    match item:
+        case SourceFile():
+            return Failure(item.name, reason, item.path)
+        case PageRef():
+            return Failure(item.reference, reason, item.source.path)
+        case _:
+            return Failure(item.reference, reason)
+
+
+def decode_page(content: bytes, name: str, *, max_pixels: PixelBudget, image_pixels: int) -> Page:
+    """The page of an image file; an image of more than `image_pixels` is refused."""
+    from ridgerank.documents.images import decode_image
+
+    image = decode_image(content, max_pixels=image_pixels)
+    return page_from_image(image, name, max_pixels=max_pixels)
+
+
+def draw_page(paths: Sequence[Path], page_id: str, *, max_pixels: int) -> bytes | None:
+    """A page as a PNG file, from whichever of the documents holds it; None where none does any more."""
+    for ref in list_pages(paths):
+        if isinstance(ref, PageRef) and ref.page_id == page_id:
+            for page in render_pages([ref], max_pixels=max_pixels):
+                if isinstance(page, Page):
+                    encoded = io.BytesIO()
+                    page.image.save(encoded, "PNG", compress_level=1)
+                    return encoded.getvalue()
+    return None

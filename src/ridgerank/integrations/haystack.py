@@ -1,0 +1,64 @@
+"""Haystack: a ranker component for pipelines."""
+
+from dataclasses import replace
+from typing import Any
+
+from haystack import Document, component, default_from_dict, default_to_dict
+
+from ridgerank.documents.chunk_pages import ChunkPages
+from ridgerank.integrations.matching import PAGE_KEY, LibraryDocument, rank_documents
+from ridgerank.reranker.reranker import Reranker
+
+
+@component
+class PageDocumentRanker:
+    """Keeps the `top_k` best documents, best first, with their fused scores.
+
+    A document names its page in `meta[page_key]`, by `file_path` (or `source`) and `page_number`, by its id,
+    or by its content. The score it comes with is the retriever's. `warm_up` opens the store.
+    """
+
+    def __init__(self, store: str | Reranker, top_k: int | None = None, page_key: str = PAGE_KEY) -> None:
+        """Rank the pages of a calibrated store, named or opened already."""
+        self.store = store if isinstance(store, str) else store.store.uri
+        self.top_k = top_k
+        self.page_key = page_key
+        self._reranker = None if isinstance(store, str) else store
+
+    def warm_up(self) -> None:
+        """Open the store, once."""
+        if self._reranker is None:
+            self._reranker = Reranker.open(self.store)
+
+    @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
+    def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
+        """Rank documents; the originals are not changed."""
+        self.warm_up()
+        if self._reranker is None:
+            raise RuntimeError("the store is open after warm_up")
+        pages = [self._document(document) for document in documents]
+        ranking = rank_documents(self._reranker, query, pages, top_k=top_k or self.top_k)
+        ranked = [replace(documents[entry.index], score=entry.page.fused_score) for entry in ranking]
+        return {"documents": ranked}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The component as Haystack writes pipelines; an open store is written by its name."""
+        written: dict[str, Any] = default_to_dict(
+            self, store=self.store, top_k=self.top_k, page_key=self.page_key
+        )
+        return written
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PageDocumentRanker":
+        """The component out of a written pipeline."""
+        ranker: PageDocumentRanker = default_from_dict(cls, data)
+        return ranker
+
+    def _document(self, document: Document) -> LibraryDocument:
+        names = (
+            document.meta.get(self.page_key),
+            *ChunkPages().page_names(document.meta),
+            document.id,
+            document.content,
+        )
+        return LibraryDocument(names, document.score)

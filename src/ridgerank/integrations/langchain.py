@@ -1,0 +1,99 @@
+"""LangChain: a retriever, and a document compressor for `ContextualCompressionRetriever` and its like."""
+
+import asyncio
+from collections.abc import Sequence
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict
+
+from ridgerank.documents.chunk_pages import ChunkPages
+from ridgerank.integrations.matching import (
+    PAGE_KEY,
+    RELEVANCE_KEY,
+    SCORE_KEY,
+    LibraryDocument,
+    rank_documents,
+    retrieve_pages,
+    score_in,
+)
+from ridgerank.reranker.reranker import CANDIDATES, Reranker
+
+FIRST_PAGE = 0
+"""LangChain's loaders count a document's pages from 0."""
+
+
+class PageRetriever(BaseRetriever):  # type: ignore[misc]
+    """Finds pages and reranks them: `k` documents with the page's text, best first.
+
+    `metadata` has `source` and `page` as LangChain's loaders have them (from 0), `page_id`, `reference`,
+    `relevance_score` and the two scores behind it. `candidates` pages are reranked.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    reranker: Reranker
+    k: int = 5
+    candidates: int = CANDIDATES
+    min_score: float | None = None
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        retrieved = retrieve_pages(
+            self.reranker, query, k=k or self.k, candidates=self.candidates, min_score=self.min_score
+        )
+        return [
+            Document(
+                page_content=page.text, metadata=page.metadata(first_page=FIRST_PAGE), id=page.page.page_id
+            )
+            for page in retrieved
+        ]
+
+
+class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
+    """Keeps the `top_n` best documents, best first, their fused score in `metadata["relevance_score"]`.
+
+    A document names its page in `metadata[page_key]`, by `source` and `page` (from `first_page`), by its id,
+    or by its content. The retriever's scores are taken from `metadata[score_key]`; where there are none, the
+    calibration's retriever gives them.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    reranker: Reranker
+    top_n: int | None = None
+    page_key: str = PAGE_KEY
+    score_key: str = SCORE_KEY
+    first_page: int = FIRST_PAGE
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """Rank documents; the originals are not changed."""
+        chunks = ChunkPages(first_page=self.first_page)
+        pages = [
+            LibraryDocument(
+                (
+                    document.metadata.get(self.page_key),
+                    *chunks.page_names(document.metadata),
+                    document.id,
+                    document.page_content,
+                ),
+                score_in(document.metadata, self.score_key),
+            )
+            for document in documents
+        ]
+        ranking = rank_documents(self.reranker, query, pages, top_k=self.top_n)
+        return [_with_score(documents[ranked.index], ranked.page.fused_score) for ranked in ranking]
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """`compress_documents` in a thread of its own, so that the event loop goes on."""
+        return await asyncio.to_thread(self.compress_documents, documents, query, callbacks)
+
+
+def _with_score(document: Document, score: float) -> Document:
+    return document.model_copy(update={"metadata": {**document.metadata, RELEVANCE_KEY: score}})

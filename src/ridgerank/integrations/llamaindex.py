@@ -1,0 +1,97 @@
+"""LlamaIndex: a retriever, and a node postprocessor for query and chat engines; image nodes included."""
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import (
+    BaseNode,
+    ImageNode,
+    MetadataMode,
+    NodeWithScore,
+    QueryBundle,
+    TextNode,
+)
+
+from ridgerank.documents.chunk_pages import ChunkPages
+from ridgerank.errors import QueryError
+from ridgerank.integrations.matching import (
+    PAGE_KEY,
+    LibraryDocument,
+    image_loader,
+    rank_documents,
+    retrieve_pages,
+)
+from ridgerank.reranker.reranker import CANDIDATES, Reranker
+
+
+class PageNodeRetriever(BaseRetriever):  # type: ignore[misc]
+    """Finds pages and reranks them: `similarity_top_k` nodes with the page's text, best first.
+
+    A node's score is the fused one; its metadata has `source`, `page` (from 1), `page_id` and both scores.
+    """
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        *,
+        similarity_top_k: int = 5,
+        candidates: int = CANDIDATES,
+        min_score: float | None = None,
+    ) -> None:
+        """Wrap a reranker; `candidates` pages are reranked, and those below `min_score` are left out."""
+        super().__init__()
+        self.reranker = reranker
+        self.similarity_top_k = similarity_top_k
+        self.candidates = candidates
+        self.min_score = min_score
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        retrieved = retrieve_pages(
+            self.reranker,
+            query_bundle.query_str,
+            k=self.similarity_top_k,
+            candidates=self.candidates,
+            min_score=self.min_score,
+        )
+        return [
+            NodeWithScore(
+                node=TextNode(id_=page.page.page_id, text=page.text, metadata=page.metadata(first_page=1)),
+                score=page.page.fused_score,
+            )
+            for page in retrieved
+        ]
+
+
+class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
+    """Keeps the `top_n` best nodes, best first, with their fused scores.
+
+    A node names its page in `metadata[page_key]`, by `file_path` and `page_label` (or `source` and `page`,
+    from 1), by its id, or by its content. The score it comes with is the retriever's. An image node of a page
+    that is in no store is encoded on the fly, from its image or its path; an `image_url` is never fetched.
+    """
+
+    reranker: Reranker
+    top_n: int | None = None
+    page_key: str = PAGE_KEY
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name LlamaIndex knows it by."""
+        return "PagePostprocessor"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is None:
+            raise QueryError("nodes without a query; pass query_bundle or query_str")
+        documents = [self._document(scored.node, scored.score) for scored in nodes]
+        ranking = rank_documents(self.reranker, query_bundle.query_str, documents, top_k=self.top_n)
+        return [
+            NodeWithScore(node=nodes[ranked.index].node, score=ranked.page.fused_score) for ranked in ranking
+        ]
+
+    def _document(self, node: BaseNode, score: float | None) -> LibraryDocument:
+        content = node.get_content(metadata_mode=MetadataMode.NONE)
+        chunk_names = ChunkPages().page_names(node.metadata)
+        names = (node.metadata.get(self.page_key), *chunk_names, node.node_id, content)
+        image = image_loader(node.image, node.image_path) if isinstance(node, ImageNode) else None
+        return LibraryDocument(names, score, image)

@@ -1,0 +1,90 @@
+"""The `rerankers` library: a ranker object that takes its documents and gives its results."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from rerankers.documents import Document
+from rerankers.models.ranker import BaseRanker
+from rerankers.results import RankedResults, Result
+
+from ridgerank.errors import ScoreError
+from ridgerank.integrations.matching import (
+    PAGE_KEY,
+    SCORE_KEY,
+    LibraryDocument,
+    image_loader,
+    rank_documents,
+    score_in,
+)
+from ridgerank.reranker.reranker import Reranker
+
+Documents: TypeAlias = str | Document | Sequence[str | Document]
+
+
+class PageRanker(BaseRanker):  # type: ignore[misc]
+    """A `Reranker` where a ranker of `rerankers` is expected; `rank_async` comes with the library.
+
+    A document names its page in `metadata[page_key]`, by its `doc_id`, or by its text; a plain string names
+    a page. The retriever's scores are taken from `metadata[score_key]`; where there are none, the
+    calibration's retriever gives them. An image document of a page that is in no store is encoded on the
+    fly, from `base64` or `image_path`.
+    """
+
+    def __init__(self, reranker: Reranker, *, page_key: str = PAGE_KEY, score_key: str = SCORE_KEY) -> None:
+        self.reranker = reranker
+        self.page_key = page_key
+        self.score_key = score_key
+
+    def rank(
+        self,
+        query: str,
+        docs: Documents,
+        doc_ids: Sequence[str] | Sequence[int] | None = None,
+        metadata: Sequence[dict[str, Any]] | None = None,
+    ) -> RankedResults:
+        """Rank documents, best first, with ranks from 1 and fused scores."""
+        documents = _to_documents(docs, doc_ids, metadata)
+        pages = [
+            self._document(document, score_in(document.metadata, self.score_key)) for document in documents
+        ]
+        ranking = rank_documents(self.reranker, query, pages)
+        results = [
+            Result(document=documents[ranked.index], score=ranked.page.fused_score, rank=rank)
+            for rank, ranked in enumerate(ranking, start=1)
+        ]
+        return RankedResults(results=results, query=query, has_scores=True)
+
+    def score(self, query: str, doc: str | Document) -> float:
+        """The readout's score of one page: a fused score needs other pages to compare with."""
+        [document] = _to_documents(doc, None, None)
+        [ranked] = rank_documents(self.reranker, query, [self._document(document, 0.0)])
+        return ranked.page.readout_score
+
+    def _document(self, document: Document, score: float | None) -> LibraryDocument:
+        names = (document.metadata.get(self.page_key), document.doc_id, document.text)
+        return LibraryDocument(names, score, image_loader(document.base64, document.image_path))
+
+
+def _to_documents(
+    docs: Documents, doc_ids: Sequence[str] | Sequence[int] | None, metadata: Sequence[dict[str, Any]] | None
+) -> list[Document]:
+    """New documents of the library's class, numbered from 0 where they have no id."""
+    inputs = [docs] if isinstance(docs, str | Document) else list(docs)
+    for name, values in (("doc_ids", doc_ids), ("metadata", metadata)):
+        if values is not None and len(values) != len(inputs):
+            raise ScoreError(f"{len(values)} {name} for {len(inputs)} documents; wanted one each")
+    documents = []
+    for index, document in enumerate(inputs):
+        known = Document(document) if isinstance(document, str) else document
+        number = known.doc_id if known.doc_id is not None else index
+        documents.append(
+            Document(
+                text=known.text,
+                doc_id=number if doc_ids is None else doc_ids[index],
+                metadata=known.metadata if metadata is None else metadata[index],
+                document_type=known.document_type,
+                image_path=known.image_path,
+                base64=known.base64,
+            )
+        )
+    return documents

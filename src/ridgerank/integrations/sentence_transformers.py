@@ -1,0 +1,114 @@
+"""The interface of a sentence-transformers `CrossEncoder`: `rank` and `predict`. Needs no other package."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL.Image import Image
+
+from ridgerank.errors import ScoreError
+from ridgerank.integrations.matching import LibraryDocument, rank_documents, score_pairs
+from ridgerank.reranker.reranker import Reranker
+
+PageLike: TypeAlias = str | Image
+"""A stored page by id or reference, or the image of a page; with `encode_missing` any text."""
+
+
+class EvaluationRecord:
+    """What sentence-transformers' evaluators file their results in."""
+
+    def __init__(self) -> None:
+        self.metrics: list[dict[str, Any]] = []
+
+    def set_evaluation_metrics(
+        self, evaluator: object, metrics: dict[str, Any], epoch: int = 0, step: int = 0
+    ) -> None:
+        """Keep the metrics of one evaluation."""
+        self.metrics.append(dict(metrics))
+
+
+class PageCrossEncoder:
+    """A `Reranker` for code that was written for a `CrossEncoder`: sentence-transformers' evaluators, too.
+
+    Scores are fused scores, comparable within one query only; with `pairwise` they are the readout's, each of
+    its own pair. With `encode_missing` a text that names no page is read as a page of its own, which needs
+    `pairwise`, or the retriever's scores in `rank`. A progress bar and a batch size are accepted and change
+    nothing: the pages of a query run together.
+    """
+
+    num_labels = 1
+
+    def __init__(self, reranker: Reranker, *, pairwise: bool = False, encode_missing: bool = False) -> None:
+        self.reranker = reranker
+        self.encode_missing = encode_missing
+        self.pairwise = pairwise
+        self.model_card_data = EvaluationRecord()
+        """What evaluators measured."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        return self.reranker.backbone.device
+
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[PageLike],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        *,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        scores: Sequence[float] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rank pages: `corpus_id` (the index in `documents`) and `score`, best first.
+
+        `scores` are the retriever's; without them the retriever of the calibration scores the pages. With
+        `return_documents` a page comes back under `text`, an image under `image`.
+        """
+        if scores is not None and len(scores) != len(documents):
+            raise ScoreError(f"{len(scores)} scores for {len(documents)} documents; wanted one each")
+        retriever_scores = [None] * len(documents) if scores is None else [float(score) for score in scores]
+        pages = [self._document(page, score) for page, score in zip(documents, retriever_scores, strict=True)]
+        rows = []
+        weight = 1.0 if self.pairwise else None
+        for ranked in rank_documents(self.reranker, query, pages, top_k=top_k, weight=weight):
+            score = ranked.page.readout_score if self.pairwise else ranked.page.fused_score
+            row: dict[str, Any] = {"corpus_id": ranked.index, "score": score}
+            if return_documents:
+                document = documents[ranked.index]
+                row["text" if isinstance(document, str) else "image"] = document
+            rows.append(row)
+        return rows
+
+    def predict(
+        self,
+        inputs: Sequence[Sequence[Any]],
+        prompt_name: str | None = None,
+        *,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+    ) -> NDArray[np.float32] | torch.Tensor | list[torch.Tensor]:
+        """Score (query, page) pairs in float32, or one pair; the pairs of one query are ranked together."""
+        if prompt_name is not None:
+            raise ScoreError(
+                f"prompt {prompt_name!r}, wanted none: the prompt is part of what was stored and calibrated"
+            )
+        single = len(inputs) == 2 and isinstance(inputs[0], str)
+        pairs: Sequence[Sequence[Any]] = [inputs] if single else inputs
+        documents = [(query, self._document(page)) for query, page in pairs]
+        scores = score_pairs(self.reranker, documents, readout_alone=self.pairwise).astype(np.float32)
+        if convert_to_tensor:
+            return torch.from_numpy(scores)[0] if single else torch.from_numpy(scores)
+        if convert_to_numpy:
+            return scores[0] if single else scores
+        return list(torch.from_numpy(scores))
+
+    def _document(self, page: PageLike, score: float | None = None) -> LibraryDocument:
+        if isinstance(page, str):
+            return LibraryDocument((page,), score, text=page if self.encode_missing else None)
+        return LibraryDocument((), score, lambda: page)

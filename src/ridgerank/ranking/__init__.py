@@ -1,1 +1,0 @@
-"""Queries in, rankings out: the store, the readout and the fusion weight joined."""

@@ -1,0 +1,1 @@
+"""Candidates in, rankings out."""

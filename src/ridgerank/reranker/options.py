@@ -1,0 +1,64 @@
+"""How a store and its calibration are opened, before any model: a wrong path costs no import of torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ridgerank.byte_lru import CACHE_BYTES
+from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import open_calibrations
+
+if TYPE_CHECKING:
+    from ridgerank.backbones.base import Backbone
+    from ridgerank.reranker.reranker import Reranker
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerOptions:
+    """What `Reranker.open` is told, whatever the store: plain values, so that another process can be told."""
+
+    readout: str = DEFAULT_NAME
+    retriever: str | None = None
+    backbone: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    cache_bytes: int = CACHE_BYTES
+    """Pages in memory."""
+
+    def open(self, store: str, *, backbone: "Backbone | None" = None) -> "Reranker":
+        """Open a calibrated store, with a model that is there already or with one of its own.
+
+        Torch is imported after store and calibration are there.
+        """
+        parts = open_calibrated(store, self.readout)
+        from ridgerank.backbones.load import parse_dtype
+        from ridgerank.reranker.reranker import Reranker
+
+        return Reranker.load(
+            parts,
+            backbone=backbone or self.backbone,
+            retriever=self.retriever,
+            cache_bytes=self.cache_bytes,
+            device=self.device,
+            dtype=parse_dtype(self.dtype),
+        )
+
+
+class CalibratedStore(NamedTuple):
+    """Pages, and how they are scored."""
+
+    pages: PageStore
+    calibration: Calibration
+
+
+def open_calibrated(store: str | Path, readout: str = DEFAULT_NAME) -> CalibratedStore:
+    """Open the store and read its calibration of this name; whoever gets them closes the store."""
+    uri = str(store)
+    opened = PageStore.open(uri)
+    try:
+        with open_calibrations(uri) as folder:
+            return CalibratedStore(opened, Calibration.load(folder, readout, lineage=opened.lineage))
+    except BaseException:
+        opened.close()
+        raise

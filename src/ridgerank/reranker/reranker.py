@@ -1,0 +1,409 @@
+"""What users import: a store, a calibration and a retriever joined, queries in, rankings out.
+
+    with Reranker.open("pages") as reranker:
+        for page in reranker.search("operating margin in 2019").pages:
+            print(page.rank, page.reference, page.reason)
+
+A request: candidates with the retriever's scores, states over their stored prefixes (`shallow.py`), one
+product with the readout, eq. 2 at the calibrated weight. Safe for any number of threads.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self, SupportsFloat
+
+import numpy as np
+import torch
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.byte_lru import CACHE_BYTES
+from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
+from ridgerank.errors import LineageMismatch, ScoreError, StoreError
+from ridgerank.queries import validate_query
+from ridgerank.ragged import Floats
+from ridgerank.records import Explanation, Ranking
+from ridgerank.reranker.batching import PassBatcher
+from ridgerank.reranker.candidates import (
+    CandidateList,
+    Candidates,
+    keep_best_scores,
+    resolve_names,
+    separate_scores,
+    sort_candidates,
+)
+from ridgerank.reranker.explain import explain
+from ridgerank.reranker.options import CalibratedStore, open_calibrated
+from ridgerank.reranker.order import drop_low_scores, rank_states, require_min_score
+from ridgerank.reranker.unstored import PageSource, UnstoredPage, UnstoredPages
+from ridgerank.retrievers.base import Retriever
+from ridgerank.retrievers.load import load_retriever
+from ridgerank.scoring.shallow import ShallowPass
+from ridgerank.store.lance_dataset import shorten
+from ridgerank.store.page_filter import PageFilter
+from ridgerank.store.reading import CacheCounts
+
+CANDIDATES = 20
+"""K, as in the paper."""
+UNSTORED_BYTES = 128 << 20
+"""Pages that are in no store and stay in memory for a while: few of them are sent again."""
+
+
+class Reranker:
+    """Ranks the pages of one store; a context manager that closes the store, not the model.
+
+    Pass the same `Backbone` to several of them: the model is then in memory once.
+    """
+
+    def __init__(
+        self,
+        shallow: ShallowPass,
+        calibration: Calibration,
+        *,
+        retriever: Retriever | None = None,
+        unstored_bytes: int = UNSTORED_BYTES,
+    ) -> None:
+        """Join parts that were made for each other; `open` finds them by name."""
+        self.store = shallow.store
+        self.backbone = shallow.backbone
+        self.calibration = calibration
+        calibration.readout.lineage.require(self.store.lineage, artifact="the calibration")
+        self._shallow = shallow
+        self._batcher = PassBatcher(shallow, calibration.state)
+        self._retriever = retriever
+        self._loading = Lock()
+        self._closed = False
+        self._unstored = UnstoredPages(
+            shallow.backbone, self.store.lineage, capacity_bytes=unstored_bytes, shared=self.store.shared
+        )
+        if retriever is not None:
+            self._require_calibrated_for(retriever)
+
+    @classmethod
+    def open(
+        cls,
+        store: str | Path,
+        *,
+        readout: str = DEFAULT_NAME,
+        backbone: Backbone | str | Path | None = None,
+        retriever: Retriever | str | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        device: str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Open a calibrated store: its own model and retriever unless others are given.
+
+        `readout` names one of the calibrations beside the store. The retriever is loaded when it is first
+        needed: candidates that come with scores do not need one. `cache_bytes` of prefixes stay in memory.
+        """
+        return cls.load(
+            open_calibrated(store, readout),
+            backbone=backbone,
+            retriever=retriever,
+            cache_bytes=cache_bytes,
+            device=device,
+            dtype=dtype,
+        )
+
+    @classmethod
+    def load(
+        cls,
+        parts: CalibratedStore,
+        *,
+        backbone: Backbone | str | Path | None = None,
+        retriever: Retriever | str | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        device: str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """`open` for a store that is open already: load the model and join; a failure closes the store."""
+        opened, calibration = parts
+        try:
+            if not isinstance(backbone, Backbone):
+                settings = ModelSettings.from_lineage(
+                    opened.lineage,
+                    name=None if backbone is None else str(backbone),
+                    device=device,
+                    dtype=dtype,
+                )
+                backbone = settings.load()
+            if isinstance(retriever, str):
+                retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
+            shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)
+            return cls(shallow, calibration, retriever=retriever)
+        except BaseException:
+            opened.close()
+            raise
+
+    @property
+    def retriever(self) -> Retriever:
+        """The retriever the weight was estimated for."""
+        with self._loading:
+            if self._retriever is None:
+                retriever = load_retriever(self.calibration.retriever_source, self.store)
+                self._require_calibrated_for(retriever)
+                self._retriever = retriever
+            return self._retriever
+
+    def rank(
+        self,
+        query: str,
+        candidates: Candidates,
+        *,
+        top_k: int | None = None,
+        encode_missing: PageSource | None = None,
+        weight: float | None = None,
+        min_score: float | None = None,
+        within: PageFilter | None = None,
+    ) -> Ranking:
+        """Put candidates in order, best first; the best `top_k` of them, or all.
+
+        Candidates name pages by id or reference, in any order: a list, or a dict of scores by page. Either
+        all come with scores, or none, and the calibration's retriever then supplies them. A page given twice
+        counts once, at its higher score. A page the store lacks is an error, unless `encode_missing` has it:
+        images by name, or files to look in.
+        A `weight` given stands in for the calibrated one; at 1, the readout alone, no retriever is asked.
+        Pages whose relevance score is below `min_score` are left out, all of them if need be; so are stored
+        pages that are not `within` a filter.
+        """
+        _require_count(top_k, "top_k")
+        require_min_score(min_score, self.calibration)
+        prepared = self.prepare(
+            query, candidates, encode_missing=encode_missing, weight=weight, within=within
+        )
+        return self.rank_lists([prepared], top_k=top_k, min_score=min_score)[0]
+
+    def prepare(
+        self,
+        query: str,
+        candidates: Candidates,
+        *,
+        encode_missing: PageSource | None = None,
+        weight: float | None = None,
+        within: PageFilter | None = None,
+    ) -> CandidateList:
+        """What `rank` does before the model runs: find the pages, encode those missing, score them."""
+        self._require_open()
+        text = validate_query(query)
+        if weight is not None and not (isinstance(weight, SupportsFloat) and 0.0 <= float(weight) <= 1.0):
+            raise ScoreError(f"a weight of {weight!r}, wanted a number from 0 (retriever) to 1 (readout)")
+        start = time.perf_counter()
+        names, scores = separate_scores(candidates)
+        all_ids, unstored = resolve_names(names, self.store, self._unstored, encode_missing)
+        notes = []
+        if within:
+            selected = self.store.select(within).page_ids | unstored.keys()
+            rows = [row for row, page_id in enumerate(all_ids) if page_id in selected]
+            if left_out := len(all_ids) - len(rows):
+                notes.append(f"{left_out} candidates left out: not of {within}")
+            all_ids = [all_ids[row] for row in rows]
+            scores = None if scores is None else [scores[row] for row in rows]
+        if scores is not None:
+            page_ids, retriever_scores = keep_best_scores(all_ids, scores)
+        else:
+            page_ids = list(dict.fromkeys(all_ids))
+            if weight == 1.0:
+                retriever_scores = np.zeros(len(page_ids))
+                notes.append("no retriever scores: the readout alone ranks")
+            else:
+                retriever_scores = self._score_by_retriever(text, page_ids, unstored)
+        if repeated := len(all_ids) - len(page_ids):
+            notes.append(f"{repeated} repeated candidates count once, at their highest score")
+        page_ids, retriever_scores = sort_candidates(page_ids, retriever_scores)
+        return CandidateList(
+            query=text,
+            page_ids=page_ids,
+            scores=retriever_scores,
+            weight=self.calibration.weight.weight if weight is None else weight,
+            scored=scores is not None or weight != 1.0,
+            unstored=unstored,
+            notes=notes,
+            retrieval_ms=1000 * (time.perf_counter() - start),
+        )
+
+    def rank_lists(
+        self,
+        lists: Sequence[CandidateList],
+        *,
+        top_k: int | None = None,
+        min_score: float | None = None,
+        before_pass: Callable[[], None] = lambda: None,
+    ) -> list[Ranking]:
+        """Rank each list as `rank` would; lists whose passes have the same shape share them.
+
+        `before_pass` is called before the model runs: what it raises ends the work.
+        """
+        states = self._batcher.run(lists, before_pass=before_pass)
+        rankings = (
+            rank_states(candidates, list_states, self.calibration, self.store)
+            for candidates, list_states in zip(lists, states, strict=True)
+        )
+        kept = (drop_low_scores(ranking, min_score) for ranking in rankings)
+        return [replace(ranking, pages=ranking.pages[:top_k]) for ranking in kept]
+
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = CANDIDATES,
+        top_k: int = 5,
+        min_score: float | None = None,
+        within: PageFilter | None = None,
+    ) -> Ranking:
+        """Let the retriever find `k` candidates, rerank them, return the best `top_k`.
+
+        Pages that are relevant with less than probability `min_score` are left out, all of them if need be.
+        With a filter, only pages `within` it are searched.
+        """
+        return self.search_many([query], k=k, top_k=top_k, min_score=min_score, within=within)[0]
+
+    def rank_many(
+        self,
+        queries: Sequence[str],
+        candidates: Sequence[Candidates],
+        *,
+        top_k: int | None = None,
+        encode_missing: PageSource | None = None,
+        min_score: float | None = None,
+    ) -> list[Ranking]:
+        """`rank` for each query with its candidates."""
+        if len(queries) != len(candidates):
+            raise ScoreError(
+                f"{len(queries)} queries with {len(candidates)} candidate lists; wanted one each"
+            )
+        return [
+            self.rank(query, list_of_query, top_k=top_k, encode_missing=encode_missing, min_score=min_score)
+            for query, list_of_query in zip(queries, candidates, strict=True)
+        ]
+
+    def search_many(
+        self,
+        queries: Sequence[str],
+        *,
+        k: int = CANDIDATES,
+        top_k: int = 5,
+        min_score: float | None = None,
+        within: PageFilter | None = None,
+    ) -> list[Ranking]:
+        """`search` for each query; the retriever sees them together."""
+        _require_count(k, "k")
+        _require_count(top_k, "top_k")
+        require_min_score(min_score, self.calibration)
+        if not queries:
+            return []
+        lists = self.retrieve(queries, k=k, within=within)
+        return [self.rank_lists([candidates], top_k=top_k, min_score=min_score)[0] for candidates in lists]
+
+    def retrieve(
+        self, queries: Sequence[str], *, k: int = CANDIDATES, within: PageFilter | None = None
+    ) -> list[CandidateList]:
+        """What `search` does before the model runs; the retriever sees the queries together."""
+        self._require_open()
+        texts = [validate_query(query) for query in queries]
+        start = time.perf_counter()
+        if within:
+            retrieved = self.retriever.search_within(texts, k, self.store.select(within))
+        else:
+            retrieved = self.retriever.search_many(texts, k)
+        retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
+        return [
+            CandidateList(
+                query=text,
+                page_ids=[candidate.page_id for candidate in candidates],
+                scores=np.array([candidate.score for candidate in candidates], dtype=np.float64),
+                weight=self.calibration.weight.weight,
+                retrieval_ms=retrieval_ms,
+            )
+            for text, candidates in zip(texts, retrieved, strict=True)
+        ]
+
+    def explain(self, query: str, page: str, *, layer: int | None = None) -> Explanation:
+        """Where the query's last state looked on a stored page, named by id or reference.
+
+        The attention is averaged over heads and over the stored layers, or taken at one `layer` of them.
+        """
+        self._require_open()
+        return explain(self._shallow, validate_query(query), self.store.find(page), layer=layer)
+
+    async def arank(
+        self,
+        query: str,
+        candidates: Candidates,
+        *,
+        top_k: int | None = None,
+        encode_missing: PageSource | None = None,
+        min_score: float | None = None,
+        within: PageFilter | None = None,
+    ) -> Ranking:
+        """`rank` in a thread of its own, so that the event loop goes on."""
+        return await asyncio.to_thread(
+            self.rank,
+            query,
+            candidates,
+            top_k=top_k,
+            encode_missing=encode_missing,
+            min_score=min_score,
+            within=within,
+        )
+
+    async def asearch(
+        self,
+        query: str,
+        *,
+        k: int = CANDIDATES,
+        top_k: int = 5,
+        min_score: float | None = None,
+        within: PageFilter | None = None,
+    ) -> Ranking:
+        """`search` in a thread of its own, so that the event loop goes on."""
+        return await asyncio.to_thread(
+            self.search, query, k=k, top_k=top_k, min_score=min_score, within=within
+        )
+
+    def cache_counts(self) -> CacheCounts:
+        """Hits, misses and size of the cache of pages."""
+        return self._shallow.cache_counts()
+
+    def close(self) -> None:
+        """Close the store; the model stays open."""
+        self._closed = True
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _score_by_retriever(
+        self, query: str, page_ids: list[str], unstored: dict[str, UnstoredPage]
+    ) -> Floats:
+        if not page_ids:
+            return np.zeros(0)
+        if unstored:
+            names = shorten([page.reference for page in unstored.values()])
+            raise ScoreError(f"the retriever does not know {names}, which are in no store; give their scores")
+        return self.retriever.score(query, page_ids)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the reranker of {self.store.uri} is closed; open it again")
+
+    def _require_calibrated_for(self, retriever: Retriever) -> None:
+        if retriever.name != self.calibration.retriever:
+            raise LineageMismatch(
+                f"the calibration weighs the scores of {self.calibration.retriever!r}, not of "
+                f"{retriever.name!r}; use that retriever, or calibrate for this one under another name"
+            )
+
+
+def _require_count(count: int | None, name: str) -> None:
+    if count is not None and (not isinstance(count, int) or count < 1):
+        raise ScoreError(f"{name} is {count!r}, wanted a whole number of at least 1")

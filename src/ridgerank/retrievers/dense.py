@@ -1,0 +1,213 @@
+"""Dense text retrieval: one vector a page, by a sentence-transformers model, kept beside the store."""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ridgerank.atomic import replace_file
+from ridgerank.backbones.load import placement
+from ridgerank.errors import ArtifactError, RetrieverError, StoreError
+from ridgerank.lineage import fingerprint
+from ridgerank.ragged import Floats
+from ridgerank.records import Candidate
+from ridgerank.retrievers.base import Retriever, require_queries, top_candidates
+from ridgerank.retrievers.encoders.base import fingerprint_values
+from ridgerank.store import layout
+from ridgerank.store.lance_dataset import RemoteFolder, local_root
+from ridgerank.store.page_store import PageStore
+
+logger = logging.getLogger(__name__)
+
+
+class Embeddings:
+    """The embeddings of a store's pages by one embedder."""
+
+    def __init__(self, uri: str, fingerprint: str) -> None:
+        """Read the embeddings kept under this fingerprint, if there are any."""
+        self._name = f"{fingerprint}.safetensors"
+        self._root = local_root(uri)
+        self._remote = RemoteFolder(uri, layout.EMBEDDINGS) if self._root is None else None
+        self._row_of: dict[str, int] = {}
+        self._vectors = np.zeros((0, 0), dtype=np.float32)
+        with self._folder() as folder:
+            if self._remote is not None:
+                self._remote.get(self._name, folder)
+            if (folder / self._name).exists():
+                self._read(folder / self._name)
+
+    def __contains__(self, page_id: object) -> bool:
+        return page_id in self._row_of
+
+    def rows(self, page_ids: Sequence[str]) -> NDArray[np.float32]:
+        """Embeddings (pages, dim) of pages that are in here."""
+        return self._vectors[[self._row_of[page_id] for page_id in page_ids]]
+
+    def add(self, page_ids: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Add the embeddings (pages, dim) of further pages, and write the file."""
+        self._row_of |= {page_id: len(self._row_of) + position for position, page_id in enumerate(page_ids)}
+        self._vectors = np.concatenate([self._vectors, vectors]) if self._vectors.size else vectors
+        with self._folder() as folder:
+            with replace_file(folder / self._name) as scratch:
+                ids = json.dumps(list(self._row_of))
+                save_file({"embeddings": self._vectors}, scratch, metadata={"page_ids": ids})
+            if self._remote is not None:
+                self._remote.put(folder / self._name)
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """The folder beside a local store; for a remote store, a temporary folder for copies."""
+        if self._root is not None:
+            yield self._root / layout.EMBEDDINGS
+            return
+        with TemporaryDirectory(prefix="ridgerank-") as scratch:
+            yield Path(scratch)
+
+    def _read(self, path: Path) -> None:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                page_ids = json.loads((file.metadata() or {})["page_ids"])
+                vectors: NDArray[np.float32] = file.get_tensor("embeddings")
+        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            raise ArtifactError(f"{path} cannot be read as embeddings ({error}); remove it") from error
+        if len(page_ids) != len(vectors):
+            raise ArtifactError(
+                f"{path} names {len(page_ids)} pages and holds {len(vectors)} embeddings; remove it"
+            )
+        self._row_of = {page_id: row for row, page_id in enumerate(page_ids)}
+        self._vectors = vectors
+
+
+INSTRUCTION = "Instruct: Given a question, retrieve passages that answer the question\nQuery: "
+"""Precedes a query for embedders tuned from a language model, such as E5-Mistral."""
+_PUBLISHED_INSTRUCTIONS = {
+    "linq-embed-mistral": (
+        "Instruct: Given a question, retrieve Wikipedia passages that answer the question\nQuery: "
+    )
+}
+"""Model → what is put before a query in published use, where its configuration has no query prompt."""
+_NO_TEXT_SCORE = -1.0
+"""The score of a page without text: below every cosine."""
+_PAGES_PER_SAVE = 512
+"""Pages embedded between two writes of the file."""
+
+
+class DenseText(Retriever):
+    """Pages by the cosine of their text's embedding and the query's.
+
+    The query prompt in the model's configuration is used where there is one. Otherwise, a model that pools
+    the last token (a language model tuned to embed) gets the query after the instruction it is
+    published with, or after `INSTRUCTION`; pages get no prompt.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        store: PageStore,
+        *,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        texts = store.texts()
+        if not texts:
+            raise RetrieverError(f"the page store at {store.uri} is empty; index documents first")
+        if not any(text.strip() for text in texts.values()):
+            raise RetrieverError(
+                f"none of the {len(texts)} pages in the page store at {store.uri} has a text layer, so a "
+                "text embedder has nothing to search; index with a late interaction retriever: "
+                f"`ridgerank index DOCUMENTS --store {store.uri} --retriever NAME`"
+            )
+        self.name = f"dense:{Path(source).name if Path(source).is_dir() else source}"
+        self._model = _load(source, device, dtype)
+        self._prompt = _query_prompt(self._model, source)
+        self._ids = list(texts)
+        self._row_of = {page_id: row for row, page_id in enumerate(self._ids)}
+        self._uri = store.uri
+        self._page_embeddings = self._embed_pages(texts, store.uri)
+        self._blank = np.array([not text.strip() for text in texts.values()])
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
+        """Search for each query; queries are embedded together."""
+        require_queries(queries, k)
+        return [top_candidates(self._ids, scores, k) for scores in self._scores(queries)]
+
+    def score(self, query: str, page_ids: Sequence[str]) -> Floats:
+        """Score given pages."""
+        require_queries([query])
+        missing = [page_id for page_id in page_ids if page_id not in self._row_of]
+        if missing:
+            raise StoreError(f"pages not in the page store at {self._uri}: {', '.join(missing[:5])}")
+        scores: Floats = self._scores([query])[0][[self._row_of[page_id] for page_id in page_ids]]
+        return scores
+
+    def _scores(self, queries: Sequence[str]) -> Floats:
+        """Cosines (queries, pages)."""
+        query_embeddings = self._embed(list(queries), prompt=self._prompt)
+        cosines = (query_embeddings @ self._page_embeddings.T).astype(np.float64)
+        cosines[:, self._blank] = _NO_TEXT_SCORE
+        return cosines
+
+    def _embed_pages(self, texts: dict[str, str], uri: str) -> NDArray[np.float32]:
+        cache = Embeddings(uri, _fingerprint(self._model))
+        missing = [page_id for page_id in texts if page_id not in cache]
+        for start in range(0, len(missing), _PAGES_PER_SAVE):
+            ids = missing[start : start + _PAGES_PER_SAVE]
+            cache.add(ids, self._embed([texts[page_id] for page_id in ids], prompt=None))
+            logger.info("%s: %d of %d pages embedded", self.name, start + len(ids), len(missing))
+        return cache.rows(self._ids)
+
+    def _embed(self, texts: list[str], *, prompt: str | None) -> NDArray[np.float32]:
+        encode = self._model.encode_document if prompt is None else self._model.encode_query
+        embeddings = encode(texts, prompt=prompt, normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(embeddings, dtype=np.float32)
+
+
+def _load(source: str, device: str | torch.device | None, dtype: torch.dtype | None) -> Any:  # noqa: ANN401
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise RetrieverError(
+            "dense text retrieval needs sentence-transformers: `pip install 'ridgerank[dense]'`"
+        ) from error
+    resolved_device, resolved_dtype = placement(device, dtype)
+    try:
+        model = SentenceTransformer(
+            source, device=str(resolved_device), model_kwargs={"dtype": resolved_dtype}
+        )
+    except (OSError, ValueError) as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise RetrieverError(
+            f"cannot load the text embedder {source!r}: {first_line} "
+            "Check the name and the connection, or download it once and give its folder."
+        ) from error
+    return model.eval()
+
+
+def _query_prompt(model: Any, source: str) -> str:  # noqa: ANN401
+    prompt: str = model.prompts.get("query") or ""
+    if prompt:
+        return prompt
+    pools_last_token = any("lasttoken" in getattr(module, "pooling_mode", ()) for module in model)
+    instruction = _PUBLISHED_INSTRUCTIONS.get(Path(source).name.casefold(), INSTRUCTION)
+    return instruction if pools_last_token else ""
+
+
+def _fingerprint(model: Any) -> str:  # noqa: ANN401
+    return fingerprint(
+        {
+            "weights": fingerprint_values(model),
+            "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
+            "modules": [type(module).__name__ for module in model],
+            "page prompt": model.prompts.get("document") or "",
+            "length": model.max_seq_length,
+        }
+    )

@@ -1,1 +1,0 @@
-"""Runs: which pages a system returned for which query, and with what score."""

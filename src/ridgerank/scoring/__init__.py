@@ -1,0 +1,1 @@
+"""The shallow pass: states of a query over stored prefixes."""

@@ -1,0 +1,152 @@
+"""A query over stored pages: read the prefixes, run only the query, return the states at the exit layer."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import numpy as np
+from torch import Tensor
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.decoder import Attention
+from ridgerank.errors import StoreError
+from ridgerank.records import State
+from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.model_lineage import require_same_model
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.reading import CacheCounts, LayerStream, PrefixCache, StoredPrefixes
+
+QueryPages: TypeAlias = tuple[str, Sequence[str]]
+"""A query and the ids of the pages it runs over."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShallowStates:
+    """What one pass gives."""
+
+    states: Tensor
+    """(pages, width), float32: the raw state of each page, read at the position asked for (eq. 5)."""
+    reading_ms: float
+    """Time spent waiting for prefixes; what was read while layers were computed does not count."""
+    compute_ms: float
+
+
+class ShallowPass:
+    """One model over one store, for any number of threads; a context manager that closes the store.
+
+    With `cache_bytes` pages stay in memory, the least recently used leaving first. With 0
+    they are read at every request, on a CPU layer by layer, while the layers before are being computed.
+    """
+
+    def __init__(self, backbone: Backbone, store: PageStore, *, cache_bytes: int = 1 << 30) -> None:
+        require_same_model(store.lineage, backbone, artifact=f"the page store at {store.uri}")
+        self.backbone = backbone
+        self.store = store
+        self._cache = PrefixCache(store.read_prefixes, capacity_bytes=cache_bytes) if cache_bytes else None
+        self._buffer = np.empty(0, dtype=np.uint8)
+        self._buffer_lock = Lock()
+        """The reading buffer serves one request at a time."""
+
+    def run(
+        self,
+        query: str,
+        page_ids: Sequence[str],
+        *,
+        state: State = "last",
+        unstored: Mapping[str, PackedPrefix] | None = None,
+    ) -> ShallowStates:
+        """Run a query over pages, in the order given; a page given twice is computed twice.
+
+        Pages that are in no store come with their prefix, by page id, in `unstored`.
+        """
+        return self.run_lists([(query, page_ids)], state=state, unstored=unstored)
+
+    def run_lists(
+        self,
+        lists: Sequence[QueryPages],
+        *,
+        state: State = "last",
+        unstored: Mapping[str, PackedPrefix] | None = None,
+    ) -> ShallowStates:
+        """Run several queries, each over its own pages, in one pass: the states of all, in the order given.
+
+        Queries of equal suffix length and lists of equal longest page give what each gives alone.
+        """
+        if not lists or any(not page_ids for _, page_ids in lists):
+            raise StoreError("no pages to run the query over; wanted at least one")
+        start = time.perf_counter()
+        if len(lists) == 1 and not unstored and self._cache is None and self.backbone.device.type == "cpu":
+            [(query, page_ids)] = lists
+            with self._buffer_lock:
+                return self._stream(query, page_ids, state)
+        prefixes = self._read([page_id for _, page_ids in lists for page_id in page_ids], unstored or {})
+        return self._compute(lists, prefixes, state, start)
+
+    def run_both(self, query: str, page_ids: Sequence[str]) -> dict[State, Tensor]:
+        """The last and the mean state of a query over pages, (pages, width) each, from one pass."""
+        return self.backbone.both_states(query, self._read(page_ids, {}))
+
+    def attend(self, query: str, page_id: str, *, state: State = "last") -> tuple[Attention, PackedPrefix]:
+        """What the query's last position, or the mean of its own, attends to on one page, as stored."""
+        [page] = self._read_packed([page_id])
+        return self.backbone.attention(query, self._batch([page]), state=state), page
+
+    def cache_counts(self) -> CacheCounts:
+        """Hits, misses and size of the cache; all zeros where there is none."""
+        return self._cache.counts() if self._cache is not None else CacheCounts(0, 0, 0, 0)
+
+    def _read(self, page_ids: Sequence[str], unstored: Mapping[str, PackedPrefix]) -> StoredPrefixes:
+        stored = list(dict.fromkeys(page_id for page_id in page_ids if page_id not in unstored))
+        packed = dict(zip(stored, self._read_packed(stored), strict=True)) if stored else {}
+        return self._batch(
+            [unstored[page_id] if page_id in unstored else packed[page_id] for page_id in page_ids]
+        )
+
+    def _read_packed(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
+        reader = self._cache if self._cache is not None else self.store
+        return reader.read_prefixes(page_ids)
+
+    def _batch(self, pages: Sequence[PackedPrefix]) -> StoredPrefixes:
+        return StoredPrefixes(pages, device=self.backbone.device)
+
+    def _compute(
+        self, lists: Sequence[QueryPages], prefixes: StoredPrefixes, state: State, start: float
+    ) -> ShallowStates:
+        """Run the model over prefixes that were read since `start`."""
+        read = time.perf_counter()
+        owners = [number for number, (_, page_ids) in enumerate(lists) for _ in page_ids]
+        states = self.backbone.states(
+            [query for query, _ in lists], prefixes, state=state, owners=owners if len(lists) > 1 else None
+        )
+        return ShallowStates(states, 1000 * (read - start), 1000 * (time.perf_counter() - read))
+
+    def _stream(self, query: str, page_ids: Sequence[str], state: State) -> ShallowStates:
+        """Compute each layer as soon as it is read, in memory kept from request to request."""
+        start = time.perf_counter()
+        nbytes = self.store.prefix_nbytes(page_ids)
+        if self._buffer.size < nbytes:
+            self._buffer = np.empty(nbytes, dtype=np.uint8)
+        with LayerStream(self.store, page_ids, out=self._buffer) as stream:
+            waited = time.perf_counter() - start
+
+            def wait(layer: int) -> None:
+                nonlocal waited
+                before = time.perf_counter()
+                stream.wait(layer)
+                waited += time.perf_counter() - before
+
+            prefixes = StoredPrefixes(stream.prefixes, wait=wait)
+            states = self.backbone.states([query], prefixes, state=state)
+        total = time.perf_counter() - start
+        return ShallowStates(states, reading_ms=1000 * waited, compute_ms=1000 * (total - waited))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.store.close()

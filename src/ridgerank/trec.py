@@ -1,0 +1,197 @@
+"""TREC files, runs and judgements: read, checked and written."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, TextIO, TypeAlias, TypeVar
+
+import numpy as np
+
+from ridgerank.errors import RunFileError, ScoreError
+from ridgerank.ragged import Floats, Ints, Ragged, finite_scores
+
+Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Graded relevance: query id → page id → grade."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Scored pages of many queries, best first; equal scores by page id, last first, as trec_eval does."""
+
+    queries: tuple[str, ...]
+    """Query ids, in the order they were given."""
+    vocabulary: tuple[str, ...]
+    """All page ids of the run, sorted: the order of codes is the order of ids."""
+    lists: Ragged
+    """One list per query."""
+    codes: Ints
+    """(members,) index into `vocabulary`."""
+    scores: Floats
+    """(members,)."""
+
+    @classmethod
+    def of_columns(cls, queries: Sequence[str], pages: Sequence[str], scores: Iterable[float]) -> Self:
+        """A run from three columns in any order; a page twice under one query is refused."""
+        query_numbers: dict[str, int] = {}
+        rows = np.fromiter(
+            (query_numbers.setdefault(query, len(query_numbers)) for query in queries), np.int64, len(queries)
+        )
+        vocabulary = tuple(sorted(set(pages)))
+        code_of = {page: code for code, page in enumerate(vocabulary)}
+        codes = np.fromiter((code_of[page] for page in pages), np.int64, len(pages))
+        values = np.fromiter(scores, np.float64, len(pages))
+        return cls._ordered(tuple(query_numbers), vocabulary, rows, codes, values)
+
+    @classmethod
+    def of_dict(cls, scored: Mapping[str, Mapping[str, float]]) -> Self:
+        """A run from query id → page id → score; queries without pages are left out."""
+        columns = [(query, page, score) for query, pages in scored.items() for page, score in pages.items()]
+        return cls.of_columns([c[0] for c in columns], [c[1] for c in columns], (c[2] for c in columns))
+
+    @classmethod
+    def _ordered(
+        cls, queries: tuple[str, ...], vocabulary: tuple[str, ...], rows: Ints, codes: Ints, scores: Floats
+    ) -> Self:
+        key = rows * max(len(vocabulary), 1) + codes
+        ascending = np.sort(key)
+        repeated = ascending[1:][ascending[1:] == ascending[:-1]]
+        if len(repeated):
+            query, page = divmod(int(repeated[0]), len(vocabulary))
+            raise ScoreError(
+                f"page {vocabulary[page]!r} stands twice under query {queries[query]!r}; keep one score"
+            )
+        lists = Ragged.of_lengths(np.bincount(rows, minlength=len(queries)).tolist())
+        order = np.lexsort((-codes, -scores, rows))
+        finite = finite_scores(scores[order], lists, what="run")
+        return cls(queries, vocabulary, lists, codes[order], finite)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def pages(self, query_number: int) -> list[str]:
+        """The page ids of one query, best first."""
+        start, end = self.lists.offsets[query_number : query_number + 2]
+        return [self.vocabulary[code] for code in self.codes[start:end].tolist()]
+
+    def rows(self) -> Iterator[tuple[str, str, int, float]]:
+        """(query id, page id, rank from 1, score), query by query, best first."""
+        ranks = (self.lists.positions() + 1).tolist()
+        numbers = self.lists.list_numbers().tolist()
+        codes, scores = self.codes.tolist(), self.scores.tolist()
+        for number, code, rank, score in zip(numbers, codes, ranks, scores, strict=True):
+            yield self.queries[number], self.vocabulary[code], rank, score
+
+    def top(self, depth: int) -> Self:
+        """Only the best `depth` pages of each query."""
+        kept = self.lists.positions() < depth
+        lists = Ragged.of_lengths(np.minimum(self.lists.lengths, depth).tolist())
+        return type(self)(self.queries, self.vocabulary, lists, self.codes[kept], self.scores[kept])
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Query id → page id → score."""
+        scored: dict[str, dict[str, float]] = {query: {} for query in self.queries}
+        for query, page, _, score in self.rows():
+            scored[query][page] = score
+        return scored
+
+
+Number = TypeVar("Number", int, float)
+
+RUN_COLUMNS = "query Q0 page rank score tag"
+QRELS_COLUMNS = "query 0 page grade"
+_SHOWN_CHARACTERS = 40
+_MOST_GRADE = 1000
+"""The gain of a grade is a power of two in some measures."""
+
+
+def read_run(path: Path) -> Run:
+    """Read a TREC run; pages are ordered by score, whatever the file's rank column says."""
+    queries: list[str] = []
+    pages: list[str] = []
+    scores: list[float] = []
+    first_line: dict[tuple[str, str], int] = {}
+    for number, fields in _read_fields(path, RUN_COLUMNS):
+        query, _, page, _, score_text, _ = fields
+        score = _parse_number(score_text, float, path, number, "score")
+        if not math.isfinite(score):
+            raise RunFileError(f"{path}, line {number}: score {score_text!r}, wanted a finite number")
+        earlier = first_line.setdefault((query, page), number)
+        if earlier != number:
+            raise RunFileError(
+                f"{path}, line {number}: page {page!r} already stands under query {query!r} "
+                f"in line {earlier}; keep one of the two"
+            )
+        queries.append(query)
+        pages.append(page)
+        scores.append(score)
+    return Run.of_columns(queries, pages, scores)
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Read TREC qrels; grades are whole numbers, a negative grade counts as not relevant."""
+    qrels: dict[str, dict[str, int]] = {}
+    for number, (query, _, page, grade_text) in _read_fields(path, QRELS_COLUMNS):
+        grade = _parse_number(grade_text, int, path, number, "grade")
+        if abs(grade) > _MOST_GRADE:
+            raise RunFileError(f"{path}, line {number}: grade {grade:.3g}, wanted at most {_MOST_GRADE}")
+        grades = qrels.setdefault(query, {})
+        if grades.setdefault(page, grade) != grade:
+            raise RunFileError(
+                f"{path}, line {number}: grade {grade} for page {page!r} under query {query!r}, "
+                f"which an earlier line graded {grades[page]}; keep one of the two"
+            )
+    return qrels
+
+
+def write_run(run: Run, file: TextIO, *, tag: str) -> None:
+    """Write a run, best page first; scores in the shortest form that reads back as the same number."""
+    file.writelines(f"{query} Q0 {page} {rank} {score!r} {tag}\n" for query, page, rank, score in run.rows())
+
+
+def write_qrels(qrels: Qrels, file: TextIO) -> None:
+    """Write graded relevance."""
+    for query, grades in qrels.items():
+        file.writelines(f"{query} 0 {page} {grade}\n" for page, grade in grades.items())
+
+
+def _read_fields(path: Path, columns: str) -> Iterator[tuple[int, list[str]]]:
+    field_count = len(columns.split())
+    empty = True
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, fields in _split_lines(file):
+                if len(fields) != field_count:
+                    raise RunFileError(
+                        f"{path}, line {number}: {len(fields)} fields, wanted {field_count} ({columns})"
+                    )
+                empty = False
+                yield number, fields
+    except UnicodeDecodeError as error:
+        raise RunFileError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise RunFileError(f"{path}: {error.strerror or error}; wanted a readable TREC file") from error
+    if empty:
+        raise RunFileError(f"{path}: no lines, wanted at least one with the fields: {columns}")
+
+
+def _split_lines(file: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(file, start=1):
+        fields = line.split()
+        if fields:
+            yield number, fields
+
+
+def parse_plain_number(text: str, number_type: type[Number]) -> Number:
+    """A number as every tool reads it: Python alone takes 1_0 and digits of other scripts, too."""
+    return number_type(text if text.isascii() and "_" not in text else "")
+
+
+def _parse_number(text: str, number_type: type[Number], path: Path, number: int, what: str) -> Number:
+    try:
+        return parse_plain_number(text, number_type)
+    except ValueError as error:
+        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+        raise RunFileError(
+            f"{path}, line {number}: {what} {shown!r}, wanted a {number_type.__name__}"
+        ) from error

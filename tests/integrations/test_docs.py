@@ -1,0 +1,54 @@
+"""The snippets of docs/adapters.md run as they stand there."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from ridgerank.reranker.reranker import Reranker
+from tests.integrations.conftest import png, scan
+
+TEXT = (Path(__file__).parents[2] / "docs/adapters.md").read_text()
+SECTIONS = {
+    title: "".join(re.findall(r"```python\n(.*?)```", body, flags=re.S))
+    for title, body in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, flags=re.S | re.M)
+}
+NEEDED = {
+    "CrossEncoder": "sentence_transformers",
+    "rerankers": "rerankers",
+    "LangChain": "langchain_core",
+    "LlamaIndex": "llama_index",
+    "Haystack": "haystack",
+    "Search engines": "PIL",
+    "MTEB": "mteb",
+    "vidore-benchmark": "PIL",
+}
+
+
+def test_every_adapter_has_its_snippet() -> None:
+    assert [*SECTIONS] == [*NEEDED]
+    for module in (Path(__file__).parents[2] / "src/ridgerank/integrations").glob("[!_]*.py"):
+        assert module.stem == "matching" or f"from ridgerank.integrations.{module.stem} import" in TEXT
+
+
+@pytest.mark.parametrize("section", NEEDED)
+def test_a_snippet_runs(
+    section: str, reranker: Reranker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if importlib.util.find_spec(NEEDED[section]) is None:
+        pytest.skip(f"{NEEDED[section]} is not installed")
+    (tmp_path / "new.png").write_bytes(png(scan("a page in no store")))
+    monkeypatch.chdir(tmp_path)
+    exec(SECTIONS[section], {"reranker": reranker, "query": "operating margin in 2019"})
+
+
+def test_the_first_snippet_opens_a_store(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = re.search(r"```python\n(.*?)```", TEXT, flags=re.S)
+    assert opening is not None
+    monkeypatch.chdir(Path(uri).parent)
+    names: dict[str, object] = {}
+    exec(opening[1], names)
+    opened = names["reranker"]
+    assert isinstance(opened, Reranker)
+    opened.close()

@@ -1,0 +1,326 @@
+"""Candidates in, rankings out: what a request gives, and what it refuses."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
+from ridgerank.documents.render import read_pages
+from ridgerank.errors import ArtifactError, LineageMismatch, QueryError, ScoreError, StoreError
+from ridgerank.fusion.estimate import user_estimate
+from ridgerank.fusion.standardize import fuse_scores
+from ridgerank.indexing.index import index_documents
+from ridgerank.ragged import Ragged
+from ridgerank.records import Candidate, Page, Ranking
+from ridgerank.reranker.reranker import Reranker
+from ridgerank.scoring.shallow import ShallowPass
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import calibrations_folder
+from tests.calibrated_store import ByDigest, index_pages, random_calibration
+from tests.conftest import write_pdf
+from tests.indexing.test_index import Seen
+
+QUERY = "revenue in 2023"
+
+
+@pytest.fixture(scope="module")
+def uri(small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri = index_pages(tmp_path_factory.mktemp("ranked"), small_backbone, pages=12)
+    with PageStore.open(uri) as store:
+        made = random_calibration(store.lineage, small_backbone.geometry.width)
+    made.save(calibrations_folder(uri))
+    replace(made, weight=user_estimate(0.0)).save(calibrations_folder(uri), "retriever-only")
+    unsupported = replace(user_estimate(0.0), cause="the scores do not correlate beyond chance")
+    replace(made, weight=unsupported).save(calibrations_folder(uri), "unsupported")
+    return uri
+
+
+@pytest.fixture(scope="module")
+def reranker(uri: str, small_backbone: Backbone) -> Iterator[Reranker]:
+    with PageStore.open(uri) as store:
+        retriever = ByDigest(store.page_ids())
+    with Reranker.open(uri, backbone=small_backbone, retriever=retriever) as opened:
+        yield opened
+
+
+def essence(ranking: Ranking) -> list[tuple[object, ...]]:
+    """All of a ranking but the time it took."""
+    return [
+        (page.rank, page.retriever_rank, page.page_id, page.fused_score, page.readout_score)
+        for page in ranking.pages
+    ]
+
+
+def test_a_ranking_is_what_the_stages_give_one_by_one(uri: str, small_backbone: Backbone) -> None:
+    with PageStore.open(uri) as store:
+        retriever = ByDigest(store.page_ids())
+    candidates = retriever.search(QUERY, 10)
+    with Reranker.open(uri, backbone=small_backbone, retriever=retriever) as reranker:
+        ranking = reranker.search(QUERY, k=10, top_k=10)
+        vector = reranker.calibration.readout.vector
+    ids = [candidate.page_id for candidate in candidates]
+    with ShallowPass(small_backbone, PageStore.open(uri)) as shallow:
+        states = shallow.run(QUERY, ids).states.numpy().astype(np.float64)
+    scores = states @ vector
+    b = np.array([candidate.score for candidate in candidates])
+    fused = fuse_scores(b, scores, 0.6, Ragged.of_lengths([10]))
+    order = np.argsort(-fused, kind="stable")
+    assert [page.page_id for page in ranking.pages] == [ids[place] for place in order]
+    assert [page.fused_score for page in ranking.pages] == fused[order].tolist()
+    assert [page.readout_score for page in ranking.pages] == scores[order].tolist()
+    assert [page.retriever_score for page in ranking.pages] == b[order].tolist()
+    assert [page.retriever_rank for page in ranking.pages] == (order + 1).tolist()
+    assert [page.rank for page in ranking.pages] == list(range(1, 11))
+    assert ranking.weight == 0.6
+    assert ranking.note == ""
+
+
+def test_a_weight_that_is_no_estimate_is_said_with_every_ranking(uri: str, small_backbone: Backbone) -> None:
+    with PageStore.open(uri) as store:
+        retriever = ByDigest(store.page_ids())
+    with Reranker.open(uri, readout="unsupported", backbone=small_backbone, retriever=retriever) as reranker:
+        candidates = [(candidate.page_id, candidate.score) for candidate in retriever.search(QUERY, 5)]
+        for ranking in (reranker.search(QUERY), reranker.search("cost"), reranker.rank(QUERY, candidates)):
+            assert ranking.note.startswith(
+                "weight 0, the pages are in the retriever's order: the scores do not"
+            )
+            assert [page.rank for page in ranking.pages] == [page.retriever_rank for page in ranking.pages]
+
+
+def test_the_parts_add_up_to_the_fused_score_and_the_reason_names_them(reranker: Reranker) -> None:
+    ranking = reranker.search(QUERY)
+    for page in ranking.pages:
+        assert page.retriever_part + page.readout_part == page.fused_score
+        assert page.retriever_part == (1 - ranking.weight) * page.retriever_z
+        assert page.readout_part == ranking.weight * page.readout_z
+        assert f"retriever {page.retriever_part:+.2f}, readout {page.readout_part:+.2f}" in page.reason
+        assert (page.rank == page.retriever_rank) == page.reason.startswith("stays at")
+
+
+def test_records_pairs_references_and_bare_names_rank_alike(reranker: Reranker) -> None:
+    candidates = reranker.retriever.search(QUERY, 8)
+    expected = essence(reranker.rank(QUERY, candidates))
+    pairs = [(candidate.page_id, candidate.score) for candidate in candidates]
+    named = [(reranker.store.reference(page_id), score) for page_id, score in pairs]
+    bare = [page_id for page_id, _ in pairs]
+    for form in (pairs, named, bare):
+        assert essence(reranker.rank(QUERY, form)) == expected
+    assert essence(reranker.search(QUERY, k=8, top_k=8)) == expected
+
+
+def test_the_order_candidates_are_given_in_does_not_matter(reranker: Reranker) -> None:
+    candidates = [*reranker.retriever.search(QUERY, 8), Candidate(reranker.store.page_ids()[0], 0.5)]
+    expected = essence(reranker.rank(QUERY, candidates))
+    assert essence(reranker.rank(QUERY, candidates[::-1])) == expected
+
+
+@pytest.mark.parametrize("count", ["5", 2.0])
+def test_a_number_of_pages_that_is_none_is_refused(reranker: Reranker, count: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ScoreError, match=r"top_k is .*, wanted a whole number"):
+        reranker.search("margin", top_k=count)
+    with pytest.raises(QueryError, match="a query that is"):
+        reranker.search(None)  # type: ignore[arg-type]
+
+
+def test_a_closed_reranker_says_so(reranker: Reranker) -> None:
+    closed = Reranker.open(Path(reranker.store.uri), backbone=reranker.backbone)
+    closed.close()
+    with pytest.raises(StoreError, match="is closed; open it again"):
+        closed.search("margin")
+    with pytest.raises(StoreError, match="is closed; open it again"):
+        closed.rank("margin", {"a.pdf#1": 1.0})
+
+
+def test_top_k_cuts_the_ranking_and_nothing_else(reranker: Reranker) -> None:
+    candidates = reranker.retriever.search(QUERY, 8)
+    assert essence(reranker.rank(QUERY, candidates, top_k=3)) == essence(reranker.rank(QUERY, candidates))[:3]
+    assert len(reranker.rank(QUERY, candidates, top_k=99).pages) == 8
+    with pytest.raises(ScoreError, match="top_k is 0, wanted a whole number of at least 1"):
+        reranker.rank(QUERY, candidates, top_k=0)
+
+
+def test_batches_threads_and_tasks_give_what_one_call_gives(reranker: Reranker) -> None:
+    queries = [f"query {number}" for number in range(6)]
+    candidates = [reranker.retriever.search(query, 7) for query in queries]
+    expected = [essence(reranker.rank(query, own)) for query, own in zip(queries, candidates, strict=True)]
+    assert [essence(found) for found in reranker.rank_many(queries, candidates)] == expected
+    assert [essence(found) for found in reranker.search_many(queries, k=7, top_k=7)] == expected
+    with ThreadPoolExecutor(4) as threads:
+        found = threads.map(reranker.rank, queries, candidates)
+        assert [essence(one) for one in found] == expected
+
+    async def at_once() -> list[Ranking]:
+        ranked = (reranker.arank(query, own) for query, own in zip(queries, candidates, strict=True))
+        searched = (reranker.asearch(query, k=7, top_k=7) for query in queries)
+        return await asyncio.gather(*ranked, *searched)
+
+    assert [essence(one) for one in asyncio.run(at_once())] == [*expected, *expected]
+    with pytest.raises(ScoreError, match="6 queries with 5 candidate lists"):
+        reranker.rank_many(queries, candidates[:5])
+
+
+def test_no_weight_leaves_the_retrievers_order(uri: str, small_backbone: Backbone) -> None:
+    with Reranker.open(uri, readout="retriever-only", backbone=small_backbone) as reranker:
+        candidates = ByDigest(reranker.store.page_ids()).search(QUERY, 9)
+        ranking = reranker.rank(QUERY, candidates)
+    assert [page.page_id for page in ranking.pages] == [candidate.page_id for candidate in candidates]
+
+
+def test_a_page_given_twice_counts_once_at_its_higher_score(reranker: Reranker) -> None:
+    first, second = reranker.store.page_ids()[:2]
+    name = reranker.store.reference(first)
+    doubled = reranker.rank(QUERY, [(first, 0.1), (second, 0.5), (name, 0.9)])
+    assert essence(doubled) == essence(reranker.rank(QUERY, [(first, 0.9), (second, 0.5)]))
+    assert doubled.note == "1 repeated candidates count once, at their highest score"
+    assert len(reranker.rank(QUERY, [first, name, second]).pages) == 2
+
+
+def test_unknown_pages_are_named(reranker: Reranker) -> None:
+    known = reranker.store.page_ids()[0]
+    with pytest.raises(StoreError, match=r"absent\.pdf#1, absent\.pdf#2; index them, leave them out, or"):
+        reranker.rank(QUERY, [("absent.pdf#1", 1.0), (known, 2.0), ("absent.pdf#2", 0.5)])
+
+
+def test_a_missing_page_is_encoded_on_the_fly_as_if_it_were_stored(
+    reranker: Reranker, small_backbone: Backbone, tmp_path: Path
+) -> None:
+    write_pdf(tmp_path / "new/new.pdf", pages=2, seed=77)
+    known = reranker.store.page_ids()[0]
+    candidates = [("new.pdf#1", 1.0), (known, 2.0), ("new.pdf#2", 1.5)]
+    from_file = reranker.rank(QUERY, candidates, encode_missing=[tmp_path / "new"])
+    again = reranker.rank(QUERY, candidates, encode_missing=[tmp_path / "new"])
+    assert essence(from_file) == essence(again)
+    assert {page.reference for page in from_file.pages} >= {"new.pdf#1", "new.pdf#2"}
+    read = read_pages([tmp_path / "new"], max_pixels=small_backbone.max_pixels)
+    images = {page.reference: page.image for page in read if isinstance(page, Page)}
+    from_images = reranker.rank(QUERY, candidates, encode_missing=images)
+    scores = [{page.reference: page.readout_score for page in one.pages} for one in (from_file, from_images)]
+    assert scores[0] == pytest.approx(scores[1])
+    assert len(reranker.store) == 12
+    with pytest.raises(StoreError, match=r"nor where missing pages were to be found: other\.pdf#1"):
+        reranker.rank(QUERY, [("other.pdf#1", 1.0)], encode_missing=images)
+    with pytest.raises(ScoreError, match=r"does not know new\.pdf#1"):
+        reranker.rank(QUERY, ["new.pdf#1"], encode_missing=images)
+
+
+def test_stored_and_unstored_pages_score_alike(uri: str, small_backbone: Backbone, tmp_path: Path) -> None:
+    """The same pages, once stored and once encoded on the fly."""
+    documents, half = Path(uri).parent / "in", str(tmp_path / "half")
+    index_documents([documents / "0.pdf"], half, small_backbone, hook=Seen(), processes=1)
+    with PageStore.open(half) as store:
+        random_calibration(store.lineage, small_backbone.geometry.width).save(calibrations_folder(half))
+    candidates = [(f"{number // 6}.pdf#{number % 6 + 1}", float(number)) for number in range(12)]
+    with (
+        Reranker.open(uri, backbone=small_backbone) as whole,
+        Reranker.open(half, backbone=small_backbone, cache_bytes=0) as part,
+    ):
+        stored = {page.page_id: page for page in whole.rank(QUERY, candidates).pages}
+        mixed = part.rank(QUERY, candidates, encode_missing=[documents]).pages
+    for page in mixed:
+        assert page.readout_score == pytest.approx(stored[page.page_id].readout_score, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("", "an empty query"),
+        (" \n\t", "an empty query"),
+        ("x" * 10_000, "10,000 characters, wanted at most"),
+    ],
+)
+def test_queries_nobody_can_ask_are_refused(reranker: Reranker, query: str, reason: str) -> None:
+    with pytest.raises(QueryError, match=reason):
+        reranker.rank(query, [("0.pdf#1", 1.0)])
+    with pytest.raises(QueryError, match=reason):
+        reranker.search(query)
+
+
+def test_the_longest_query_allowed_is_answered(reranker: Reranker) -> None:
+    assert len(reranker.search("why " * 500, k=3).pages) == 3
+
+
+def test_one_candidate_is_a_ranking_of_one(reranker: Reranker) -> None:
+    ranking = reranker.rank(QUERY, [("0.pdf#1", 3.0)])
+    assert [(page.rank, page.fused_score) for page in ranking.pages] == [(1, 0.0)]
+    assert ranking.note == "one candidate: there is nothing to rank"
+    assert len(reranker.search(QUERY, k=1).pages) == 1
+
+
+def test_no_candidates_are_a_ranking_of_none(reranker: Reranker) -> None:
+    ranking = reranker.rank(QUERY, [])
+    assert (ranking.pages, ranking.note) == ((), "no candidates")
+    assert reranker.search_many([]) == []
+
+
+def test_constant_retriever_scores_leave_the_readout_to_decide(reranker: Reranker) -> None:
+    ids = reranker.store.page_ids()[:6]
+    ranking = reranker.rank(QUERY, [(page_id, 0.25) for page_id in ids])
+    readout = [page.readout_score for page in ranking.pages]
+    assert readout == sorted(readout, reverse=True)
+    assert "the readout alone decides" in ranking.note
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_scores_that_are_no_numbers_are_refused(reranker: Reranker, score: float) -> None:
+    with pytest.raises(ScoreError, match="the candidates' scores"):
+        reranker.rank(QUERY, [("0.pdf#1", score), ("0.pdf#2", 1.0)])
+
+
+def test_scores_for_some_candidates_only_are_refused(reranker: Reranker) -> None:
+    with pytest.raises(ScoreError, match="1 of 2 candidates have no score"):
+        reranker.rank(QUERY, [Candidate("0.pdf#1", 1.0), "0.pdf#2"])
+
+
+def test_another_lineage_is_refused(uri: str, model_folder: Path, small_backbone: Backbone) -> None:
+    other = load_backbone(model_folder, device="cpu", max_pixels=99 * 28 * 28)
+    with pytest.raises(LineageMismatch, match="max_pixels: 23520 there, 77616 here"):
+        Reranker.open(uri, backbone=other)
+    with PageStore.open(uri) as store:
+        foreign = random_calibration(
+            replace(store.lineage, keep="value-norm 1/4"), small_backbone.geometry.width
+        )
+    foreign.save(calibrations_folder(uri), "foreign")
+    with pytest.raises(LineageMismatch, match="'value-norm 1/4' there, 'stride 1/3' here"):
+        Reranker.open(uri, readout="foreign", backbone=small_backbone)
+
+
+def test_another_retriever_than_the_calibrations_is_refused(uri: str, small_backbone: Backbone) -> None:
+    class Other(ByDigest):
+        name = "other"
+
+    with pytest.raises(LineageMismatch, match="weighs the scores of 'by-digest', not of 'other'"):
+        Reranker.open(uri, backbone=small_backbone, retriever=Other([]))
+
+
+def test_a_missing_calibration_lists_what_there_is(uri: str, small_backbone: Backbone) -> None:
+    with pytest.raises(ArtifactError, match=r"no calibration called 'mine'.*default, .*retriever-only"):
+        Reranker.open(uri, readout="mine", backbone=small_backbone)
+
+
+def test_the_model_of_the_store_is_loaded_where_none_is_given(uri: str) -> None:
+    with Reranker.open(uri, device="cpu") as reranker:
+        assert len(reranker.rank(QUERY, [("0.pdf#1", 1.0), ("1.pdf#2", 2.0)]).pages) == 2
+
+
+def test_one_model_serves_many_stores(uri: str, small_backbone: Backbone) -> None:
+    with (
+        Reranker.open(uri, backbone=small_backbone) as one,
+        Reranker.open(uri, readout="retriever-only", backbone=small_backbone) as other,
+    ):
+        assert one.backbone is other.backbone
+
+
+def test_more_candidates_than_a_pass_holds_rank_as_in_one(
+    reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = reranker.search(QUERY, k=12, top_k=12)
+    monkeypatch.setattr("ridgerank.reranker.batching.PAGES_PER_PASS", 5)
+    found = reranker.search(QUERY, k=12, top_k=12)
+    assert [page.page_id for page in found.pages] == [page.page_id for page in expected.pages]

@@ -1,0 +1,95 @@
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.prefix import PrefixBatch
+from ridgerank.documents.render import read_pages
+from ridgerank.errors import LineageMismatch, StoreError
+from ridgerank.indexing.index import index_documents
+from ridgerank.records import Page
+from ridgerank.scoring.shallow import ShallowPass
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.storage_setting import Keep
+from tests.conftest import write_pdf
+from tests.indexing.test_index import Seen
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documents")
+    write_pdf(folder / "a.pdf", pages=5)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def store(documents: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri = str(tmp_path_factory.mktemp("stores") / "store")
+    keep = Keep.parse("stride 1")
+    index_documents([documents], uri, small_backbone, hook=Seen(), keep=keep, processes=1)
+    return uri
+
+
+def test_a_stored_page_gives_the_state_of_the_page_itself(
+    documents: Path, store: str, small_backbone: Backbone
+) -> None:
+    pages = [
+        page
+        for page in read_pages([documents], max_pixels=small_backbone.max_pixels)
+        if isinstance(page, Page)
+    ]
+    exact = small_backbone.states(
+        ["revenue"], PrefixBatch(small_backbone.encode([page.image for page in pages], exit_layer=4))
+    )
+    with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
+        found = shallow.run("revenue", [page.page_id for page in pages])
+    assert found.states.dtype == torch.float32
+    assert ((found.states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
+    assert found.compute_ms > 0
+
+
+def test_streaming_caching_and_one_page_at_a_time_agree(store: str, small_backbone: Backbone) -> None:
+    cached = ShallowPass(small_backbone, PageStore.open(store))
+    streamed = ShallowPass(small_backbone, PageStore.open(store), cache_bytes=0)
+    with cached, streamed:
+        ids = [*cached.store.page_ids(), cached.store.page_ids()[0]]
+        together = cached.run("revenue in 2023", ids).states
+        torch.testing.assert_close(streamed.run("revenue in 2023", ids).states, together)
+        alone = torch.cat([cached.run("revenue in 2023", [page_id]).states for page_id in ids])
+        torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
+        counts = cached.cache_counts()
+        assert (counts.misses, counts.pages) == (5, 5)
+        assert counts.hits > 0
+        assert streamed.cache_counts().misses == 0
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_many_threads_get_what_one_gets(store: str, small_backbone: Backbone, cache_bytes: int) -> None:
+    with ShallowPass(small_backbone, PageStore.open(store), cache_bytes=cache_bytes) as shallow:
+        ids = shallow.store.page_ids()
+        queries = [f"query {number}" for number in range(8)]
+        expected = [shallow.run(query, ids).states for query in queries]
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda query: shallow.run(query, ids).states, queries))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_page_that_is_not_stored_is_named(store: str, small_backbone: Backbone) -> None:
+    with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
+        with pytest.raises(StoreError, match="no-such-page; index them first"):
+            shallow.run("revenue", ["no-such-page"])
+        with pytest.raises(StoreError, match="no pages"):
+            shallow.run("revenue", [])
+
+
+def test_a_store_of_another_model_is_refused(store: str, tmp_path: Path, model_folder: Path) -> None:
+    other = load_backbone(model_folder, device="cpu", max_pixels=99 * 28 * 28)
+    with (
+        PageStore.open(store) as opened,
+        pytest.raises(LineageMismatch, match="max_pixels: 23520 there, 77616 here"),
+    ):
+        ShallowPass(other, opened)

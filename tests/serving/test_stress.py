@@ -1,0 +1,37 @@
+"""A short run of `make stress`: nothing is lost and nothing is wrong."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks.stress import Ledger, draw_request, expected_rankings, stress
+from tests.serving.conftest import Corpus
+
+
+@pytest.mark.slow
+def test_a_short_stress_test_loses_nothing_and_nothing_is_wrong(corpus: Corpus, tmp_path: Path) -> None:
+    store = Path(corpus.store)
+    expected = expected_rankings(store, list(corpus.queries[:6]))
+    report = stress(store, expected, tmp_path, seconds=8.0, seed=5, pause=1.5)
+    assert (report["lost"], report["wrong"]) == (0, 0), report["notes"]
+    assert report["faults"] > 0
+    assert report["operations_by_kind"]["answered at the end"] > 0
+
+
+def test_a_seed_decides_what_is_sent() -> None:
+    first, second = ([draw_request(random.Random(seed)) for seed in range(40)] for _ in range(2))
+    assert first == second
+    assert len({request.name for request in first}) > 5
+
+
+def test_a_ledger_adds_up() -> None:
+    ledger = Ledger()
+    ledger.count("search", 3)
+    ledger.count_fault("kill worker")
+    ledger.count_fault("flip bit")
+    ledger.record_lost(2, "two pages gone")
+    ledger.record_wrong("another answer")
+    report = ledger.report()
+    assert (report["operations"], report["kills"], report["faults"]) == (3, 1, 2)
+    assert (report["lost"], report["wrong"], len(report["notes"])) == (2, 1, 2)
