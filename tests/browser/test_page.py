@@ -230,13 +230,10 @@ def test_the_panel_reports_calibration_and_store(page: PageUnderTest) -> None:
     headings = [heading.text for heading in page.all("#report h3")]
     assert headings[0].startswith(f"w* = {calibration['weight']['weight']:.2f}")
     assert headings[1].startswith(f"r = {calibration['agreement']:.2f}")
-    assert headings[3].startswith(f"{store['pages']}")
+    assert headings[2].startswith(f"{store['pages']}")
     low, high = calibration["weight"]["weight_interval"]
-    weight_chart, penalty_chart = page.all("#report svg.chart")
-    assert f"95 % interval {low:.2f} to {high:.2f}" in (weight_chart.get_attribute("aria-label") or "")
-    assert len(page.run("return arguments[0].querySelectorAll('.fold')", penalty_chart)) == len(
-        calibration["errors"]
-    )
+    assert f"95 % interval {low:.2f} to {high:.2f}" in page.text("report")
+    page.until(lambda: page.run("return document.querySelector('#report img.picture').naturalWidth") > 500)
     warnings = [warning.text for warning in page.all("#report .warnings li")]
     assert warnings == calibration["warnings"]
     page.by_id("report-toggle").click()
@@ -273,10 +270,3 @@ def test_everything_comes_from_the_server_itself(page: PageUnderTest, answer: An
     loaded = page.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert len(loaded) > 10
     assert [name for name in loaded if not name.startswith(f"{page.address}/")] == []
-
-
-def test_the_api_is_documented_offline(page: PageUnderTest) -> None:
-    page.driver.get(f"{page.address}/docs")
-    page.until(lambda: page.all("#paths section"))
-    assert "/v1/search" in page.text("contents")
-    assert page.all("#paths section table")

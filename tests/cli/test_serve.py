@@ -1,6 +1,12 @@
 """`ridgerank serve`: closed by default, and an orderly start and end."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -10,11 +16,12 @@ from typer.testing import CliRunner
 from ridgerank.backbones.base import Backbone
 from ridgerank.cli.main import app
 from ridgerank.errors import ServingError
-from ridgerank.serving.serve_settings import read_keys
+from ridgerank.serving.settings import read_keys
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.browser.server import serving
 from tests.calibrated_store import index_pages, random_calibration
+from tests.serving.test_load import until
 
 SECONDS = 120
 """How long anything may take before a test fails: the machine may be busy."""
@@ -47,14 +54,20 @@ def test_a_missing_key_file_is_refused(tmp_path: Path) -> None:
         read_keys(tmp_path / "none")
 
 
+def calibrated_store(folder: Path, backbone: Backbone) -> tuple[str, str]:
+    """A store of three pages, and the reference of one of them."""
+    store = index_pages(folder, backbone, pages=3)
+    with PageStore.open(store) as opened:
+        calibration = random_calibration(opened.lineage, backbone.geometry.width)
+        reference = opened.reference(opened.page_ids()[0])
+    calibration.save(calibrations_folder(store))
+    return store, reference
+
+
 def test_a_server_starts_answers_and_ends_in_order(
     tmp_path: Path, model_folder: Path, small_backbone: Backbone
 ) -> None:
-    store = index_pages(tmp_path, small_backbone, pages=3)
-    with PageStore.open(store) as opened:
-        calibration = random_calibration(opened.lineage, small_backbone.geometry.width)
-        [reference, *_] = [opened.reference(page_id) for page_id in opened.page_ids()]
-    calibration.save(calibrations_folder(store))
+    store, reference = calibrated_store(tmp_path, small_backbone)
     (tmp_path / "keys").write_text("# the only one\na-key-of-some-length\n")
     log = tmp_path / "log"
     with serving(Path(store), "--api-key-file", str(tmp_path / "keys"), log=log) as address:
@@ -65,6 +78,50 @@ def test_a_server_starts_answers_and_ends_in_order(
         assert answer.status_code == 200, log.read_text()
         assert answer.json()["weight_source"] == "readout_alone"  # its retriever cannot be loaded
     said = log.read_text()
-    assert re.search(rf"3 pages, ridgerank-\S+; {address}\n", said)
+    assert re.search(rf"3 pages, 1 worker; {address}\n", said)
     assert "no retriever" in said
     assert "Traceback" not in said
+
+
+def test_two_workers_answer_together_and_one_that_dies_is_replaced(
+    tmp_path: Path, model_folder: Path, small_backbone: Backbone
+) -> None:
+    store, reference = calibrated_store(tmp_path, small_backbone)
+    body = {"query": "bars", "documents": [reference]}
+    log = tmp_path / "log"
+    with serving(Path(store), "--query-log", str(tmp_path / "asked.jsonl"), log=log, workers=2) as address:
+
+        def ask() -> int:
+            with suppress(httpx.TransportError):  # the worker that took the connection is gone
+                return httpx.post(f"{address}/v1/rerank", json=body, timeout=SECONDS).status_code
+            return 0
+
+        def logs() -> set[str]:
+            return {path.name for path in tmp_path.glob("asked-*.jsonl")}
+
+        until(lambda: len(logs()) == 2)
+        with ThreadPoolExecutor(4) as callers:
+            assert list(callers.map(lambda _: ask(), range(20))) == [200] * 20
+        counted = httpx.get(f"{address}/metrics", timeout=SECONDS).text
+        assert 'ridgerank_requests_total{route="/v1/rerank",status="200"} 20.0' in counted
+        before = logs()
+        os.kill(int(before.copy().pop().removeprefix("asked-").removesuffix(".jsonl")), signal.SIGKILL)
+        until(lambda: len(logs() - before) == 1)
+        until(lambda: ask() == 200)
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_worker_that_cannot_open_its_store_ends_the_server(
+    tmp_path: Path, model_folder: Path, small_backbone: Backbone
+) -> None:
+    store, _ = calibrated_store(tmp_path, small_backbone)
+    options = ["--port", "0", "--workers", "2", "--query-log", str(tmp_path / "none" / "asked.jsonl")]
+    done = subprocess.run(
+        [sys.executable, "-m", "ridgerank", "serve", "--store", store, *options],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "cannot be written" in done.stderr

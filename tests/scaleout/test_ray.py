@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from ridgerank.scaleout.ray_serving import ReplicaCorpora, Replicas, ServePlan, deploy, undeploy
+from ridgerank.serving.build import open_service
 from starlette.testclient import TestClient
 
 from ridgerank.backbones.base import Backbone
@@ -22,10 +24,8 @@ from ridgerank.scaleout import ray_indexing as scaleout_index
 from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe_encoding
 from ridgerank.scaleout.ray_cluster import plan_workers
 from ridgerank.scaleout.ray_indexing import index_on_ray
-from ridgerank.scaleout.ray_serving import ReplicaCorpora, Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
-from ridgerank.serving.build import open_service
-from ridgerank.serving.serve_settings import ServeSettings
+from ridgerank.serving.settings import ServeSettings
 from ridgerank.store.page_store import PageStore
 from tests.indexing.test_index import Seen, contents
 from tests.scaleout.local_ray import TWO_WORKERS, free_ports, kill_worker, workers

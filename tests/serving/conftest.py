@@ -20,9 +20,11 @@ from miniature.draw import draw_corpus
 from ridgerank.cli.main import app as commands
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.app import create_app
-from ridgerank.serving.http_server import server_config
-from ridgerank.serving.serve_settings import Limits, ServeSettings
+from ridgerank.serving.server import server_config
 from ridgerank.serving.service import Service
+from ridgerank.serving.settings import Limits, ServeSettings
+from tests.backbones.small_text_models import build_text
+from tests.calibrated_store import write_reports
 
 HOME = "http://127.0.0.1"
 SECONDS = 120.0
@@ -85,11 +87,9 @@ def make_service(reranker: Reranker) -> Iterator[MakeService]:
     """Services over that model, closed at the end (the model stays)."""
     services: list[Service] = []
 
-    def make(*, limits: Limits | None = None, workers: int = 1, **settings: object) -> Service:
-        service = Service(
-            reranker,
-            ServeSettings(limits=limits or PATIENT_LIMITS, workers=workers, **settings),  # type: ignore[arg-type]
-        )
+    def make(*, limits: Limits | None = None, **settings: object) -> Service:
+        made = ServeSettings(limits=limits or PATIENT_LIMITS, **settings)  # type: ignore[arg-type]
+        service = Service(reranker, made)
         services.append(service)
         return service
 
@@ -111,6 +111,36 @@ def client_of(service: Service) -> TestClient:
     return TestClient(create_app(service, close=False), base_url=HOME, raise_server_exceptions=False)
 
 
+@pytest.fixture(scope="session")
+def text_reranker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reranker]:
+    """A small random model that reads text, over a store of its own."""
+    folder = tmp_path_factory.mktemp("text")
+    model = build_text("llama", folder / "model").folder
+    documents, store = write_reports(folder / "documents", pages=20), folder / "pages"
+    command("index", documents, "--store", store, "--backbone", model)
+    command("calibrate", "--store", store, "--count", 16, "--candidates", 8)
+    with Reranker.open(store) as opened:
+        yield opened
+
+
+@pytest.fixture
+def text_client(text_reranker: Reranker) -> Iterator[TestClient]:
+    """A client of a server whose model reads text."""
+    with text_server(text_reranker) as opened:
+        yield opened
+
+
+@contextmanager
+def text_server(reranker: Reranker, **settings: object) -> Iterator[TestClient]:
+    made = ServeSettings(limits=PATIENT_LIMITS, encode_missing=True, **settings)  # type: ignore[arg-type]
+    service = Service(reranker, made)
+    with client_of(service) as opened:
+        yield opened
+    service.engine.close()
+    service.end_processes()
+    service.page_images.close()
+
+
 Serve = Callable[[Service], AbstractContextManager[str]]
 
 
@@ -119,7 +149,7 @@ def serve(service: Service) -> Iterator[str]:
     """Run a service on a free port of loopback; its address."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(server_config(service, create_app(service, close=False)))
+    server = uvicorn.Server(server_config(create_app(service, close=False), service.settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     end = time.monotonic() + SECONDS

@@ -11,7 +11,9 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 
 from ridgerank.reranker.reranker import Reranker
-from tests.serving.conftest import Corpus, MakeService, serve
+from ridgerank.serving.service import Service
+from ridgerank.serving.settings import ServeSettings
+from tests.serving.conftest import PATIENT_LIMITS, Corpus, MakeService, serve
 
 KEY = "a-key-of-some-length"
 
@@ -67,12 +69,13 @@ def test_the_cohere_client_gets_our_ranking(
     assert answer.meta.api_version.version == str(version)
 
 
-def test_the_cohere_client_sends_texts_and_gets_them_back(address: str, corpus: Corpus) -> None:
+def test_the_cohere_client_sends_texts_and_gets_them_back(text_reranker: Reranker) -> None:
     texts = ["costs of Fenrow", "sales of Fenrow"]
-    with cohere.Client(api_key=KEY, base_url=address) as client:
-        answer = client.rerank(
-            model="ridgerank", query=corpus.queries[0], documents=texts, return_documents=True
-        )
+    service = Service(text_reranker, ServeSettings(limits=PATIENT_LIMITS, encode_missing=True))
+    with serve(service) as address, cohere.Client(api_key=KEY, base_url=address) as client:
+        answer = client.rerank(model="ridgerank", query="profit", documents=texts, return_documents=True)
+    service.engine.close()
+    service.page_images.close()
     assert {result.document.text for result in answer.results if result.document is not None} == set(texts)
 
 

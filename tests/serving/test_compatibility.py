@@ -9,9 +9,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.attachments import append_text
-from ridgerank.serving.serve_settings import Dialect
-from tests.serving.conftest import Corpus, MakeService, client_of
+from tests.serving.conftest import Corpus, text_server
 
 TEXTS = ["costs of Fenrow", "sales of Fenrow"]
 
@@ -45,10 +43,10 @@ def test_a_query_may_come_in_the_shapes_of_documents_and_an_image_is_refused(
 ) -> None:
     query, documents = corpus.queries[0], reranker.store.page_ids()[:2]
     expected = scores(client, queries=query, documents=documents)
-    part, item = {"type": "text", "text": query}, {"type": "text", "format": "text", "value": query}
-    for shape in ({"content": [part]}, item, {"text": query}):
+    for shape in ({"content": [{"type": "text", "text": query}]}, {"text": query}):
         assert scores(client, queries=shape, documents=documents) == expected
-    image = {"type": "image", "format": "base64", "value": png()}
+    url = {"url": f"data:image/png;base64,{png()}"}
+    image = {"content": [{"type": "image_url", "image_url": url}]}
     refused = client.post("/score", json={"queries": image, "documents": documents})
     assert (refused.status_code, refused.json()["code"]) == (422, "image_query")
 
@@ -59,40 +57,26 @@ def test_an_image_is_the_same_document_in_every_shape(client: TestClient, corpus
         uri,
         {"image": uri},
         {"image": png("red")},
-        {"type": "image", "format": "base64", "value": uri},
-        {"type": "image", "value": png("red")},
         {"content": [{"type": "image_url", "image_url": {"url": uri}}]},
     ]
     assert len(set(scores(client, queries=corpus.queries[0], documents=shapes))) == 1
 
 
-def test_an_image_and_a_text_together_are_one_page_that_shows_both(
-    client: TestClient, corpus: Corpus
-) -> None:
+def test_a_text_is_refused_by_a_model_that_looks_at_images(client: TestClient, corpus: Corpus) -> None:
+    refused = client.post("/rerank", json={"query": corpus.queries[0], "documents": [TEXTS[0]]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "not_possible")
+    assert "documents[0] is a text" in refused.json()["message"]
+
+
+def test_a_model_that_reads_text_reads_the_one_that_comes_with_an_image(text_client: TestClient) -> None:
     uri = f"data:image/png;base64,{png()}"
     image, text = {"type": "image_url", "image_url": {"url": uri}}, {"type": "text", "text": TEXTS[0]}
-    other = {"type": "text", "text": TEXTS[1]}
-    alone, both, as_fields, otherwise = scores(
-        client,
-        queries=corpus.queries[0],
-        documents=[
-            {"content": [image]},
-            {"content": [text, image]},
-            {"image": uri, "text": TEXTS[0]},
-            {"content": [image, other]},
-        ],
+    alone, both, as_fields = scores(
+        text_client,
+        queries="profit",
+        documents=[TEXTS[0], {"content": [text, image]}, {"image": uri, "text": TEXTS[0]}],
     )
-    assert both == as_fields
-    assert len({alone, both, otherwise}) == 3
-
-
-def test_the_text_is_drawn_below_the_image() -> None:
-    page = append_text(Image.new("RGB", (400, 300), "red"), "sales rose")
-    assert page.width == 400
-    assert page.crop((0, 0, 400, 300)).getcolors() == [(400 * 300, (255, 0, 0))]
-    below = page.crop((0, 300, 400, page.height)).convert("L")
-    assert below.height > 20
-    assert min(below.tobytes()) < 128
+    assert alone == both == as_fields
 
 
 def test_a_page_is_named_by_source_and_number(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:
@@ -104,9 +88,8 @@ def test_a_page_is_named_by_source_and_number(client: TestClient, reranker: Rera
     assert [result["reference"] for result in results] == [reference] * 2
 
 
-@pytest.mark.parametrize("word", ["documents", "input"])
-def test_a_single_document_needs_no_list(client: TestClient, corpus: Corpus, word: str) -> None:
-    answer = client.post("/rerank", json={"query": corpus.queries[0], word: TEXTS[0], "top_n": 0})
+def test_a_single_document_needs_no_list(text_client: TestClient) -> None:
+    answer = text_client.post("/rerank", json={"query": "profit", "documents": TEXTS[0], "top_n": 0})
     assert len(answer.json()["results"]) == 1
 
 
@@ -144,16 +127,10 @@ def test_without_activation_the_score_is_its_log_odds(
         )
 
 
-def dialect_client(make_service: MakeService, dialect: Dialect) -> TestClient:
-    return client_of(make_service(encode_missing=True, dialect=dialect, model_name="BAAI/bge-reranker-base"))
-
-
-def test_vllm_s_answer_has_every_document_and_its_errors_are_400(
-    make_service: MakeService, corpus: Corpus
-) -> None:
+def test_vllm_s_answer_has_every_document_and_its_errors_are_400(text_reranker: Reranker) -> None:
     parts = [{"type": "text", "text": TEXTS[1]}]
-    with dialect_client(make_service, "vllm") as client:
-        body = {"query": corpus.queries[0], "documents": [TEXTS[0], {"content": parts}]}
+    with text_server(text_reranker, dialect="vllm") as client:
+        body = {"query": "profit", "documents": [TEXTS[0], {"content": parts}]}
         answer = client.post("/rerank", json=body).json()
         documents = {result["index"]: result["document"] for result in answer["results"]}
         assert documents[0] == {"text": TEXTS[0], "multi_modal": None}
@@ -169,26 +146,12 @@ def test_vllm_s_answer_has_every_document_and_its_errors_are_400(
         assert set(wrong_host.json()) == {"error"}
 
 
-def test_infinity_s_answer_has_documents_as_texts_and_refuses_none(
-    make_service: MakeService, corpus: Corpus
-) -> None:
-    with dialect_client(make_service, "infinity") as client:
-        body = {"query": corpus.queries[0], "documents": TEXTS, "return_documents": True}
-        answer = client.post("/rerank", json=body).json()
-        assert {result["document"] for result in answer["results"]} == set(TEXTS)
-        assert set(answer) == {"object", "results", "model", "usage", "id", "created"}
-        assert client.post("/rerank", json={**body, "top_n": 0}).status_code == 422
-        [model] = client.get("/models").json()["data"]
-        assert model["id"] == "BAAI/bge-reranker-base"
-        assert model["stats"]["queue_absolute"] == 0
-
-
-def test_tei_s_errors_have_its_shape(make_service: MakeService, corpus: Corpus) -> None:
-    with dialect_client(make_service, "tei") as client:
+def test_tei_s_errors_have_its_shape(text_reranker: Reranker) -> None:
+    with text_server(text_reranker, dialect="tei") as client:
         assert client.get("/health").status_code == 200
-        answer = client.post("/rerank", json={"query": corpus.queries[0], "texts": TEXTS}).json()
+        answer = client.post("/rerank", json={"query": "profit", "texts": TEXTS}).json()
         assert [set(result) >= {"index", "score"} for result in answer] == [True, True]
-        refused = client.post("/rerank", json={"query": corpus.queries[0], "texts": []})
+        refused = client.post("/rerank", json={"query": "profit", "texts": []})
         assert (refused.status_code, refused.json()["error_type"]) == (422, "Validation")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from ridgerank.serving.serve_settings import Limits
+from ridgerank.serving.settings import Limits
 from tests.serving.conftest import SECONDS, MakeService, client_of
 
 QUERY = "costs"
@@ -74,8 +74,6 @@ DOCUMENTS = {
     "two kinds at once": {"text": "a", "image": "data:image/png;base64,"},
     "many parts": {"content": [{"type": "text", "text": "a"}] * 17},
     "two images in one": {"content": [{"type": "image_url", "image_url": {"url": uri(png_bomb(9))}}] * 2},
-    "an item in the wrong format": {"type": "image", "format": "text", "value": "a"},
-    "an item that is an address": {"type": "image", "format": "base64", "value": "http://127.0.0.1:22/"},
     "a source outside the store": {"source": "../../../etc/passwd", "page": 1},
     "a page before the first": {"source": "report.pdf", "page": 0},
     "a lone surrogate": "\ud800 text",
@@ -182,7 +180,7 @@ def test_a_failure_inside_shows_no_stack(client: TestClient, monkeypatch: pytest
     def broken(*given: object, **more: object) -> None:
         raise RuntimeError("secret of the inside")
 
-    monkeypatch.setattr("ridgerank.serving.routes.ranking_routes.search_response", broken)
+    monkeypatch.setattr("ridgerank.serving.routes._search_response", broken)
     answer = client.post("/v1/search", json={"query": QUERY, "k": 5})
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"

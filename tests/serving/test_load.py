@@ -12,17 +12,9 @@ import pytest
 
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.engine import Engine
+from ridgerank.serving.engine import CallerLeftError, Engine, Job, RankingResult, Work
 from ridgerank.serving.http_errors import ApiError
-from ridgerank.serving.jobs import (
-    CallerLeftError,
-    Job,
-    PreparedDocuments,
-    RankingResult,
-    RankWork,
-    SearchWork,
-)
-from ridgerank.serving.serve_settings import Limits
+from ridgerank.serving.settings import Limits
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of, serve
 
 
@@ -65,6 +57,11 @@ def ranking_of(job: Job, *, seconds: float = SECONDS) -> RankingResult:
     return result
 
 
+def search(reranker: Reranker, query: str, k: int) -> Work:
+    """A search, as the service makes it."""
+    return Work(query, k, lambda _: reranker.retrieve([query], k=k)[0])
+
+
 def plain(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: answer[name] for name in ("results", "weight", "weight_source", "note", "query")}
 
@@ -72,7 +69,7 @@ def plain(answer: dict[str, Any]) -> dict[str, Any]:
 def test_concurrent_requests_get_what_lone_ones_get(make_service: MakeService, corpus: Corpus) -> None:
     limits = Limits(admitted=100, deadline_seconds=SECONDS)
     with (
-        serve(make_service(limits=limits, workers=2)) as address,
+        serve(make_service(limits=limits)) as address,
         httpx.Client(base_url=address, timeout=SECONDS) as client,
     ):
         bodies = [{"query": query, "k": k, "top_n": k} for query in corpus.queries[:8] for k in (3, 12, 20)]
@@ -93,9 +90,9 @@ def test_what_waits_is_served_together(
     make_service: MakeService, corpus: Corpus, held: Held, reranker: Reranker
 ) -> None:
     engine = make_service(limits=Limits(admitted=9, batch_jobs=8)).engine
-    [first] = engine.submit([SearchWork(corpus.queries[0], 12)])
+    [first] = engine.submit([search(reranker, corpus.queries[0], 12)])
     assert held.entered.acquire(timeout=SECONDS)
-    others = engine.submit([SearchWork(query, 12) for query in corpus.queries[1:9]])
+    others = engine.submit([search(reranker, query, 12) for query in corpus.queries[1:9]])
     held.leave.release(2)
     results = [ranking_of(job) for job in (first, *others)]
     assert held.batches == [1, 8]
@@ -171,16 +168,16 @@ def test_work_stops_when_the_caller_hangs_up(make_service: MakeService, corpus: 
 
 
 def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -> None:
-    engine = Engine([reranker], Limits())
+    engine = Engine(reranker, Limits())
     begun, go = threading.Event(), threading.Event()
 
-    def prepare(check_caller: Callable[[], None]) -> PreparedDocuments:
+    def prepare(check_caller: Callable[[], None]) -> CandidateList:
         begun.set()
         assert go.wait(SECONDS)
         check_caller()
         raise AssertionError("it went on")
 
-    [job] = engine.submit([RankWork("costs", 1, prepare)])
+    [job] = engine.submit([Work("costs", 1, prepare)])
     assert begun.wait(SECONDS)
     engine.drop([job])
     go.set()
@@ -190,12 +187,12 @@ def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -
 
 
 def test_one_bad_request_does_not_spoil_the_others(
-    make_service: MakeService, corpus: Corpus, held: Held
+    make_service: MakeService, reranker: Reranker, corpus: Corpus, held: Held
 ) -> None:
     engine = make_service().engine
-    [first] = engine.submit([SearchWork(corpus.queries[0], 5)])
+    [first] = engine.submit([search(reranker, corpus.queries[0], 5)])
     assert held.entered.acquire(timeout=SECONDS)
-    bad, good = engine.submit([SearchWork("   ", 5), SearchWork(corpus.queries[1], 5)])
+    bad, good = engine.submit([search(reranker, "   ", 5), search(reranker, corpus.queries[1], 5)])
     held.leave.release(10)
     assert ranking_of(good).ranking.pages
     assert ranking_of(first).ranking.pages
@@ -204,16 +201,16 @@ def test_one_bad_request_does_not_spoil_the_others(
 
 
 def test_closing_finishes_what_was_admitted_and_takes_nothing_new(
-    make_service: MakeService, corpus: Corpus, held: Held
+    make_service: MakeService, reranker: Reranker, corpus: Corpus, held: Held
 ) -> None:
     engine = make_service().engine
-    jobs = engine.submit([SearchWork(query, 5) for query in corpus.queries[:3]])
+    jobs = engine.submit([search(reranker, query, 5) for query in corpus.queries[:3]])
     assert held.entered.acquire(timeout=SECONDS)
     end = threading.Thread(target=engine.close)
     end.start()
     until(lambda: engine.closing)
     with pytest.raises(ApiError, match="shutting down"):
-        engine.submit([SearchWork(corpus.queries[0], 5)])
+        engine.submit([search(reranker, corpus.queries[0], 5)])
     held.leave.release(10)
     end.join(SECONDS)
     assert all(ranking_of(job, seconds=0).ranking.pages for job in jobs)

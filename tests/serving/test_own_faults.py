@@ -15,10 +15,8 @@ from fastapi.testclient import TestClient
 from ridgerank.errors import BackboneError, DocumentError, RetrieverError, RidgeRankError, StoreError
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.http_errors import ApiError, from_library_error, hide_paths
-from ridgerank.serving.readiness import PROBE_SECONDS, Readiness
-from ridgerank.serving.serve_settings import Limits
+from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
-from ridgerank.worker_process import WorkerDied
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of
 from tests.serving.test_hostile import uri
 
@@ -44,67 +42,22 @@ def test_a_store_that_fails_is_the_servers_fault_and_it_is_not_ready(
         assert "lance" not in answer.text + ready.text
 
 
-def test_a_worker_that_ends_twice_over_a_request_is_worth_another_try(
-    make_service: MakeService, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+def test_the_store_is_read_now_and_then_and_a_change_is_told_once(
+    make_service: MakeService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tries = []
-
-    def die(*arguments: object, **options: object) -> None:
-        tries.append(1)
-        raise WorkerDied("ended")
-
-    monkeypatch.setattr(Reranker, "retrieve", die)
-    with client_of(make_service()) as client:
-        answer = client.post("/v1/search", json={"query": corpus.queries[0], "k": 3})
-    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
-    assert answer.headers["retry-after"]
-    assert len(tries) == 2
-
-
-class FakeEngine:
-    closing = False
-
-
-class FakeProcess:
-    ready = True
-
-
-class FakeStore:
-    """A store that can be read or not."""
-
-    def __init__(self) -> None:
-        self.reads, self.broken = 0, False
-        self.current = True
-
-    def is_current(self) -> bool:
-        return self.current
-
-    def probe(self) -> None:
-        self.reads += 1
-        if self.broken:
-            raise StoreError("gone")
-
-
-def test_readiness_asks_workers_always_and_the_store_now_and_then() -> None:
-    now = 0.0
-    engine, processes, store = FakeEngine(), [FakeProcess(), FakeProcess()], FakeStore()
-    readiness = Readiness(engine, processes, store, clock=lambda: now)  # type: ignore[arg-type]
+    service = make_service()
+    reads = []
+    monkeypatch.setattr(PageStore, "probe", lambda store: reads.append(1))
     for _ in range(3):
-        readiness.require()
-    assert store.reads == 1
-    store.broken = True
-    readiness.require()
-    now += PROBE_SECONDS + 1
-    with pytest.raises(ApiError, match="page store cannot be read"):
-        readiness.require()
-    store.broken = False
-    readiness.record_fault()
-    readiness.require()
-    processes[0].ready = False
-    readiness.require()
-    processes[1].ready = False
-    with pytest.raises(ApiError, match="no process"):
-        readiness.require()
+        service.require_ready()
+    assert len(reads) == 1
+    monkeypatch.setattr(PageStore, "is_current", lambda store: False)
+    monkeypatch.setattr("ridgerank.serving.service.PROBE_SECONDS", -1.0)
+    for _ in range(3):
+        service.require_ready()
+    assert len(reads) == 4
+    assert [record.message for record in caplog.records if "restart the server" in record.message] != []
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize(
@@ -140,19 +93,6 @@ def sleep_instead(*arguments: object, **options: object) -> None:
     time.sleep(SECONDS)
 
 
-def test_a_store_that_was_written_to_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    now, store = 0.0, FakeStore()
-    readiness = Readiness(FakeEngine(), [], store, clock=lambda: now)  # type: ignore[arg-type]
-    readiness.require()
-    assert not caplog.records
-    store.current = False
-    for _ in range(3):
-        now += PROBE_SECONDS + 1
-        readiness.require()
-    assert [record.message for record in caplog.records if "restart it" in record.message] != []
-    assert len(caplog.records) == 1
-
-
 @pytest.fixture
 def impatient(make_service: MakeService) -> Iterator[TestClient]:
     limits = Limits(decode_seconds=0.01, render_seconds=0.01, deadline_seconds=SECONDS)
@@ -163,8 +103,8 @@ def impatient(make_service: MakeService) -> Iterator[TestClient]:
 def test_an_image_that_takes_long_to_decode_and_a_page_that_takes_long_to_draw_are_given_up(
     impatient: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ridgerank.serving.image_decoder.decode_page", sleep_instead)
-    monkeypatch.setattr("ridgerank.serving.page_images.draw_page", sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.images.decode_page", sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.images.draw_page", sleep_instead)
     late = impatient.post("/v1/rerank", json={"query": "x", "documents": [{"image": uri(b"image")}]})
     assert (late.status_code, late.json()["code"]) == (422, "bad_document")
     assert "to decode" in late.json()["message"]
@@ -176,7 +116,7 @@ def test_an_image_that_takes_long_to_decode_and_a_page_that_takes_long_to_draw_a
 def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     make_service: MakeService, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ridgerank.serving.page_images.draw_page", sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.images.draw_page", sleep_instead)
     images = make_service(limits=Limits(render_seconds=10 * SECONDS)).page_images
     rendering = images.render(reranker.store.page_ids()[0])
     while not rendering.running():
@@ -209,19 +149,21 @@ def test_a_drawing_whose_process_was_killed_is_tried_again_once(
     monkeypatch.setenv(MARKER, str(tmp_path / "drawn"))
     first, second = reranker.store.page_ids()[:2]
     images = make_service(limits=Limits(render_seconds=SECONDS)).page_images
-    monkeypatch.setattr("ridgerank.serving.page_images.draw_page", die_the_first_time)
+    monkeypatch.setattr("ridgerank.serving.images.draw_page", die_the_first_time)
     assert images.render(first).result(SECONDS).data == b"drawn"
-    monkeypatch.setattr("ridgerank.serving.page_images.draw_page", die)
+    monkeypatch.setattr("ridgerank.serving.images.draw_page", die)
     with pytest.raises(ApiError, match="ends the process that draws it"):
         images.render(second).result(SECONDS)
 
 
 STUCK_SERVER = """
-import signal, time, types, uvicorn
-from ridgerank.serving import http_server
-http_server.END_SECONDS = 0.1
+import os, signal, time, types
+from ridgerank.serving import server
+server.END_SECONDS = 0.1
+signal.signal(signal.SIGTERM, lambda *_: None)
 stuck = types.SimpleNamespace(begin_close=lambda: time.sleep(600), end_processes=lambda: print("ended"))
-http_server.SignalledServer(uvicorn.Config("none"), stuck).handle_exit(signal.SIGTERM, None)
+server.end_in_time(stuck)
+os.kill(os.getpid(), signal.SIGTERM)
 time.sleep(600)
 """
 
@@ -235,4 +177,4 @@ def test_a_server_that_cannot_finish_ends_all_the_same_and_its_processes_with_it
         check=False,
     )
     assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "ended\n"), done.stderr
-    assert "the server ends all the same" in done.stderr
+    assert "the server ends now" in done.stderr

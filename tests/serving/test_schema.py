@@ -17,8 +17,8 @@ from schemathesis.schemas import BaseSchema
 
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.app import create_app
-from ridgerank.serving.serve_settings import Limits, ServeSettings
 from ridgerank.serving.service import Service
+from ridgerank.serving.settings import Limits, ServeSettings
 from tests.serving.conftest import Corpus
 
 CONFIG = {

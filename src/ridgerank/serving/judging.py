@@ -4,25 +4,24 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from ridgerank.calibration.artifact import Calibration
+from ridgerank.calibration.queries import queries_from_texts
 from ridgerank.calibration.weight import WeightStep, propose_pages, weigh_step_by_step
 from ridgerank.records import Ranking, ScoredPages
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.schemas.judgement_schemas import (
-    JudgementsResponse,
-    ProposedPage,
-    WeightPoint,
-)
+from ridgerank.serving.schemas import JudgementsResponse
 from ridgerank.store.judgements import Judgement, Judgements
 from ridgerank.store.lance_dataset import local_root
 
 PROPOSED_QUERIES = 3
+_EXAMPLE_PAGES = 40
+_EXAMPLE_CHARACTERS = 120
 
 
 class Judging:
     """Keeps judgements of one store and says what they are worth."""
 
     def __init__(self, reranker: Reranker) -> None:
-        """Refuse at once where nothing can be kept beside the store."""
+        """Refuse at once if nothing can be kept beside the store."""
         self._store = reranker.store
         self._calibration = reranker.calibration
         self._judgements = Judgements(reranker.store.uri)
@@ -64,29 +63,17 @@ class Judging:
             judgements=len(judgements),
             queries=len(grades),
             judges=len({judgement.judge for judgement in judgements}),
-            deployed=WeightPoint(
-                queries=0,
-                weight=self._calibration.weight.weight,
-                weight_interval=self._calibration.weight.weight_interval,
-            ),
-            steps=[
-                WeightPoint(queries=step.queries, weight=step.weight, weight_interval=step.weight_interval)
-                for step in steps
-            ],
+            deployed=WeightStep(0, self._calibration.weight.weight, self._calibration.weight.weight_interval),
+            steps=steps,
             note=note,
             next_pages=self._propose(known.get(query), grades.get(query, {})),
             next_queries=self._unjudged_queries(grades),
         )
 
-    def _propose(self, pages: ScoredPages | None, judged: Mapping[str, int]) -> list[ProposedPage]:
-        if pages is None:
-            return []
-        page_ids = propose_pages(pages, judged)
+    def _propose(self, pages: ScoredPages | None, judged: Mapping[str, int]) -> dict[str, str]:
+        page_ids = [] if pages is None else propose_pages(pages, judged)
         references = self._store.references(page_ids) if page_ids else []
-        return [
-            ProposedPage(page_id=page_id, reference=reference)
-            for page_id, reference in zip(page_ids, references, strict=True)
-        ]
+        return dict(zip(page_ids, references, strict=True))
 
     def _unjudged_queries(self, grades: Mapping[str, object]) -> list[str]:
         """Queries of the calibration that nobody judged, evenly chosen."""
@@ -114,3 +101,14 @@ def choose_evenly(texts: Sequence[str], count: int) -> list[str]:
     """At most `count` of the texts, spread over all of them."""
     step = max(1, len(texts) // count)
     return list(texts[::step][:count])
+
+
+def example_queries(reranker: Reranker) -> list[str]:
+    """Three queries to try: some that the calibration was made with, or made from the first pages' text."""
+    lists = reranker.calibration.lists
+    if lists is not None:
+        short = [query.text for query in lists.queries if len(query.text) <= _EXAMPLE_CHARACTERS]
+        return choose_evenly(short or [query.text for query in lists.queries], PROPOSED_QUERIES)
+    pages = reranker.store.pages(reranker.store.page_ids()[:_EXAMPLE_PAGES])
+    made = queries_from_texts({page.page_id: page.text for page in pages}, PROPOSED_QUERIES)
+    return [query.text for query in made.queries]

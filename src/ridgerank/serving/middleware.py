@@ -1,72 +1,68 @@
-"""Checks before every request, in plain ASGI: host, key, size of the body, room in the queue.
+"""What happens around every request, in plain ASGI: id, host, key, size of the body, room in the queue, log.
 
-The body of a request that is refused here is not read. Errors have the API's own shape.
+The body of a request that is refused here is not read. A body that does not arrive takes nothing from other
+requests but a connection: small bodies are always received, large ones share a bounded memory, which is
+counted as bytes arrive and not as they are promised. Errors have the API's own shape.
 """
 
 import asyncio
 import hmac
 import json
 import logging
+import re
 import time
+import uuid
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ridgerank.serving.dialects import error_answer
-from ridgerank.serving.engine import Engine
 from ridgerank.serving.http_errors import ApiError
-from ridgerank.serving.prometheus import Metrics
-from ridgerank.serving.request_body import BodyReceiver, too_large
-from ridgerank.serving.request_log import request_id
-from ridgerank.serving.serve_settings import ServeSettings
+from ridgerank.serving.logs import request_id, request_log
+from ridgerank.serving.service import Service
+from ridgerank.serving.settings import Limits
 
 log = logging.getLogger(__name__)
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health", "/ping"})
+DOCS_PATH = "/docs"
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health", DOCS_PATH, "/openapi.json"})
+"""Paths that need no key: they tell nothing of the store."""
 WORK_PATHS = frozenset(
-    {
-        "/rerank",
-        "/v1/rerank",
-        "/v2/rerank",
-        "/invocations",
-        "/score",
-        "/v1/score",
-        "/v1/search",
-        "/v1/explain",
-    }
+    {"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/v1/search", "/v1/explain"}
 )
 """Paths whose requests need the model, and so room in the queue."""
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (
-        b"content-security-policy",
-        b"default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'; form-action 'none'; "
-        b"base-uri 'none'",
-    ),
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_CSP = "default-src 'self'; img-src 'self' blob: data:"
+_DOCS_CSP = (
+    "default-src 'self'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
+    "style-src https://cdn.jsdelivr.net; img-src data: https://fastapi.tiangolo.com"
 )
+"""FastAPI's page loads its viewer from there."""
+_HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+}
+
+
+class BodyRefused(HTTPException):
+    """A body that is not read on. Of all errors met while reading, FastAPI passes on only its own kind."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(status, message, headers={"Connection": "close"})
+        self.code = code
 
 
 class RequestMiddleware:
-    """Lets a request through or refuses it, adds security headers, and counts the answer."""
+    """Lets a request through or refuses it, adds security headers, counts and logs the answer."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        engine: Engine,
-        settings: ServeSettings,
-        metrics: Metrics,
-        open_paths: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, service: Service, open_paths: frozenset[str] = frozenset()) -> None:
         """`open_paths` need no key: files of the web page, which hold nothing of the store."""
         self._app = app
-        self._engine = engine
-        self._settings = settings
-        self._metrics = metrics
+        self._engine, self._settings, self._metrics = service.engine, service.settings, service.metrics
         self._open_paths = OPEN_PATHS | open_paths
-        self._bodies = BodyReceiver(settings.limits)
-        self._keys = [key.encode("ascii") for key in settings.keys]
+        self._bodies = BodyReceiver(service.settings.limits)
+        self._keys = [key.encode("ascii") for key in service.settings.keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -76,6 +72,10 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        sent_id = headers.get(b"x-request-id", b"")
+        identifier = sent_id.decode("ascii") if _REQUEST_ID.fullmatch(sent_id) else uuid.uuid4().hex
+        request_id.set(identifier)
         start = time.perf_counter()
         status = 500
         started = False
@@ -84,29 +84,34 @@ class RequestMiddleware:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                present = {name.lower() for name, _ in message["headers"]}
-                missing = [header for header in _HEADERS if header[0] not in present]
-                message = {**message, "headers": [*message["headers"], *missing]}
+                message = {**message, "headers": _add_headers(message["headers"], scope["path"], identifier)}
             # A caller who does not read the answer is not waited for for ever.
             await asyncio.wait_for(send(message), self._settings.limits.send_seconds)
 
         try:
-            self._admit(scope)
+            self._admit(scope, headers)
             await self._app(scope, self._bodies.bounded(receive), send_checked)
         except ApiError as error:
             await self._send_error(send_checked, error)
         except Exception:
-            identifier = request_id.get()
             log.exception("request %s failed", identifier)
             if not started:
                 message = f"the server failed; its log says why, under {identifier}"
                 await self._send_error(send_checked, ApiError(500, "internal_error", message))
         finally:
-            self._metrics.record_request(_route(scope), status, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            self._metrics.record_request(_route(scope), status, seconds)
+            facts = {
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "milliseconds": round(1000 * seconds, 3),
+                "request_id": identifier,
+            }
+            request_log.info("%s %r %d", scope["method"], scope["path"], status, extra=facts)
 
-    def _admit(self, scope: Scope) -> None:
-        """Raise where the request may not pass."""
-        headers = {name.lower(): value for name, value in scope["headers"]}
+    def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Raise if the request may not pass."""
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
         path = scope["path"]
         if self._keys and path not in self._open_paths:
@@ -114,9 +119,9 @@ class RequestMiddleware:
         limits = self._settings.limits
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
-            raise ApiError(400, "bad_length", "a Content-Length that is no number")
+            raise ApiError(400, "bad_length", "the Content-Length is not a number")
         if len(length) > 18 or int(length) > limits.body_bytes:
-            refused = too_large(limits)
+            refused = _too_large(limits)
             raise ApiError(refused.status_code, refused.code, refused.detail)
         if path in WORK_PATHS and scope["method"] == "POST":
             self._engine.require_room()
@@ -135,7 +140,7 @@ class RequestMiddleware:
         # Every key is compared, and each in constant time: how long it takes tells nothing.
         matches = [hmac.compare_digest(key, valid_key) for valid_key in self._keys]
         if not any(matches):
-            raise ApiError(401, "unauthorized", "wanted a valid key: Authorization: Bearer KEY")
+            raise ApiError(401, "unauthorized", "a valid key is required: Authorization: Bearer KEY")
 
     async def _send_error(self, send: Send, error: ApiError) -> None:
         status, answer = error_answer(self._settings.dialect, error.status, error.code, error.message)
@@ -151,8 +156,73 @@ class RequestMiddleware:
         await send({"type": "http.response.body", "body": body})
 
 
+class BodyReceiver:
+    """Receives the bodies of all requests of a server within limits of size, time and memory."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._held = 0
+        """Bytes of large bodies that are being received."""
+
+    def bounded(self, receive: Receive) -> Receive:
+        """A `receive` that gives the whole body at once, then what comes after it."""
+        whole = False
+
+        async def receive_whole() -> Message:
+            nonlocal whole
+            if whole:
+                return await receive()
+            whole = True
+            seconds = self._limits.body_seconds
+            try:
+                return await asyncio.wait_for(self._receive_body(receive), seconds)
+            except TimeoutError:
+                message = f"the body did not arrive within {seconds:g} s"
+                raise BodyRefused(408, "body_late", message) from None
+
+        return receive_whole
+
+    async def _receive_body(self, receive: Receive) -> Message:
+        limits = self._limits
+        parts: list[bytes] = []
+        received = held = 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return message
+                parts.append(message.get("body", b""))
+                received += len(parts[-1])
+                if received > limits.body_bytes:
+                    raise _too_large(limits)
+                more = max(0, received - limits.small_body_bytes) - held
+                held += more
+                self._held += more
+                if self._held > limits.large_bodies * limits.body_bytes:
+                    raise BodyRefused(429, "overloaded", "too much is being sent at once; try again")
+                if not message.get("more_body", False):
+                    return {"type": "http.request", "body": b"".join(parts), "more_body": False}
+        finally:
+            self._held -= held
+
+
+def _too_large(limits: Limits) -> BodyRefused:
+    return BodyRefused(
+        413, "too_large", f"the body has more than {limits.body_bytes:,} bytes; send less at once"
+    )
+
+
+def _add_headers(headers: list[tuple[bytes, bytes]], path: str, identifier: str) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer with those for security and with the request's id."""
+    policy = _DOCS_CSP if path == DOCS_PATH else _CSP
+    policy = f"{policy}; frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
+    more = {**_HEADERS, b"content-security-policy": policy.encode(), b"x-request-id": identifier.encode()}
+    present = {name.lower() for name, _ in headers}
+    return [*headers, *((name, value) for name, value in more.items() if name not in present)]
+
+
 def _route(scope: Scope) -> str:
-    """The route's pattern, so that a label has few values; `other` where no route matched."""
+    """The route's pattern, so that a label has few values; `other` if no route matched."""
     if scope["path"] in WORK_PATHS:
         return str(scope["path"])
     return str(getattr(scope.get("route"), "path", "other"))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from threading import Lock
 from typing import Any
 
 from fastapi import Request
@@ -16,78 +17,53 @@ from ridgerank.records import Explanation
 from ridgerank.reranker.order import drop_low_scores, require_min_score
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import http_errors
-from ridgerank.serving.engine import Engine
+from ridgerank.serving.engine import CallerLeftError, Engine, RankingResult, Work
 from ridgerank.serving.http_errors import ApiError
-from ridgerank.serving.image_decoder import ImageDecoder
-from ridgerank.serving.jobs import (
-    CallerLeftError,
-    ExplainWork,
-    Job,
-    JobResult,
-    RankingResult,
-    RankWork,
-    SearchWork,
-    Work,
-)
+from ridgerank.serving.images import ImageDecoder, PageImages
 from ridgerank.serving.judging import Judging
-from ridgerank.serving.model_process import ModelProcess
-from ridgerank.serving.page_images import PageImages
-from ridgerank.serving.prometheus import Metrics
-from ridgerank.serving.readiness import Readiness
-from ridgerank.serving.serve_settings import ServeSettings
-from ridgerank.serving.tracing import OpenTelemetryTracing, Tracing
-from ridgerank.serving.traffic_log import TrafficLog
-from ridgerank.store.reading import CacheCounts
-from ridgerank.worker_process import WorkerDied
+from ridgerank.serving.logs import QueryLog
+from ridgerank.serving.metrics import Metrics
+from ridgerank.serving.settings import ServeSettings
+from ridgerank.store.page_filter import PageFilter
 
 log = logging.getLogger(__name__)
 
+PROBE_SECONDS = 5.0
+"""Readiness reads the store at most this often, unless a request has failed meanwhile."""
+
 
 class Service:
-    """Everything the routes share; `close` lets the admitted requests finish. `open_service` builds it."""
+    """Everything the routes share; `close` lets the admitted requests finish."""
 
-    def __init__(
-        self,
-        reranker: Reranker,
-        settings: ServeSettings,
-        *,
-        readout: str = DEFAULT_NAME,
-        processes: Sequence[ModelProcess] = (),
-    ) -> None:
-        """Rank in `processes` that opened the same store, or else in threads that share the reranker."""
+    def __init__(self, reranker: Reranker, settings: ServeSettings, *, readout: str = DEFAULT_NAME) -> None:
         self.reranker = reranker
         self.settings = settings
         self.readout = readout
         """The calibration's name."""
         self.model = settings.model_name or f"ridgerank-{base_name(reranker.backbone.name)}"
-        self.tracing = OpenTelemetryTracing() if settings.tracing else Tracing()
         self.started = int(time.time())
         self.retriever = _retriever_name(reranker)
-        """None where there is none to search with."""
-        self._processes = processes
-        self.engine = Engine(processes or [reranker] * (settings.workers or 1), settings.limits)
-        self.metrics = Metrics(self.engine, reranker.calibration, self.cache_counts)
+        """None if there is none to search with."""
+        self.judging = Judging(reranker) if settings.judge else None
+        """None if callers may not judge pages."""
+        self._queries = None if settings.query_log is None else QueryLog(settings.query_log)
+        self.engine = Engine(reranker, settings.limits)
+        self.metrics = Metrics(self.engine, reranker)
         self.page_images = PageImages(reranker.store, settings.limits)
         self.image_decoder = ImageDecoder(settings.limits, max_pixels=reranker.backbone.page_budget)
-        self.readiness = Readiness(self.engine, processes, reranker.store)
-        self.judging = Judging(reranker) if settings.judge else None
-        """None where callers may not judge pages."""
-        self._traffic = _open_traffic_log(reranker, settings)
+        self._probing = Lock()
+        self._probed_at: float | None = None
+        self._readable = False
+        self._told_of_changes = False
 
-    def cache_counts(self) -> CacheCounts:
-        """Hits, misses and sizes of the page caches, of this process and of the others together."""
-        counts = [self.reranker.cache_counts(), *(process.cache_counts() for process in self._processes)]
-        return CacheCounts(
-            hits=sum(count.hits for count in counts),
-            misses=sum(count.misses for count in counts),
-            pages=sum(count.pages for count in counts),
-            nbytes=sum(count.nbytes for count in counts),
-        )
+    def search_work(self, query: str, k: int, within: PageFilter | None = None) -> Work:
+        """Retrieve `k` pages and rank them. Alone: a retriever sums in another order for several queries."""
+        return Work(query, k, lambda _: self.reranker.retrieve([query], k=k, within=within)[0])
 
     async def rank(
         self,
         request: Request,
-        works: Sequence[SearchWork | RankWork],
+        works: Sequence[Work],
         *,
         deadline_ms: int | None,
         min_score: float | None = None,
@@ -101,17 +77,30 @@ class Service:
         rankings = [result for result in results if isinstance(result, RankingResult)]
         for result in rankings:
             self.metrics.record_ranking(result)
-            self.tracing.record_steps(result)
-            if self._traffic is not None and result.candidates.scored:
-                self._traffic.record(result.ranking)
+            if self._queries is not None:
+                self._queries.record(result.ranking.query)
         return [replace(result, ranking=drop_low_scores(result.ranking, min_score)) for result in rankings]
 
-    async def explain(self, request: Request, work: ExplainWork, *, deadline_ms: int | None) -> Explanation:
-        """Wait for an explanation, until the request's deadline at most."""
+    async def explain(
+        self, request: Request, query: str, page_id: str, *, layer: int | None, deadline_ms: int | None
+    ) -> Explanation:
+        """Wait for an explanation of one page, at most until the request's deadline."""
+        work = Work(query, 1, lambda _: self.reranker.explain(query, page_id, layer=layer))
         [result] = await self._run(request, [work], deadline_ms=deadline_ms)
         if not isinstance(result, Explanation):
             raise TypeError("an explanation was asked for and none was given")
         return result
+
+    def require_ready(self) -> None:
+        """Raise if the server cannot answer now. It may read the store: call it outside the event loop."""
+        if self.engine.closing:
+            raise http_errors.shutting_down()
+        with self._probing:
+            now = time.monotonic()
+            if self._probed_at is None or now - self._probed_at > PROBE_SECONDS:
+                self._probed_at, self._readable = now, self._probe_store()
+        if not self._readable:
+            raise http_errors.not_ready("the page store cannot be read; the server's log says why")
 
     def begin_close(self) -> None:
         """Take nothing new."""
@@ -122,20 +111,19 @@ class Service:
         self.engine.close(seconds=seconds)
         self.end_processes()
         self.page_images.close()
-        if self._traffic is not None:
-            self._traffic.close()
+        if self._queries is not None:
+            self._queries.close()
+        self.metrics.close()
         self.reranker.close()
 
     def end_processes(self) -> None:
-        """End every process of this server at once, whatever it does."""
-        for process in self._processes:
-            process.close()
+        """End the processes that decode and render, whatever they do."""
         self.image_decoder.close()
         self.page_images.end_process()
 
     async def _run(
         self, request: Request, works: Sequence[Work], *, deadline_ms: int | None
-    ) -> list[JobResult]:
+    ) -> list[RankingResult | Explanation]:
         """Wait for all of these; stop at the deadline, or when the caller hangs up."""
         limit = self.settings.limits.deadline_seconds
         seconds = limit if deadline_ms is None else min(limit, deadline_ms / 1000)
@@ -154,7 +142,11 @@ class Service:
             raise http_errors.deadline_passed(seconds, by_request=seconds < limit)
         finally:
             hang_up.cancel()
-            self._abandon(jobs, results)
+            if not results.done():
+                self.engine.drop(jobs)
+                # Fetching the exception keeps asyncio from logging one that nothing waits for.
+                results.add_done_callback(lambda done: done.cancelled() or done.exception())
+                results.cancel()
 
     def _count_tokens(self, works: Sequence[Work]) -> list[int]:
         """Query tokens times candidates of each work; a request of too many is refused."""
@@ -167,8 +159,8 @@ class Service:
             raise ApiError(
                 422,
                 "too_much_work",
-                f"a query of {max(lengths):,} tokens with its prompt, more than the {limits.query_tokens:,} "
-                "this server runs; ask for what matters in it",
+                f"the query has {max(lengths):,} tokens with its prompt, more than the "
+                f"{limits.query_tokens:,} this server runs; shorten it",
             )
         sizes = [length * work.candidates for length, work in zip(lengths, works, strict=True)]
         if sum(sizes) > limits.pair_tokens:
@@ -180,42 +172,40 @@ class Service:
             )
         return sizes
 
-    def _abandon(
-        self, jobs: Sequence[Job], results: "asyncio.Future[list[JobResult | BaseException]]"
-    ) -> None:
-        """Drop jobs that are not done."""
-        if not results.done():
-            self.engine.drop(jobs)
-            # Fetching the exception keeps asyncio from logging one that nothing waits for.
-            results.add_done_callback(lambda done: done.cancelled() or done.exception())
-            results.cancel()
-
-    def _checked_result(self, result: JobResult | BaseException) -> JobResult:
+    def _checked_result(
+        self, result: RankingResult | Explanation | BaseException
+    ) -> RankingResult | Explanation:
         if isinstance(result, CallerLeftError | asyncio.CancelledError):
             raise http_errors.caller_left()
         if isinstance(result, ApiError):
             raise result
-        if isinstance(result, WorkerDied):
-            self.readiness.record_fault()
-            raise http_errors.not_ready("the process that ran the model ended over this request; try again")
         if isinstance(result, BaseException):
             told = http_errors.from_library_error(result) if isinstance(result, RidgeRankError) else None
             if told is None:
-                self.readiness.record_fault()
+                self._probed_at = None  # the fault is the server's own: readiness reads the store again
             raise told or result from result
         return result
+
+    def _probe_store(self) -> bool:
+        """Whether the store can be read."""
+        store = self.reranker.store
+        try:
+            store.probe()
+        except (RidgeRankError, OSError) as error:
+            log.error("the page store cannot be read: %s", error)
+            return False
+        if not self._told_of_changes and not store.is_current():
+            self._told_of_changes = True
+            log.warning(
+                "the page store has changed since this server opened it: pages that were removed are still "
+                "found, and pages that were added are not; restart the server to serve the store as it is now"
+            )
+        return True
 
 
 def base_name(name: str) -> str:
     """The name of a model or folder without the path to it: paths stay on the server."""
     return PurePath(name).name or name
-
-
-def _open_traffic_log(reranker: Reranker, settings: ServeSettings) -> TrafficLog | None:
-    if settings.traffic_log is None:
-        return None
-    retriever = reranker.calibration.retriever
-    return TrafficLog(settings.traffic_log, retriever=retriever, max_bytes=settings.traffic_bytes)
 
 
 async def _wait_for_hang_up(request: Request) -> None:

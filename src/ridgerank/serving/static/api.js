@@ -18,7 +18,6 @@ export const explain = (query, page, signal) =>
 export const judge = (judgement) => json("v1/judgements", { method: "POST", body: judgement });
 export const fetchJudgements = (query, name) =>
   json(`v1/judgements?${new URLSearchParams({ query, judge: name })}`);
-export const fetchDescription = () => json("openapi.json");
 export const fetchStore = () => json("v1/store");
 export const fetchCalibration = () => json("v1/calibration");
 

@@ -133,7 +133,7 @@ export class Judge {
   }
 
   proposals({ next_pages: pages, next_queries: queries }) {
-    const known = pages.slice(0, 3).map(({ page_id: pageId, reference }) => {
+    const known = Object.entries(pages).slice(0, 3).map(([pageId, reference]) => {
       const button = make("button", { type: "button", className: "chip", title: reference }, shorten(reference));
       button.addEventListener("click", () => this.show(pageId));
       return button;

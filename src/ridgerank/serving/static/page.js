@@ -130,7 +130,6 @@ function showWeight() {
   const { up, down } = moved(before, after);
   byId("moves-legend").replaceChildren(
     make("span", { className: "up" }, `▲ ${up}`), make("span", { className: "down" }, `▼ ${down}`));
-  report.mark(weight);
 }
 
 function summary() {

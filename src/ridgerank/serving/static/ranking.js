@@ -36,9 +36,3 @@ export function moved(before, after) {
   const climbed = before.map((page, index) => index - indices.get(page));
   return { up: climbed.filter((way) => way > 0).length, down: climbed.filter((way) => way < 0).length };
 }
-
-/** Correlation of the fused score with relevance expected at w, from c_b, c_s and ρ. */
-export function expectedCorrelation(w, { c_b: retriever, c_s: readout, rho }) {
-  const length = Math.sqrt((1 - w) ** 2 + w ** 2 + 2 * w * (1 - w) * rho);
-  return ((1 - w) * retriever + w * readout) / length;
-}

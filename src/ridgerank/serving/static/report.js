@@ -1,7 +1,6 @@
 // The report of calibration and store: how much to trust the ranking above.
 
-import { fetchCalibration, fetchStore } from "./api.js";
-import { dot, markWeight, penaltyChart, power, weightChart } from "./charts.js";
+import { fetchCalibration, fetchStore, showImage } from "./api.js";
 import { byId, make, signed } from "./dom.js";
 
 const METHODS = {
@@ -37,22 +36,14 @@ export class Report {
     this.list.replaceChildren(...texts.map((warning) => make("li", {}, warning)));
   }
 
-  mark(w) {
-    if (this.chart) markWeight(this.chart, w);
-  }
-
   async load() {
     const [store, calibration] = await Promise.all([fetchStore(), fetchCalibration()]);
-    this.chart = weightChart(calibration.weight);
     this.warnings = calibration.warnings;
     this.list = make("ul", { className: "warnings" });
     this.showWarnings("");
     byId("report-body").replaceChildren(
       introduction(store), this.list,
-      weightCard(calibration, this.chart),
-      correlationCard(calibration),
-      penaltyCard(calibration),
-      storeCard(store, calibration));
+      weightCard(calibration), correlationCard(calibration), storeCard(store, calibration), picture(calibration));
     return { store, calibration };
   }
 }
@@ -69,50 +60,52 @@ function introduction({ reads_text: readsText, retriever }) {
       make("var", {}, "b"), ") + ", make("var", {}, "w"), " ", make("var", {}, "z"), "(", make("var", {}, "s"), ") decides."));
 }
 
-function weightCard({ weight, expected_gain: gain }, chart) {
+/** The calibration's own picture, if there is one: the penalty, the agreement, the weight. */
+function picture({ name, penalty, pairs }) {
+  const image = make("img", {
+    className: "picture",
+    alt: `The calibration ${name}: held-out error over the penalty, agreement with the teacher by list, correlation over the weight.`,
+  });
+  const figure = make("figure", { className: "card picture-card" }, image, make("figcaption", {},
+    `Fitted on ${pairs.toLocaleString("en")} pairs at the penalty λ = ${power(penalty)}.`));
+  image.addEventListener("error", () => image.remove());
+  showImage(image, "v1/calibration/picture").catch(() => image.remove());
+  return figure;
+}
+
+function weightCard({ weight, expected_gain: gain }) {
   const [low, high] = weight.weight_interval;
   const text = [`95 % interval ${low.toFixed(2)} to ${high.toFixed(2)}, ${METHODS[weight.method]}.`];
   if (gain !== null) {
     text.push(`It should add ${signed(gain, 3)} to the retriever’s correlation with relevance.`);
   }
   if (weight.note) text.push(weight.note);
-  return card(headline("w* = ", weight.weight.toFixed(2), "weight of the readout"), chart,
-    make("p", { className: "axis" }, "correlation with relevance expected at each ", make("var", {}, "w")),
+  return card(headline("w* = ", weight.weight.toFixed(2), "weight of the readout"),
     make("p", {}, text.join(" ")));
 }
 
 function correlationCard(calibration) {
   const { c_b: retriever, c_s: readout, rho } = calibration.weight;
   const rows = [
-    ["r", "readout and its teacher, held out", calibration.agreement, calibration.agreement_interval],
+    ["r", "readout and its teacher, held out", calibration.agreement],
     ["c_b", "retriever and relevance", retriever],
     ["c_s", "readout and relevance", readout],
     ["c_t", "the teacher and relevance", calibration.teacher_relevance],
     ["ρ", "the two scores with each other", rho],
   ];
   const body = make("tbody");
-  for (const [name, meaning, value, interval = null] of rows) {
+  for (const [name, meaning, value] of rows) {
     const [letter, index] = name.split("_");
     body.append(make("tr", {},
       make("th", { scope: "row" }, make("var", {}, letter), index ? make("sub", {}, index) : null),
       make("td", { className: "meaning" }, meaning),
-      make("td", {}, value === null ? "" : dot(value, interval)),
       make("td", { className: "value" }, value === null ? "unknown" : value.toFixed(2).replace("-", "−"))));
   }
   const r = calibration.agreement;
   return card(headline("r = ", r === null ? "?" : r.toFixed(2), "agreement with its teacher"),
     make("table", { className: "correlations" }, make("caption", { className: "unseen" }, "Correlations"), body),
-    make("p", {}, `From ${calibration.lists} lists of ${calibration.candidates} pages; the interval of `, make("var", {}, "r"),
-      ` is over lists. ${from(calibration)}`));
-}
-
-const from = (calibration) => `${calibration.queries} queries: ${calibration.queries_from}.`;
-
-function penaltyCard(calibration) {
-  const edge = calibration.penalty_at_edge ? " It is at the edge of the range tried." : "";
-  return card(headline("λ = ", power(calibration.penalty), "penalty of the ridge"), penaltyChart(calibration),
-    make("p", { className: "axis" }, "held-out error, as a share of the targets’ spread, over ", make("var", {}, "λ")),
-    make("p", {}, `${calibration.pairs.toLocaleString("en")} pairs, ${Object.keys(calibration.errors).length} folds.${edge}`));
+    make("p", {}, `From ${calibration.lists} lists of ${calibration.candidates} pages. ` +
+      `${calibration.queries} queries: ${calibration.queries_from}.`));
 }
 
 function storeCard(store, { name }) {
@@ -132,6 +125,12 @@ function storeCard(store, { name }) {
     list.append(make("dt", {}, term), make("dd", { title: String(value) }, String(value)));
   }
   return card(headline("", store.pages.toLocaleString("en"), "pages in the store"), list);
+}
+
+/** 0.01, 1, 300: as people write a penalty. */
+function power(value) {
+  const size = Math.log10(value);
+  return size >= -3 && size < 4 ? String(Number(value.toPrecision(2))) : value.toExponential(0).replace("e+", "e");
 }
 
 function megabytes(bytes) {

@@ -1,10 +1,12 @@
-"""Page images and thumbnails: rendered from the indexed documents, kept in bounded memory.
+"""Images that come in and images that go out, each handled in a process of its own within a time limit.
 
-A request names a page by its id only; the store knows which file that is. Documents are read in a process of
-their own, within a time limit: a page can take long to draw, and a parser can crash.
+What callers send is decoded for a model; pages are rendered from the indexed documents and kept in bounded
+memory. A parser can crash, and take long. A request names a page by its id only; the store knows which file
+that is.
 """
 
 import io
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,10 +16,13 @@ from threading import Lock
 from PIL import Image
 
 from ridgerank.byte_lru import ByteLRU
-from ridgerank.documents.render import draw_page
+from ridgerank.documents.render import decode_page, draw_page
+from ridgerank.errors import DocumentError
 from ridgerank.isolated_process import IsolatedProcess, TookTooLong
+from ridgerank.page_sizing import PixelBudget
+from ridgerank.records import Page
 from ridgerank.serving.http_errors import ApiError, page_not_found
-from ridgerank.serving.serve_settings import Limits
+from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import recall_sources
 from ridgerank.worker_process import WorkerDied
@@ -62,7 +67,7 @@ class PageImages:
         self._process = IsolatedProcess()
 
     def require_page(self, page_id: str) -> None:
-        """Raise where the store has no such page. It asks the store: call it outside the event loop."""
+        """Raise if the store has no such page. It asks the store: call it outside the event loop."""
         if page_id not in self._store:
             raise page_not_found(page_id)
 
@@ -134,3 +139,47 @@ def _call_twice_if_killed(draw: Callable[[], bytes | None]) -> bytes | None:
         return draw()
     except WorkerDied:
         return draw()
+
+
+class ImageDecoder:
+    """Decodes images for all requests of a server; safe for any number of threads."""
+
+    def __init__(self, limits: Limits, *, max_pixels: PixelBudget) -> None:
+        """Pages have `max_pixels` at most."""
+        self._limits = limits
+        self._max_pixels = max_pixels
+        self._process = IsolatedProcess()
+
+    def for_request(self) -> Callable[[bytes, str], Page]:
+        """A function that makes pages of one request's images, until the request's time is used up."""
+        seconds_left = self._limits.decode_seconds
+
+        def decode(content: bytes, name: str) -> Page:
+            nonlocal seconds_left
+            start = time.monotonic()
+            try:
+                return self._process.call(
+                    decode_page,
+                    max(0.0, seconds_left),
+                    content,
+                    name,
+                    max_pixels=self._max_pixels,
+                    image_pixels=self._limits.image_pixels,
+                )
+            except TookTooLong as error:
+                raise DocumentError(
+                    f"the images of this request take more than {self._limits.decode_seconds:g} s to decode; "
+                    "send fewer or smaller ones, saved again as PNG or plain JPEG"
+                ) from error
+            except WorkerDied as error:
+                raise DocumentError(
+                    "an image that ends the process that decodes it; save it again as PNG"
+                ) from error
+            finally:
+                seconds_left -= time.monotonic() - start
+
+        return decode
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()

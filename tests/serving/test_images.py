@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.page_images import EncodedImage, PageImages
+from ridgerank.serving.images import EncodedImage, PageImages
 
 
 @pytest.fixture

@@ -1,17 +1,17 @@
-"""Request ids, JSON logs and spans."""
+"""Request ids, JSON logs, traces and the query log."""
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.request_log import JsonFormatter
-from ridgerank.serving.serve_settings import ServeSettings
-from ridgerank.serving.service import Service
-from ridgerank.serving.tracing import STEPS, OpenTelemetryTracing
-from tests.serving.conftest import PATIENT_LIMITS, Corpus, client_of
+from ridgerank.errors import ServingError
+from ridgerank.queries import read_queries
+from ridgerank.serving.app import create_app
+from ridgerank.serving.logs import JsonFormatter, QueryLog
+from tests.serving.conftest import HOME, Corpus, MakeService, client_of
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -30,9 +30,9 @@ def test_a_request_keeps_its_id_and_gets_one_where_it_has_none(client: TestClien
 def test_a_line_of_the_log_is_json_with_the_request_s_facts(
     client: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, logger="ridgerank.serving.request_log"):
+    with caplog.at_level(logging.INFO, logger="ridgerank.requests"):
         client.get("/nowhere%0a", headers={"X-Request-ID": "abc-3"})
-    [record] = [record for record in caplog.records if record.name == "ridgerank.serving.request_log"]
+    [record] = [record for record in caplog.records if record.name == "ridgerank.requests"]
     line = JsonFormatter().format(record)
     assert "\n" not in line
     facts = json.loads(line)
@@ -52,30 +52,34 @@ def test_an_exception_is_logged_in_one_line() -> None:
     assert "ValueError: two\nlines" in json.loads(line)["exception"]
 
 
-def test_spans_of_the_steps_stand_below_the_caller_s(reranker: Reranker, corpus: Corpus) -> None:
-    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the [otel] extra is not installed")
+def test_a_traced_request_carries_the_times_of_its_steps(make_service: MakeService, corpus: Corpus) -> None:
+    instrumentation = pytest.importorskip("opentelemetry.instrumentation.fastapi", reason="needs [otel]")
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
     export = pytest.importorskip("opentelemetry.sdk.trace.export")
     memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
     provider, exporter = sdk.TracerProvider(), memory.InMemorySpanExporter()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
-    service = Service(reranker, ServeSettings(limits=PATIENT_LIMITS))
-    service.tracing = OpenTelemetryTracing(provider)
-    try:
-        with client_of(service) as client:
-            body = {"query": corpus.queries[0], "k": 4}
-            answer = client.post("/v1/search", json=body, headers={"traceparent": PARENT})
-    finally:
-        service.engine.close()
-        service.page_images.close()
-        service.image_decoder.close()
-    spans = {span.name: span for span in exporter.get_finished_spans()}
-    request = spans["POST /v1/search"]
+    app = create_app(make_service(), close=False)
+    instrumentation.FastAPIInstrumentor.instrument_app(app, tracer_provider=provider)
+    with TestClient(app, base_url=HOME) as client:
+        body = {"query": corpus.queries[0], "k": 4}
+        answer = client.post("/v1/search", json=body, headers={"traceparent": PARENT})
+    [request] = [span for span in exporter.get_finished_spans() if span.name == "POST /v1/search"]
     assert f"{request.context.trace_id:032x}" == PARENT.split("-")[1]
-    assert f"{request.parent.span_id:016x}" == PARENT.split("-")[2]
-    assert request.attributes["http.response.status_code"] == 200
-    times = answer.json()["latency_ms"]
-    for step in STEPS:
-        span = spans[step]
-        assert span.parent.span_id == request.context.span_id
-        assert (span.end_time - span.start_time) / 1e6 == pytest.approx(times[step], abs=1e-3)
-    assert spans["ranking"].start_time == spans["compute"].end_time
+    for step, milliseconds in answer.json()["latency_ms"].items():
+        assert request.attributes[f"ridgerank.{step}_ms"] == milliseconds
+
+
+def test_queries_are_kept_as_a_calibration_reads_them(
+    make_service: MakeService, corpus: Corpus, tmp_path: Path
+) -> None:
+    with client_of(make_service(query_log=tmp_path / "queries.jsonl")) as client:
+        for query in corpus.queries[:3]:
+            assert client.post("/v1/search", json={"query": query, "k": 3}).status_code == 200
+    [path] = tmp_path.iterdir()
+    assert [query.text for query in read_queries(path)] == list(corpus.queries[:3])
+
+
+def test_a_query_log_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ServingError, match="cannot be written"):
+        QueryLog(tmp_path / "none" / "queries.jsonl")

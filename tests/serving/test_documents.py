@@ -4,10 +4,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ridgerank.reranker.reranker import Reranker
+from ridgerank.serving.documents import resolve_documents
 from ridgerank.serving.http_errors import ApiError
-from ridgerank.serving.request_documents import resolve_documents
-from ridgerank.serving.schemas.document_schemas import Document, PageDocument
-from ridgerank.serving.serve_settings import Limits, ServeSettings
+from ridgerank.serving.schemas import Document, PageDocument
+from ridgerank.serving.settings import Limits, ServeSettings
 from tests.serving.conftest import Corpus
 from tests.store_calls import StoreCalls, count_store_calls
 
@@ -44,7 +44,7 @@ def test_the_event_loop_never_waits_for_the_store(
 ) -> None:
     query, page_id = corpus.queries[0], reranker.store.page_ids()[0]
     requests = {
-        "/v1/rerank": {"query": query, "documents": [page_id, "a text"]},
+        "/v1/rerank": {"query": query, "documents": [page_id]},
         "/v1/score": {"queries": query, "documents": [page_id]},
         "/v1/explain": {"query": query, "page": page_id},
         "/v1/search": {"query": query, "k": 3},
@@ -89,7 +89,7 @@ def test_a_data_uri_is_an_image_in_any_case(reranker: Reranker, prefix: str) -> 
     "uri", ["DATA:text/html,x", "data:,x", "Data:image/svg+xml;base64,AAAA", "data:image/gif"]
 )
 def test_a_data_uri_of_another_kind_is_no_text(reranker: Reranker, uri: str) -> None:
-    with pytest.raises(ApiError, match="is no data URI of a PNG"):
+    with pytest.raises(ApiError, match="is not a data URI of a PNG"):
         resolve_documents([uri], reranker.store, ServeSettings(encode_missing=True))
 
 

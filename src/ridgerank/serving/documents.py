@@ -1,0 +1,285 @@
+"""The documents of a request: matched with stored pages, or attached texts and images made pages.
+
+A bare string names a stored page, by id or reference. A string that has the form of such a name and is not
+stored is refused: ranking its letters would help nobody. Any other string is a text. Nothing here opens a
+file or an address.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ridgerank.documents.chunk_pages import source_page_names
+from ridgerank.documents.render import page_from_image, page_from_text
+from ridgerank.errors import DocumentError
+from ridgerank.page_sizing import PixelBudget
+from ridgerank.records import Page
+from ridgerank.reranker.candidates import CandidateLike
+from ridgerank.serving.http_errors import ApiError, page_not_found
+from ridgerank.serving.schemas import (
+    MAX_TEXT,
+    Document,
+    IdDocument,
+    ImageDocument,
+    ImagePart,
+    PageDocument,
+    Query,
+    ReturnedDocument,
+    SourceDocument,
+    TextDocument,
+    TextPart,
+)
+from ridgerank.serving.settings import ServeSettings
+from ridgerank.store.page_store import PageStore
+
+_EDGES = "".join(map(chr, range(33))) + "\x7f\x85\xa0\u200b\u2028\u2029\ufeff"
+"""White space and control characters, which no name of a page starts or ends with."""
+_DATA_FORM = re.compile(r"data:(?:[^\s,]*,|[a-z]+/[a-z])", re.IGNORECASE)
+_PAGE_NAME = re.compile(r"[0-9a-f]{64}|[^\n]{1,400}#[0-9]{1,9}")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}={0,2}")
+_DATA_URI = re.compile(r"\s*data:image/(png|jpeg|jpg|webp|tiff)(?:;[^\s;,]*)*;base64,", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentParts:
+    """What a document says."""
+
+    page_names: tuple[str, ...] = ()
+    """Names of a stored page, in a field of their own, tried in this order."""
+    text: str | None = None
+    image: str | None = None
+    """A data URI, or base64 alone."""
+
+    @property
+    def possible_names(self) -> tuple[str, ...]:
+        """What may name a stored page: the fields made for it, or a text that comes without an image."""
+        if self.page_names or self.text is None or self.image is not None:
+            return self.page_names
+        # A line of a file with other line ends still names its page.
+        return tuple(dict.fromkeys((self.text, self.text.strip(_EDGES))))
+
+
+def take_apart(document: Document | Query) -> DocumentParts:
+    """The parts of a document or a query."""
+    match document:
+        case str():
+            # A data URI of any kind, in any case; `Data: see below` is a text.
+            is_image = _DATA_FORM.match(document.lstrip(_EDGES)) is not None
+            return DocumentParts(image=document) if is_image else DocumentParts(text=document)
+        case PageDocument():
+            return DocumentParts(page_names=(document.page,))
+        case IdDocument():
+            return DocumentParts(page_names=(document.id,))
+        case SourceDocument():
+            return DocumentParts(page_names=source_page_names(document.source, document.page))
+        case TextDocument():
+            return DocumentParts(text=document.text)
+        case ImageDocument():
+            return DocumentParts(text=document.text, image=document.image)
+    texts = [part.text for part in document.content if isinstance(part, TextPart)]
+    images = [part.image_url.url for part in document.content if isinstance(part, ImagePart)]
+    return DocumentParts(text="\n".join(texts) or None, image=images[0] if images else None)
+
+
+def query_text(query: Query) -> str:
+    """The text of a query; one with an image is refused."""
+    parts = take_apart(query)
+    if parts.image is not None or parts.text is None:
+        raise ApiError(422, "image_query", "a query with an image; expected text alone")
+    return parts.text
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A document that is not a stored page."""
+
+    kind: str
+    """`text`, or the media type of the image."""
+    data: str
+    """The text, or the image in base64."""
+    text: str = ""
+    """The text that goes with an image."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestDocuments:
+    """The documents of a request, in their order."""
+
+    names: tuple[str, ...]
+    """Of a stored page its id; of an attachment its key in `attachments`."""
+    attachments: Mapping[str, Attachment]
+    returned: tuple[ReturnedDocument, ...]
+    """The documents as an answer sends them back."""
+
+    def candidates(self, retriever_scores: Sequence[float] | None) -> list[CandidateLike]:
+        """The candidates that `Reranker.prepare` takes."""
+        if retriever_scores is None:
+            return list(self.names)
+        return list(zip(self.names, retriever_scores, strict=True))
+
+    def select(self, indices: Sequence[int]) -> "RequestDocuments":
+        """The documents at some indices."""
+        names = tuple(self.names[index] for index in indices)
+        attachments = {name: self.attachments[name] for name in names if name in self.attachments}
+        return RequestDocuments(names, attachments, tuple(self.returned[index] for index in indices))
+
+
+def resolve_documents(
+    documents: Sequence[Document], store: PageStore, settings: ServeSettings, *, reads_text: bool = True
+) -> RequestDocuments:
+    """Match each document with its page; the error names the first document that cannot be ranked.
+
+    A text that is not stored can be ranked by a model that reads text (`reads_text`). The store is asked once for all names. It may lie far away: call this outside the event loop.
+    """
+    parts_of_all = [take_apart(document) for document in documents]
+    page_id_by_name = store.lookup_many(name for parts in parts_of_all for name in parts.possible_names)
+    page_ids = list(dict.fromkeys(page_id_by_name.values()))
+    references = dict(zip(page_ids, store.references(page_ids), strict=True))
+    names: list[str] = []
+    attachments: dict[str, Attachment] = {}
+    returned: list[ReturnedDocument] = []
+    for index, parts in enumerate(parts_of_all):
+        page_id = _stored_page_id(parts, page_id_by_name)
+        if page_id is not None:
+            names.append(page_id)
+            returned.append(ReturnedDocument(page=references[page_id], text=parts.text))
+            continue
+        field = f"documents[{index}]"
+        attachment = _read_attachment(parts, field)
+        if not settings.encode_missing:
+            raise ApiError(
+                422,
+                "not_stored",
+                f"{field} is not a stored page, and this server ranks stored pages only; index it, or have "
+                "such documents encoded on the fly: `ridgerank serve --store STORE --encode-missing`",
+            )
+        if attachment.kind == "text" and not reads_text:
+            raise ApiError(
+                422,
+                "not_possible",
+                f"{field} is a text, and the model of this server looks at page images; index its document, or "
+                "send an image of the page",
+            )
+        name = f"{field} of this request"
+        names.append(name)
+        attachments[name] = attachment
+        is_text = attachment.kind == "text"
+        returned.append(
+            ReturnedDocument(text=attachment.data)
+            if is_text
+            else ReturnedDocument(image=attachment.kind, text=attachment.text or None)
+        )
+    if len(attachments) > settings.limits.images:
+        raise ApiError(
+            422,
+            "too_many_images",
+            f"{len(attachments)} documents are not stored, more than the {settings.limits.images} this "
+            "server encodes for a request; index them",
+        )
+    return RequestDocuments(tuple(names), attachments, tuple(returned))
+
+
+def _stored_page_id(parts: DocumentParts, page_id_by_name: Mapping[str, str]) -> str | None:
+    """The page id of a document that names a stored page; a string that can only be a name must be known."""
+    names = parts.possible_names
+    page_id = next((page_id_by_name[name] for name in names if name in page_id_by_name), None)
+    must_be_stored = bool(parts.page_names) or any(_PAGE_NAME.fullmatch(name) for name in names)
+    if page_id is None and must_be_stored:
+        raise page_not_found(names[0])
+    return page_id
+
+
+def _read_attachment(parts: DocumentParts, field: str) -> Attachment:
+    text = parts.text or ""
+    if len(text) > MAX_TEXT:
+        raise ApiError(
+            422, "bad_document", f"{field} has {len(text):,} characters; expected at most {MAX_TEXT:,}"
+        )
+    if parts.image is not None:
+        media_type, data = _read_image(parts.image, field)
+        return Attachment(media_type, data, text)
+    if not text.strip():
+        raise ApiError(422, "bad_document", f"{field} is empty; expected a text, an image or a page")
+    if _ADDRESS.fullmatch(text.strip()):
+        raise _remote_address(field)
+    return Attachment("text", text)
+
+
+def _read_image(uri: str, field: str) -> tuple[str, str]:
+    """The media type of an image and its base64."""
+    prefix = _DATA_URI.match(uri)
+    if prefix is not None:
+        return f"image/{prefix[1].lower()}", uri[prefix.end() :].strip()
+    if _DATA_FORM.match(uri.lstrip(_EDGES)):
+        raise ApiError(
+            422, "bad_document", f"{field} is not a data URI of a PNG, JPEG, WebP or TIFF image in base64"
+        )
+    if _BASE64.fullmatch(uri):
+        return "image", uri
+    raise _remote_address(field)
+
+
+def _remote_address(field: str) -> ApiError:
+    return ApiError(
+        422, "remote_address", f"{field} is an address; nothing is fetched from elsewhere: send a data URI"
+    )
+
+
+class AttachmentPages(Mapping[str, Page]):
+    """The attachments of a request as pages, by name; one page is in memory at a time.
+
+    An attachment is decoded when it is read, and its page id is known from then on (`page_ids`).
+    """
+
+    def __init__(
+        self,
+        attachments: Mapping[str, Attachment],
+        check_caller: Callable[[], None],
+        *,
+        max_pixels: PixelBudget,
+        decode: Callable[[bytes, str], Page],
+    ) -> None:
+        """`check_caller` runs before each page is made, and raises if the caller has left.
+
+        `decode` makes a page of an image file and a name.
+        """
+        self.page_ids: dict[str, str] = {}
+        """Name → page id, of the attachments read so far."""
+        self._attachments = attachments
+        self._check_caller = check_caller
+        self._max_pixels = max_pixels
+        self._decode = decode
+
+    def __getitem__(self, name: str) -> Page:
+        attachment = self._attachments[name]
+        self._check_caller()
+        try:
+            page = self._make_page(attachment, name)
+        except DocumentError as error:
+            raise DocumentError(f"{name}: {error}") from error
+        self.page_ids[name] = page.page_id
+        return page
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._attachments
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attachments)
+
+    def __len__(self) -> int:
+        return len(self._attachments)
+
+    def _make_page(self, attachment: Attachment, name: str) -> Page:
+        if attachment.kind == "text":
+            return page_from_text(attachment.data, name, max_pixels=self._max_pixels)
+        try:
+            content = base64.b64decode(attachment.data, validate=True)
+        except binascii.Error as error:
+            raise DocumentError(f"not base64 ({error}); encode the image's bytes again") from error
+        page = self._decode(content, name)
+        if not attachment.text:
+            return page
+        return page_from_image(page.image, name, max_pixels=self._max_pixels, text=attachment.text)

@@ -1,1 +1,0 @@
-"""Paths of the API, by what they are about."""

@@ -1,0 +1,564 @@
+"""What callers send and what they get, by route; every unknown field is refused."""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from ridgerank.calibration.weight import WeightStep
+from ridgerank.queries import MAX_CHARACTERS
+from ridgerank.serving.matching_line import MatchedLine
+
+MAX_DOCUMENTS = 1000
+"""Per request; a server may allow fewer."""
+MAX_NAME = 1024
+MAX_TEXT = 20_000
+MAX_DATA_URI = 30_000_000
+PAGE_ID = r"^[0-9a-f]{64}$"
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT, pattern=r"\S")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=r"\S")]
+DataUri = Annotated[str, StringConstraints(min_length=5, max_length=MAX_DATA_URI)]
+QueryText = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=MAX_CHARACTERS, pattern=r"\S"),
+    Field(description="What to look for.", examples=["operating margin in 2019"]),
+]
+Score = Annotated[float, Field(allow_inf_nan=False)]
+DeadlineMs = Annotated[
+    int | None,
+    Field(ge=1, le=3_600_000, description="Milliseconds after which to give up; the server has a limit too."),
+]
+
+MinScore = Annotated[
+    StrictFloat | None,  # true is not a number
+    Field(
+        ge=0,
+        le=1,
+        description="Leave out pages whose relevance_score is below this; refused if the calibration "
+        "predicts no margin, because its scores are then only ranks.",
+    ),
+]
+
+
+LATENCY = (
+    "Milliseconds of the request's steps: queue, retrieval, reading (waiting for stored pages), compute (the "
+    "model; a shared pass counts in full for each request), ranking."
+)
+
+
+class RequestModel(BaseModel):
+    """The base of everything a caller sends."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ResponseModel(BaseModel):
+    """The base of everything the server sends."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
+"""Where w came from: calibrated, or 1 because there were no retriever scores."""
+
+
+class Usage(ResponseModel):
+    """What a request cost."""
+
+    prompt_tokens: int = Field(ge=0, description="As total_tokens: nothing is generated.")
+    total_tokens: int = Field(ge=0, description="Tokens the model ran: those of the query, once per page.")
+
+
+class FieldError(ResponseModel):
+    """What is wrong with one field of a request."""
+
+    field: str
+    message: str
+
+
+class ErrorResponse(ResponseModel):
+    """Every error looks like this."""
+
+    message: str = Field(description="What was found, what was expected, what to do.")
+    code: str = Field(description="One word a program can act on.", examples=["page_not_found"])
+    fields: list[FieldError] = Field(default=[])
+
+
+MAX_PARTS = 16
+
+
+class PageDocument(RequestModel):
+    """A stored page, by id or reference."""
+
+    page: Name = Field(examples=["report.pdf#3"])
+
+
+class IdDocument(RequestModel):
+    """A stored page, by id or reference, under the name other clients use."""
+
+    id: Name
+
+
+class TextDocument(RequestModel):
+    """A text; like a bare string it may name a stored page."""
+
+    text: Text
+
+
+class ImageDocument(RequestModel):
+    """A page as an image: a data URI or base64, with a text that goes with it or without.
+
+    Remote addresses are never fetched.
+    """
+
+    image: DataUri = Field(examples=["data:image/png;base64,iVBORw0KGgo…"])
+    text: Text | None = None
+
+
+class SourceDocument(RequestModel):
+    """A stored page, by its file and its number from 1, as chunks of text pipelines name it."""
+
+    source: Name = Field(examples=["report.pdf"])
+    page: int = Field(ge=1, le=10**9, examples=[3])
+
+
+class ImageUrl(RequestModel):
+    """The address of an image, as vLLM and OpenAI have it; only data URIs are accepted."""
+
+    url: DataUri
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class TextPart(RequestModel):
+    """A text part of a document."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class ImagePart(RequestModel):
+    """An image part of a document."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+class PartsDocument(RequestModel):
+    """A document in parts, as vLLM has it: at most one image, and texts."""
+
+    content: list[Annotated[TextPart | ImagePart, Field(discriminator="type")]] = Field(
+        min_length=1, max_length=MAX_PARTS
+    )
+
+    @model_validator(mode="after")
+    def _check_images(self) -> "PartsDocument":
+        images = sum(isinstance(part, ImagePart) for part in self.content)
+        if images > 1:
+            raise ValueError(
+                f"{images} images in one document; expected at most one, because a page is one image"
+            )
+        return self
+
+
+Document: TypeAlias = (
+    Annotated[str, StringConstraints(min_length=1, max_length=MAX_DATA_URI, pattern=r"\S")]
+    | PageDocument
+    | IdDocument
+    | TextDocument
+    | ImageDocument
+    | SourceDocument
+    | PartsDocument
+)
+"""A stored page, a text, or an image as a data URI or base64."""
+
+Query: TypeAlias = QueryText | TextDocument | PartsDocument
+"""A query: text, in any of the shapes that documents have."""
+
+Scores: TypeAlias = Annotated[
+    list[Score],
+    Field(
+        max_length=MAX_DOCUMENTS,
+        description="The first stage's score of each document, in their order: an extension of RidgeRank.",
+    ),
+]
+
+
+class ReturnedDocument(ResponseModel):
+    """A document as it was sent; of an image only that it was one."""
+
+    text: str | None = None
+    page: str | None = None
+    image: str | None = Field(default=None, description="The media type of the image, without its bytes.")
+
+
+Settings = dict[Name, Any]
+
+
+class ForeignFields(RequestModel):
+    """What Cohere, Jina, vLLM and TEI take besides queries and documents."""
+
+    max_tokens_per_doc: int | None = None
+    max_tokens_per_query: int | None = None
+    max_chunks_per_doc: int | None = Field(default=None, ge=1)
+    rank_fields: list[Name] | None = Field(default=None, max_length=64)
+    priority: int | None = None
+    truncate: bool | None = None
+    truncation: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    truncate_prompt_tokens: int | None = Field(default=None, ge=-1)
+    max_doc_length: int | None = Field(default=None, ge=1)
+    max_query_length: int | None = Field(default=None, ge=1)
+    instruction: Text | None = None
+    chat_template_kwargs: Settings | None = None
+    mm_processor_kwargs: Settings | None = None
+    cache_salt: Name | None = None
+    return_embeddings: Literal[False] | None = None
+    user: Name | None = None
+
+    @field_validator("max_tokens_per_doc", "max_tokens_per_query", mode="after")
+    @classmethod
+    def _check_tokens(cls, tokens: int | None, info: ValidationInfo) -> int | None:
+        if tokens is not None and tokens < 0:
+            raise ValueError(f"{info.field_name} must be a non-negative integer; 0 means no limit")
+        return tokens
+
+    def unused_fields(self) -> list[str]:
+        """The names of the fields above that the request has."""
+        return [name for name in ForeignFields.model_fields if getattr(self, name) is not None]
+
+
+class RerankRequest(ForeignFields):
+    """Documents to put in order: `documents`, or TEI's `texts`."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "ridgerank",
+                    "query": "operating margin in 2019",
+                    "documents": ["report.pdf#3", "report.pdf#4"],
+                    "top_n": 2,
+                }
+            ]
+        },
+    )
+
+    query: Query
+    documents: Document | list[Document] | None = None
+    texts: list[Text] | None = Field(
+        default=None, min_length=1, max_length=MAX_DOCUMENTS, description="TEI's word for documents."
+    )
+    model: Name | None = Field(
+        default=None, description="Any name: a server has one model, and warns if a request names another."
+    )
+    top_n: int | None = Field(default=None, ge=0, description="How many results; all by default, and for 0.")
+    return_documents: bool | None = Field(
+        default=None, description="Send each document back with its result; not by default."
+    )
+    retriever_scores: Scores | None = None
+    min_score: MinScore = None
+    deadline_ms: DeadlineMs = None
+    raw_scores: bool = Field(default=False, description="TEI: the fused score instead of the one in [0, 1].")
+    use_activation: bool | None = Field(
+        default=None, description="vLLM: if false, the log odds of the score instead of the score."
+    )
+    return_text: bool = Field(default=False, description="TEI's word for return_documents.")
+    request_id: Name | None = Field(default=None, description="vLLM: the id that the answer gets.")
+
+    @property
+    def sent_documents(self) -> list[Document]:
+        """The documents, under whatever word they were sent."""
+        if self.documents is None:
+            return list(self.texts or [])
+        return self.documents if isinstance(self.documents, list) else [self.documents]
+
+    @model_validator(mode="after")
+    def _check_documents(self) -> "RerankRequest":
+        if (self.documents is None) == (self.texts is None):
+            found = "neither documents nor texts" if self.documents is None else "both documents and texts"
+            raise ValueError(f"{found} were sent; expected one of them")
+        count = len(self.sent_documents)
+        if not 1 <= count <= MAX_DOCUMENTS:
+            raise ValueError(f"{count} documents; expected 1 to {MAX_DOCUMENTS:,}")
+        if self.retriever_scores is not None and len(self.retriever_scores) != count:
+            raise ValueError(
+                f"{len(self.retriever_scores)} retriever scores for {count} documents; expected one each"
+            )
+        return self
+
+
+class RerankResult(ResponseModel):
+    """One document, with the scores it was ranked by."""
+
+    index: int = Field(ge=0, description="Its index in the request, from 0.")
+    relevance_score: float = Field(
+        description="From 0 to 1, never rising down the results: the fused order at the level of the margins "
+        "that the full model is predicted to give; only a rank if the calibration predicts no margin. "
+        "Its log odds if use_activation is false.",
+    )
+    document: ReturnedDocument | None = None
+    page_id: str = Field(pattern=PAGE_ID)
+    reference: str
+    fused_score: float
+    retriever_score: float | None = Field(description="b; null if there was none.")
+    readout_score: float = Field(description="s.")
+
+
+class Meta(ResponseModel):
+    """What Cohere's clients read besides the results."""
+
+    api_version: dict[str, str]
+    billed_units: dict[str, float] = Field(
+        default={"search_units": 0.0}, description="Nothing is billed; clients expect the field."
+    )
+    warnings: list[str] = Field(description="What a careful caller should know; empty if there is nothing.")
+
+
+class RerankResponse(ResponseModel):
+    """Results, best first."""
+
+    id: str
+    model: str
+    results: list[RerankResult]
+    usage: Usage
+    meta: Meta
+    weight: float = Field(ge=0, le=1, description="w: the readout's share in the fused score.")
+    weight_source: WeightSource
+    note: str
+    latency_ms: dict[str, float] = Field(description=LATENCY)
+
+
+class TeiResult(ResponseModel):
+    """One result in TEI's shape."""
+
+    index: int = Field(ge=0)
+    score: float
+    text: str | None = None
+
+
+MAX_QUERIES = 64
+Queries: TypeAlias = Query | list[Query]
+Documents: TypeAlias = Document | list[Document]
+_WORDS = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+
+
+class ScoreRequest(ForeignFields):
+    """Queries and documents to score, as vLLM has it: one query for all documents, or one each."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "examples": [{"queries": "operating margin in 2019", "documents": ["report.pdf#3"]}]
+        },
+    )
+
+    queries: Queries | None = None
+    documents: Documents | None = None
+    items: Documents | None = Field(default=None, description="Another word for documents.")
+    text_1: Queries | None = Field(default=None, description="An older word for queries, with text_2.")
+    text_2: Documents | None = None
+    data_1: Queries | None = Field(default=None, description="Another word for queries, with data_2.")
+    data_2: Documents | None = None
+    model: Name | None = None
+    request_id: Name | None = Field(default=None, description="The id that the answer gets.")
+    use_activation: bool | None = Field(
+        default=None, description="Not used: a score is as the readout has it."
+    )
+    deadline_ms: DeadlineMs = None
+
+    @property
+    def pair_lists(self) -> tuple[list[Query], list[Document]]:
+        """Queries and documents, under whatever words they were sent."""
+        first, second = self._words()
+        queries, documents = getattr(self, first), getattr(self, second)
+        return (
+            queries if isinstance(queries, list) else [queries],
+            documents if isinstance(documents, list) else [documents],
+        )
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> "ScoreRequest":
+        self._words()
+        queries, documents = self.pair_lists
+        if not 1 <= len(queries) <= MAX_QUERIES or not 1 <= len(documents) <= MAX_DOCUMENTS:
+            raise ValueError(
+                f"{len(queries)} queries and {len(documents)} documents; expected 1 to {MAX_QUERIES} queries "
+                f"and 1 to {MAX_DOCUMENTS:,} documents"
+            )
+        if len(queries) not in (1, len(documents)):
+            raise ValueError(
+                f"{len(queries)} queries for {len(documents)} documents; expected one query, or one each"
+            )
+        return self
+
+    def _words(self) -> tuple[str, str]:
+        """The two fields that hold queries and documents."""
+        present = {field for pair in _WORDS for field in pair if getattr(self, field) is not None}
+        for pair in _WORDS:
+            if present == set(pair):
+                return pair
+        raise ValueError(
+            f"{', '.join(sorted(present)) or 'neither queries nor documents'}; expected queries with "
+            "documents (or items), or text_1 with text_2, or data_1 with data_2"
+        )
+
+
+class PairScore(ResponseModel):
+    """One pair's score."""
+
+    index: int = Field(ge=0)
+    object: Literal["score"] = "score"
+    score: float = Field(description="The readout score s of this pair alone: it depends on no other page.")
+
+
+class ScoreResponse(ResponseModel):
+    """Scores in the order of the request."""
+
+    id: str
+    object: Literal["list"] = "list"
+    created: int
+    model: str
+    data: list[PairScore]
+    usage: Usage
+    warnings: list[str] = Field(default=[], description="What a careful caller should know.")
+
+
+Label = str | bool | int | float
+
+
+class SearchRequest(RequestModel):
+    """A query to retrieve and rerank for."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "operating margin in 2019", "k": 20, "top_n": 5}]},
+    )
+
+    query: QueryText
+    k: int = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
+    top_n: int = Field(default=5, ge=1, description="How many of these to return, best first.")
+    documents: list[Name] = Field(
+        default=[], max_length=100, description="Search only documents whose name fits one of these globs."
+    )
+    metadata: dict[str, Label | Annotated[list[Label], Field(max_length=20)]] = Field(
+        default={},
+        max_length=20,
+        description="Search only documents of which metadata.jsonl says this, and of a list all of it.",
+    )
+    min_score: MinScore = None
+    lines: bool = Field(default=False, description="Whether each result has the line that matches best.")
+    deadline_ms: DeadlineMs = None
+
+
+class SearchResult(ResponseModel):
+    """A page with its rank and both scores it was ranked by."""
+
+    rank: int = Field(ge=1)
+    retriever_rank: int = Field(ge=1)
+    page_id: str = Field(pattern=PAGE_ID)
+    reference: str
+    relevance_score: float = Field(
+        ge=0,
+        le=1,
+        description="From 0 to 1, never rising down the results: the fused order at the level of the margins "
+        "that the full model is predicted to give; only a rank if the calibration predicts no margin.",
+    )
+    fused_score: float = Field(description="(1 − w) · retriever_z + w · readout_z, eq. 2.")
+    retriever_score: float
+    readout_score: float
+    retriever_z: float = Field(description="The retriever score standardized over the k candidates.")
+    readout_z: float = Field(description="The readout score standardized over the k candidates.")
+    image_url: str
+    thumbnail_url: str
+    reason: str
+    line: MatchedLine | None = Field(
+        description="The line with most of the query's words; null without `lines`, or without page text."
+    )
+
+
+class SearchResponse(ResponseModel):
+    """Pages, best first."""
+
+    id: str
+    model: str
+    query: str
+    weight: float = Field(ge=0, le=1)
+    weight_source: WeightSource
+    note: str
+    results: list[SearchResult]
+    latency_ms: dict[str, float] = Field(description=LATENCY)
+
+
+class ExplainRequest(RequestModel):
+    """A query and the stored page to explain."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "operating margin in 2019", "page": "report.pdf#3"}]},
+    )
+
+    query: QueryText
+    page: Name
+    layer: int | None = Field(default=None, ge=0, description="One stored layer; the mean of all by default.")
+    deadline_ms: DeadlineMs = None
+
+
+JudgeName = Annotated[str, StringConstraints(strip_whitespace=True, max_length=60, pattern=r"^[^\n\r\t]*$")]
+
+
+class JudgementRequest(RequestModel):
+    """What somebody says of a page."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {"query": "operating margin in 2019", "page": "report.pdf#3", "grade": 2, "judge": "ada"}
+            ]
+        },
+    )
+
+    query: QueryText
+    page: Name
+    grade: int | None = Field(
+        ge=0, le=2, description="2 relevant, 1 partly, 0 not; null takes back what the judge said before."
+    )
+    judge: JudgeName = Field(default="", description="Who says so; empty for nobody in particular.")
+    deadline_ms: DeadlineMs = None
+
+
+class JudgementsResponse(ResponseModel):
+    """Judgements of one query and of all, and what they make of the weight."""
+
+    query: str
+    own: dict[str, int] = Field(description="Page id → what this judge says.")
+    merged: dict[str, int] = Field(description="Page id → the grade that stands for all judges'.")
+    judgements: int
+    queries: int
+    judges: int
+    deployed: WeightStep = Field(description="The weight this server ranks with.")
+    steps: list[WeightStep] = Field(
+        description="What `ridgerank calibrate --weight-only` would deploy, query by query as they were "
+        "judged; the first is the estimate without judgements."
+    )
+    note: str
+    next_pages: dict[str, str] = Field(
+        description="Page id → reference: first pages of both orders that nobody judged, most disputed first."
+    )
+    next_queries: list[str]

@@ -1,0 +1,165 @@
+"""A service on a port: one process with uvicorn, or several below uvicorn's own supervisor.
+
+Each process has a model, a page cache and a queue of its own. Whatever runs, a process ends within ten
+seconds of a signal.
+"""
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread, Timer
+from types import FrameType
+from typing import Any
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from ridgerank.errors import RidgeRankError, ServingError
+from ridgerank.reranker.options import RerankerOptions
+from ridgerank.reranker.reranker import Reranker
+from ridgerank.serving.app import create_app
+from ridgerank.serving.logs import log_json
+from ridgerank.serving.metrics import SHARED_FOLDER
+from ridgerank.serving.service import Service
+from ridgerank.serving.settings import ServeSettings
+from ridgerank.worker_process import usable_cores
+
+log = logging.getLogger(__name__)
+
+END_SECONDS = 9.5
+"""From a signal to the end of the process, at the most."""
+GRACE_SECONDS = 8
+"""How long admitted requests may take to finish after a signal."""
+_HEALTH_SECONDS = 60
+"""A worker that shows no sign of life for this long is replaced."""
+
+
+def default_workers(device: str, model_bytes: int) -> int:
+    """Two on a CPU with memory for twenty such models, because one process leaves cores idle; else one.
+
+    Threads of one process take turns at Python, so that two of them gain far less than two processes.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(2, usable_cores()) if device == "cpu" and 20 * model_bytes <= memory else 1
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free port."""
+    return uvicorn.Config("", host=host, port=port, log_level="error").bind_socket()
+
+
+def serve(
+    store: str,
+    options: RerankerOptions,
+    settings: ServeSettings,
+    listening: socket.socket,
+    *,
+    workers: int | None = None,
+    started: Callable[[Reranker, int], None] = lambda reranker, workers: None,
+) -> None:
+    """Serve a calibrated store until SIGTERM or Ctrl-C, then finish what was admitted.
+
+    The store is opened here first, so that what is wrong with it is raised here; `started` is told of it and
+    of the number of workers. Workers divide the page cache, the cores and the admitted requests among them.
+    """
+    reranker = options.open(store)
+    backbone = reranker.backbone
+    workers = workers or default_workers(backbone.device.type, backbone.nbytes)
+    started(reranker, workers)
+    if workers == 1:
+        app = partial(_make_app, partial(Service, reranker, settings, readout=options.readout), settings)
+        uvicorn.Server(server_config(app, settings)).run(sockets=[listening])
+        return
+    reranker.close()
+    del reranker, backbone  # each worker loads its own
+    limits = replace(settings.limits, admitted=max(1, settings.limits.admitted // workers))
+    settings = replace(settings, limits=limits)
+    options = replace(options, cache_bytes=options.cache_bytes // workers)
+    threads = max(1, torch.get_num_threads() // workers)
+    app = partial(_make_worker_app, store, options, settings, threads)
+    with TemporaryDirectory(prefix="ridgerank-workers-") as folder:
+        os.environ[SHARED_FOLDER] = folder
+        supervisor = Multiprocess(server_config(app, settings, workers=workers), sockets=[listening])
+        supervisor.run()
+    if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
+        raise ServingError("a worker could not start; its message above says why")
+
+
+def server_config(
+    app: FastAPI | Callable[[], FastAPI], settings: ServeSettings, *, workers: int = 1
+) -> uvicorn.Config:
+    """What uvicorn is told; `app` is the application, or makes it when the server runs."""
+    return uvicorn.Config(
+        app,
+        factory=not isinstance(app, FastAPI),
+        workers=workers,
+        http="h11",  # it bounds the head of a request
+        ws="none",
+        log_level="error",  # its warnings come at a caller's will
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=settings.limits.header_bytes,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_worker_healthcheck=_HEALTH_SECONDS,
+    )
+
+
+def _make_worker_app(store: str, options: RerankerOptions, settings: ServeSettings, threads: int) -> FastAPI:
+    """The application of a worker. What stops the first of them to start would stop all others, too."""
+    torch.set_num_threads(threads)
+    some_started = Path(os.environ[SHARED_FOLDER], "started")
+    try:
+        reranker = options.open(store)
+        app = _make_app(partial(Service, reranker, settings, readout=options.readout), settings)
+    except RidgeRankError as error:
+        log.error("%s", error)
+        raise SystemExit(1 if some_started.exists() else STARTUP_FAILURE) from error
+    some_started.touch()
+    return app
+
+
+def _make_app(make_service: Callable[[], Service], settings: ServeSettings) -> FastAPI:
+    """The application of this process; called by uvicorn after it has set its handlers of signals."""
+    if settings.json_logs:
+        log_json()
+    service = make_service()
+    end_in_time(service)
+    return create_app(service, close_seconds=1.0)
+
+
+def end_in_time(service: Service) -> None:
+    """From a signal on, refuse requests; end the process after `END_SECONDS`, whatever runs.
+
+    A running call of torch cannot be stopped from a thread.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before: Any = signal.getsignal(number)
+        signal.signal(number, partial(_begin_end, service, before))
+
+
+def _begin_end(service: Service, before: Any, number: int, frame: FrameType | None) -> None:  # noqa: ANN401
+    # Locks may be held by the interrupted code, so threads do what needs them.
+    Thread(target=service.begin_close, daemon=True).start()
+    timer = Timer(END_SECONDS, _end_now, args=(service, number))
+    timer.daemon = True
+    timer.start()
+    if callable(before):
+        before(number, frame)
+
+
+def _end_now(service: Service, number: int) -> None:
+    log.error("not done %g s after the signal; the server ends now", END_SECONDS)
+    ending = Thread(target=service.end_processes, daemon=True)
+    ending.start()
+    ending.join(0.3)
+    os._exit(128 + number)
