@@ -132,7 +132,8 @@ def resolve_documents(
 ) -> RequestDocuments:
     """Match each document with its page; the error names the first document that cannot be ranked.
 
-    A text that is not stored can be ranked by a model that reads text (`reads_text`). The store is asked once for all names. It may lie far away: call this outside the event loop.
+    A text that is not stored can be ranked by a model that reads text (`reads_text`). The store is asked once
+    for all names. It may lie far away: call this outside the event loop.
     """
     parts_of_all = [take_apart(document) for document in documents]
     page_id_by_name = store.lookup_many(name for parts in parts_of_all for name in parts.possible_names)
@@ -160,8 +161,8 @@ def resolve_documents(
             raise ApiError(
                 422,
                 "not_possible",
-                f"{field} is a text, and the model of this server looks at page images; index its document, or "
-                "send an image of the page",
+                f"{field} is a text, and the model of this server looks at page images; index its document, "
+                "or send an image of the page",
             )
         name = f"{field} of this request"
         names.append(name)
