@@ -11,8 +11,7 @@ import pytest
 from ridgerank.errors import ScoreError
 from ridgerank.records import Ranking
 from ridgerank.reranker import batching
-from ridgerank.reranker.batching import PAGES_PER_PASS, pages_per_pass
-from ridgerank.reranker.candidates import CandidateList
+from ridgerank.reranker.candidates import PAGES_PER_PASS, CandidateList, pages_per_pass
 from ridgerank.reranker.options import RerankerOptions
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import model_process
