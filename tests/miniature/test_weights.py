@@ -13,7 +13,7 @@ from miniature.questions import ANSWERS, NOT
 from miniature.training.render import render
 from ridgerank.backbones.base import full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.encoders import load_encoder
 from ridgerank.retrievers.late_interaction import maxsim
 
 MODELS = (*BACKBONES, *RETRIEVERS)

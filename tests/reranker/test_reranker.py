@@ -123,14 +123,12 @@ def test_a_number_of_pages_below_1_or_of_another_type_is_refused(reranker: Reran
 @pytest.mark.parametrize(
     ("candidates", "reason"),
     [
-        ([("0.pdf#1", float("nan")), ("0.pdf#2", 1.0)], "the candidates' scores"),
+        ([Candidate("0.pdf#1", float("nan")), Candidate("0.pdf#2", 1.0)], "the candidates' scores"),
         ([Candidate("0.pdf#1", 1.0), "0.pdf#2"], "1 of 2 candidates have no score"),
     ],
 )
 def test_scores_that_are_not_finite_or_missing_for_some_are_refused(
-    reranker: Reranker,
-    candidates: Any,
-    reason: str,  # noqa: ANN401
+    reranker: Reranker, candidates: list[Candidate | str], reason: str
 ) -> None:
     with pytest.raises(ScoreError, match=reason):
         reranker.rank(QUERY, candidates)

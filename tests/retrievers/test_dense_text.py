@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from ridgerank.errors import ArtifactError, RetrieverError, StoreError
+from ridgerank.errors import ArtifactError, RetrieverError
 from ridgerank.retrievers import dense
 from ridgerank.retrievers.dense import INSTRUCTION, DenseText
 from ridgerank.store.page_store import PageStore
@@ -121,7 +121,7 @@ def test_damaged_embeddings_are_refused(embedder: Path, store: PageStore, uri: s
         DenseText(str(embedder), store, device="cpu")
 
 
-def test_no_text_no_pages_and_no_model_are_told_apart(
+def test_pages_without_text_and_unknown_models_are_refused(
     tmp_path: Path, embedder: Path, store: PageStore
 ) -> None:
     add(str(tmp_path / "scans"), ["", ""])
@@ -130,16 +130,8 @@ def test_no_text_no_pages_and_no_model_are_told_apart(
         pytest.raises(RetrieverError, match=r"none of the 2 pages .* text layer"),
     ):
         DenseText(str(embedder), scans)
-    add(str(tmp_path / "empty"), [])
-    with PageStore.open(str(tmp_path / "empty")) as empty, pytest.raises(RetrieverError, match="is empty"):
-        DenseText(str(embedder), empty)
     with pytest.raises(RetrieverError, match="cannot load the text embedder"):
         DenseText(str(tmp_path / "no-such-model"), store, device="cpu")
-
-
-def test_unknown_pages_are_named(embedder: Path, store: PageStore) -> None:
-    with pytest.raises(StoreError, match="nothing"):
-        DenseText(str(embedder), store, device="cpu").score(QUERY, ["nothing"])
 
 
 def test_it_says_how_to_get_sentence_transformers(

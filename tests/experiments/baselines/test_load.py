@@ -23,7 +23,7 @@ from ridgerank.indexing.index import index_documents
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.encoders import load_encoder
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
 from tests.backbones.small_text_models import build_text

@@ -9,8 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AddedToken, ColQwen2Processor
 
 from ridgerank.errors import RetrieverError
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.encoders import MultiVectorEncoder, load_encoder
 from tests.retrievers.small_encoders import Built, build, build_adapted
 
 
@@ -87,7 +86,9 @@ def test_an_unknown_name_or_class_lists_those_known(tmp_path: Path, model_folder
         RetrieverError, match=r"no retriever called 'colplai'.*bm25.*colpali-v1\.3.*colnomic-7b"
     ):
         load_encoder("colplai")
-    with pytest.raises(RetrieverError, match=r"'qwen2_5_vl', which is no retriever.*colpali, colqwen2"):
+    with pytest.raises(
+        RetrieverError, match=r"'qwen2_5_vl', which is not a known retriever.*colpali, colqwen2"
+    ):
         load_encoder(model_folder, device="cpu")
     with pytest.raises(RetrieverError, match="cannot load the retriever"):
         load_encoder(tmp_path, device="cpu")
