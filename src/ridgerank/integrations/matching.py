@@ -146,8 +146,9 @@ def _match_content(
     if document.image is None:
         shown = [repr(name if len(name) <= 40 else f"{name[:39]}…") for name in document.page_names]
         raise StoreError(
-            f"{description} names no page of the store at {store.uri} (it says {', '.join(shown) or 'nothing'}); "
-            "name the page by id or reference, index it, or hand over its image"
+            f"{description} names no page of the store at {store.uri} "
+            f"(it says {', '.join(shown) or 'nothing'}); name the page by id or reference, index it, or "
+            "hand over its image"
         )
     image = document.image()
     if isinstance(image, bytes):

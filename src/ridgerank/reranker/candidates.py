@@ -192,7 +192,7 @@ def _run_shared(lists: Sequence[CandidateList], shallow: ShallowPass) -> list[Sh
     """The states of several lists from one pass."""
     unstored = {page_id: page.prefix for each in lists for page_id, page in each.unstored.items()}
     shared = shallow.run_lists([(each.query, each.page_ids) for each in lists], unstored=unstored)
-    parts = shared.states.split([len(each.page_ids) for each in lists])
+    parts = torch.split(shared.states, [len(each.page_ids) for each in lists])
     return [replace(shared, states=states) for states in parts]
 
 

@@ -32,9 +32,8 @@ class BM25(TextRetriever):
 
     def _score_all(self, query: str) -> Floats:
         known = [word for word in _words(query) if word in self._index.vocab_dict]
-        if not known:
-            return np.zeros(len(self._ids))
-        return np.asarray(self._index.get_scores(known), dtype=np.float64)
+        scores = self._index.get_scores(known) if known else np.zeros(len(self._ids))
+        return np.asarray(scores, dtype=np.float64)
 
 
 def _words(text: str) -> list[str]:
