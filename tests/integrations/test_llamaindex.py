@@ -34,16 +34,13 @@ def test_nodes_name_pages_by_metadata_id_content_or_file(reranker: Reranker) -> 
         assert [scored.score for scored in ranked] == expected
 
 
-def test_nodes_come_back_in_the_rerankers_order(reranker: Reranker) -> None:
+def test_scores_are_the_retrievers_and_the_async_method_gives_the_same(reranker: Reranker) -> None:
     pairs = [(name, float(index % 3)) for index, name in enumerate(NAMES)]
-    nodes = [
-        NodeWithScore(node=TextNode(text="some words", metadata={"page_id": name}), score=score)
-        for name, score in pairs
-    ]
+    nodes = [NodeWithScore(node=TextNode(text=name), score=score) for name, score in pairs]
     postprocessor = PagePostprocessor(reranker=reranker, top_n=4)
     ranked = postprocessor.postprocess_nodes(nodes, query_str=QUERY)
     expected = [(page.reference, page.fused_score) for page in reranker.rank(QUERY, pairs, top_k=4).pages]
-    assert [(scored.node.metadata["page_id"], scored.score) for scored in ranked] == expected
+    assert [(scored.node.text, scored.score) for scored in ranked] == expected
     assert asyncio.run(postprocessor.apostprocess_nodes(nodes, schema.QueryBundle(QUERY))) == ranked
 
 

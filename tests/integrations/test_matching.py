@@ -8,7 +8,6 @@ from ridgerank.integrations.matching import (
     image_loader,
     rank_documents,
     score_in,
-    score_pairs,
 )
 from ridgerank.reranker.reranker import Reranker
 from tests.integrations.conftest import QUERY, png, scan
@@ -57,30 +56,12 @@ def test_an_image_of_no_stored_page_is_encoded_on_the_fly(reranker: Reranker) ->
         assert found == [(page.page_id, page.fused_score) for page in expected.pages]
 
 
-def test_an_image_is_not_fetched_where_a_name_is_known(reranker: Reranker) -> None:
-    def fetch() -> bytes:
-        raise AssertionError
-
-    assert len(rank_documents(reranker, QUERY, [LibraryDocument(("report.pdf#1",), 1.0, fetch)])) == 1
-
-
 def test_a_document_that_names_no_page_is_pointed_out(reranker: Reranker) -> None:
     documents = [LibraryDocument(("report.pdf#1",)), LibraryDocument(("other.pdf#1", "words " * 99))]
     with pytest.raises(StoreError, match=r"document 2 of 2 names no page .*'other\.pdf#1', 'words .{33}…'\)"):
         rank_documents(reranker, QUERY, documents)
     with pytest.raises(StoreError, match=r"document 1 of 1 names no page .*it says nothing"):
         rank_documents(reranker, QUERY, [LibraryDocument(())])
-
-
-def test_pairs_are_scored_query_by_query(reranker: Reranker) -> None:
-    names = [f"report.pdf#{number}" for number in range(1, 6)]
-    other = "number of staff"
-    pairs = [(query, LibraryDocument((name,))) for name in names for query in (QUERY, other)]
-    scores = score_pairs(reranker, pairs)
-    for start, query in enumerate((QUERY, other)):
-        expected = {page.reference: page.fused_score for page in reranker.rank(query, names).pages}
-        assert scores[start::2].tolist() == [expected[name] for name in names]
-    assert score_pairs(reranker, []).tolist() == []
 
 
 def test_scores_in_metadata_are_numbers_or_absent() -> None:

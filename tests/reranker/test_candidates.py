@@ -14,7 +14,6 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.errors import ScoreError
 from ridgerank.records import Candidate
 from ridgerank.reranker.candidates import (
-    MIN_SHARED_PAGES,
     PAGES_PER_PASS,
     relevance_scores,
     separate_scores,
@@ -94,15 +93,6 @@ def test_lists_ranked_together_are_ranked_as_alone(
             np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
 
 
-def test_short_and_empty_lists_run_alone(reranker: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("ridgerank.reranker.candidates._run_shared")
-    page_ids = reranker.store.page_ids()
-    prepared = [reranker.prepare(query, page_ids[: MIN_SHARED_PAGES - 1]) for query in QUERIES]
-    empty = reranker.prepare("nothing", [])
-    rankings = reranker.rank_lists([*prepared, empty])
-    assert [len(ranking.pages) for ranking in rankings] == [MIN_SHARED_PAGES - 1] * 5 + [0]
-
-
 def test_the_readout_alone_asks_no_retriever(reranker: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:
     page_ids = reranker.store.page_ids()[:6]
     usual = reranker.rank("bars", page_ids)
@@ -132,11 +122,6 @@ def test_scores_are_the_odds_of_margins_that_the_fused_order_agrees_with() -> No
     margins = np.array([3.0, 1.0, -2.5])
     fused = (margins - margins.mean()) / margins.std()
     np.testing.assert_allclose(relevance_scores(fused, margins), 1 / (1 + np.exp(-margins)))
-
-
-def test_equal_fused_scores_share_the_level_of_the_list() -> None:
-    level = 1 / (1 + np.exp(-2.0))
-    np.testing.assert_allclose(relevance_scores(np.zeros(2), np.array([1.0, 3.0])), [level, level])
 
 
 def test_without_predicted_margins_the_score_is_the_rank() -> None:

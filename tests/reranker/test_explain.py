@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone, cells
@@ -135,13 +134,6 @@ def test_without_a_layer_it_is_the_mean_of_all_stored_ones(whole: Reranker) -> N
     assert together.query_share == pytest.approx(np.mean([each.query_share for each in single]))
 
 
-def test_the_states_of_an_explained_page_are_those_of_the_request(reranker: Reranker) -> None:
-    shallow = ShallowPass(reranker.backbone, reranker.store)
-    page_id = reranker.store.find("a.pdf#1")
-    attention, _ = shallow.attend(QUERY, page_id)
-    assert torch.equal(attention.states, shallow.run(QUERY, [page_id]).states)
-
-
 def test_what_cannot_be_explained_is_said(reranker: Reranker) -> None:
     with pytest.raises(StoreError, match=r"no page 'b\.pdf#1'"):
         reranker.explain(QUERY, "b.pdf#1")
@@ -168,11 +160,6 @@ def test_a_line_has_the_attention_of_its_tokens_and_the_box_around_its_words() -
     assert [passage.text for passage in passages] == ["Net sales", "| Asia | 12 |", "Costs"]
     assert [passage.weight for passage in passages] == pytest.approx([0.35, 0.05, 0.4])
     assert [passage.region for passage in passages] == [(0.1, 0.1, 0.4, 0.15), (0.1, 0.5, 0.55, 0.55), None]
-
-
-def test_lines_the_model_did_not_read_are_left_out() -> None:
-    passages = split_passages(TEXT, SPANS[:2], WEIGHTS[:2], [])
-    assert [(passage.text, passage.region) for passage in passages] == [("Net sales", None)]
 
 
 def explanation(
@@ -209,12 +196,6 @@ def test_heat_is_strongest_where_the_query_looked_most_and_falls_off_smoothly() 
 def test_positions_that_were_not_kept_take_the_heat_of_their_neighbours() -> None:
     striped = smooth_field(on_grid(dict.fromkeys(range(1, 24, 3), 0.1)), 24, 36)
     np.testing.assert_allclose(striped, 0.1, rtol=1e-4)
-
-
-def test_the_strongest_position_is_heated_alike_whatever_share_the_page_had() -> None:
-    page = Image.new("L", (40, 60), 255)
-    strong, weak = (draw_heatmap(page, on_grid({1: weight, 2: weight / 4})) for weight in (0.8, 0.008))
-    assert strong.tobytes() == weak.tobytes()
 
 
 def test_words_have_the_heat_of_all_their_tokens_and_nothing_between_them_has_any() -> None:

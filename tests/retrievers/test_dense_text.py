@@ -80,13 +80,6 @@ def test_the_prompt_is_the_models(
     assert retriever._prompt == expected
 
 
-def test_linq_embed_gets_the_instruction_of_its_card(tmp_path: Path, store: PageStore) -> None:
-    embedder = build_embedder(tmp_path / "model").rename(tmp_path / "Linq-Embed-Mistral")
-    retriever = DenseText(str(embedder), store, device="cpu")
-    task = "Given a question, retrieve Wikipedia passages that answer the question"
-    assert retriever._prompt == f"Instruct: {task}\nQuery: "
-
-
 def test_pages_are_embedded_once(
     embedder: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -269,22 +269,6 @@ def test_scores_are_those_of_brute_force(seed: int, pages: list[int], tokens: li
     np.testing.assert_allclose(maxsim(queries, vectors, lengths), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_queries_in_pieces_score_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries, vectors, lengths, expected = case(0, [3, 8, 1, 5], [9, 2, 30])
-    largest = []
-    real = torch.segment_reduce
-
-    def watched(products: torch.Tensor, *arguments: str, **options: object) -> torch.Tensor:
-        largest.append(products.numel())
-        return real(products, *arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(module, "_MAX_PRODUCTS", 70)
-    monkeypatch.setattr(torch, "segment_reduce", watched)
-    np.testing.assert_allclose(maxsim(queries, vectors, lengths), expected, rtol=1e-5, atol=1e-5)
-    assert max(largest) <= 70
-    assert len(largest) > 10
-
-
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.integers(1, 40))
 def test_the_best_are_the_head_of_the_whole_order(scores: list[int], k: int) -> None:
     ids = [f"{(7 * position) % 31:02}" for position in range(len(scores))]

@@ -4,25 +4,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL.Image import Image
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.documents.render import read_pages
 from ridgerank.errors import RetrieverError
-from ridgerank.indexing.index import index_documents
-from ridgerank.records import Page
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.retrievers.dense import DenseText
 from ridgerank.retrievers.encoders import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
-from tests.conftest import write_pdf
-from tests.indexing.test_index import Seen
-from tests.retrievers.small_embedder import build_embedder
 from tests.retrievers.small_encoders import Built
 from tests.store.pages import LINEAGE, row
 
@@ -70,14 +61,6 @@ def test_a_retriever_that_has_moved_is_asked_for_by_its_new_name(
         assert load_retriever(str(colqwen.folder), store, device="cpu").search("revenue", 1)
 
 
-def test_names_lead_to_their_retrievers(store: PageStore, tmp_path: Path, colqwen: Built) -> None:
-    assert isinstance(load_retriever("BM25", store), BM25)
-    embedder = build_embedder(tmp_path / "model")
-    assert isinstance(load_retriever(f"dense:{embedder}", store, device="cpu"), DenseText)
-    with pytest.raises(RetrieverError, match="holds no vectors, and small-colqwen needs its own"):
-        load_retriever(str(colqwen.folder), store, device="cpu")
-
-
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("colbert", "no retriever called 'colbert'.*known: bm25"), ("dense:", "without a model")],
@@ -99,33 +82,3 @@ with PageStore.open(sys.argv[1]) as store:
     GivenCandidates([("cats", "report.pdf#1", 1.0)], resolve=store.find).search("cats", 1)
 """
     subprocess.run([sys.executable, "-c", script, uri], check=True)
-
-
-def test_documents_indexed_with_a_retriever_are_searched_by_it(
-    tmp_path: Path, small_backbone: Backbone, encoder: MultiVectorEncoder
-) -> None:
-    for number in range(3):
-        write_pdf(tmp_path / f"in/{number}.pdf", pages=4, seed=number)
-    uri = str(tmp_path / "store")
-    index_documents([tmp_path / "in"], uri, small_backbone, hook=Seen(), processes=1, embedder=encoder)
-    read = read_pages([tmp_path / "in"], max_pixels=small_backbone.max_pixels)
-    pages = [page for page in read if isinstance(page, Page)]
-    vectors = encoder.embed_pages([page.image for page in pages])
-    [query] = encoder.embed_queries(["revenue in 2023"])
-    scores = {
-        page.page_id: float((query.numpy() @ page_vectors.astype(np.float32).T).max(axis=1).sum())
-        for page, page_vectors in zip(pages, vectors, strict=True)
-    }
-    with PageStore.open(uri) as store:
-        candidates = load_retriever(None, store, device="cpu").search("revenue in 2023", 5)
-        stored = store.pages([page.page_id for page in pages], vectors=True)
-    for page, expected in zip(stored, vectors, strict=True):
-        assert page.vectors is not None
-        np.testing.assert_array_equal(page.vectors, expected)
-    order = sorted(scores, key=lambda page_id: (-scores[page_id], page_id))
-    assert [candidate.page_id for candidate in candidates] == order[:5]
-    np.testing.assert_allclose(
-        [candidate.score for candidate in candidates],
-        [scores[candidate.page_id] for candidate in candidates],
-        rtol=1e-5,
-    )
