@@ -92,6 +92,10 @@ SHALLOWER_SETTINGS = {
 }
 """Those that are measured with a shallower stop, too."""
 _TIMED_PAGES = 20
+_REPEATS = 15
+"""How often each pass is timed."""
+_QUESTIONS = 48
+"""Of the documents, the first so many."""
 _PAGES_PER_PART = 32
 TEXT_SETTINGS = {
     ("stride 1/3", 1.0): ("8", "4 group 32", "4/2 group 32"),
@@ -128,15 +132,6 @@ def main() -> None:
         default=Path("build/real_documents"),
         help="where benchmarks.quality has run those questions",
     )
-    parser.add_argument("--questions", type=int, default=48, help="of the documents: the first so many")
-    parser.add_argument(
-        "--exit-layer",
-        type=int,
-        action="append",
-        help="also stop here, in a few settings; one layer before the paper's unless given",
-    )
-    parser.add_argument("--corpora", type=int, default=4, help="how many corpora of the first family")
-    parser.add_argument("--repeats", type=int, default=15, help="how often each pass is timed")
     parser.add_argument("--work", type=Path, default=Path("build/compression"))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--figure", action="store_true", help="draw the rows that were written before")
@@ -155,13 +150,12 @@ def main() -> None:
 
 def _measure_drawn(options: argparse.Namespace, backbone: str) -> list[dict[str, Any]]:
     with Bar() as bar:
-        experiment = drawn_experiment(options.work, backbone, bar, corpora=options.corpora)
-        return measure(experiment, backbone, options.exit_layer, repeats=options.repeats)
+        return measure(drawn_experiment(options.work, backbone, bar), backbone)
 
 
-def drawn_experiment(work: Path, backbone: str, bar: Bar, *, corpora: int = 4) -> Experiment:
-    """The first corpora of the miniature, behind its first retriever, with one backbone."""
-    names = [plan.name for plan in PLANS if plan.family == FAMILY][:corpora]
+def drawn_experiment(work: Path, backbone: str, bar: Bar) -> Experiment:
+    """The first family of the miniature, behind its first retriever, with one backbone."""
+    names = [plan.name for plan in PLANS if plan.family == FAMILY]
     settings = ExperimentSettings(
         families=tuple(load_miniature(work / "corpora", corpora=frozenset(names))),
         backbones=(backbone,),
@@ -174,19 +168,15 @@ def drawn_experiment(work: Path, backbone: str, bar: Bar, *, corpora: int = 4) -
     return Experiment(settings, work / "stages", bar)
 
 
-def measure(
-    experiment: Experiment, backbone: str, exit_layers: Sequence[int] | None, *, repeats: int
-) -> list[dict[str, Any]]:
+def measure(experiment: Experiment, backbone: str) -> list[dict[str, Any]]:
     """One row for each setting of one backbone."""
     [retriever] = experiment.settings.retrievers
     analysis, keys = Analysis(experiment), experiment.corpus_keys(0)
     scored = [analysis.scored(corpus_key, retriever, backbone) for corpus_key in keys]
     default = experiment.models.exit_layer(experiment.models.load_backbone(backbone))
-    depths = [(default, SETTINGS)]
-    depths += [(exit_layer, SHALLOWER_SETTINGS) for exit_layer in exit_layers or [default - 1]]
     settings = [
         StorageSetting(Keep.parse(keep), NumberFormat.parse(bits), exit_layer)
-        for exit_layer, of_depth in depths
+        for exit_layer, of_depth in ((default, SETTINGS), (default - 1, SHALLOWER_SETTINGS))
         for keep, formats in of_depth.items()
         for bits in formats
     ]
@@ -209,7 +199,7 @@ def measure(
             flat = states.reshape(-1, states.shape[-1]).astype(float)
             corpora[setting].append(replace(corpus_scores, states=flat))
             nbytes[setting].append(page_bytes)
-    times = _time(experiment, backbone, settings, repeats=repeats)
+    times = _time(experiment, backbone, settings)
     return [
         {
             "backbone": Path(backbone).name,
@@ -239,7 +229,7 @@ def rank_quality(corpora: list[ScoredCorpus]) -> dict[str, float]:
 
 
 def _time(
-    experiment: Experiment, backbone: str, settings: Sequence[StorageSetting], *, repeats: int
+    experiment: Experiment, backbone: str, settings: Sequence[StorageSetting]
 ) -> dict[StorageSetting, float]:
     corpus_key = experiment.corpus_keys(0)[0]
     model = experiment.models.load_backbone(backbone)
@@ -248,7 +238,7 @@ def _time(
         batches = rerender_pages(store, page_ids, max_pixels=model.page_budget)
         pages = list(islice((page for batch in batches for page in batch), _TIMED_PAGES))
     query = experiment.corpus(corpus_key).queries[0].text
-    return time_settings(model, pages, query, settings, repeats=repeats)
+    return time_settings(model, pages, query, settings)
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -340,7 +330,7 @@ def _collect(folder: Path, shape: tuple[int, ...]) -> tuple[NDArray[np.float32],
 
 
 def time_settings(
-    backbone: Backbone, pages: Sequence[Page], query: str, settings: Sequence[StorageSetting], *, repeats: int
+    backbone: Backbone, pages: Sequence[Page], query: str, settings: Sequence[StorageSetting]
 ) -> dict[StorageSetting, float]:
     """Median seconds of a query over these pages, by setting, the settings taking turns."""
     compressor = SettingCompressor(backbone, settings)
@@ -357,7 +347,7 @@ def time_settings(
         str(setting): (lambda batch=batch: backbone.states([query], batch))
         for setting, batch in batches.items()
     }
-    seconds = interleaved_seconds(runs, repeats=repeats)
+    seconds = interleaved_seconds(runs, repeats=_REPEATS)
     return {setting: seconds[str(setting)] for setting in settings}
 
 
@@ -369,7 +359,7 @@ def measure_text(options: argparse.Namespace, backbone: str) -> list[dict[str, A
     checkpoints = checkpoint_folder(options.checkpoints, folder, backbone)
     questions = [
         question
-        for question in folder.questions[: options.questions]
+        for question in folder.questions[:_QUESTIONS]
         if teacher_path(checkpoints, question.query_id).exists()
     ]
     if len({question.kind for question in questions}) < 2:
@@ -384,7 +374,7 @@ def measure_text(options: argparse.Namespace, backbone: str) -> list[dict[str, A
     table = load_questions(questions, folder.qrels, checkpoints, [])
     table = _with_states(table, checkpoints / "compression", settings)
     pages, _ = find_candidates(questions[0], folder.documents[questions[0].document])
-    seconds = time_settings(model, pages[:_TIMED_PAGES], questions[0].text, settings, repeats=options.repeats)
+    seconds = time_settings(model, pages[:_TIMED_PAGES], questions[0].text, settings)
     return [
         {
             "backbone": Path(backbone).name,
@@ -500,7 +490,8 @@ def draw_settings(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
     points = [(size, row["agreement"], row["keep"].split()[0]) for size, row in zip(sizes, rows, strict=True)]
     for rule, marker in MARKERS.items():
         chosen = [(size, agreement) for size, agreement, of_rule in points if of_rule == rule]
-        axes.scatter(*zip(*chosen, strict=True), marker=marker, s=22, label=rule)
+        x, y = zip(*chosen, strict=True)
+        axes.scatter(x, y, marker=marker, s=22, label=rule)
     frontier: list[tuple[float, float]] = []
     for size, agreement, _ in sorted(points, key=lambda point: (point[0], -point[1])):
         if not frontier or agreement > frontier[-1][1]:
