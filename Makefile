@@ -34,7 +34,7 @@ test-scale: $(READY)  ## index, calibrate and serve on a Ray cluster on this mac
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray,object-store-tests]'
 	$(BIN)/python -m pytest tests/scaleout
 
-stress: $(READY)  ## ten minutes of kills, full disks, flipped bits and hostile callers; longer with SECONDS=1800
+stress: $(READY)  ## ten minutes of kills, full disks and flipped bits; longer with SECONDS=1800
 	$(BIN)/python -m benchmarks.stress --seconds $(or $(SECONDS),600) --out results/stress.json
 
 adapters: $(READY)  ## the adapters' tests with the packages that take long to install
@@ -67,8 +67,8 @@ reproduce: $(READY)  ## the paper's tables and figures on the miniature; at most
 	$(BIN)/python -m experiments.reproduce --benchmark miniature --work build/reproduce --out results/miniature/reproduce
 	$(BIN)/python -m benchmarks.tables
 
-figures: $(READY)  ## the pictures in docs/ that are drawn from results
-	$(BIN)/python -m benchmarks.figures
+figures: $(READY)  ## the picture in docs/ that is drawn from results
+	$(BIN)/python -m benchmarks.storage --figure
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

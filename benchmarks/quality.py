@@ -58,7 +58,6 @@ from experiments.real_documents.resample import (
 )
 from experiments.real_documents.transfer import (
     JUDGED,
-    TransferredReadouts,
     fuse_by_judgements,
     transfer_readouts,
 )
@@ -69,7 +68,6 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.prefix import Prefix, PrefixBatch
 from ridgerank.errors import RidgeRankError
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats
 from ridgerank.records import STATES, TARGETS, Page, State
@@ -264,16 +262,7 @@ def _run_model(
         spent = time.perf_counter() - start
         print(f"{number}/{len(questions)} {question.query_id} {spent:.0f} s", flush=True)
     if options.latency:
-        measure_speed_once(
-            questions,
-            documents,
-            backbone,
-            folder,
-            exit_layer=reader.exit_layer,
-            keeps=options.keeps,
-            cross_encoder=options.cross_encoder,
-            count=options.latency,
-        )
+        measure_speed_once(questions, documents, reader, folder, options)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -288,7 +277,6 @@ def make_parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--checkpoints", type=Path, default=Path("build/real_documents"), help="a folder to go on from"
     )
-    arguments.add_argument("--retriever", choices=["bm25"], default="bm25")
     arguments.add_argument("--page-text", default="head 512", help="how much of a page is read")
     arguments.add_argument(
         "--ocr",
@@ -329,15 +317,15 @@ def report(
     """
     judged = {query: qrels[query] for query in questions.queries if query in qrels}
     rows: dict[str, Floats] = {BASE: question_ndcg(questions, questions.columns["bm25"], judged)}
-    details: dict[str, dict[str, Any]] = {"weights": {}, "readouts": {}, "taken": {}}
+    all_weights: dict[str, Any] = {}
     for name, column in _full_models(questions).items():
         scores = questions.columns[column]
         rows[name] = question_ndcg(questions, scores, judged)
         rows[f"{name}, best weight seen afterwards"], best = _best(questions, scores, judged)
-        details["weights"][f"{name}, seen afterwards"] = best
-    _add_taught(rows, details, questions, judged, keeps, None)
+        all_weights[f"{name}, seen afterwards"] = best
+    _add_taught(rows, all_weights, questions, judged, keeps, None)
     if other_folder is not None:
-        _add_taught(rows, details, questions, judged, keeps, other_folder)
+        _add_taught(rows, all_weights, questions, judged, keeps, other_folder)
     qualities = QuestionQualities(
         queries=tuple(questions.queries),
         documents=tuple(questions.documents),
@@ -351,9 +339,7 @@ def report(
         "intervals": "95 %, whole documents drawn with replacement",
         "table": summarize(qualities),
         "recovery": summarize_recovery(qualities),
-        "by_kind": _by_kind(qualities),
-        **details,
-        "correlations": _correlations(questions),
+        "weights": all_weights,
         "bytes_a_page": {
             keep: round(float(questions.per_question[f"{keep}, bytes"].mean())) for keep in keeps
         },
@@ -368,7 +354,7 @@ def _full_models(questions: QuestionTable) -> dict[str, str]:
 
 def _add_taught(
     rows: dict[str, Floats],
-    details: dict[str, dict[str, Any]],
+    all_weights: dict[str, Any],
     questions: QuestionTable,
     judged: Qrels,
     keeps: Sequence[str],
@@ -381,7 +367,7 @@ def _add_taught(
             continue
         fused, weights = fuse_by_judgements(questions, column, other_folder)
         rows[f"{prefix}{name}, {JUDGED}"] = question_ndcg(questions, fused, judged)
-        details["weights"][f"{prefix}{name}"] = weights
+        all_weights[f"{prefix}{name}"] = weights
     for keep in keeps:
         if other_folder is not None and f"{keep}, bytes" not in other_folder.per_question:
             continue
@@ -389,25 +375,7 @@ def _add_taught(
         for name, scores in (transferred.scores | transferred.fused).items():
             rows[f"{prefix}{keep}, {name}"] = question_ndcg(questions, scores, judged)
         for name, weights in transferred.weights.items():
-            details["weights"][f"{prefix}{keep}, {name}"] = weights
-        for name, facts in _readout_facts(questions, transferred).items():
-            details["readouts"][f"{prefix}{keep}, {name}"] = facts
-        details["taken"][f"{prefix}{keep}"] = {
-            "readings": transferred.selected,
-            "reasons": transferred.reasons,
-        }
-
-
-def _readout_facts(questions: QuestionTable, transferred: TransferredReadouts) -> dict[str, Any]:
-    """The penalties of every readout, and how far it agrees with its target."""
-    facts: dict[str, Any] = {}
-    for name, scores in transferred.scores.items():
-        facts[name] = {"penalty": transferred.penalties[name]}
-        target = next((each for each in TARGETS if name.startswith(each)), None)
-        if target is not None:
-            r = correlation(scores, questions.columns[target], questions.lists)
-            facts[name] |= {"held_out_r": round(float(r.mean()), 3)}
-    return facts
+            all_weights[f"{prefix}{keep}, {name}"] = weights
 
 
 def question_ndcg(questions: QuestionTable, scores: Floats, qrels: Qrels) -> Floats:
@@ -431,63 +399,40 @@ def _best(questions: QuestionTable, scores: Floats, qrels: Qrels) -> tuple[Float
     return tried[best], best
 
 
-def _by_kind(qualities: QuestionQualities) -> Mapping[str, Any]:
-    """Quality and gain by kind; a kind has too few documents for an interval."""
-    shown: dict[str, Any] = {}
-    for kind in dict.fromkeys(qualities.kinds):
-        part = qualities.select(kind)
-        base = part.qualities[BASE]
-        shown[kind] = {"questions": len(part.queries), "documents": len(set(part.documents))} | {
-            name: {
-                MEASURE: round(float(values.mean()), 2),
-                "gain": round(float((values - base).mean()), 2),
-            }
-            for name, values in part.qualities.items()
-            if "afterwards" not in name
-        }
-    return shown
-
-
-def _correlations(questions: QuestionTable) -> dict[str, Any]:
-    """c_b, and each score's correlation with relevance and with the retriever."""
-    means = {}
-    for name in (*TARGETS, _CROSS):
-        if name in questions.columns:
-            by_query = correlate(
-                questions.columns["bm25"], questions.columns[name], questions.relevance, questions.lists
-            )
-            c_b, c_s, rho = by_query.stacked().mean(axis=0).tolist()
-            means[name] = {"c_b": round(c_b, 3), "c_s": round(c_s, 3), "rho": round(rho, 3)}
-    return means
-
-
 def measure_speed_once(
     questions: Sequence[Question],
     documents: Mapping[str, Sequence[Page]],
-    backbone: Backbone,
+    reader: PageReader,
     folder: Path,
-    *,
-    exit_layer: int,
-    keeps: Sequence[str],
-    cross_encoder: Path | None,
-    count: int,
+    options: argparse.Namespace,
 ) -> None:
     """Time one question of each document, kinds in turns, and save the times, unless that is done."""
-    methods = {RETRIEVAL, *(f"{keep}, {STATES[0]}" for keep in keeps), *([CROSS] if cross_encoder else [])}
+    keeps, model = options.keeps, options.cross_encoder
+    methods = {RETRIEVAL, *(f"{keep}, {STATES[0]}" for keep in keeps), *([CROSS] if model else [])}
     first = {question.document: question for question in reversed(questions)}
-    timed = [question for question in questions if first[question.document] is question][:count]
+    timed = [question for question in questions if first[question.document] is question][: options.latency]
     known = read_speed(folder)
     if known and known["questions"] >= len(timed) and methods <= set(known["processor_seconds"]):
         return
     print(f"timing {len(timed)} questions", flush=True)
     torch.set_num_threads(1)
-    speed = measure_speed(
-        backbone,
-        [(question.text, documents[question.document]) for question in timed],
-        exit_layer=exit_layer,
-        keeps=keeps,
-        cross_encoder=OnnxCrossEncoder(cross_encoder) if cross_encoder else None,
-    )
+    cross_encoder = OnnxCrossEncoder(model) if model else None
+    seconds: dict[str, list[float]] = {}
+    offline: dict[str, list[float]] = {}
+    for question in timed:
+        pages = documents[question.document]
+        spent, indexed = _time_question(reader, question.text, pages, keeps, cross_encoder)
+        for name, value in spent.items():
+            seconds.setdefault(name, []).append(value)
+        for name, value in indexed.items():
+            offline.setdefault(name, []).append(value)
+    speed = {
+        "questions": len(timed),
+        "processor_seconds": {name: round(statistics.median(times), 4) for name, times in seconds.items()},
+        "times_faster": _ratios(seconds, FULL),
+        "times_faster_than_cross_encoder": _ratios(seconds, CROSS),
+        "offline_seconds_a_page": {name: round(statistics.median(t), 3) for name, t in offline.items()},
+    }
     with replace_text_file(folder / _FILE) as file:
         file.write(json.dumps(speed))
 
@@ -497,37 +442,6 @@ def read_speed(folder: Path) -> dict[str, Any]:
     path = folder / _FILE
     speed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return speed
-
-
-def measure_speed(
-    backbone: Backbone,
-    questions: Sequence[tuple[str, Sequence[Page]]],
-    *,
-    exit_layer: int,
-    keeps: Sequence[str],
-    cross_encoder: OnnxCrossEncoder | None,
-) -> dict[str, Any]:
-    """Median seconds of each method, and median ratios to full passes and to the cross encoder.
-
-    A question comes with all pages of its document. Retrieval counts in all seconds and ratios.
-    """
-    seconds: dict[str, list[float]] = {}
-    offline: dict[str, list[float]] = {}
-    for query, pages in questions:
-        timed, indexed = _time_question(backbone, query, pages, exit_layer, keeps, cross_encoder)
-        for name, spent in timed.items():
-            seconds.setdefault(name, []).append(spent)
-        for name, spent in indexed.items():
-            offline.setdefault(name, []).append(spent)
-    return {
-        "questions": len(questions),
-        "processor_seconds": {name: round(statistics.median(times), 4) for name, times in seconds.items()},
-        "times_faster": _ratios(seconds, FULL),
-        "times_faster_than_cross_encoder": _ratios(seconds, CROSS),
-        "offline_seconds_a_page": {
-            name: round(statistics.median(times), 3) for name, times in offline.items()
-        },
-    }
 
 
 def print_speed(measured: Mapping[str, Any]) -> None:
@@ -552,14 +466,14 @@ def _ratios(seconds: Mapping[str, Sequence[float]], reference: str) -> dict[str,
 
 
 def _time_question(
-    backbone: Backbone,
+    reader: PageReader,
     query: str,
     document: Sequence[Page],
-    exit_layer: int,
     keeps: Sequence[str],
     cross_encoder: OnnxCrossEncoder | None,
 ) -> tuple[Mapping[str, float], Mapping[str, float]]:
     """Seconds of each method on one query, retrieval included, and seconds to index a page."""
+    backbone, exit_layer = reader.backbone, reader.exit_layer
     index = DocumentIndex(document)
     order, _ = index.find(query)
     pages = [document[row] for row in order]
@@ -581,7 +495,7 @@ def _time_question(
         offline[keep] = (encoding + time.process_time() - start) / len(few)
         stored = [unpack(pack(compress(prefix.layers(0, exit_layer), Keep.parse(keep)))) for prefix in full]
         for state in STATES:
-            spent[f"{keep}, {state}"] = _median_time(partial(_run_shallow, backbone, query, stored, state))
+            spent[f"{keep}, {state}"] = _median_time(partial(_run_stored, backbone, query, stored, state))
     if cross_encoder is not None:
         start = time.process_time()
         cross_encoder.score(query, [page.text for page in pages])
@@ -593,7 +507,7 @@ def _encode(backbone: Backbone, page: Page, layers: int) -> Prefix:
     return backbone.encode([backbone.content(page)], exit_layer=layers)[0]
 
 
-def _run_shallow(backbone: Backbone, query: str, stored: Sequence[PackedPrefix], state: State) -> None:
+def _run_stored(backbone: Backbone, query: str, stored: Sequence[PackedPrefix], state: State) -> None:
     backbone.states([query], StoredPrefixes(stored), state=state)
 
 

@@ -12,21 +12,15 @@ from typing import Any
 from ridgerank.atomic import replace_text_file
 
 
-def interleaved_times(runs: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each repeat by name; the functions take turns, so that a busy machine is busy for all."""
+def interleaved_seconds(runs: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
+    """Median seconds by name; the functions take turns, so that a busy machine is busy for all."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-def interleaved_seconds(runs: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
-    """Median seconds by name, the functions taking turns."""
-    times = interleaved_times(runs, repeats=repeats)
-    return {name: statistics.median(repeated) for name, repeated in times.items()}
+    return {name: statistics.median(repeated) for name, repeated in seconds.items()}
 
 
 def publish(result: Mapping[str, Any], out: Path | None) -> None:

@@ -8,13 +8,12 @@ runs them. The baseline is the library's own forward, one page at a time or five
 Runs are interleaved and medians compared. Other load on the machine slows short work in many small steps
 more, so the fastest runs are compared as well.
 
-Reads: 20 random prefixes of the size that Qwen2.5-VL-7B makes of 1,280 visual positions, warm against a plain
-copy from mapped memory, and cold, after the system was told to forget them.
+Reads: 20 random prefixes of the size that Qwen2.5-VL-7B makes of 1,280 visual positions, against a plain copy
+from mapped memory.
 """
 
 import argparse
 import mmap
-import os
 import statistics
 import tempfile
 import time
@@ -34,27 +33,20 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from benchmarks.report import publish
 from ridgerank.backbones.qwen_vl import Qwen25VL
-from ridgerank.calibration.artifact import Calibration, Diagnostics
-from ridgerank.fusion.estimate import user_estimate
 from ridgerank.lineage import Lineage
-from ridgerank.readout.ridge import Readout
-from ridgerank.reranker.reranker import Reranker
-from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.codec import compress, quantize
 from ridgerank.store.layout import PackedPrefix, pack, unpack
-from ridgerank.store.model_lineage import make_lineage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.prefix_readers import LocalBlockReader
 from ridgerank.store.reading import StoredPrefixes
 from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.storage_setting import STORAGE_PRESETS, Keep, StoragePreset, StorageSetting
+from ridgerank.store.storage_setting import STORAGE_PRESETS, StoragePreset, StorageSetting
 from ridgerank.store.store_writer import StoreWriter
 
 PAGES, LAYERS, EXIT_LAYER, WIDTH, CELL = 20, 28, 21, 512, 28
 _PAPER, _SMALL = "shallow, preset paper", "shallow, preset small"
 STORED, BATCH, REPETITIONS = 100, 10, 41
 KV_HEADS, VISUAL, HEAD_DIM = 4, 1280, 128
-PAGE_SIZE = (896, 672)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +126,15 @@ def time_in_turns(
     more repeats for a median as steady.
     """
     seconds: dict[str, list[float]] = {name: [] for name in (*full, *shallow)}
-
-    def take(name: str, times: int, run: Callable[[], object]) -> None:
-        start = time.perf_counter()
-        run()
-        seconds[name].append(times * (time.perf_counter() - start))
-
     with torch.inference_mode():
         for turn in range(rounds + 1):
-            if turn == 1:
-                for warming_up in seconds.values():
-                    warming_up.clear()
             for name, (times, run) in full.items():
-                take(name, times, run)
-                for short, short_run in shallow.items():
-                    take(short, 1, short_run)
+                runs = {name: (times, run), **{short: (1, each) for short, each in shallow.items()}}
+                for each, (count, call) in runs.items():
+                    start = time.perf_counter()
+                    call()
+                    if turn:
+                        seconds[each].append(count * (time.perf_counter() - start))
     return seconds
 
 
@@ -223,51 +209,40 @@ def main() -> None:
     shapes = [measure(shape, rounds=options.rounds) for shape in SHAPES]
     with tempfile.TemporaryDirectory() as folder:
         reads = {preset: measure_preset(f"{folder}/{preset}", preset) for preset in STORAGE_PRESETS}
-    share = measure_ranking(requests=2 * options.rounds)
     system = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    publish({"shapes": shapes, "reads": reads, "ranking_share_of_request": share, **system}, options.out)
+    publish({"shapes": shapes, "reads": reads, **system}, options.out)
 
 
-def page_row(number: int, prefix: PackedPrefix) -> PageRow:
-    """A page of this name."""
-    page = StoredPage(
-        f"{number:064x}", (f"report.pdf#{number + 1}",), "source", "some text " * 20, bytes(200)
-    )
-    return PageRow(page, prefix)
-
-
-def random_prefix(
-    random: np.random.Generator, setting: StorageSetting, *, layers: int, visual: int
-) -> PackedPrefix:
-    """A page of random numbers, kept and rounded by a setting."""
-    kept = setting.keep.count(visual)
-    keys, values = torch.from_numpy(
-        random.standard_normal((2, layers, KV_HEADS, kept, HEAD_DIM), dtype=np.float32)
-    )
-    return PackedPrefix(
-        **quantize(keys, values, setting.numbers),
-        positions=np.arange(kept, dtype=np.int32),
-        visual=np.ones(kept, dtype=np.bool_),
-        next_position=visual,
-        grid=(1, visual),
-        numbers=setting.numbers,
-        shared=None,
-    )
-
-
-def build(
-    uri: str, pages: int, batch: int, *, layers: int, visual: int, preset: StoragePreset = "paper"
-) -> None:
-    """Write a store of `pages`; those of a batch differ."""
-    setting = StorageSetting.from_preset(preset, layers=28, reads_text=False)
-    random = np.random.default_rng(0)
-    prefixes = [random_prefix(random, setting, layers=layers, visual=visual) for _ in range(min(batch, 10))]
+def build(uri: str, preset: StoragePreset) -> None:
+    """Write a store of random pages, kept and rounded by a preset; those of a batch differ."""
+    setting = _setting(preset)
+    random, kept = np.random.default_rng(0), setting.keep.count(VISUAL)
+    prefixes = []
+    for _ in range(BATCH):
+        keys, values = torch.from_numpy(
+            random.standard_normal((2, EXIT_LAYER, KV_HEADS, kept, HEAD_DIM), dtype=np.float32)
+        )
+        prefixes.append(
+            PackedPrefix(
+                **quantize(keys, values, setting.numbers),
+                positions=np.arange(kept, dtype=np.int32),
+                visual=np.ones(kept, dtype=np.bool_),
+                next_position=VISUAL,
+                grid=(1, VISUAL),
+                numbers=setting.numbers,
+                shared=None,
+            )
+        )
     bits = setting.numbers
-    facts = ("random", "-", "-", "-", "-", "-", layers, str(setting.keep), "any")
+    facts = ("random", "-", "-", "-", "-", "-", EXIT_LAYER, str(setting.keep), "any")
     lineage = Lineage(*facts, key_bits=bits.key_bits, value_bits=bits.value_bits, number_group=bits.group)
     with StoreWriter(uri, lineage) as writer:
-        for first in range(0, pages, batch):
-            writer.append([page_row(first + k, prefixes[k % len(prefixes)]) for k in range(batch)])
+        for first in range(0, STORED, BATCH):
+            pages = [
+                StoredPage(f"{number:064x}", (f"report.pdf#{number + 1}",), "source", "text", bytes(200))
+                for number in range(first, first + BATCH)
+            ]
+            writer.append([PageRow(page, prefix) for page, prefix in zip(pages, prefixes, strict=True)])
 
 
 def measure_reads(uri: str) -> dict[str, float]:
@@ -295,7 +270,13 @@ def measure_reads(uri: str) -> dict[str, float]:
             store.read_prefixes(page_ids, out=out)
 
         ways: dict[str, Callable[[Sequence[str]], None]] = {"mmap_copy": mmap_copy, "ours": ours}
-        _require_equal(ways, ids[:PAGES], out)
+        contents = set()
+        for read in ways.values():
+            out[:] = 0
+            read(ids[:PAGES])
+            contents.add(out.tobytes())
+        if len(contents) != 1:
+            raise SystemExit("the ways of reading differ in what they read")
         chance = np.random.default_rng(1)
         times: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(REPETITIONS):
@@ -307,62 +288,21 @@ def measure_reads(uri: str) -> dict[str, float]:
         return {name: statistics.median(runs) for name, runs in times.items()}
 
 
-def measure_cold_read(uri: str) -> float:
-    """Median milliseconds for K random prefixes that the system has not in its memory."""
-    files = sorted(Path(uri, "data").iterdir())
-    chance, times = np.random.default_rng(2), []
-    with PageStore.open(uri, mapped=False) as store:
-        ids = store.page_ids()
-        out = np.zeros(store.prefix_nbytes(ids[:PAGES]), dtype=np.uint8)
-        for _ in range(REPETITIONS):
-            for file in files:
-                _forget(file)
-            page_ids = [ids[k] for k in chance.choice(len(ids), PAGES, replace=False)]
-            began = time.perf_counter()
-            store.read_prefixes(page_ids, out=out)
-            times.append(1e3 * (time.perf_counter() - began))
-    return statistics.median(times)
-
-
-def _forget(path: Path) -> None:
-    """Have the system drop what it keeps of a file."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-
 def measure_preset(uri: str, preset: StoragePreset) -> dict[str, Any]:
-    """Milliseconds of reading pages of this preset, warm and cold."""
-    build(uri, STORED, BATCH, layers=EXIT_LAYER, visual=VISUAL, preset=preset)
+    """Milliseconds of reading pages of this preset."""
+    build(uri, preset)
     with PageStore.open(uri) as store:
         page_nbytes = store.info().bytes_per_page
-    cold_ms, median_ms = measure_cold_read(uri), measure_reads(uri)
+    median_ms = measure_reads(uri)
     print(f"{preset}: {PAGES} random prefixes of {page_nbytes / 1e6:.2f} MB out of {STORED} pages")
-    for name, elapsed_ms in {**median_ms, "cold": cold_ms}.items():
+    for name, elapsed_ms in median_ms.items():
         print(f"  {name:16}{elapsed_ms:9.2f} ms{PAGES * page_nbytes / elapsed_ms / 1e6:9.2f} GB/s")
-    return {"page_nbytes": page_nbytes, "median_ms": median_ms, "cold_ms": cold_ms}
+    return {"page_nbytes": page_nbytes, "median_ms": median_ms}
 
 
 def _mapped(path: Path) -> mmap.mmap:
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-
-
-def _require_equal(
-    ways: dict[str, Callable[[Sequence[str]], None]],
-    page_ids: Sequence[str],
-    out: np.ndarray[tuple[int], np.dtype[np.uint8]],
-) -> None:
-    contents = set()
-    for read in ways.values():
-        out[:] = 0
-        read(page_ids)
-        contents.add(out.tobytes())
-    if len(contents) != 1:
-        raise SystemExit("the ways of reading differ in what they read")
 
 
 def small_qwen(
@@ -425,39 +365,6 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"]
     backend.add_special_tokens([*control, "<|image_pad|>", "<|video_pad|>"])
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
-
-
-def measure_ranking(*, requests: int) -> float:
-    """The share of a request that reads out, standardizes, fuses and sorts, prefixes in memory."""
-    backbone, _ = small_qwen(layers=LAYERS, width=WIDTH, head_dim=128, max_pixels=896 * 672)
-    lineage = make_lineage(backbone, exit_layer=EXIT_LAYER, keep=Keep())
-    generator = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory() as folder:
-        with StoreWriter(folder, lineage) as writer:
-            for number in range(PAGES):
-                pixels = generator.integers(0, 256, (PAGE_SIZE[1], PAGE_SIZE[0], 3), dtype=np.uint8)
-                image = Image.fromarray(pixels)
-                [prefix] = backbone.encode([image], exit_layer=EXIT_LAYER)
-                page = StoredPage(f"{number:064}", (f"page.pdf#{number}",), "page.pdf", "", b"")
-                writer.append([PageRow(page, compress(prefix, Keep()))])
-        unknown = float("nan")
-        readout = Readout(generator.normal(size=WIDTH), 1.0, 0, 0, lineage)
-        weight = user_estimate(0.5)
-        correlations = (unknown, (0, 1), unknown, unknown, unknown)
-        facts = Diagnostics("", 0, 0, PAGES, 0, (), {}, {}, False, *correlations, weight, None, ())
-        calibration = Calibration(readout, weight, "given", "given", facts)
-        shares = []
-        with Reranker(ShallowPass(backbone, PageStore.open(folder)), calibration) as reranker:
-            for number in range(requests + 1):
-                scores = generator.normal(size=PAGES).tolist()
-                candidates = [(f"page.pdf#{number}", score) for number, score in enumerate(scores)]
-                times = reranker.rank(f"what was the revenue in year {number}", candidates).latency
-                total = times.retrieval_ms + times.reading_ms + times.compute_ms + times.ranking_ms
-                if number:  # the first request warms up
-                    shares.append((times.retrieval_ms + times.ranking_ms) / total)
-    share = statistics.median(shares)
-    print(f"ranking takes {100 * share:.2f} % of a request")
-    return round(share, 5)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python -m benchmarks.storage [--backbone mini-qwen] [--work DIR] [--out results/compression.json]
         [--backbone DIR --documents DIR --checkpoints DIR]
+    python -m benchmarks.storage --figure      # docs/compression.png of the rows in results/compression.json
 
 Each setting is a rule for positions, bits and an exit layer. On drawn pages all queries of three corpora fit
 the readout that ranks the fourth, and weights are read on the next corpus; recovery is the share of the gain
@@ -13,6 +14,7 @@ continue, or with further settings.
 """
 
 import argparse
+import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -21,7 +23,10 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from benchmarks.quality import question_ndcg
@@ -67,72 +72,46 @@ FAMILY = 1
 NEVER_TIMED = 1 << 30
 """Full passes are timed on the first query only, which the stage of the states asks for."""
 PAPER = ("stride 1/3", "8")
-SETTINGS = (
-    PAPER,
-    ("stride 1/3", "4"),
-    ("stride 1/3", "3"),
-    ("stride 1/6", "8"),
-    ("value-norm 1/3", "8"),
-    ("value-norm 1/6", "8"),
-    ("value-norm 1/6", "4"),
-    ("value-norm 1/6", "4/2"),
-    ("value-norm 1/6", "4/2 group 32"),
-    ("value-norm 1/6", "3"),
-    ("value-norm 1/6", "3/2"),
-    ("value-norm 1/6", "3 group 16"),
-    ("value-norm 1/6", "2 group 16"),
-    ("value-norm 1/8", "3"),
-    ("value-norm 1/9", "4"),
-    ("value-norm 1/5", "3/2"),
-    ("value-norm 1/5", "3"),
-    ("value-norm 1/4", "3/1"),
-    ("value-norm 1/5", "4/1"),
-    ("value-norm 1/5", "3/1"),
-    ("value-norm 1/6", "3/1"),
-)
-"""Positions and bits, the paper's first."""
-SHALLOWER_SETTINGS = (
-    PAPER,
-    ("value-norm 1/5", "3/2"),
-    ("value-norm 1/6", "3/2"),
-    ("value-norm 1/4", "3/1"),
-    ("value-norm 1/5", "3/1"),
-    ("value-norm 1/8", "3/1"),
-)
+SETTINGS = {
+    "stride 1/3": ("8", "4", "3"),
+    "stride 1/6": ("8",),
+    "value-norm 1/3": ("8",),
+    "value-norm 1/4": ("3/1",),
+    "value-norm 1/5": ("4/1", "3", "3/2", "3/1"),
+    "value-norm 1/6": ("8", "4", "4/2", "4/2 group 32", "3", "3/2", "3/1", "3 group 16", "2 group 16"),
+    "value-norm 1/8": ("3",),
+    "value-norm 1/9": ("4",),
+}
+"""Positions → bits, the paper's first."""
+SHALLOWER_SETTINGS = {
+    "stride 1/3": ("8",),
+    "value-norm 1/4": ("3/1",),
+    "value-norm 1/5": ("3/2", "3/1"),
+    "value-norm 1/6": ("3/2",),
+    "value-norm 1/8": ("3/1",),
+}
 """Those that are measured with a shallower stop, too."""
 _TIMED_PAGES = 20
+_REPEATS = 15
+"""How often each pass is timed."""
+_QUESTIONS = 48
+"""Of the documents, the first so many."""
 _PAGES_PER_PART = 32
-TEXT_SETTINGS = (
-    (*PAPER, 1.0),
-    ("stride 1/3", "8", 2 / 3),
-    ("stride 1/3", "4 group 32", 1.0),
-    ("stride 1/3", "4/2 group 32", 1.0),
-    ("value-norm 1/3", "8", 1.0),
-    ("stride 1/2", "4 group 32", 2 / 3),
-    ("stride 1/2", "4 group 32", 4 / 7),
-    ("value-norm 1/2", "4 group 32", 4 / 7),
-    ("value-norm 1/2", "4/2 group 32", 4 / 7),
-    ("value-norm 1/2", "4/2", 4 / 7),
-    ("value-norm 1/2", "3/2", 4 / 7),
-    ("value-norm 1/2", "2 group 32", 4 / 7),
-    ("value-norm 1/3", "4 group 32", 4 / 7),
-    ("value-norm 1/3", "4/2 group 32", 4 / 7),
-    ("value-norm 1/3", "4/2", 4 / 7),
-    ("stride 1", "4 group 32", 2 / 3),
-    ("stride 1", "4 group 32", 1 / 2),
-    ("stride 1", "3 group 32", 4 / 7),
-    ("stride 1", "4/2 group 32", 1 / 2),
-    ("stride 1", "2 group 32", 4 / 7),
-    ("stride 1", "4/1", 1 / 2),
-    ("stride 1", "3/1", 4 / 7),
-    ("stride 1", "3/2", 1 / 2),
-    ("stride 2/3", "4/1", 4 / 7),
-    ("stride 1/2", "4/1", 2 / 3),
-    ("stride 1/2", "4/1", 4 / 7),
-    ("value-norm 1/2", "4/1", 4 / 7),
-    ("value-norm 1/2", "3/1", 4 / 7),
-)
-"""Positions, bits and the exit layer as a part of the paper's; the paper's setting first."""
+TEXT_SETTINGS = {
+    ("stride 1/3", 1.0): ("8", "4 group 32", "4/2 group 32"),
+    ("stride 1/3", 2 / 3): ("8",),
+    ("stride 1/2", 2 / 3): ("4 group 32", "4/1"),
+    ("stride 1/2", 4 / 7): ("4 group 32", "4/1"),
+    ("stride 2/3", 4 / 7): ("4/1",),
+    ("stride 1", 2 / 3): ("4 group 32",),
+    ("stride 1", 4 / 7): ("3 group 32", "2 group 32", "3/1"),
+    ("stride 1", 1 / 2): ("4 group 32", "4/2 group 32", "4/1", "3/2"),
+    ("value-norm 1/3", 1.0): ("8",),
+    ("value-norm 1/3", 4 / 7): ("4 group 32", "4/2 group 32", "4/2"),
+    ("value-norm 1/2", 4 / 7): ("4 group 32", "4/2 group 32", "4/2", "3/2", "2 group 32", "4/1", "3/1"),
+}
+"""Positions and the exit layer as a part of the paper's → bits; the paper's setting first."""
+MARKERS = {"stride": "o", "value-norm": "s"}
 READING = "likelihood, mean"
 """What the readout copies, and where its state is read: what calibration chooses for language models."""
 LEAST_TEACHER_GAIN = 1.0
@@ -153,18 +132,13 @@ def main() -> None:
         default=Path("build/real_documents"),
         help="where benchmarks.quality has run those questions",
     )
-    parser.add_argument("--questions", type=int, default=48, help="of the documents: the first so many")
-    parser.add_argument(
-        "--exit-layer",
-        type=int,
-        action="append",
-        help="also stop here, in a few settings; one layer before the paper's unless given",
-    )
-    parser.add_argument("--corpora", type=int, default=4, help="how many corpora of the first family")
-    parser.add_argument("--repeats", type=int, default=15, help="how often each pass is timed")
     parser.add_argument("--work", type=Path, default=Path("build/compression"))
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--figure", action="store_true", help="draw the rows that were written before")
     options = parser.parse_args()
+    if options.figure:
+        draw_compression()
+        return
     rows: list[dict[str, Any]] = []
     for backbone in options.backbone or BACKBONES:
         rows += (
@@ -176,13 +150,12 @@ def main() -> None:
 
 def _measure_drawn(options: argparse.Namespace, backbone: str) -> list[dict[str, Any]]:
     with Bar() as bar:
-        experiment = drawn_experiment(options.work, backbone, bar, corpora=options.corpora)
-        return measure(experiment, backbone, options.exit_layer, repeats=options.repeats)
+        return measure(drawn_experiment(options.work, backbone, bar), backbone)
 
 
-def drawn_experiment(work: Path, backbone: str, bar: Bar, *, corpora: int = 4) -> Experiment:
-    """The first corpora of the miniature, behind its first retriever, with one backbone."""
-    names = [plan.name for plan in PLANS if plan.family == FAMILY][:corpora]
+def drawn_experiment(work: Path, backbone: str, bar: Bar) -> Experiment:
+    """The first family of the miniature, behind its first retriever, with one backbone."""
+    names = [plan.name for plan in PLANS if plan.family == FAMILY]
     settings = ExperimentSettings(
         families=tuple(load_miniature(work / "corpora", corpora=frozenset(names))),
         backbones=(backbone,),
@@ -195,20 +168,17 @@ def drawn_experiment(work: Path, backbone: str, bar: Bar, *, corpora: int = 4) -
     return Experiment(settings, work / "stages", bar)
 
 
-def measure(
-    experiment: Experiment, backbone: str, exit_layers: Sequence[int] | None, *, repeats: int
-) -> list[dict[str, Any]]:
+def measure(experiment: Experiment, backbone: str) -> list[dict[str, Any]]:
     """One row for each setting of one backbone."""
     [retriever] = experiment.settings.retrievers
     analysis, keys = Analysis(experiment), experiment.corpus_keys(0)
     scored = [analysis.scored(corpus_key, retriever, backbone) for corpus_key in keys]
     default = experiment.models.exit_layer(experiment.models.load_backbone(backbone))
-    depths: list[tuple[int, Sequence[tuple[str, str]]]] = [(default, SETTINGS)]
-    depths += [(exit_layer, SHALLOWER_SETTINGS) for exit_layer in exit_layers or [default - 1]]
     settings = [
         StorageSetting(Keep.parse(keep), NumberFormat.parse(bits), exit_layer)
-        for exit_layer, of_depth in depths
-        for keep, bits in of_depth
+        for exit_layer, of_depth in ((default, SETTINGS), (default - 1, SHALLOWER_SETTINGS))
+        for keep, formats in of_depth.items()
+        for bits in formats
     ]
     corpora: dict[StorageSetting, list[ScoredCorpus]] = {setting: [] for setting in settings}
     nbytes: dict[StorageSetting, list[float]] = {setting: [] for setting in settings}
@@ -229,7 +199,7 @@ def measure(
             flat = states.reshape(-1, states.shape[-1]).astype(float)
             corpora[setting].append(replace(corpus_scores, states=flat))
             nbytes[setting].append(page_bytes)
-    times = _time(experiment, backbone, settings, repeats=repeats)
+    times = _time(experiment, backbone, settings)
     return [
         {
             "backbone": Path(backbone).name,
@@ -259,7 +229,7 @@ def rank_quality(corpora: list[ScoredCorpus]) -> dict[str, float]:
 
 
 def _time(
-    experiment: Experiment, backbone: str, settings: Sequence[StorageSetting], *, repeats: int
+    experiment: Experiment, backbone: str, settings: Sequence[StorageSetting]
 ) -> dict[StorageSetting, float]:
     corpus_key = experiment.corpus_keys(0)[0]
     model = experiment.models.load_backbone(backbone)
@@ -268,7 +238,7 @@ def _time(
         batches = rerender_pages(store, page_ids, max_pixels=model.page_budget)
         pages = list(islice((page for batch in batches for page in batch), _TIMED_PAGES))
     query = experiment.corpus(corpus_key).queries[0].text
-    return time_settings(model, pages, query, settings, repeats=repeats)
+    return time_settings(model, pages, query, settings)
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -360,7 +330,7 @@ def _collect(folder: Path, shape: tuple[int, ...]) -> tuple[NDArray[np.float32],
 
 
 def time_settings(
-    backbone: Backbone, pages: Sequence[Page], query: str, settings: Sequence[StorageSetting], *, repeats: int
+    backbone: Backbone, pages: Sequence[Page], query: str, settings: Sequence[StorageSetting]
 ) -> dict[StorageSetting, float]:
     """Median seconds of a query over these pages, by setting, the settings taking turns."""
     compressor = SettingCompressor(backbone, settings)
@@ -377,7 +347,7 @@ def time_settings(
         str(setting): (lambda batch=batch: backbone.states([query], batch))
         for setting, batch in batches.items()
     }
-    seconds = interleaved_seconds(runs, repeats=repeats)
+    seconds = interleaved_seconds(runs, repeats=_REPEATS)
     return {setting: seconds[str(setting)] for setting in settings}
 
 
@@ -389,7 +359,7 @@ def measure_text(options: argparse.Namespace, backbone: str) -> list[dict[str, A
     checkpoints = checkpoint_folder(options.checkpoints, folder, backbone)
     questions = [
         question
-        for question in folder.questions[: options.questions]
+        for question in folder.questions[:_QUESTIONS]
         if teacher_path(checkpoints, question.query_id).exists()
     ]
     if len({question.kind for question in questions}) < 2:
@@ -397,12 +367,14 @@ def measure_text(options: argparse.Namespace, backbone: str) -> list[dict[str, A
     paper_exit = default_exit_layer(model.geometry.layers)
     settings = [
         StorageSetting(Keep.parse(keep), NumberFormat.parse(bits), round(depth * paper_exit))
-        for keep, bits, depth in TEXT_SETTINGS
+        for (keep, depth), formats in TEXT_SETTINGS.items()
+        for bits in formats
     ]
     run_questions(model, folder, questions, checkpoints / "compression", settings)
     table = load_questions(questions, folder.qrels, checkpoints, [])
     table = _with_states(table, checkpoints / "compression", settings)
-    seconds = _time_text(model, folder, questions[0], settings, repeats=options.repeats)
+    pages, _ = find_candidates(questions[0], folder.documents[questions[0].document])
+    seconds = time_settings(model, pages[:_TIMED_PAGES], questions[0].text, settings)
     return [
         {
             "backbone": Path(backbone).name,
@@ -433,7 +405,7 @@ def run_questions(
             (question, setting)
             for question in asked
             for setting in settings
-            if not _path(checkpoints, question, setting).exists()
+            if not _path(checkpoints, question.query_id, setting).exists()
         ]
         if not missing:
             continue
@@ -454,7 +426,7 @@ def run_questions(
                     f"{setting}, {state}": values.cpu().numpy() for state, values in states.items()
                 }
                 arrays[f"{setting}, bytes"] = np.array(np.mean([block_shape(p).nbytes for p in stored]))
-                save_arrays(_path(checkpoints, question, setting), arrays)
+                save_arrays(_path(checkpoints, question.query_id, setting), arrays)
         print(f"{document}: {len(missing)} passes", flush=True)
 
 
@@ -465,7 +437,7 @@ def _with_states(
     for setting in settings:
         parts = []
         for query in table.queries:
-            with np.load(_query_path(checkpoints, query, setting)) as arrays:
+            with np.load(_path(checkpoints, query, setting)) as arrays:
                 parts.append(dict(arrays))
         for name in parts[0]:
             if name.endswith(", bytes"):
@@ -491,24 +463,44 @@ def _text_quality(
     return {"agreement": round(float(r.mean()), 3), "ndcg_at_5": round(ours, 2), "recovery_percent": kept}
 
 
-def _time_text(
-    model: Backbone,
-    folder: QuestionFolder,
-    question: Question,
-    settings: Sequence[StorageSetting],
-    *,
-    repeats: int,
-) -> dict[StorageSetting, float]:
-    pages, _ = find_candidates(question, folder.documents[question.document])
-    return time_settings(model, pages[:_TIMED_PAGES], question.text, settings, repeats=repeats)
-
-
-def _path(folder: Path, question: Question, setting: StorageSetting) -> Path:
-    return _query_path(folder, question.query_id, setting)
-
-
-def _query_path(folder: Path, query_id: str, setting: StorageSetting) -> Path:
+def _path(folder: Path, query_id: str, setting: StorageSetting) -> Path:
     return folder / f"{query_id}.{short_digest([str(setting)])}.npz"
+
+
+def draw_compression() -> None:
+    """One panel for each backbone: agreement with the full model over bytes, the paper's setting marked."""
+    mpl.use("Agg")
+    rows = json.loads(Path("results/compression.json").read_text())["rows"]
+    backbones = list(dict.fromkeys(row["backbone"] for row in rows))
+    figure, panels = plt.subplots(
+        1, len(backbones), figsize=(3.6 * len(backbones), 3.6), layout="constrained", squeeze=False
+    )
+    for axes, backbone in zip(panels[0], backbones, strict=True):
+        draw_settings(axes, [row for row in rows if row["backbone"] == backbone])
+        axes.set_title(backbone)
+    panels[0][0].set_ylabel("held-out agreement r with the full model")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
+    figure.savefig("docs/compression.png", dpi=120)
+
+
+def draw_settings(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
+    """Settings of one backbone by rule, those that nothing smaller beats joined by a line."""
+    sizes = [row["bytes_per_page"] / rows[0]["bytes_per_page"] for row in rows]
+    points = [(size, row["agreement"], row["keep"].split()[0]) for size, row in zip(sizes, rows, strict=True)]
+    for rule, marker in MARKERS.items():
+        chosen = [(size, agreement) for size, agreement, of_rule in points if of_rule == rule]
+        x, y = zip(*chosen, strict=True)
+        axes.scatter(x, y, marker=marker, s=22, label=rule)
+    frontier: list[tuple[float, float]] = []
+    for size, agreement, _ in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not frontier or agreement > frontier[-1][1]:
+            frontier.append((size, agreement))
+    axes.plot(*zip(*frontier, strict=True), color="0.6", linewidth=1, zorder=0)
+    paper = rows[0]["agreement"]
+    axes.scatter([1.0], [paper], s=140, facecolors="none", edgecolors="C3", label="the paper's")
+    axes.axhline(paper, color="C3", linewidth=0.6, linestyle=":")
+    axes.set(xlabel="bytes of a page, the paper's = 1")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python -m benchmarks.tables            # after new results: rewrite the pages
     python -m benchmarks.tables --check    # name the pages that differ, change nothing
 
-A table stands in a page between `<!-- table NAME -->` and `<!-- end -->`.
+A table stands in a page between `<!-- table NAME -->` and `<!-- end -->`, a figure within a line between
+`<!-- figure NAME -->` and `<!-- end -->`.
 """
 
 import argparse
@@ -36,7 +37,6 @@ TableMakers = Mapping[str, Callable[[], str]]
 RETRIEVER = "mini-colqwen"
 BACKBONES = ("mini-qwen", "mini-glm")
 OWN_RECOVERY = "recovery of its own cross encoder, %"
-TABLE_4 = "[table 4](../results/miniature/reproduce/table4.md), `make reproduce`"
 MODELS = {"smollm2": "SmolLM2-135M", "qwen2.5_coder": "Qwen2.5-Coder-0.5B"}
 FOLDERS = {"second": "second folder", "first": "first folder"}
 KEEP, ALL = "stride 1/3", "stride 1"
@@ -98,17 +98,18 @@ def read_result(name: str) -> Any:  # noqa: ANN401 (any JSON value)
 
 
 def insert_tables(page: str, makers: TableMakers) -> str:
-    """The page with the tables it names; a name that no maker has is an error."""
+    """The page with the tables and figures it names; a name that no maker has is an error."""
 
     def insert(match: re.Match[str]) -> str:
-        return f"<!-- table {match[1]} -->\n\n{makers[match[1]]()}\n\n<!-- end -->"
+        around = "\n\n" if match[1] == "table" else ""
+        return f"<!-- {match[1]} {match[2]} -->{around}{makers[match[2]]()}{around}<!-- end -->"
 
-    return re.sub(r"<!-- table (.+?) -->\n.*?<!-- end -->", insert, page, flags=re.DOTALL)
+    return re.sub(r"<!-- (table|figure) (.+?) -->.*?<!-- end -->", insert, page, flags=re.DOTALL)
 
 
 def table_names(page: str) -> list[str]:
-    """The tables a page names."""
-    return re.findall(r"<!-- table (.+?) -->", page)
+    """The tables and figures a page names."""
+    return re.findall(r"<!-- (?:table|figure) (.+?) -->", page)
 
 
 def readme_table() -> str:
@@ -126,7 +127,7 @@ def readme_table() -> str:
                 f"{judged[OWN_RECOVERY]:.1f} %",
                 f"{blind['nDCG@5']:.1f}",
                 f"{blind[OWN_RECOVERY]:.1f} %",
-                f"{judged['speedup']:.1f}x [{judged['speedup from']:.1f}, {judged['speedup to']:.1f}]",
+                _format_speedup(judged),
             ]
         )
     header = ["backbone", "retriever", "full cross encoder, fused", "RidgeRank, judged weight", "recovery"]
@@ -148,12 +149,6 @@ def readme_real_documents() -> str:
     return format_table([*header, "RidgeRank, judged weight", "RidgeRank, no judgements"], rows)
 
 
-def evidence_table() -> str:
-    """What was measured, by which definition, what it proves and what it does not."""
-    header = ["what", "measured", "on what", "definition", "check it", "it does not prove"]
-    return format_table(header, [_ranking_row(), _blind_row(), _claims_row(), _speed_row()])
-
-
 def _costs() -> dict[str, dict[str, Any]]:
     """Table 4 behind the first retriever: method → its cells by column."""
     table = read_result("miniature/reproduce/table4")
@@ -170,7 +165,8 @@ def _cross_encoder(backbone: str) -> dict[str, Any]:
     return costs.get(f"Full cross encoder of {backbone}") or costs["Full cross encoder"]
 
 
-def _ranking_row() -> list[str]:
+def quality_figures() -> str:
+    """nDCG@5 of RidgeRank with each backbone, of the full models and of the retriever."""
     costs = _costs()
     scores = " and ".join(
         f"{row['nDCG@5']:.1f} ({row[OWN_RECOVERY]:.1f} % of the gain of "
@@ -178,61 +174,28 @@ def _ranking_row() -> list[str]:
         for backbone in BACKBONES
         for row in [costs[f"RidgeRank ({backbone})"]]
     )
-    return [
-        "ranks nearly as the full model",
-        f"nDCG@5 {scores}; retriever {costs['No reranking']['nDCG@5']:.1f}",
-        "400 questions on four drawn corpora, of pairs and topics that no model was trained on",
-        "the paper's: readout fitted on three corpora, weight w* read with judgements of the next one, "
-        "reference the backbone's own full cross encoder fused at its own weight",
-        TABLE_4,
-        "anything about large models or real pages: these are some thirty words on a grid, read by models we "
-        "trained",
-    ]
+    return f"nDCG@5 {scores}; retriever {costs['No reranking']['nDCG@5']:.1f}"
 
 
-def _blind_row() -> list[str]:
-    shown = " and ".join(
-        f"{row['nDCG@5']:.1f} ({row[OWN_RECOVERY]:.1f} %)"
-        for backbone in BACKBONES
-        for row in [_costs()[f"RidgeRank ({backbone}), label-free weight"]]
-    )
-    return [
-        "the same without any judgement",
-        f"nDCG@5 {shown}",
-        "the same questions",
-        "the paper's §B.6, read on the corpus' own queries",
-        TABLE_4,
-        "that §B.6 does as well elsewhere: on real documents it is too large, and another rule is deployed",
-    ]
+def label_free_figures() -> str:
+    """nDCG@5 at the label-free weight."""
+    rows = [_costs()[f"RidgeRank ({backbone}), label-free weight"] for backbone in BACKBONES]
+    return "nDCG@5 " + " and ".join(f"{row['nDCG@5']:.1f} ({row[OWN_RECOVERY]:.1f} %)" for row in rows)
 
 
-def _claims_row() -> list[str]:
+def claims_figure() -> str:
+    """How many claims hold."""
     claims = read_result("miniature/reproduce/directions")
-    held = sum(claim["holds"] for claim in claims)
-    return [
-        "the paper's claims",
-        f"{held} of {len(claims)} hold on the miniature",
-        "twelve drawn corpora, two backbones, two retrievers",
-        "every claim of the text with the paper's own threshold, those that fail included",
-        "[directions.json](../results/miniature/reproduce/directions.json), [reproduce](reproduce.md)",
-        "the paper's figures: its models and data sets were not run here",
-    ]
+    return f"{sum(claim['holds'] for claim in claims)} of {len(claims)} hold"
 
 
-def _speed_row() -> list[str]:
-    shown = " and ".join(
-        f"{row['speedup']:.1f}x [{row['speedup from']:.1f}, {row['speedup to']:.1f}]"
-        for backbone in BACKBONES
-        for row in [_costs()[f"RidgeRank ({backbone})"]]
-    )
-    return [
-        "faster than the full cross encoder",
-        shown,
-        "the same corpora, one core, one thread",
-        "the paper's: mean latency, retrieval included, over the cross encoder's",
-        TABLE_4,
-        "the speed on a GPU, where weights are read faster and prefixes must be copied",
-    ]
+def _format_speedup(row: Mapping[str, Any]) -> str:
+    return f"{row['speedup']:.1f}x [{row['speedup from']:.1f}, {row['speedup to']:.1f}]"
+
+
+def speedup_figures() -> str:
+    """How much faster than the full cross encoder, with each backbone."""
+    return " and ".join(_format_speedup(_costs()[f"RidgeRank ({backbone})"]) for backbone in BACKBONES)
 
 
 def speed_table() -> str:
@@ -263,12 +226,7 @@ def speed_table() -> str:
         rows.append(
             [f"20 random prefixes of {size}", "a plain copy from mapped memory", f"{ratio:.2f} of its speed"]
         )
-        rows.append(
-            ["the same from a cold disk", "from memory", f"{read['cold_ms'] / times['ours']:.0f}x its time"]
-        )
-    share = f"{100 * speed['ranking_share_of_request']:.2f} % of its time"
     rows += [
-        ["reading out, fusing and sorting 20 candidates", "the whole request", share],
         [
             "eight callers of `ridgerank serve`",
             "one caller",
@@ -407,18 +365,8 @@ def compression_table() -> str:
                 f"{row['pass_time_ratio']:.2f}",
             ]
         )
-    header = [
-        "backbone",
-        "kept",
-        "bits",
-        "exit",
-        "kB a page",
-        "of the paper's",
-        "r",
-        "nDCG@5",
-        "recovery",
-        "time",
-    ]
+    header = ["backbone", "kept", "bits", "exit", "kB a page", "of the paper's", "r", "nDCG@5"]
+    header += ["recovery", "time"]
     return format_table(header, rows)
 
 
@@ -475,8 +423,7 @@ def claims_table() -> str:
         ]
         for claim in claims
     ]
-    held = sum(claim["holds"] for claim in claims)
-    return f"{held} of {len(claims)} hold.\n\n{format_table(head, lines)}"
+    return f"{claims_figure()}.\n\n{format_table(head, lines)}"
 
 
 def run_summary() -> str:
@@ -547,25 +494,22 @@ def model_bytes_table() -> str:
     )
 
 
-def torture_table() -> str:
-    """What the crasher did, and what it cost."""
+def stress_table() -> str:
+    """What the stress test did, and what was lost by it."""
     report = read_result("stress")
     faults = ", ".join(f"{kind} {number}" for kind, number in report["faults_by_kind"].items())
-    row = [
-        f"{report['seconds'] / 60:g}",
-        f"{report['operations']:,}",
-        f"{report['kills']}",
-        faults,
-        f"{report['lost']}",
-        f"{report['wrong']}",
-    ]
+    done = [f"{report['seconds'] / 60:g}", f"{report['operations']:,}", f"{report['kills']}"]
+    row = [*done, faults, f"{report['lost']}", f"{report['wrong']}"]
     return format_table(["minutes", "operations", "kills", "faults", "lost", "wrong"], [row])
 
 
 TABLES: TableMakers = {
     "readme": readme_table,
     "readme real documents": readme_real_documents,
-    "evidence": evidence_table,
+    "quality": quality_figures,
+    "label-free quality": label_free_figures,
+    "claims that hold": claims_figure,
+    "speedup": speedup_figures,
     "speed": speed_table,
     **{f"{folder} {model}": partial(quality_table, folder, model) for folder in FOLDERS for model in MODELS},
     "weights": weight_table,
@@ -576,7 +520,7 @@ TABLES: TableMakers = {
     "claims": claims_table,
     "run": run_summary,
     "model bytes": model_bytes_table,
-    "torture": torture_table,
+    "stress": stress_table,
 }
 
 

@@ -24,7 +24,7 @@ from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, top_candidates
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+from ridgerank.retrievers.encoders import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.store.page_store import PageStore
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, top_candidates
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+from ridgerank.retrievers.encoders import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import maxsim
 
 

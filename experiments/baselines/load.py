@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
     from ridgerank.lineage import Lineage
     from ridgerank.retrievers.base import Retriever
-    from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+    from ridgerank.retrievers.encoders import MultiVectorEncoder
 
 BaselineKind: TypeAlias = Literal["miniature", "published"]
 BaselineRole: TypeAlias = Literal["text retriever", "GQR", "text reranker", "image reranker"]
@@ -68,7 +68,7 @@ class BaselineModels:
 
     def encoder(self, source: str) -> "MultiVectorEncoder":
         """The late interaction model whose vectors a store holds."""
-        from ridgerank.retrievers.encoders.load import load_encoder
+        from ridgerank.retrievers.encoders import load_encoder
 
         if source not in self._encoders:
             self._encoders[source] = load_encoder(model_path(source), device=self.device, dtype=self.dtype)

@@ -81,7 +81,7 @@ class RankedPage:
     retriever_rank: int
     """From 1, by retriever score."""
     relevance_score: float
-    """From 0 to 1, never rising down the list; see `reranker.order.relevance_scores` for what it means."""
+    """From 0 to 1, never rising down the list; defined by `reranker.candidates.relevance_scores`."""
 
     @property
     def reason(self) -> str:

@@ -7,7 +7,6 @@ import pytest
 
 from experiments.real_documents.resample import (
     QuestionQualities,
-    find_teacher,
     format_recovery,
     read_written_questions,
     resample_documents,
@@ -40,21 +39,6 @@ def test_questions_of_one_document_are_drawn_together() -> None:
     assert np.ptp(np.quantile(separate, [0.025, 0.975])) < 3
 
 
-def test_documents_of_differing_size_count_by_their_questions() -> None:
-    values = np.array([6.0, 0.0, 0.0])
-    drawn = resample_documents(values, ["a.pdf", "b.pdf", "b.pdf"])
-    assert sorted(set(drawn.tolist())) == [0.0, 2.0, 6.0]
-
-
-def test_a_gain_that_differs_between_documents_only_has_the_wide_interval() -> None:
-    gains = np.repeat([-2.0, 1.0, 4.0, 9.0], 25)
-    documents = [f"{number // 25}.pdf" for number in range(100)]
-    by_document = summarize(qualities(gains, gains, documents))[READOUT]
-    by_question = summarize(qualities(gains, gains, [f"{n}.pdf" for n in range(100)]))[READOUT]
-    assert by_document["gain"] == by_question["gain"] == 3.0
-    assert np.ptp(by_document["gain_interval"]) > 3 * np.ptp(by_question["gain_interval"])
-
-
 def test_recovery_is_the_share_of_the_teacher_s_gain_draw_by_draw() -> None:
     teacher = np.array([2.0, 4.0, 6.0, 8.0])
     row = summarize_recovery(qualities(teacher / 2, teacher, ["a", "b", "c", "d"]))[READOUT]
@@ -71,30 +55,6 @@ def test_recovery_has_no_bound_where_the_teacher_may_gain_nothing() -> None:
     assert row["recovery"] == 2.0
     assert row["recovery_interval"] is None
     assert format_recovery(row) == "200 % [no bound]"
-
-
-def test_recovery_of_a_teacher_that_loses_is_none() -> None:
-    row = summarize_recovery(qualities(np.ones(4), -np.ones(4), list("abcd")))[READOUT]
-    assert row["recovery"] is None
-    assert "gains nothing" in format_recovery(row)
-
-
-@pytest.mark.parametrize(
-    ("row", "teacher"),
-    [
-        ("bm25", None),
-        ("teacher: margin, closed form", None),
-        ("cross encoder, closed form", None),
-        ("stride 1/3, likelihood, mean", None),
-        ("stride 1/3, taken by measure", None),
-        ("stride 1/3, margin, last, label-free of the paper", "teacher: margin, closed form"),
-        ("stride 1/3, taken by measure, label-free", TEACHER),
-        ("other folder: stride 1, likelihood, mean, label-free", f"other folder: {TEACHER}"),
-        ("other folder: teacher: likelihood, closed form", None),
-    ],
-)
-def test_only_a_fused_readout_has_a_teacher_to_be_compared_with(row: str, teacher: str | None) -> None:
-    assert find_teacher(row) == teacher
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:

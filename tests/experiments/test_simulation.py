@@ -16,16 +16,3 @@ def test_scores_correlate_with_each_other_as_one_factor_predicts() -> None:
     pairs = ((sample.retriever, sample.reranker, 0.3), (sample.reranker, sample.teacher, 0.42))
     for first, second, expected in pairs:
         assert correlation(first, second, sample.lists).mean() == pytest.approx(expected, abs=0.01)
-
-
-def test_shared_noise_makes_retriever_and_reranker_more_alike() -> None:
-    apart, alike = (simulate(World(shared=shared), queries=300, seed=0) for shared in (0.0, 0.5))
-    assert correlation(alike.retriever, alike.reranker, alike.lists).mean() > (
-        correlation(apart.retriever, apart.reranker, apart.lists).mean() + 0.2
-    )
-
-
-def test_grades_have_the_shares_the_world_asks_for() -> None:
-    sample = simulate(World(relevant=0.1), queries=500, seed=0)
-    shares = [float((sample.grades == grade).mean()) for grade in (0, 1, 2)]
-    assert shares == pytest.approx([0.7, 0.2, 0.1], abs=0.01)

@@ -148,7 +148,7 @@ def test_a_text_model_writes_queries_one_line_each(backbone: Backbone) -> None:
 def test_an_unstored_page_without_text_is_refused_by_a_text_model(backbone: Backbone, store: str) -> None:
     with PageStore.open(store) as opened:
         unstored = UnstoredPages(backbone, opened.lineage, capacity_bytes=1 << 20)
-    with pytest.raises(DocumentError, match=r"new.png#1 carries no text.*--ocr"):
+    with pytest.raises(DocumentError, match=r"new.png#1 has no text.*OCR"):
         unstored.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
 
 

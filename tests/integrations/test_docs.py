@@ -1,7 +1,9 @@
-"""The snippets of docs/adapters.md run as they stand there."""
+"""The snippets of docs/adapters.md run as they stand there, and a missing package is named."""
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,27 @@ NEEDED = {
     "MTEB": "mteb",
     "vidore-benchmark": "PIL",
 }
+
+SCRIPT = """
+import importlib, sys
+for package in ("haystack", "langchain_core", "llama_index", "rerankers"):
+    sys.modules[package] = None
+from ridgerank.integrations.sentence_transformers import PageCrossEncoder
+from ridgerank.errors import ExtraMissing
+for module, words in {
+    "haystack": "haystack is not installed: pip install 'ridgerank[haystack]'",
+    "langchain": "langchain_core is not installed: pip install 'ridgerank[langchain]'",
+    "llamaindex": "llama_index is not installed: pip install 'ridgerank[llamaindex]'",
+    "rerankers": "rerankers is not installed: pip install 'ridgerank[rerankers]'",
+}.items():
+    try:
+        importlib.import_module(f"ridgerank.integrations.{module}")
+    except ExtraMissing as error:
+        assert words in str(error), str(error)
+        assert isinstance(error, ImportError)
+    else:
+        raise AssertionError(module)
+"""
 
 
 def test_every_adapter_has_its_snippet() -> None:
@@ -52,3 +75,7 @@ def test_the_first_snippet_opens_a_store(uri: str, monkeypatch: pytest.MonkeyPat
     opened = names["reranker"]
     assert isinstance(opened, Reranker)
     opened.close()
+
+
+def test_a_missing_package_is_named_with_its_extra_and_the_others_are_not_needed() -> None:
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True)

@@ -28,16 +28,6 @@ def test_a_pipeline_ranks_chunks_by_their_pages(reranker: Reranker) -> None:
     assert all(chunk.score is None for chunk in chunks)
 
 
-def test_the_score_of_a_document_is_the_retriever_s(reranker: Reranker) -> None:
-    pairs = [("report.pdf#1", 3.0), ("report.pdf#2", 1.0), ("report.pdf#3", 2.0)]
-    documents = [haystack.Document(content=name, score=score) for name, score in pairs]
-    ranked = PageDocumentRanker(reranker).run(query=QUERY, documents=documents, top_k=2)["documents"]
-    expected = reranker.rank(QUERY, pairs, top_k=2).pages
-    assert [(document.content, document.score) for document in ranked] == [
-        (page.reference, page.fused_score) for page in expected
-    ]
-
-
 def test_a_pipeline_is_written_and_read_again(reranker: Reranker) -> None:
     pipeline = haystack.Pipeline()
     pipeline.add_component("ranker", PageDocumentRanker(reranker, top_k=3, page_key="page"))

@@ -13,40 +13,35 @@ from tests.integrations.conftest import QUERY, png, scan
 schema = pytest.importorskip("llama_index.core.schema", reason="the [llamaindex] extra is not installed")
 NodeWithScore, TextNode, ImageNode = schema.NodeWithScore, schema.TextNode, schema.ImageNode
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor  # noqa: E402
-
 from ridgerank.integrations.llamaindex import PageNodeRetriever, PagePostprocessor  # noqa: E402
 
 NAMES = [f"report.pdf#{number}" for number in range(1, 8)]
 
 
-def test_it_is_a_postprocessor_of_llamaindex(reranker: Reranker) -> None:
-    postprocessor = PagePostprocessor(reranker=reranker)
-    assert isinstance(postprocessor, BaseNodePostprocessor)
-    assert postprocessor.reranker is reranker
-    assert postprocessor.class_name() == "PagePostprocessor"
+def test_nodes_name_pages_by_metadata_id_content_or_file(reranker: Reranker) -> None:
+    expected = [page.fused_score for page in reranker.rank(QUERY, NAMES).pages]
+    for nodes in (
+        [TextNode(text="words", metadata={"page_id": name}) for name in NAMES],
+        [TextNode(id_=reranker.store.find(name), text="words") for name in NAMES],
+        [TextNode(text=name) for name in NAMES],
+        [
+            TextNode(text="", metadata={"file_path": "in/report.pdf", "page_label": str(n)})
+            for n in range(1, 8)
+        ],
+    ):
+        unscored = [NodeWithScore(node=node) for node in nodes]
+        ranked = PagePostprocessor(reranker=reranker).postprocess_nodes(unscored, query_str=QUERY)
+        assert [scored.score for scored in ranked] == expected
 
 
-def test_nodes_come_back_in_the_rerankers_order(reranker: Reranker) -> None:
+def test_scores_are_the_retrievers_and_the_async_method_gives_the_same(reranker: Reranker) -> None:
     pairs = [(name, float(index % 3)) for index, name in enumerate(NAMES)]
-    nodes = [
-        NodeWithScore(node=TextNode(text="some words", metadata={"page_id": name}), score=score)
-        for name, score in pairs
-    ]
+    nodes = [NodeWithScore(node=TextNode(text=name), score=score) for name, score in pairs]
     postprocessor = PagePostprocessor(reranker=reranker, top_n=4)
     ranked = postprocessor.postprocess_nodes(nodes, query_str=QUERY)
     expected = [(page.reference, page.fused_score) for page in reranker.rank(QUERY, pairs, top_k=4).pages]
-    assert [(scored.node.metadata["page_id"], scored.score) for scored in ranked] == expected
+    assert [(scored.node.text, scored.score) for scored in ranked] == expected
     assert asyncio.run(postprocessor.apostprocess_nodes(nodes, schema.QueryBundle(QUERY))) == ranked
-
-
-def test_nodes_without_scores_get_the_calibrations_retriever(reranker: Reranker) -> None:
-    by_id = [NodeWithScore(node=TextNode(id_=reranker.store.find(name), text="words")) for name in NAMES]
-    by_content = [NodeWithScore(node=TextNode(text=name)) for name in NAMES]
-    expected = [page.fused_score for page in reranker.rank(QUERY, NAMES).pages]
-    for nodes in (by_id, by_content):
-        ranked = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
-        assert [scored.score for scored in ranked] == expected
 
 
 def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_scan: Path) -> None:
@@ -70,7 +65,7 @@ def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_s
         assert [scored.node for scored in ranked] == [nodes[index].node for index in places]
 
 
-def test_an_image_behind_an_address_is_never_fetched(reranker: Reranker) -> None:
+def test_an_image_url_is_never_fetched(reranker: Reranker) -> None:
     node = NodeWithScore(node=ImageNode(image_url="https://example.invalid/1.png"), score=1.0)
     with pytest.raises(StoreError, match="document 1 of 1 names no page"):
         PagePostprocessor(reranker=reranker).postprocess_nodes([node], query_str=QUERY)
@@ -81,20 +76,6 @@ def test_no_query_is_an_error_and_no_nodes_are_none(reranker: Reranker) -> None:
     with pytest.raises(QueryError, match="pass query_bundle or query_str"):
         postprocessor.postprocess_nodes([NodeWithScore(node=TextNode(text=NAMES[0]))])
     assert postprocessor.postprocess_nodes([], query_str=QUERY) == []
-
-
-def test_chunks_of_its_readers_lead_to_pages(reranker: Reranker) -> None:
-    nodes = [
-        NodeWithScore(
-            node=TextNode(text="chunk", metadata={"file_path": "in/report.pdf", "page_label": str(number)})
-        )
-        for number in range(1, 6)
-    ]
-    ranked = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
-    expected = reranker.rank(QUERY, [f"report.pdf#{number}" for number in range(1, 6)]).pages
-    assert [f"report.pdf#{node.node.metadata['page_label']}" for node in ranked] == [
-        page.reference for page in expected
-    ]
 
 
 def test_the_retriever_gives_pages_with_their_text(reranker: Reranker) -> None:

@@ -8,7 +8,6 @@ from ridgerank.integrations.matching import (
     image_loader,
     rank_documents,
     score_in,
-    score_pairs,
 )
 from ridgerank.reranker.reranker import Reranker
 from tests.integrations.conftest import QUERY, png, scan
@@ -20,40 +19,31 @@ def test_documents_rank_as_their_pages_do(reranker: Reranker) -> None:
     expected = [(page.page_id, page.fused_score) for page in reranker.rank(QUERY, candidates).pages]
     by_id = [LibraryDocument((document.page_id,), document.score) for document in candidates]
     by_reference = [
-        LibraryDocument((None, 7, reranker.store.reference(document.page_id)), document.score)
+        LibraryDocument((None, 7, "unknown", reranker.store.reference(document.page_id)), document.score)
         for document in candidates
     ]
-    unscored = [LibraryDocument((document.page_id,)) for document in candidates]
+    unscored = [LibraryDocument((document.page_id, "report.pdf#1")) for document in candidates]
     for documents in (by_id, by_reference, unscored):
         ranked = rank_documents(reranker, QUERY, documents)
-        assert [(document.page.page_id, document.page.fused_score) for document in ranked] == expected
-        assert [candidates[document.index].page_id for document in ranked] == [
-            page_id for page_id, _ in expected
-        ]
+        assert [(page.page_id, page.fused_score) for _, page in ranked] == expected
+        assert [candidates[index].page_id for index, _ in ranked] == [page_id for page_id, _ in expected]
         assert rank_documents(reranker, QUERY, documents, top_k=3) == ranked[:3]
-
-
-def test_the_first_name_the_store_knows_decides(reranker: Reranker) -> None:
-    [ranked] = rank_documents(
-        reranker, QUERY, [LibraryDocument(("unheard of", "report.pdf#2", "report.pdf#3"), 1.0)]
-    )
-    assert ranked.page.reference == "report.pdf#2"
 
 
 def test_documents_of_one_page_share_its_score_and_stand_together(reranker: Reranker) -> None:
     names = ["report.pdf#1", "report.pdf#2", "report.pdf#1", "report.pdf#3"]
     ranked = rank_documents(reranker, QUERY, [LibraryDocument((name,)) for name in names])
-    assert sorted(document.index for document in ranked) == [0, 1, 2, 3]
-    first = [document.index for document in ranked].index(0)
-    assert ranked[first + 1].index == 2
-    assert ranked[first].page == ranked[first + 1].page
+    indices = [index for index, _ in ranked]
+    first = indices.index(0)
+    assert sorted(indices) == [0, 1, 2, 3]
+    assert ranked[first + 1] == (2, ranked[first][1])
     assert len(rank_documents(reranker, QUERY, [LibraryDocument((name,)) for name in names], top_k=2)) == 2
 
 
 def test_an_image_file_that_is_stored_is_found_by_its_bytes(reranker: Reranker) -> None:
     data = png(scan("a stored scan"))
-    [ranked] = rank_documents(reranker, QUERY, [LibraryDocument(("elsewhere.png",), 1.0, lambda: data)])
-    assert ranked.page.page_id == reranker.store.find("scan.png#1")
+    [(_, page)] = rank_documents(reranker, QUERY, [LibraryDocument(("elsewhere.png",), 1.0, lambda: data)])
+    assert page.page_id == reranker.store.find("scan.png#1")
 
 
 def test_an_image_of_no_stored_page_is_encoded_on_the_fly(reranker: Reranker) -> None:
@@ -62,17 +52,8 @@ def test_an_image_of_no_stored_page_is_encoded_on_the_fly(reranker: Reranker) ->
     for fetch in (lambda: image, lambda: png(image)):
         documents = [LibraryDocument((), 2.0, fetch), LibraryDocument(("report.pdf#1",), 1.0)]
         ranked = rank_documents(reranker, QUERY, documents)
-        assert [document.page.fused_score for document in ranked] == [
-            page.fused_score for page in expected.pages
-        ]
-        assert [document.page.page_id for document in ranked] == [page.page_id for page in expected.pages]
-
-
-def test_an_image_is_not_fetched_where_a_name_is_known(reranker: Reranker) -> None:
-    def fetch() -> bytes:
-        raise AssertionError
-
-    assert len(rank_documents(reranker, QUERY, [LibraryDocument(("report.pdf#1",), 1.0, fetch)])) == 1
+        found = [(page.page_id, page.fused_score) for _, page in ranked]
+        assert found == [(page.page_id, page.fused_score) for page in expected.pages]
 
 
 def test_a_document_that_names_no_page_is_pointed_out(reranker: Reranker) -> None:
@@ -83,21 +64,10 @@ def test_a_document_that_names_no_page_is_pointed_out(reranker: Reranker) -> Non
         rank_documents(reranker, QUERY, [LibraryDocument(())])
 
 
-def test_pairs_are_scored_query_by_query(reranker: Reranker) -> None:
-    names = [f"report.pdf#{number}" for number in range(1, 6)]
-    other = "number of staff"
-    pairs = [(query, LibraryDocument((name,))) for name in names for query in (QUERY, other)]
-    scores = score_pairs(reranker, pairs)
-    for start, query in enumerate((QUERY, other)):
-        expected = {page.reference: page.fused_score for page in reranker.rank(query, names).pages}
-        assert scores[start::2].tolist() == [expected[name] for name in names]
-    assert score_pairs(reranker, []).tolist() == []
-
-
 def test_scores_in_metadata_are_numbers_or_absent() -> None:
     assert score_in({"score": 2}, "score") == 2.0
     assert score_in({}, "score") is None
-    with pytest.raises(ScoreError, match=r"metadata\['score'\] is 'high', wanted"):
+    with pytest.raises(ScoreError, match=r"metadata\['score'\] is 'high', expected"):
         score_in({"score": "high"}, "score")
 
 

@@ -31,17 +31,14 @@ def test_rank_is_the_rerankers_ranking(model: PageCrossEncoder, reranker: Rerank
     assert model.rank(QUERY, NAMES, top_k=2, batch_size=4, show_progress_bar=False) == expected[:2]
 
 
-def test_documents_come_back_on_request(model: PageCrossEncoder) -> None:
-    for row in model.rank(QUERY, NAMES, return_documents=True):
-        assert row["text"] == NAMES[row["corpus_id"]]
-
-
 def test_images_and_the_retrievers_scores_are_taken(model: PageCrossEncoder, reranker: Reranker) -> None:
     image = scan("a page in no store")
     expected = reranker.rank(QUERY, [("new", 3.0), ("report.pdf#1", 1.0)], encode_missing={"new": image})
     rows = model.rank(QUERY, [image, "report.pdf#1"], return_documents=True, scores=[3.0, 1.0])
     assert [row["score"] for row in rows] == [page.fused_score for page in expected.pages]
-    assert next(row for row in rows if row["corpus_id"] == 0)["image"] is image
+    by_index = {row["corpus_id"]: row for row in rows}
+    assert by_index[0]["image"] is image
+    assert by_index[1]["text"] == "report.pdf#1"
     with pytest.raises(ScoreError, match="1 scores for 2 documents"):
         model.rank(QUERY, [image, "report.pdf#1"], scores=[3.0])
 
@@ -57,14 +54,13 @@ def test_predict_gives_the_scores_of_rank(model: PageCrossEncoder) -> None:
     assert isinstance(tensor, torch.Tensor)
     assert tensor.tolist() == scores.tolist()
     assert model.predict((QUERY, NAMES[0])) == 0.0
-    with pytest.raises(ScoreError, match="prompt 'query', wanted none"):
+    assert len(model.predict([])) == len(model.predict([], convert_to_tensor=True)) == 0
+    with pytest.raises(ScoreError, match="prompt 'query', expected none"):
         model.predict(pairs, prompt_name="query")
 
 
 def test_its_arguments_are_those_of_sentence_transformers() -> None:
-    real = pytest.importorskip(
-        "sentence_transformers", reason="the [dense] extra is not installed"
-    ).CrossEncoder
+    real = pytest.importorskip("sentence_transformers").CrossEncoder
     for method in ("rank", "predict"):
         ours = inspect.signature(getattr(PageCrossEncoder, method)).parameters
         expected_parameters = inspect.signature(inspect.unwrap(getattr(real, method))).parameters
@@ -74,9 +70,7 @@ def test_its_arguments_are_those_of_sentence_transformers() -> None:
 
 
 def test_the_evaluator_of_sentence_transformers_runs_on_it(model: PageCrossEncoder) -> None:
-    evaluation = pytest.importorskip(
-        "sentence_transformers.cross_encoder.evaluation", reason="the [dense] extra is not installed"
-    )
+    evaluation = pytest.importorskip("sentence_transformers.cross_encoder.evaluation")
     best = NAMES[model.rank(QUERY, NAMES)[0]["corpus_id"]]
     sample = {"query": QUERY, "positive": [best], "documents": NAMES}
     evaluator = evaluation.CrossEncoderRerankingEvaluator([sample], name="pages", write_csv=False)
@@ -95,9 +89,7 @@ def test_pairwise_scores_depend_on_no_other_pair(reranker: Reranker) -> None:
 
 
 def test_evaluators_over_pairs_run_on_the_pairwise_scores(reranker: Reranker) -> None:
-    evaluation = pytest.importorskip(
-        "sentence_transformers.cross_encoder.evaluation", reason="the [dense] extra is not installed"
-    )
+    evaluation = pytest.importorskip("sentence_transformers.cross_encoder.evaluation")
     model = PageCrossEncoder(reranker, pairwise=True)
     pairs = [[QUERY, name] for name in NAMES]
     scores = model.predict(pairs)
@@ -109,7 +101,7 @@ def test_evaluators_over_pairs_run_on_the_pairwise_scores(reranker: Reranker) ->
     assert classification(model)["average_precision"] == pytest.approx(1.0)
 
 
-def test_texts_are_pages_of_their_own_where_that_is_wanted(reranker: Reranker) -> None:
+def test_texts_are_pages_of_their_own_on_request(reranker: Reranker) -> None:
     texts = ["Sales rose by a third.", "report.pdf#2", "Sales rose by a third."]
     model = PageCrossEncoder(reranker, pairwise=True, encode_missing=True)
     scores = model.predict([(QUERY, text) for text in texts])
@@ -129,9 +121,7 @@ def test_texts_are_pages_of_their_own_where_that_is_wanted(reranker: Reranker) -
 def test_the_nano_beir_evaluator_runs_on_data_of_its_shape(
     model: PageCrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluation = pytest.importorskip(
-        "sentence_transformers.cross_encoder.evaluation", reason="the [dense] extra is not installed"
-    )
+    evaluation = pytest.importorskip("sentence_transformers.cross_encoder.evaluation")
     config = pytest.importorskip("datasets", reason="the [vidore] extra is not installed").config
     monkeypatch.setattr(config, "HF_DATASETS_CACHE", tmp_path / "cache")
     best = NAMES[model.rank(QUERY, NAMES)[0]["corpus_id"]]
@@ -150,9 +140,3 @@ def test_the_nano_beir_evaluator_runs_on_data_of_its_shape(
     measured = evaluator(model)
     assert measured["NanoBEIR_R100_mean_ndcg@10"] == measured["NanoNQ_R100_ndcg@10"] == 1.0
     assert measured["NanoNQ_R100_base_mrr@10"] == 1 / (1 + NAMES.index(best))
-
-
-@pytest.mark.parametrize("form", ["numpy", "tensor", "list"])
-def test_no_pairs_give_no_scores(model: PageCrossEncoder, form: str) -> None:
-    scores = model.predict([], convert_to_numpy=form == "numpy", convert_to_tensor=form == "tensor")
-    assert len(scores) == 0

@@ -1,21 +1,9 @@
-from collections import Counter
 from itertools import pairwise
 
-import pytest
-
-from miniature import MiniatureError
-from miniature.corpora import NAMES, PLANS, Corpus, find_plan, make_corpus
+from miniature.corpora import Corpus
 from miniature.questions import About, AboutWithout, Binding, ChartLookUp, Question
-from miniature.training.counting import counting_run
 from miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, YEARS
 from miniature.world import PlacedWord, PlannedPage
-from ridgerank.evaluation.metrics import evaluate
-from ridgerank.trec import Run
-
-
-def test_there_are_twelve_corpora_in_families_of_four_and_eight() -> None:
-    assert len(set(NAMES)) == 12
-    assert Counter(plan.family for plan in PLANS) == {1: 4, 2: 8}
 
 
 def test_pages_queries_and_documents_keep_to_their_promised_numbers(corpora: dict[str, Corpus]) -> None:
@@ -26,24 +14,10 @@ def test_pages_queries_and_documents_keep_to_their_promised_numbers(corpora: dic
         assert len({question.text for question in corpus.questions}) == len(corpus.questions)
 
 
-def test_a_plan_gives_the_same_corpus_again(corpora: dict[str, Corpus]) -> None:
-    assert make_corpus(find_plan("damson")) == corpora["damson"]
-
-
 def test_every_question_is_answered_and_partial_answers_exist(corpora: dict[str, Corpus]) -> None:
     for corpus in corpora.values():
         assert all(1 <= list(grades.values()).count(2) <= 6 for grades in corpus.grades)
         assert any(1 in grades.values() for grades in corpus.grades)
-
-
-def test_a_corpus_has_a_name_and_a_number() -> None:
-    assert find_plan("1") is find_plan("alder")
-    assert find_plan("12") is find_plan("maple")
-
-
-def test_an_unknown_corpus_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(MiniatureError, match=r"no corpus 'oak'; there are: 1 alder, .* 12 maple"):
-        find_plan("oak")
 
 
 def test_grades_equal_those_read_off_the_placed_words_alone(corpora: dict[str, Corpus]) -> None:
@@ -52,27 +26,6 @@ def test_grades_equal_those_read_off_the_placed_words_alone(corpora: dict[str, C
         for question, grades in zip(corpus.questions, corpus.grades, strict=True):
             read = {reference: reading.grade(question) for reference, reading in readings.items()}
             assert {reference: grade for reference, grade in read.items() if grade} == grades, question.text
-
-
-def test_counting_words_ranks_halfway_and_reading_ranks_perfectly(corpora: dict[str, Corpus]) -> None:
-    family = [corpora[plan.name] for plan in PLANS if plan.family == 1]
-    counted = [quality(counting_run(corpus), corpus) for corpus in family]
-    assert 45 <= sum(counted) / len(counted) <= 75
-    assert all(quality(reading_run(corpus), corpus) == pytest.approx(100) for corpus in family)
-
-
-def quality(run: Run, corpus: Corpus) -> float:
-    return evaluate(run, corpus.qrels(), ("nDCG@5",)).means()["nDCG@5"]
-
-
-def reading_run(corpus: Corpus) -> Run:
-    pages = {reference: Reading(page) for reference, page in corpus.pages().items()}
-    return Run.of_dict(
-        {
-            corpus.query_id(number): {reference: page.grade(question) for reference, page in pages.items()}
-            for number, question in enumerate(corpus.questions)
-        }
-    )
 
 
 class Reading:

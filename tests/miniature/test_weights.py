@@ -5,15 +5,14 @@ from random import Random
 
 import numpy as np
 import pytest
-from safetensors import safe_open
 
-from miniature import BACKBONES, FOLDER, RETRIEVERS, MiniatureError, model_path, weights
+from miniature import BACKBONES, FOLDER, RETRIEVERS, weights
 from miniature.corpora import find_plan, make_corpus
 from miniature.questions import ANSWERS, NOT
 from miniature.training.render import render
 from ridgerank.backbones.base import full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.encoders import load_encoder
 from ridgerank.retrievers.late_interaction import maxsim
 
 MODELS = (*BACKBONES, *RETRIEVERS)
@@ -21,18 +20,6 @@ MODELS = (*BACKBONES, *RETRIEVERS)
 
 def test_all_weights_together_are_at_most_25_megabytes() -> None:
     assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) <= 25e6
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_weights_are_half_precision_safetensors(name: str) -> None:
-    with safe_open(weights(name) / "model.safetensors", framework="pt") as file:
-        assert {file.get_slice(key).get_dtype() for key in file.keys()} == {"F16"}  # noqa: SIM118 (no mapping)
-
-
-def test_other_names_are_refused_or_left_as_they_are() -> None:
-    with pytest.raises(MiniatureError, match=r"no model 'Qwen/.*'; there are: mini-qwen"):
-        weights("Qwen/Qwen2.5-VL-7B-Instruct")
-    assert model_path("Qwen/Qwen2.5-VL-7B-Instruct") == "Qwen/Qwen2.5-VL-7B-Instruct"
 
 
 @pytest.mark.parametrize("name", BACKBONES)
@@ -84,9 +71,3 @@ def test_each_retriever_finds_pages_and_the_second_is_the_weaker_one() -> None:
         ]
         shares.append(np.mean(above))
     assert shares[0] > shares[1] > 0.8
-
-
-def test_the_models_say_nothing_of_this_machine() -> None:
-    for path in FOLDER.rglob("*.json"):
-        assert "/root" not in path.read_text()
-        assert "/home" not in path.read_text()

@@ -1,17 +1,27 @@
-"""Where a query looked, over stored pages: positions, shares, and the same at one layer as the model says."""
+"""Where a query looked: positions and shares of stored pages, lines of text, and the picture of it."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
+from PIL import Image
 
-from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.base import Backbone, cells
 from ridgerank.backbones.prefix import PrefixBatch
 from ridgerank.documents.render import read_pages
+from ridgerank.documents.text import TextBox
+from ridgerank.documents.word_boxes import match_words
 from ridgerank.errors import QueryError, StoreError
 from ridgerank.indexing.index import index_documents
-from ridgerank.records import Explanation, Page
+from ridgerank.records import Explanation, Page, Passage, Region
+from ridgerank.reranker.explain import (
+    STRONGEST,
+    add_by_region,
+    draw_heatmap,
+    smooth_field,
+    split_passages,
+    token_regions,
+)
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
@@ -21,6 +31,17 @@ from tests.conftest import write_pdf
 from tests.indexing.test_index import Seen
 
 QUERY = "revenue in 2023"
+TEXT = "Net sales\n\n| Asia | 12 |\nCosts"
+BOXES = [
+    TextBox("Net", 0.1, 0.1, 0.2, 0.15),
+    TextBox("sales", 0.25, 0.1, 0.4, 0.15),
+    TextBox("stamp", 0.9, 0.9, 1.0, 1.0),  # the text does not have it
+    TextBox("Asia", 0.1, 0.5, 0.2, 0.55),
+    TextBox("12", 0.5, 0.5, 0.55, 0.55),
+]
+SPANS = [(0, 3), (3, 9), (9, 11), (11, 17), (20, 22), (25, 30)]
+"""Net, sales, a blank line, the first cell, the second, Costs."""
+WEIGHTS = [0.1, 0.2, 0.05, 0.02, 0.03, 0.4]
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +50,11 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def opened(
-    documents: str,
-    backbone: Backbone,
-    factory: pytest.TempPathFactory,
-    *,
-    keep: str,
-    cache_bytes: int = 1 << 20,
+    documents: str, backbone: Backbone, factory: pytest.TempPathFactory, *, keep: str, cache_bytes: int
 ) -> Reranker:
     uri = str(factory.mktemp("stores") / "store")
-    index_documents(
-        [documents],
-        uri,
-        backbone,
-        hook=Seen(),
-        keep=Keep.parse(keep),
-        exit_layer=4,
-        processes=1,
-    )
+    keeping = Keep.parse(keep)
+    index_documents([documents], uri, backbone, hook=Seen(), keep=keeping, exit_layer=4, processes=1)
     store = PageStore.open(uri)
     calibration = random_calibration(store.lineage, backbone.geometry.width)
     shallow = ShallowPass(backbone, store, cache_bytes=cache_bytes)
@@ -56,24 +65,16 @@ def opened(
 def reranker(
     documents: str, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Reranker]:
-    with opened(documents, small_backbone, tmp_path_factory, keep="stride 1/3") as made:
+    with opened(documents, small_backbone, tmp_path_factory, keep="stride 1/3", cache_bytes=1 << 20) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def whole(
-    documents: str,
-    small_backbone: Backbone,
-    tmp_path_factory: pytest.TempPathFactory,
+    documents: str, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Reranker]:
     """Every position kept, read without a cache."""
-    with opened(
-        documents,
-        small_backbone,
-        tmp_path_factory,
-        keep="stride 1",
-        cache_bytes=0,
-    ) as made:
+    with opened(documents, small_backbone, tmp_path_factory, keep="stride 1", cache_bytes=0) as made:
         yield made
 
 
@@ -133,17 +134,83 @@ def test_without_a_layer_it_is_the_mean_of_all_stored_ones(whole: Reranker) -> N
     assert together.query_share == pytest.approx(np.mean([each.query_share for each in single]))
 
 
-def test_the_states_of_an_explained_page_are_those_of_the_request(reranker: Reranker) -> None:
-    shallow = ShallowPass(reranker.backbone, reranker.store)
-    page_id = reranker.store.find("a.pdf#1")
-    attention, _ = shallow.attend(QUERY, page_id)
-    assert torch.equal(attention.states, shallow.run(QUERY, [page_id]).states)
-
-
 def test_what_cannot_be_explained_is_said(reranker: Reranker) -> None:
     with pytest.raises(StoreError, match=r"no page 'b\.pdf#1'"):
         reranker.explain(QUERY, "b.pdf#1")
     with pytest.raises(StoreError, match="layer 4 of a store that holds layers 0 to 3"):
         reranker.explain(QUERY, "a.pdf#1", layer=4)
-    with pytest.raises(QueryError, match="empty query"):
+    with pytest.raises(QueryError, match="empty"):
         reranker.explain(" ", "a.pdf#1")
+
+
+def test_a_token_lies_where_its_word_stands_and_others_have_no_place() -> None:
+    regions = token_regions(SPANS, list(match_words(TEXT, BOXES)))
+    assert regions == [
+        (0.1, 0.1, 0.2, 0.15),
+        (0.25, 0.1, 0.4, 0.15),
+        None,
+        (0.1, 0.5, 0.2, 0.55),
+        (0.5, 0.5, 0.55, 0.55),
+        None,
+    ]
+
+
+def test_a_line_has_the_attention_of_its_tokens_and_the_box_around_its_words() -> None:
+    passages = split_passages(TEXT, SPANS, WEIGHTS, list(match_words(TEXT, BOXES)))
+    assert [passage.text for passage in passages] == ["Net sales", "| Asia | 12 |", "Costs"]
+    assert [passage.weight for passage in passages] == pytest.approx([0.35, 0.05, 0.4])
+    assert [passage.region for passage in passages] == [(0.1, 0.1, 0.4, 0.15), (0.1, 0.5, 0.55, 0.55), None]
+
+
+def explanation(
+    weights: tuple[float, ...],
+    kept: tuple[int, ...],
+    regions: tuple[Region | None, ...],
+    passages: tuple[Passage, ...] = (),
+) -> Explanation:
+    share = sum(weights)
+    shares = (share, 1 - share, 0.0)
+    return Explanation("q", "p", "a.pdf#1", (0, 4), (6, 4), kept, weights, regions, *shares, passages)
+
+
+def on_grid(weights: dict[int, float]) -> Explanation:
+    regions = tuple((a, b, c, d) for a, b, c, d in cells(6, 4)[list(weights)].tolist())
+    return explanation(tuple(weights.values()), tuple(weights), regions)
+
+
+def heat(image: Image.Image) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    return 255 - np.asarray(image).astype(int)[..., 2]  # white has all of the blue, the heat none
+
+
+def test_heat_is_strongest_where_the_query_looked_most_and_falls_off_smoothly() -> None:
+    page = Image.new("RGB", (80, 120), "white")
+    weights = dict.fromkeys(range(24), 0.001) | {5: 0.5}  # row 1, column 1: x 20 to 40, y 20 to 40
+    drawn = heat(draw_heatmap(page, on_grid(weights)))
+    assert drawn.max() == pytest.approx(STRONGEST, abs=6)
+    assert drawn[30, 30] > 0.9 * drawn.max()
+    assert np.abs(np.diff(drawn[30])).max() < 0.2 * STRONGEST  # no edge of a cell shows
+    assert drawn[110, 70] < 0.1 * STRONGEST
+    assert np.asarray(page).min() == 255  # the page itself is left alone
+
+
+def test_positions_that_were_not_kept_take_the_heat_of_their_neighbours() -> None:
+    striped = smooth_field(on_grid(dict.fromkeys(range(1, 24, 3), 0.1)), 24, 36)
+    np.testing.assert_allclose(striped, 0.1, rtol=1e-4)
+
+
+def test_words_have_the_heat_of_all_their_tokens_and_nothing_between_them_has_any() -> None:
+    first, second = (0.1, 0.1, 0.4, 0.2), (0.6, 0.1, 0.9, 0.2)
+    line = Passage("two words", 0.5, (0.1, 0.1, 0.9, 0.2))
+    looked = explanation((0.2, 0.2, 0.1, 0.9), (0, 1, 2, 3), (first, first, second, None), (line,))
+    assert add_by_region(looked) == {first: pytest.approx(0.4), second: pytest.approx(0.1)}
+    drawn = heat(draw_heatmap(Image.new("RGB", (100, 100), "white"), looked))
+    assert drawn[15, 25] == pytest.approx(STRONGEST, abs=1)
+    assert drawn[15, 75] == pytest.approx(STRONGEST / 4, abs=1)
+    assert not drawn[15, 45:55].any()
+    assert not drawn[30:].any()
+
+
+@pytest.mark.parametrize("looked", [on_grid({1: 0.0}), explanation((), (), ())])
+def test_a_page_nobody_looked_at_stays_as_it_is(looked: Explanation) -> None:
+    page = Image.new("RGB", (40, 30), "white")
+    assert draw_heatmap(page, looked).tobytes() == page.tobytes()

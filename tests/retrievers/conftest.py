@@ -1,10 +1,7 @@
-from pathlib import Path
-
 import pytest
 from PIL import Image, ImageDraw
 
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.encoders import MultiVectorEncoder, load_encoder
 from tests.retrievers.small_encoders import Built, build
 
 
@@ -31,9 +28,3 @@ def pages() -> list[Image.Image]:
         draw.rectangle((20, 60 + 20 * number, 100, 140), fill=["navy", "red", "green"][number])
         images.append(image)
     return images
-
-
-@pytest.fixture(scope="session")
-def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a session's other models go."""
-    return tmp_path_factory.mktemp("more-encoders")

@@ -23,7 +23,7 @@ from transformers import (
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-from ridgerank.retrievers.encoders.families import ProjectedQwen25
+from ridgerank.retrievers.encoders import ProjectedQwen25
 
 WIDTH = 48
 _QWEN_TOKENS = [

@@ -7,15 +7,15 @@ from PIL.Image import Image
 
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
-from ridgerank.records import Candidate
+from ridgerank.records import Candidate, Query
 from ridgerank.retrievers.base import Retriever, top_candidates
-from ridgerank.retrievers.bm25 import BM25
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-from ridgerank.retrievers.hybrid import HybridRetriever
+from ridgerank.retrievers.encoders import MultiVectorEncoder
+from ridgerank.retrievers.hybrid import GivenCandidates, HybridRetriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
+from ridgerank.trec import read_run
 from tests.retrievers.test_bm25 import TEXTS, store_of
 from tests.store.pages import LINEAGE
 
@@ -61,19 +61,13 @@ def test_a_filter_holds_for_every_member() -> None:
     assert {candidate.page_id for candidate in candidates} == {"b", "c"}
 
 
-def test_no_page_has_no_score() -> None:
-    assert HybridRetriever([LOOK, WORDS]).score("q", []).shape == (0,)
-
-
-def test_names_joined_by_plus_are_loaded_together(tmp_path: Path) -> None:
+def test_names_that_cannot_be_joined_are_refused(tmp_path: Path) -> None:
     with store_of(str(tmp_path / "store"), TEXTS) as store:
-        with pytest.raises(RetrieverError, match="wanted different retrievers joined by"):
-            load_retriever("bm25+bm25", store)
-        with pytest.raises(RetrieverError, match="wanted different retrievers joined by"):
-            load_retriever("bm25+", store)
-        with pytest.raises(RetrieverError, match="holds vectors of no retriever"):
+        for name in ("bm25+bm25", "bm25+"):
+            with pytest.raises(RetrieverError, match="expected different retrievers joined by"):
+                load_retriever(name, store)
+        with pytest.raises(RetrieverError, match="holds no vectors"):
             load_retriever("stored+bm25", store)
-        assert isinstance(load_retriever("bm25", store), BM25)
 
 
 def test_late_interaction_and_words_of_one_store_are_searched_together(
@@ -93,3 +87,36 @@ def test_late_interaction_and_words_of_one_store_are_searched_together(
             hybrid.score("revenue", ids), np.mean([(s - s.mean()) / s.std() for s in members], axis=0)
         )
         assert len(hybrid.search("revenue", 2)) == 2
+
+
+def test_an_iterable_is_handed_out_best_first() -> None:
+    retriever = GivenCandidates(
+        [("cats", "b", 1.0), ("cats", "a", 1.0), ("dogs", "a", 3), ("cats", "c", 2.0)]
+    )
+    assert retriever.search("cats", 2) == [Candidate("c", 2.0), Candidate("a", 1.0)]
+    assert retriever.search_many(["dogs", "cats"], 9)[0] == [Candidate("a", 3.0)]
+    assert retriever.score("cats", ["b", "c"]).tolist() == [1.0, 2.0]
+
+
+def test_a_trec_run_is_found_by_the_text_and_by_the_id_of_its_queries(tmp_path: Path) -> None:
+    run = tmp_path / "run.trec"
+    run.write_text("q1 Q0 a 1 0.5 x\nq1 Q0 b 2 0.7 x\nq2 Q0 a 1 0.1 x\n")
+    retriever = GivenCandidates.of_run(read_run(run), [Query("q1", "cats"), Query("q3", "birds")])
+    assert (
+        retriever.search("cats", 5) == retriever.search("q1", 5) == [Candidate("b", 0.7), Candidate("a", 0.5)]
+    )
+    with pytest.raises(RetrieverError, match="no candidates for the query 'birds', only for 3 others"):
+        retriever.search("birds", 5)
+
+
+def test_what_was_not_given_is_not_known() -> None:
+    retriever = GivenCandidates([("cats", "a", 1.0)])
+    with pytest.raises(RetrieverError, match=r"no score for 2 pages under query 'cats', such as 'b'"):
+        retriever.score("cats", ["a", "b", "c"])
+
+
+def test_two_scores_for_a_page_and_scores_that_are_none_are_refused() -> None:
+    with pytest.raises(RetrieverError, match="page 'a' is given twice for query 'cats'"):
+        GivenCandidates([("cats", "a", 1.0), ("cats", "a", 2.0)])
+    with pytest.raises(RetrieverError, match="has score nan"):
+        GivenCandidates([("cats", "a", float("nan"))])

@@ -5,14 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 
 from ridgerank.errors import LineageMismatch, RetrieverError, StoreError
+from ridgerank.ragged import Floats
+from ridgerank.records import Candidate
 from ridgerank.retrievers import late_interaction as module
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-from ridgerank.retrievers.late_interaction import LateInteraction
+from ridgerank.retrievers.base import require_queries, top_candidates
+from ridgerank.retrievers.encoders import MultiVectorEncoder
+from ridgerank.retrievers.late_interaction import LateInteraction, maxsim
 from ridgerank.store import vector_columns
 from ridgerank.store.page_filter import PageFilter, PageSelection
 from ridgerank.store.page_store import PageStore
@@ -95,16 +100,9 @@ def test_given_pages_are_scored_on_the_scale_of_search(encoder: MultiVectorEncod
         retriever.score(QUERIES[0], ids), [candidate.score for candidate in reversed(candidates)], rtol=1e-5
     )
     assert retriever.score(QUERIES[0], []).shape == (0,)
+    assert len(retriever.search("revenue " * 400, 1000)) == 23
     with pytest.raises(StoreError, match="nothing"):
         retriever.score(QUERIES[0], ["nothing"])
-
-
-def test_more_pages_than_there_are_give_all_of_them(encoder: MultiVectorEncoder, store: PageStore) -> None:
-    assert len(LateInteraction(encoder, store).search("cats", 1000)) == 23
-
-
-def test_a_long_query_is_one_like_any_other(encoder: MultiVectorEncoder, store: PageStore) -> None:
-    assert len(LateInteraction(encoder, store).search("revenue " * 400, 3)) == 3
 
 
 class Fake(MultiVectorEncoder):
@@ -228,7 +226,10 @@ def test_an_empty_store_no_vectors_and_missing_vectors_are_told_apart(
         LateInteraction(encoder, store)
     with StoreWriter(uri, LINEAGE) as writer:
         writer.append([row(100)])
-    with PageStore.open(uri) as store, pytest.raises(RetrieverError, match=r"holds no vectors.*--retriever"):
+    with (
+        PageStore.open(uri) as store,
+        pytest.raises(RetrieverError, match=r"holds no vectors.*index the documents"),
+    ):
         LateInteraction(encoder, store)
     fill(uri, encoder.origin, vectors[:3])
     with (
@@ -238,9 +239,48 @@ def test_an_empty_store_no_vectors_and_missing_vectors_are_told_apart(
         LateInteraction(encoder, store)
 
 
-def test_empty_queries_are_refused(encoder: MultiVectorEncoder, store: PageStore) -> None:
-    retriever = LateInteraction(encoder, store)
-    with pytest.raises(RetrieverError, match="query 1 of 1 is empty"):
-        retriever.search("", 3)
-    with pytest.raises(RetrieverError, match="is empty"):
-        retriever.score(" ", store.page_ids())
+def _maxsim_by_hand(query: NDArray[np.float32], page: NDArray[np.float16]) -> float:
+    return sum(max(float(a @ b) for b in page.astype(np.float64)) for a in query.astype(np.float64))
+
+
+def case(
+    seed: int, pages: list[int], tokens: list[int]
+) -> tuple[list[torch.Tensor], NDArray[np.float16], NDArray[np.int64], Floats]:
+    random = np.random.default_rng(seed)
+    page_vectors = [random.standard_normal((count, 6)).astype(np.float16) for count in pages]
+    queries = [random.standard_normal((count, 6)).astype(np.float32) for count in tokens]
+    expected = np.array([[_maxsim_by_hand(query, page) for page in page_vectors] for query in queries])
+    return (
+        [torch.from_numpy(query) for query in queries],
+        np.concatenate(page_vectors),
+        np.array(pages),
+        expected,
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 99),
+    st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    st.lists(st.integers(1, 7), min_size=1, max_size=4),
+)
+def test_scores_are_those_of_brute_force(seed: int, pages: list[int], tokens: list[int]) -> None:
+    queries, vectors, lengths, expected = case(seed, pages, tokens)
+    np.testing.assert_allclose(maxsim(queries, vectors, lengths), expected, rtol=1e-5, atol=1e-5)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.integers(1, 40))
+def test_the_best_are_the_head_of_the_whole_order(scores: list[int], k: int) -> None:
+    ids = [f"{(7 * position) % 31:02}" for position in range(len(scores))]
+    whole = sorted(zip(ids, map(float, scores), strict=True), key=lambda pair: (-pair[1], pair[0]))
+    assert top_candidates(ids, np.array(scores, dtype=np.float64), k) == [
+        Candidate(*pair) for pair in whole[:k]
+    ]
+
+
+def test_fewer_than_one_page_and_empty_queries_are_refused() -> None:
+    require_queries(["a", "b"], 1)
+    with pytest.raises(RetrieverError, match="k is 0, expected at least 1"):
+        require_queries(["a"], 0)
+    with pytest.raises(RetrieverError, match="query 2 of 2 must not be empty"):
+        require_queries(["a", " \n"], 1)

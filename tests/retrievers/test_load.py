@@ -9,13 +9,11 @@ from PIL.Image import Image
 
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.retrievers.dense import DenseText
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+from ridgerank.retrievers.encoders import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
-from tests.retrievers.small_embedder import build_embedder
 from tests.retrievers.small_encoders import Built
 from tests.store.pages import LINEAGE, row
 
@@ -61,14 +59,6 @@ def test_a_retriever_that_has_moved_is_asked_for_by_its_new_name(
         ):
             load_retriever(None, store, device="cpu")
         assert load_retriever(str(colqwen.folder), store, device="cpu").search("revenue", 1)
-
-
-def test_names_lead_to_their_retrievers(store: PageStore, tmp_path: Path, colqwen: Built) -> None:
-    assert isinstance(load_retriever("BM25", store), BM25)
-    embedder = build_embedder(tmp_path / "model")
-    assert isinstance(load_retriever(f"dense:{embedder}", store, device="cpu"), DenseText)
-    with pytest.raises(RetrieverError, match="holds no vectors, and small-colqwen needs its own"):
-        load_retriever(str(colqwen.folder), store, device="cpu")
 
 
 @pytest.mark.parametrize(

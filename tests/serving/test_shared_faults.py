@@ -8,9 +8,8 @@ import pytest
 
 from ridgerank.errors import ScoreError
 from ridgerank.records import Ranking
-from ridgerank.reranker import batching
-from ridgerank.reranker.batching import PAGES_PER_PASS, pages_per_pass
-from ridgerank.reranker.candidates import CandidateList
+from ridgerank.reranker import candidates as ranked_lists
+from ridgerank.reranker.candidates import PAGES_PER_PASS, CandidateList, pages_per_pass
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.engine import CallerLeftError, Engine, Job
 from ridgerank.serving.settings import Limits
@@ -111,8 +110,8 @@ def test_a_long_query_runs_over_few_pages_at_once(
     assert pages_per_pass(20, 4000) == PAGES_PER_PASS
     for tokens in (300, 2048, 6000, 10**6):
         entries = pages_per_pass(tokens, 1280) * tokens * (tokens + 1280)
-        assert entries <= batching.PASS_ENTRIES or pages_per_pass(tokens, 1280) == 1
-    monkeypatch.setattr(batching, "PASS_ENTRIES", 1)
+        assert entries <= ranked_lists.PASS_ENTRIES or pages_per_pass(tokens, 1280) == 1
+    monkeypatch.setattr(ranked_lists, "PASS_ENTRIES", 1)
     passes = []
     reranker.rank_lists(reranker.retrieve(corpus.queries[:1], k=4), before_pass=lambda: passes.append(1))
     assert len(passes) == 4

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ridgerank.calibration.teacher import TargetCache
     from ridgerank.documents.ocr import Recognizer
     from ridgerank.lineage import Lineage
-    from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+    from ridgerank.retrievers.encoders import MultiVectorEncoder
 
 
 class ModelCache:
@@ -39,7 +39,7 @@ class ModelCache:
 
     def load_encoder(self, name: str) -> "MultiVectorEncoder":
         """Load a late interaction model; the one before is released."""
-        from ridgerank.retrievers.encoders.load import load_encoder
+        from ridgerank.retrievers.encoders import load_encoder
 
         if self._encoder is None or self._encoder[0] != name:
             self._encoder = None

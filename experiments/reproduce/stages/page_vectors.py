@@ -15,7 +15,7 @@ from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, sh
 from ridgerank.documents.render import PageRef, list_pages, render_pages
 from ridgerank.documents.sources import Failure
 from ridgerank.records import Page
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+from ridgerank.retrievers.encoders import MultiVectorEncoder
 from ridgerank.store.vector_columns import VectorOrigin
 
 _PAGES_PER_PART = 64

@@ -62,7 +62,7 @@ def save_explanations(
 ) -> None:
     """Write the attention of the query over each page: as a heatmap and as JSON."""
     from ridgerank.atomic import replace_text_file
-    from ridgerank.reranker.heatmap import draw_heatmap
+    from ridgerank.reranker.explain import draw_heatmap
 
     folder.mkdir(parents=True, exist_ok=True)
     for page in ranking.pages:

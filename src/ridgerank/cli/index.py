@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ridgerank.cli.index_settings import IndexSettings
     from ridgerank.documents.ocr import Recognizer
     from ridgerank.indexing.progress import IndexReport
-    from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+    from ridgerank.retrievers.encoders import MultiVectorEncoder
     from ridgerank.scaleout.encoding_worker import EncodingPlan
 
 SOME_FAILED = 3
@@ -232,7 +232,7 @@ def _load_encoder(
     name = _choose_retriever(name, store)
     if name is None:
         return None
-    from ridgerank.retrievers.encoders.load import load_encoder
+    from ridgerank.retrievers.encoders import load_encoder
 
     return load_encoder(name, device=device, dtype=dtype)
 

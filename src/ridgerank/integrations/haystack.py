@@ -25,21 +25,18 @@ class PageDocumentRanker:
         self.page_key = page_key
         self._reranker = None if isinstance(store, str) else store
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> Reranker:
         """Open the store, once."""
         if self._reranker is None:
             self._reranker = Reranker.open(self.store)
+        return self._reranker
 
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
         """Rank documents; the originals are not changed."""
-        self.warm_up()
-        if self._reranker is None:
-            raise RuntimeError("the store is open after warm_up")
         pages = [self._document(document) for document in documents]
-        ranking = rank_documents(self._reranker, query, pages, top_k=top_k or self.top_k)
-        ranked = [replace(documents[entry.index], score=entry.page.fused_score) for entry in ranking]
-        return {"documents": ranked}
+        ranking = rank_documents(self.warm_up(), query, pages, top_k=top_k or self.top_k)
+        return {"documents": [replace(documents[index], score=page.fused_score) for index, page in ranking]}
 
     def to_dict(self) -> dict[str, Any]:
         """The component as Haystack writes pipelines; an open store is written by its name."""

@@ -14,6 +14,7 @@ from ridgerank.integrations.matching import (
     RELEVANCE_KEY,
     SCORE_KEY,
     LibraryDocument,
+    page_metadata,
     rank_documents,
     retrieve_pages,
     score_in,
@@ -45,10 +46,8 @@ class PageRetriever(BaseRetriever):  # type: ignore[misc]
             self.reranker, query, k=k or self.k, candidates=self.candidates, min_score=self.min_score
         )
         return [
-            Document(
-                page_content=page.text, metadata=page.metadata(first_page=FIRST_PAGE), id=page.page.page_id
-            )
-            for page in retrieved
+            Document(page_content=text, metadata=page_metadata(page, first_page=FIRST_PAGE), id=page.page_id)
+            for page, text in retrieved
         ]
 
 
@@ -86,7 +85,7 @@ class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
             for document in documents
         ]
         ranking = rank_documents(self.reranker, query, pages, top_k=self.top_n)
-        return [_with_score(documents[ranked.index], ranked.page.fused_score) for ranked in ranking]
+        return [_with_score(documents[index], page.fused_score) for index, page in ranking]
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

@@ -2,14 +2,7 @@
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import (
-    BaseNode,
-    ImageNode,
-    MetadataMode,
-    NodeWithScore,
-    QueryBundle,
-    TextNode,
-)
+from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from ridgerank.documents.chunk_pages import ChunkPages
 from ridgerank.errors import QueryError
@@ -17,6 +10,7 @@ from ridgerank.integrations.matching import (
     PAGE_KEY,
     LibraryDocument,
     image_loader,
+    page_metadata,
     rank_documents,
     retrieve_pages,
 )
@@ -54,10 +48,10 @@ class PageNodeRetriever(BaseRetriever):  # type: ignore[misc]
         )
         return [
             NodeWithScore(
-                node=TextNode(id_=page.page.page_id, text=page.text, metadata=page.metadata(first_page=1)),
-                score=page.page.fused_score,
+                node=TextNode(id_=page.page_id, text=text, metadata=page_metadata(page, first_page=1)),
+                score=page.fused_score,
             )
-            for page in retrieved
+            for page, text in retrieved
         ]
 
 
@@ -85,9 +79,7 @@ class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
             raise QueryError("nodes without a query; pass query_bundle or query_str")
         documents = [self._document(scored.node, scored.score) for scored in nodes]
         ranking = rank_documents(self.reranker, query_bundle.query_str, documents, top_k=self.top_n)
-        return [
-            NodeWithScore(node=nodes[ranked.index].node, score=ranked.page.fused_score) for ranked in ranking
-        ]
+        return [NodeWithScore(node=nodes[index].node, score=page.fused_score) for index, page in ranking]
 
     def _document(self, node: BaseNode, score: float | None) -> LibraryDocument:
         content = node.get_content(metadata_mode=MetadataMode.NONE)

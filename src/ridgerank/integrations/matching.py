@@ -28,7 +28,8 @@ PAGE_KEY = "page_id"
 """Where metadata names a document's page, by id or reference."""
 SCORE_KEY = "score"
 """Where metadata holds the retriever's score."""
-_SHOWN_CHARACTERS = 40
+RELEVANCE_KEY = "relevance_score"
+"""Where rerankers of other libraries put their score."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,25 +39,16 @@ class LibraryDocument:
     names: tuple[object, ...]
     """What may be the page's id or reference, tried in this order; anything but text is skipped."""
     score: float | None = None
-    """The retriever's score, None where the library carries none."""
+    """The retriever's score, None if the library has none."""
     image: Callable[[], Image | bytes] | None = None
-    """The page's image, or the bytes of its file, fetched only where the store knows no name."""
+    """The page's image, or the bytes of its file, fetched only if the store knows no name."""
     text: str | None = None
-    """A text that is a page by itself where the store knows no name; None where texts only name pages."""
+    """A text that is a page by itself if the store knows no name; None if texts only name pages."""
 
     @property
     def page_names(self) -> list[str]:
         """The names that are text."""
         return [name for name in self.names if isinstance(name, str) and name]
-
-
-@dataclass(frozen=True, slots=True)
-class RankedDocument:
-    """A document and the page it was ranked by."""
-
-    index: int
-    """Which of the documents, counted from 0."""
-    page: RankedPage
 
 
 def rank_documents(
@@ -66,8 +58,10 @@ def rank_documents(
     *,
     top_k: int | None = None,
     weight: float | None = None,
-) -> list[RankedDocument]:
-    """Put documents in order, best first; the best `top_k` of them, or all; at a weight of one's own, or not.
+) -> list[tuple[int, RankedPage]]:
+    """Put documents in order, best first: the index of each, and the page it was ranked by.
+
+    The best `top_k` of them, or all; at the calibrated weight unless one is given.
 
     A document is matched by its names, else by its image, else the image or its text is encoded on the fly.
     The store is asked for all names at once.
@@ -85,7 +79,7 @@ def rank_documents(
         indices[page_id].append(index)
         candidates.append(page_id if document.score is None else (page_id, document.score))
     ranking = reranker.rank(query, candidates, top_k=top_k, encode_missing=unstored or None, weight=weight)
-    return [RankedDocument(index, page) for page in ranking.pages for index in indices[page.page_id]][:top_k]
+    return [(index, page) for page in ranking.pages for index in indices[page.page_id]][:top_k]
 
 
 def score_pairs(
@@ -101,21 +95,22 @@ def score_pairs(
         indices[query].append(index)
     for query, query_indices in indices.items():
         documents = [pairs[index][1] for index in query_indices]
-        for ranked in rank_documents(reranker, query, documents, weight=1.0 if readout_alone else None):
-            page = ranked.page
-            scores[query_indices[ranked.index]] = page.readout_score if readout_alone else page.fused_score
+        for index, page in rank_documents(reranker, query, documents, weight=1.0 if readout_alone else None):
+            scores[query_indices[index]] = page.readout_score if readout_alone else page.fused_score
     return scores
 
 
 def score_in(metadata: Mapping[str, object], key: str) -> float | None:
-    """The retriever's score where metadata holds one; anything but a number is refused."""
+    """The retriever's score if metadata holds one; anything but a number is refused."""
     score = metadata.get(key)
     if score is None:
         return None
     try:
         return float(score)  # type: ignore[arg-type]  # frameworks hold numpy's numbers too
     except (TypeError, ValueError) as error:
-        raise ScoreError(f"metadata[{key!r}] is {score!r}, wanted the retriever's score: a number") from error
+        raise ScoreError(
+            f"metadata[{key!r}] is {score!r}, expected the retriever's score: a number"
+        ) from error
 
 
 def image_loader(encoded: str | None, path: str | None) -> Callable[[], bytes] | None:
@@ -136,7 +131,7 @@ def _read_path(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DocumentError(f"{path}: {error.strerror or error}; wanted the image of a document") from error
+        raise DocumentError(f"{path}: {error.strerror or error}; expected the image of a document") from error
 
 
 def _match_content(
@@ -149,10 +144,11 @@ def _match_content(
         unstored[page.page_id] = page
         return page.page_id
     if document.image is None:
-        names = ", ".join(repr(_shorten(name)) for name in document.page_names) or "nothing"
+        shown = [repr(name if len(name) <= 40 else f"{name[:39]}…") for name in document.page_names]
         raise StoreError(
-            f"{description} names no page of the store at {store.uri} (it says {names}); "
-            "name the page by id or reference, index it, or hand over its image"
+            f"{description} names no page of the store at {store.uri} "
+            f"(it says {', '.join(shown) or 'nothing'}); name the page by id or reference, index it, or "
+            "hand over its image"
         )
     image = document.image()
     if isinstance(image, bytes):
@@ -166,40 +162,25 @@ def _match_content(
     return page_id
 
 
-def _shorten(name: str) -> str:
-    return name if len(name) <= _SHOWN_CHARACTERS else name[: _SHOWN_CHARACTERS - 1] + "…"
-
-
-RELEVANCE_KEY = "relevance_score"
-"""Where rerankers of other libraries put their score."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievedPage:
-    """A page and what the store knows of it."""
-
-    page: RankedPage
-    text: str
-
-    def metadata(self, *, first_page: int) -> dict[str, Any]:
-        """The page's file and number (counted from `first_page`), id, scores and rank."""
-        source, _, number = self.page.reference.rpartition("#")
-        place = {"source": source, "page": int(number) - 1 + first_page} if number.isdigit() else {}
-        return {
-            **place,
-            PAGE_KEY: self.page.page_id,
-            "reference": self.page.reference,
-            RELEVANCE_KEY: self.page.fused_score,
-            "retriever_score": self.page.retriever_score,
-            "readout_score": self.page.readout_score,
-            "rank": self.page.rank,
-        }
+def page_metadata(page: RankedPage, *, first_page: int) -> dict[str, Any]:
+    """The page's file and number (counted from `first_page`), id, scores and rank."""
+    source, _, number = page.reference.rpartition("#")
+    place = {"source": source, "page": int(number) - 1 + first_page} if number.isdigit() else {}
+    return {
+        **place,
+        PAGE_KEY: page.page_id,
+        "reference": page.reference,
+        RELEVANCE_KEY: page.fused_score,
+        "retriever_score": page.retriever_score,
+        "readout_score": page.readout_score,
+        "rank": page.rank,
+    }
 
 
 def retrieve_pages(
     reranker: Reranker, query: str, *, k: int, candidates: int = CANDIDATES, min_score: float | None = None
-) -> list[RetrievedPage]:
-    """Search and rerank: the `k` best of `candidates` pages (of `k` where that is more), with their text."""
+) -> list[tuple[RankedPage, str]]:
+    """Search and rerank: the `k` best of `candidates` pages (of `k` if that is more), each with its text."""
     ranking = reranker.search(query, k=max(k, candidates), top_k=k, min_score=min_score)
     stored = reranker.store.pages([page.page_id for page in ranking.pages])
-    return [RetrievedPage(page, row.text) for page, row in zip(ranking.pages, stored, strict=True)]
+    return [(page, row.text) for page, row in zip(ranking.pages, stored, strict=True)]

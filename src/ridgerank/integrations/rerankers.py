@@ -49,16 +49,16 @@ class PageRanker(BaseRanker):  # type: ignore[misc]
         ]
         ranking = rank_documents(self.reranker, query, pages)
         results = [
-            Result(document=documents[ranked.index], score=ranked.page.fused_score, rank=rank)
-            for rank, ranked in enumerate(ranking, start=1)
+            Result(document=documents[index], score=page.fused_score, rank=rank)
+            for rank, (index, page) in enumerate(ranking, start=1)
         ]
         return RankedResults(results=results, query=query, has_scores=True)
 
     def score(self, query: str, doc: str | Document) -> float:
         """The readout's score of one page: a fused score needs other pages to compare with."""
         [document] = _to_documents(doc, None, None)
-        [ranked] = rank_documents(self.reranker, query, [self._document(document, 0.0)])
-        return ranked.page.readout_score
+        [(_, page)] = rank_documents(self.reranker, query, [self._document(document, 0.0)])
+        return page.readout_score
 
     def _document(self, document: Document, score: float | None) -> LibraryDocument:
         names = (document.metadata.get(self.page_key), document.doc_id, document.text)
@@ -72,7 +72,7 @@ def _to_documents(
     inputs = [docs] if isinstance(docs, str | Document) else list(docs)
     for name, values in (("doc_ids", doc_ids), ("metadata", metadata)):
         if values is not None and len(values) != len(inputs):
-            raise ScoreError(f"{len(values)} {name} for {len(inputs)} documents; wanted one each")
+            raise ScoreError(f"{len(values)} {name} for {len(inputs)} documents; expected one each")
     documents = []
     for index, document in enumerate(inputs):
         known = Document(document) if isinstance(document, str) else document

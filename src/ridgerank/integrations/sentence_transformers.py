@@ -69,17 +69,16 @@ class PageCrossEncoder:
         `return_documents` a page comes back under `text`, an image under `image`.
         """
         if scores is not None and len(scores) != len(documents):
-            raise ScoreError(f"{len(scores)} scores for {len(documents)} documents; wanted one each")
+            raise ScoreError(f"{len(scores)} scores for {len(documents)} documents; expected one each")
         retriever_scores = [None] * len(documents) if scores is None else [float(score) for score in scores]
         pages = [self._document(page, score) for page, score in zip(documents, retriever_scores, strict=True)]
         rows = []
         weight = 1.0 if self.pairwise else None
-        for ranked in rank_documents(self.reranker, query, pages, top_k=top_k, weight=weight):
-            score = ranked.page.readout_score if self.pairwise else ranked.page.fused_score
-            row: dict[str, Any] = {"corpus_id": ranked.index, "score": score}
+        for index, page in rank_documents(self.reranker, query, pages, top_k=top_k, weight=weight):
+            score = page.readout_score if self.pairwise else page.fused_score
+            row: dict[str, Any] = {"corpus_id": index, "score": score}
             if return_documents:
-                document = documents[ranked.index]
-                row["text" if isinstance(document, str) else "image"] = document
+                row["text" if isinstance(documents[index], str) else "image"] = documents[index]
             rows.append(row)
         return rows
 
@@ -96,7 +95,7 @@ class PageCrossEncoder:
         """Score (query, page) pairs in float32, or one pair; the pairs of one query are ranked together."""
         if prompt_name is not None:
             raise ScoreError(
-                f"prompt {prompt_name!r}, wanted none: the prompt is part of what was stored and calibrated"
+                f"prompt {prompt_name!r}, expected none: the prompt is part of what was stored and calibrated"
             )
         single = len(inputs) == 2 and isinstance(inputs[0], str)
         pairs: Sequence[Sequence[Any]] = [inputs] if single else inputs

@@ -1,15 +1,26 @@
-"""What is to be ranked: pages as users name them, and the list that is made of them."""
+"""A candidate list from the pages that users name to its ranking.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+Names become a list of known pages with scores, the model's states over their prefixes are computed (lists of
+one shape share a pass, long lists are cut into several), and both scores are fused and sorted (eq. 1 and 2).
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import SupportsFloat, TypeAlias
 
 import numpy as np
+import torch
+from scipy.special import expit
 
+from ridgerank.calibration.artifact import Calibration
 from ridgerank.errors import ScoreError, StoreError
+from ridgerank.fusion.estimate import WeightEstimate
+from ridgerank.fusion.standardize import standardize
 from ridgerank.ragged import Floats, Ragged, finite_scores
-from ridgerank.records import Candidate
+from ridgerank.records import Candidate, Latency, RankedPage, Ranking, State
 from ridgerank.reranker.unstored import PageSource, UnstoredPage, UnstoredPages
+from ridgerank.scoring.shallow import ShallowPass, ShallowStates
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
 
@@ -17,6 +28,14 @@ CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
 """A page by id or reference, with the retriever's score or without."""
 Candidates: TypeAlias = Sequence[CandidateLike] | Mapping[str, float]
 """What `rank` takes: a list, or scores by page."""
+
+PAGES_PER_PASS = 64
+"""More candidates than this run in several passes: memory grows with the pages of a pass."""
+MIN_SHARED_PAGES = 8
+"""Fewer candidates run in a pass of their own: products of few rows are summed in another order."""
+PASS_ENTRIES = PAGES_PER_PASS * 256 * (256 + 1280)
+"""Entries of the attention matrix of one head in one pass: those of `PAGES_PER_PASS` pages of 1,280 positions
+for a query of 256 tokens. A longer query runs over fewer pages at once: its matrix grows with its square."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +45,7 @@ class CandidateList:
     query: str
     page_ids: list[str]
     scores: Floats
-    """The retriever's, (candidates,); zeros where the readout alone ranks."""
+    """The retriever's, (candidates,); zeros if the readout alone ranks."""
     weight: float
     scored: bool = True
     """Whether there are retriever scores at all."""
@@ -48,13 +67,13 @@ class CandidateList:
 
 
 def separate_scores(candidates: Candidates) -> tuple[list[str], list[float] | None]:
-    """Names and scores of candidates; the scores are None where candidates are bare names."""
+    """Names and scores of candidates; the scores are None if candidates are bare names."""
     if isinstance(candidates, Mapping):
         candidates = list(candidates.items())
     if isinstance(candidates, str) or not isinstance(candidates, Sequence):
         raise ScoreError(
-            f"candidates of type {type(candidates).__name__}, wanted a list of pages, of (page, score), or a "
-            "dict of scores by page"
+            f"candidates of type {type(candidates).__name__}, expected a list of pages, of (page, score), or "
+            "a dict of scores by page"
         )
     bare = [candidate for candidate in candidates if isinstance(candidate, str)]
     if bare and len(bare) < len(candidates):
@@ -77,7 +96,7 @@ def _name_and_score(candidate: object) -> tuple[str, float]:
         name, score = candidate
         if isinstance(name, str) and isinstance(score, SupportsFloat) and not isinstance(score, str):
             return name, float(score)
-    raise ScoreError(f"a candidate {candidate!r}, wanted a page, or (page, score) with a number as score")
+    raise ScoreError(f"candidate {candidate!r}, expected a page, or (page, score) with a number as score")
 
 
 def resolve_names(
@@ -94,10 +113,10 @@ def resolve_names(
                 unstored[page.page_id] = page
     unknown = [name for name in missing if name not in page_id_of]
     if unknown:
-        tried = "" if source is None else ", nor where missing pages were to be found"
+        tried = "" if source is None else ", nor in encode_missing"
         raise StoreError(
             f"pages not in the page store at {store.uri}{tried}: {shorten(unknown)}; index them, "
-            "leave them out, or have them encoded on the fly (encode_missing)"
+            "leave them out, or pass their images or files as encode_missing"
         )
     return [page_id_of[name] for name in names], unstored
 
@@ -114,3 +133,203 @@ def sort_candidates(page_ids: Sequence[str], scores: Floats) -> tuple[list[str],
     """Best first, ties by id: one order, because the last digits of a sum depend on it."""
     order = sorted(range(len(page_ids)), key=lambda row: (-scores[row], page_ids[row]))
     return [page_ids[row] for row in order], scores[order]
+
+
+def run_lists(
+    lists: Sequence[CandidateList],
+    shallow: ShallowPass,
+    state: State,
+    *,
+    before_pass: Callable[[], None] = lambda: None,
+) -> list[ShallowStates | None]:
+    """States of each list, None if it is empty; what `before_pass` raises ends the work."""
+    states: list[ShallowStates | None] = [None] * len(lists)
+    for group in _group(lists, shallow, share=len(lists) > 1 and state == "last"):
+        if len(group) == 1:
+            states[group[0]] = _run_alone(lists[group[0]], shallow, state, before_pass)
+            continue
+        before_pass()
+        for number, list_states in zip(group, _run_shared([lists[n] for n in group], shallow), strict=True):
+            states[number] = list_states
+    return states
+
+
+def pages_per_pass(query_tokens: int, positions: int) -> int:
+    """How many pages of `positions` a query of `query_tokens` runs over at once, one at the least."""
+    entries = query_tokens * (query_tokens + positions)
+    return max(1, min(PAGES_PER_PASS, PASS_ENTRIES // max(1, entries)))
+
+
+def _group(lists: Sequence[CandidateList], shallow: ShallowPass, *, share: bool) -> list[list[int]]:
+    """Numbers of the lists that run together: only those of one shape, so that no score changes."""
+    alone: list[list[int]] = []
+    groups_of_shape: dict[tuple[int, int], list[list[int]]] = {}
+    for number, candidates in enumerate(lists):
+        count = len(candidates.page_ids)
+        if not share or not MIN_SHARED_PAGES <= count <= PAGES_PER_PASS // 2:
+            alone += [[number]] if count else []
+            continue
+        shape = _pass_shape(candidates, shallow)
+        if pages_per_pass(*shape) < PAGES_PER_PASS:
+            alone.append([number])
+            continue
+        groups = groups_of_shape.setdefault(shape, [[]])
+        if sum(len(lists[other].page_ids) for other in groups[-1]) + count > PAGES_PER_PASS:
+            groups.append([])
+        groups[-1].append(number)
+    return alone + [group for groups in groups_of_shape.values() for group in groups]
+
+
+def _pass_shape(candidates: CandidateList, shallow: ShallowPass) -> tuple[int, int]:
+    """Tokens after the page, and positions of the longest page, to which a pass is padded."""
+    stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
+    lengths = [len(page.prefix.positions) for page in candidates.unstored.values()]
+    lengths += [entry.positions for entry in shallow.store.catalog.entries(stored)]
+    return len(shallow.backbone.tokens.suffix(candidates.query)), max(lengths)
+
+
+def _run_shared(lists: Sequence[CandidateList], shallow: ShallowPass) -> list[ShallowStates]:
+    """The states of several lists from one pass."""
+    unstored = {page_id: page.prefix for each in lists for page_id, page in each.unstored.items()}
+    shared = shallow.run_lists([(each.query, each.page_ids) for each in lists], unstored=unstored)
+    parts = torch.split(shared.states, [len(each.page_ids) for each in lists])
+    return [replace(shared, states=states) for states in parts]
+
+
+def _run_alone(
+    candidates: CandidateList, shallow: ShallowPass, state: State, before_pass: Callable[[], None]
+) -> ShallowStates:
+    """The states of one list, in several passes if the list or its query is long."""
+    unstored = {page_id: page.prefix for page_id, page in candidates.unstored.items()}
+    count = pages_per_pass(*_pass_shape(candidates, shallow))
+    passes = []
+    for start in range(0, len(candidates.page_ids), count):
+        before_pass()
+        query_pages = (candidates.query, candidates.page_ids[start : start + count])
+        passes.append(shallow.run_lists([query_pages], state=state, unstored=unstored))
+    return ShallowStates(
+        torch.cat([part.states for part in passes]),
+        sum(part.reading_ms for part in passes),
+        sum(part.compute_ms for part in passes),
+    )
+
+
+def rank_states(
+    candidates: CandidateList, list_states: ShallowStates | None, calibration: Calibration, store: PageStore
+) -> Ranking:
+    """All candidates, best first; an empty list has no states."""
+    if list_states is None:
+        latency = Latency(candidates.retrieval_ms, 0.0, 0.0, 0.0)
+        note = "; ".join([*candidates.notes, "no candidates"])
+        return Ranking(candidates.query, (), candidates.weight, latency, note=note)
+    start = time.perf_counter()
+    states: Floats = list_states.states.cpu().numpy().astype(np.float64)
+    readout_scores = calibration.readout.score(states)
+    predictor = calibration.target_readout
+    predicted = None if predictor is None else predictor.predict(states)
+    pages = _order_pages(candidates, readout_scores, _name_pages(candidates, store), predicted)
+    notes = _caution(calibration.weight, candidates.weight)
+    notes += [*candidates.notes, *candidates.note_ties(readout_scores)]
+    latency = Latency(
+        retrieval_ms=candidates.retrieval_ms,
+        reading_ms=list_states.reading_ms,
+        compute_ms=list_states.compute_ms,
+        ranking_ms=1000 * (time.perf_counter() - start),
+    )
+    return Ranking(candidates.query, tuple(pages), candidates.weight, latency, "; ".join(notes))
+
+
+def _order_pages(
+    candidates: CandidateList,
+    readout_scores: Floats,
+    references: Mapping[str, str],
+    predicted_targets: Floats | None,
+) -> list[RankedPage]:
+    """Pages by fused score, best first; a tie goes to the retriever's order."""
+    lists = Ragged.of_lengths([len(readout_scores)])
+    retriever_ranks = lists.ranks(candidates.scores)
+    retriever_z, readout_z = standardize(candidates.scores, lists), standardize(readout_scores, lists)
+    retriever_parts, readout_parts = (1.0 - candidates.weight) * retriever_z, candidates.weight * readout_z
+    fused_scores = retriever_parts + readout_parts
+    order = np.lexsort((retriever_ranks, -fused_scores))
+    relevance = relevance_scores(fused_scores[order], predicted_targets)
+    return [
+        RankedPage(
+            page_id=candidates.page_ids[row],
+            reference=references[candidates.page_ids[row]],
+            fused_score=float(fused_scores[row]),
+            retriever_score=float(candidates.scores[row]),
+            readout_score=float(readout_scores[row]),
+            retriever_z=float(retriever_z[row]),
+            readout_z=float(readout_z[row]),
+            retriever_part=float(retriever_parts[row]),
+            readout_part=float(readout_parts[row]),
+            rank=rank,
+            retriever_rank=int(retriever_ranks[row]),
+            relevance_score=float(relevance[rank - 1]),
+        )
+        for rank, row in enumerate(order.tolist(), start=1)
+    ]
+
+
+def relevance_scores(fused_scores: Floats, predicted_margins: Floats | None) -> Floats:
+    """(pages,) fused scores in descending order → (pages,) scores from 0 to 1 that never rise.
+
+    With the margins (pages,) that the full model is predicted to give these pages, in any order,
+
+        sigmoid(μ + σ F / σ_F),
+
+    μ and σ the mean and the standard deviation of the margins, F a fused score and σ_F the standard deviation
+    of the fused scores (sigmoid(μ) if σ_F = 0): the fused order at the level of the model's own odds of yes,
+    so that lists of different queries can be compared. Without predicted margins the score says no more than
+    the rank: (n − rank + 1) / (n + 1) in a list of n pages.
+    """
+    count = len(fused_scores)
+    if predicted_margins is None:
+        return (count - np.arange(count)) / (count + 1)
+    spread = fused_scores.std()
+    steps = fused_scores / spread if spread > 0 else np.zeros(count)
+    scores: Floats = expit(predicted_margins.mean() + predicted_margins.std() * steps)
+    return scores
+
+
+def require_min_score(min_score: float | None, calibration: Calibration) -> None:
+    """Refuse a `min_score` outside 0 to 1, or one that only a rank could be compared with."""
+    if min_score is None:
+        return
+    if not isinstance(min_score, int | float) or not 0.0 <= min_score <= 1.0:
+        raise ScoreError(f"min_score is {min_score!r}, expected a number from 0 to 1")
+    if calibration.target_readout is None:
+        raise ScoreError(
+            "min_score needs relevance scores that can be compared across queries, and this calibration "
+            f"predicts no margin (its target is the {calibration.target}), so its scores are only ranks; "
+            "calibrate with the target margin, or leave min_score out"
+        )
+
+
+def drop_low_scores(ranking: Ranking, min_score: float | None) -> Ranking:
+    """The ranking without pages whose relevance score is below `min_score`; the others keep their ranks."""
+    if min_score is None or not ranking.pages:
+        return ranking
+    pages = tuple(page for page in ranking.pages if page.relevance_score >= min_score)
+    if pages:
+        return replace(ranking, pages=pages)
+    best = ranking.pages[0].relevance_score
+    lack = f"no page reaches min_score {min_score:g}: the best of {len(ranking.pages)} has {best:.2f}"
+    return replace(ranking, pages=(), note="; ".join(note for note in (ranking.note, lack) if note))
+
+
+def _caution(calibrated: WeightEstimate, weight: float) -> list[str]:
+    """Why the calibrated weight is not an estimate, said with every ranking that uses it."""
+    if not calibrated.cause or weight != calibrated.weight:
+        return []
+    order = "the pages are in the retriever's order" if weight == 0 else "the weight is a default"
+    return [f"weight {weight:g}, {order}: {calibrated.cause}"]
+
+
+def _name_pages(candidates: CandidateList, store: PageStore) -> dict[str, str]:
+    """What each candidate is called, by page id."""
+    stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
+    entries = store.catalog.entries(stored)
+    references = {entry.page_id: (*entry.references, entry.page_id)[0] for entry in entries}
+    return references | {page_id: page.reference for page_id, page in candidates.unstored.items()}

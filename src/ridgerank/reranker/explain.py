@@ -1,11 +1,11 @@
-"""Why a page stands where it stands: which of its kept positions the query attended to.
+"""Why a page ranks where it does: which of its kept positions the query attended to, and a picture of it.
 
 - **A model that reads the image.** The attention of the query's last position, whose state is scored. A
   position is a part of the image.
 - **A model that reads text.** The attention of the query's own tokens, on average: the last position looks at
-  what the others have gathered. A position is a token, and lines are made of tokens. Such
-  models park attention they have no use for on a token or two, whatever the query is. These are known by
-  the attention of a prompt without any query, and count as part of the instruction.
+  what the others have gathered. A position is a token, and lines are made of tokens. Such models put much
+  attention on a token or two, whatever the query is. These are known by the attention of a prompt without
+  any query, and count as part of the instruction.
 
 Attention says where the model looked, not what it concluded: the readout decides on all of the state.
 """
@@ -13,10 +13,9 @@ Attention says where the model looked, not what it concluded: the readout decide
 import io
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from ridgerank.backbones.text import CausalText
 from ridgerank.documents.word_boxes import BoxedWord, place_words
@@ -30,8 +29,15 @@ from ridgerank.store.rows import StoredPage
 
 log = logging.getLogger(__name__)
 
-PARKED = 0.05
-"""A token with this share of the page's attention where there is no query has it whatever the query is."""
+QUERY_INDEPENDENT = 0.05
+"""A token with this share of the page's attention without any query has it whatever the query is."""
+HEAT = (230, 60, 0)
+STRONGEST = 170
+"""Opacity, of 255, of the part looked at most: what is printed there stays readable."""
+_FIELD_SIDE = 96
+"""Points along the longer side at which the heat of an image is computed; between them it is interpolated."""
+_WIDTH = 0.55
+"""Standard deviation of a position's heat, in mean distances between kept positions."""
 
 
 def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None = None) -> Explanation:
@@ -43,54 +49,42 @@ def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None
     layers = (0, end) if layer is None else (layer, layer + 1)
     chosen = slice(*layers)
     reads_text = shallow.backbone.reads_text
-    looked = _look(shallow, query, page_id, chosen, state="mean" if reads_text else "last")
-    weights, parked = looked.weights, 0.0
+    state: State = "mean" if reads_text else "last"
+    page, weights, instruction_share, query_share = _look(shallow, query, page_id, chosen, state=state)
     if reads_text:
-        idle = _look(shallow, "", page_id, chosen, state="mean").weights
-        is_parked: Bools = idle > PARKED * idle.sum()
-        parked = float(weights[is_parked].sum())
-        weights = np.where(is_parked, 0.0, weights)
-    kept = looked.page.cells.tolist()
-    regions, passages = _locate(shallow, page_id, looked.page.grid, kept, weights.tolist())
+        _, idle, _, _ = _look(shallow, "", page_id, chosen, state=state)
+        ignores_query: Bools = idle > QUERY_INDEPENDENT * idle.sum()
+        instruction_share += float(weights[ignores_query].sum())
+        weights = np.where(ignores_query, 0.0, weights)
+    kept = page.cells.tolist()
+    regions, passages = _locate(shallow, page_id, page.grid, kept, weights.tolist())
     return Explanation(
         query=query,
         page_id=page_id,
         reference=shallow.store.reference(page_id),
         layers=layers,
-        grid=looked.page.grid,
+        grid=page.grid,
         kept=tuple(kept),
         weights=tuple(weights.tolist()),
         regions=regions,
         page_share=float(weights.sum()),
-        instruction_share=looked.instruction_share + parked,
-        query_share=looked.query_share,
+        instruction_share=instruction_share,
+        query_share=query_share,
         passages=passages,
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Look:
-    """Attention on one page, averaged over layers."""
-
-    page: PackedPrefix
-    weights: Floats
-    """(kept,): on each position of the page."""
-    instruction_share: float
-    query_share: float
-
-
-def _look(shallow: ShallowPass, query: str, page_id: str, layers: slice, *, state: State) -> _Look:
+def _look(
+    shallow: ShallowPass, query: str, page_id: str, layers: slice, *, state: State
+) -> tuple[PackedPrefix, Floats, float, float]:
+    """A stored page, the attention (kept,) on its positions, and the shares of instruction and query."""
     attention, page = shallow.attend(query, page_id, state=state)
     over_prefix = attention.over_prefix[layers, 0].double().mean(dim=0).cpu().numpy()
     over_suffix = attention.over_suffix[layers, 0].double().mean(dim=0).cpu().numpy()
     visual = np.concatenate([np.zeros(page.shared_count, dtype=np.bool_), page.visual])
-    return _Look(
-        page=page,
-        weights=over_prefix[visual],
-        # The suffix opens with the instruction's last token.
-        instruction_share=float(over_prefix[~visual].sum() + over_suffix[0]),
-        query_share=float(over_suffix[1:].sum()),
-    )
+    # The suffix opens with the instruction's last token.
+    instruction_share = float(over_prefix[~visual].sum() + over_suffix[0])
+    return page, over_prefix[visual], instruction_share, float(over_suffix[1:].sum())
 
 
 def _locate(
@@ -176,3 +170,64 @@ def _region(words: Sequence[BoxedWord]) -> Region | None:
         max(box.right for box in boxes),
         max(box.bottom for box in boxes),
     )
+
+
+def draw_heatmap(image: Image.Image, explanation: Explanation) -> Image.Image:
+    """A copy of the page with translucent heat, strongest where the query looked most.
+
+    Where the model reads the image, heat is the mean of the positions around a point, the nearer the more:
+    positions that were not kept take it from their neighbours. Where it reads text, each word has the heat of
+    its own tokens together.
+    """
+    heated = image.convert("RGB")
+    opacity = _word_opacity(image.size, explanation) if explanation.passages else None
+    heated.paste(HEAT, mask=opacity or _smooth_opacity(image.size, explanation))
+    return heated
+
+
+def _word_opacity(size: tuple[int, int], explanation: Explanation) -> Image.Image:
+    opacity = Image.new("L", size)
+    canvas = ImageDraw.Draw(opacity)
+    words = add_by_region(explanation)
+    highest = max(words.values(), default=0.0) or 1.0
+    for region, weight in words.items():
+        left, top, right, bottom = (edge * side for edge, side in zip(region, size * 2, strict=True))
+        fill = round(STRONGEST * weight / highest)
+        canvas.rounded_rectangle((left, top, right, bottom), radius=(bottom - top) / 5, fill=fill)
+    return opacity
+
+
+def add_by_region(explanation: Explanation) -> dict[Region, float]:
+    """The attention on each part of the page that some position stands for."""
+    sums: dict[Region, float] = {}
+    for weight, region in zip(explanation.weights, explanation.regions, strict=True):
+        if region is not None:
+            sums[region] = sums.get(region, 0.0) + weight
+    return sums
+
+
+def _smooth_opacity(size: tuple[int, int], explanation: Explanation) -> Image.Image:
+    scale = _FIELD_SIDE / max(size)
+    columns, rows = (max(1, round(side * scale)) for side in size)
+    field = smooth_field(explanation, columns, rows)
+    levels = np.rint(STRONGEST * field / (field.max() or 1.0)).astype(np.uint8)
+    return Image.fromarray(levels).resize(size, Image.Resampling.BICUBIC)
+
+
+def smooth_field(explanation: Explanation, columns: int, rows: int) -> Floats:
+    """(rows, columns): Σ g(x − xᵢ) aᵢ / Σ g(x − xᵢ), xᵢ kept positions with attention aᵢ, g a Gaussian."""
+    kept = [
+        (weight, region)
+        for weight, region in zip(explanation.weights, explanation.regions, strict=True)
+        if region is not None
+    ]
+    if not kept:
+        return np.zeros((rows, columns))
+    weights = np.array([weight for weight, _ in kept])
+    left, top, right, bottom = np.array([region for _, region in kept]).T
+    x, y = (left + right) / 2 * columns, (top + bottom) / 2 * rows
+    width = _WIDTH * np.sqrt(columns * rows / len(kept))
+    near_x = np.exp(-(((np.arange(columns) + 0.5)[:, None] - x) ** 2) / (2 * width**2))
+    near_y = np.exp(-(((np.arange(rows) + 0.5)[:, None] - y) ** 2) / (2 * width**2))
+    field: Floats = (near_y * weights) @ near_x.T / np.maximum(near_y @ near_x.T, 1e-9)
+    return field

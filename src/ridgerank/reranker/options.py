@@ -24,18 +24,14 @@ class RerankerOptions:
     device: str | None = None
     dtype: str | None = None
     cache_bytes: int = CACHE_BYTES
-    """Pages in memory."""
 
     def open(self, store: str, *, backbone: "Backbone | None" = None) -> "Reranker":
-        """Open a calibrated store, with a model that is there already or with one of its own.
-
-        Torch is imported after store and calibration are there.
-        """
+        """Open a calibrated store, then import torch and load a model unless one is given."""
         parts = open_calibrated(store, self.readout)
         from ridgerank.backbones.load import parse_dtype
         from ridgerank.reranker.reranker import Reranker
 
-        return Reranker.load(
+        return Reranker.open(
             parts,
             backbone=backbone or self.backbone,
             retriever=self.retriever,

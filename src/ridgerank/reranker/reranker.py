@@ -4,8 +4,8 @@
         for page in reranker.search("operating margin in 2019").pages:
             print(page.rank, page.reference, page.reason)
 
-A request: candidates with the retriever's scores, states over their stored prefixes (`shallow.py`), one
-product with the readout, eq. 2 at the calibrated weight. Safe for any number of threads.
+A request: candidates with the retriever's scores, states over their stored prefixes, one product with the
+readout, eq. 2 at the calibrated weight (`candidates.py`). Safe for any number of threads.
 """
 
 import asyncio
@@ -26,21 +26,22 @@ from ridgerank.byte_lru import CACHE_BYTES
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.errors import LineageMismatch, ScoreError, StoreError
 from ridgerank.queries import validate_query
-from ridgerank.ragged import Floats
 from ridgerank.records import Explanation, Ranking
-from ridgerank.reranker.batching import PassBatcher
 from ridgerank.reranker.candidates import (
     CandidateList,
     Candidates,
+    drop_low_scores,
     keep_best_scores,
+    rank_states,
+    require_min_score,
     resolve_names,
+    run_lists,
     separate_scores,
     sort_candidates,
 )
 from ridgerank.reranker.explain import explain
 from ridgerank.reranker.options import CalibratedStore, open_calibrated
-from ridgerank.reranker.order import drop_low_scores, rank_states, require_min_score
-from ridgerank.reranker.unstored import PageSource, UnstoredPage, UnstoredPages
+from ridgerank.reranker.unstored import PageSource, UnstoredPages
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
@@ -61,12 +62,7 @@ class Reranker:
     """
 
     def __init__(
-        self,
-        shallow: ShallowPass,
-        calibration: Calibration,
-        *,
-        retriever: Retriever | None = None,
-        unstored_bytes: int = UNSTORED_BYTES,
+        self, shallow: ShallowPass, calibration: Calibration, *, retriever: Retriever | None = None
     ) -> None:
         """Join parts that were made for each other; `open` finds them by name."""
         self.store = shallow.store
@@ -74,12 +70,11 @@ class Reranker:
         self.calibration = calibration
         calibration.readout.lineage.require(self.store.lineage, artifact="the calibration")
         self._shallow = shallow
-        self._batcher = PassBatcher(shallow, calibration.state)
         self._retriever = retriever
         self._loading = Lock()
         self._closed = False
         self._unstored = UnstoredPages(
-            shallow.backbone, self.store.lineage, capacity_bytes=unstored_bytes, shared=self.store.shared
+            shallow.backbone, self.store.lineage, capacity_bytes=UNSTORED_BYTES, shared=self.store.shared
         )
         if retriever is not None:
             self._require_calibrated_for(retriever)
@@ -87,7 +82,7 @@ class Reranker:
     @classmethod
     def open(
         cls,
-        store: str | Path,
+        store: str | Path | CalibratedStore,
         *,
         readout: str = DEFAULT_NAME,
         backbone: Backbone | str | Path | None = None,
@@ -100,37 +95,13 @@ class Reranker:
 
         `readout` names one of the calibrations beside the store. The retriever is loaded when it is first
         needed: candidates that come with scores do not need one. `cache_bytes` of prefixes stay in memory.
+        A failure closes the store, also one that `open_calibrated` has opened before.
         """
-        return cls.load(
-            open_calibrated(store, readout),
-            backbone=backbone,
-            retriever=retriever,
-            cache_bytes=cache_bytes,
-            device=device,
-            dtype=dtype,
-        )
-
-    @classmethod
-    def load(
-        cls,
-        parts: CalibratedStore,
-        *,
-        backbone: Backbone | str | Path | None = None,
-        retriever: Retriever | str | None = None,
-        cache_bytes: int = CACHE_BYTES,
-        device: str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Self:
-        """`open` for a store that is open already: load the model and join; a failure closes the store."""
-        opened, calibration = parts
+        opened, calibration = store if isinstance(store, tuple) else open_calibrated(store, readout)
         try:
             if not isinstance(backbone, Backbone):
-                settings = ModelSettings.from_lineage(
-                    opened.lineage,
-                    name=None if backbone is None else str(backbone),
-                    device=device,
-                    dtype=dtype,
-                )
+                name = None if backbone is None else str(backbone)
+                settings = ModelSettings.from_lineage(opened.lineage, name=name, device=device, dtype=dtype)
                 backbone = settings.load()
             if isinstance(retriever, str):
                 retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
@@ -191,7 +162,7 @@ class Reranker:
         self._require_open()
         text = validate_query(query)
         if weight is not None and not (isinstance(weight, SupportsFloat) and 0.0 <= float(weight) <= 1.0):
-            raise ScoreError(f"a weight of {weight!r}, wanted a number from 0 (retriever) to 1 (readout)")
+            raise ScoreError(f"weight is {weight!r}, expected a number from 0 (retriever) to 1 (readout)")
         start = time.perf_counter()
         names, scores = separate_scores(candidates)
         all_ids, unstored = resolve_names(names, self.store, self._unstored, encode_missing)
@@ -210,8 +181,11 @@ class Reranker:
             if weight == 1.0:
                 retriever_scores = np.zeros(len(page_ids))
                 notes.append("no retriever scores: the readout alone ranks")
+            elif unstored:
+                shown = shorten([page.reference for page in unstored.values()])
+                raise ScoreError(f"the retriever does not know {shown}: not stored; give scores for them")
             else:
-                retriever_scores = self._score_by_retriever(text, page_ids, unstored)
+                retriever_scores = self.retriever.score(text, page_ids) if page_ids else np.zeros(0)
         if repeated := len(all_ids) - len(page_ids):
             notes.append(f"{repeated} repeated candidates count once, at their highest score")
         page_ids, retriever_scores = sort_candidates(page_ids, retriever_scores)
@@ -238,7 +212,7 @@ class Reranker:
 
         `before_pass` is called before the model runs: what it raises ends the work.
         """
-        states = self._batcher.run(lists, before_pass=before_pass)
+        states = run_lists(lists, self._shallow, self.calibration.state, before_pass=before_pass)
         rankings = (
             rank_states(candidates, list_states, self.calibration, self.store)
             for candidates, list_states in zip(lists, states, strict=True)
@@ -257,29 +231,10 @@ class Reranker:
     ) -> Ranking:
         """Let the retriever find `k` candidates, rerank them, return the best `top_k`.
 
-        Pages that are relevant with less than probability `min_score` are left out, all of them if need be.
+        Pages whose relevance score is below `min_score` are left out, all of them if need be.
         With a filter, only pages `within` it are searched.
         """
         return self.search_many([query], k=k, top_k=top_k, min_score=min_score, within=within)[0]
-
-    def rank_many(
-        self,
-        queries: Sequence[str],
-        candidates: Sequence[Candidates],
-        *,
-        top_k: int | None = None,
-        encode_missing: PageSource | None = None,
-        min_score: float | None = None,
-    ) -> list[Ranking]:
-        """`rank` for each query with its candidates."""
-        if len(queries) != len(candidates):
-            raise ScoreError(
-                f"{len(queries)} queries with {len(candidates)} candidate lists; wanted one each"
-            )
-        return [
-            self.rank(query, list_of_query, top_k=top_k, encode_missing=encode_missing, min_score=min_score)
-            for query, list_of_query in zip(queries, candidates, strict=True)
-        ]
 
     def search_many(
         self,
@@ -382,16 +337,6 @@ class Reranker:
     ) -> None:
         self.close()
 
-    def _score_by_retriever(
-        self, query: str, page_ids: list[str], unstored: dict[str, UnstoredPage]
-    ) -> Floats:
-        if not page_ids:
-            return np.zeros(0)
-        if unstored:
-            names = shorten([page.reference for page in unstored.values()])
-            raise ScoreError(f"the retriever does not know {names}, which are in no store; give their scores")
-        return self.retriever.score(query, page_ids)
-
     def _require_open(self) -> None:
         if self._closed:
             raise StoreError(f"the reranker of {self.store.uri} is closed; open it again")
@@ -406,4 +351,4 @@ class Reranker:
 
 def _require_count(count: int | None, name: str) -> None:
     if count is not None and (not isinstance(count, int) or count < 1):
-        raise ScoreError(f"{name} is {count!r}, wanted a whole number of at least 1")
+        raise ScoreError(f"{name} is {count!r}, expected a whole number of at least 1")

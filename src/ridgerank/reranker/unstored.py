@@ -19,7 +19,7 @@ from ridgerank.store.layout import PackedPrefix, SharedPrefix, block_shape
 from ridgerank.store.storage_setting import Keep, stored_numbers
 
 PageSource: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
-"""Where missing pages come from: images or pages by the name of the page, or files and folders to look in."""
+"""Missing pages: images or pages by the name of the page, or files and folders to look in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,14 +35,9 @@ class UnstoredPages:
     """Encodes pages for a store without writing to it; safe for any number of threads."""
 
     def __init__(
-        self,
-        backbone: Backbone,
-        lineage: Lineage,
-        *,
-        capacity_bytes: int,
-        shared: SharedPrefix | None = None,
+        self, backbone: Backbone, lineage: Lineage, *, capacity_bytes: int, shared: SharedPrefix | None = None
     ) -> None:
-        """`shared` are the store's positions before the page, where it holds them once."""
+        """`shared` are the store's positions before the page, if it holds them once."""
         self._backbone = backbone
         self._lineage = lineage
         self._shared = shared
@@ -53,7 +48,7 @@ class UnstoredPages:
         self._lock = Lock()
 
     def find(self, names: Sequence[str], source: PageSource) -> dict[str, UnstoredPage]:
-        """Name → page, encoded where it is not held yet; names the source does not have are left out."""
+        """Name → page, encoded unless it is in memory; names the source does not have are left out."""
         if not isinstance(source, Mapping):
             return self._find_in_files(names, tuple(str(path) for path in source))
         return {name: self._encode(self._as_page(source[name], name)) for name in names if name in source}
@@ -88,8 +83,8 @@ class UnstoredPages:
         content = self._backbone.content(page)
         if isinstance(content, str) and not content.strip():
             raise DocumentError(
-                f"{page.reference} carries no text, and the model of this store reads text; index its "
-                "document with --ocr"
+                f"{page.reference} has no text, and the model of this store reads text; index its document "
+                "with OCR"
             )
         [prefix] = self._backbone.encode([content], exit_layer=self._lineage.exit_layer)
         keep, numbers = Keep.parse(self._lineage.keep), stored_numbers(self._lineage)

@@ -2,12 +2,12 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
-from ridgerank.errors import RetrieverError
+from ridgerank.errors import RetrieverError, StoreError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_filter import PageSelection
@@ -31,7 +31,7 @@ class Retriever(ABC):
     """What it is and how it was loaded, for reports and lineage."""
 
     def search(self, query: str, k: int) -> list[Candidate]:
-        """Return the best `k` pages, best first, ties by page id; all pages where there are fewer."""
+        """Return the best `k` pages, best first, ties by page id; all pages if there are fewer."""
         return self.search_many([query], k)[0]
 
     @abstractmethod
@@ -50,13 +50,50 @@ class Retriever(ABC):
         """Score given pages (pages,), on the scale of `search`; a page it does not know is an error."""
 
 
+class TextRetriever(Retriever):
+    """Pages by their text; what BM25 and dense retrieval share."""
+
+    def _read_texts(self, store: TextCollection, has_words: Callable[[str], object]) -> dict[str, str]:
+        """Texts by page id; a store without pages, or without any page that has words, is refused."""
+        texts = store.texts()
+        if not texts:
+            raise RetrieverError(f"the page store at {store.uri} is empty; index documents first")
+        if not any(map(has_words, texts.values())):
+            raise RetrieverError(
+                f"none of the {len(texts)} pages in the page store at {store.uri} has a text layer, so "
+                f"{self.name} has nothing to search; index with a late interaction retriever, or with OCR"
+            )
+        self._uri = store.uri
+        self._ids = list(texts)
+        self._row_of = {page_id: row for row, page_id in enumerate(self._ids)}
+        return texts
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
+        """Search for each query."""
+        require_queries(queries, k)
+        return [top_candidates(self._ids, scores, k) for scores in self._scores(queries)]
+
+    def score(self, query: str, page_ids: Sequence[str]) -> Floats:
+        """Score given pages."""
+        require_queries([query])
+        missing = [page_id for page_id in page_ids if page_id not in self._row_of]
+        if missing:
+            raise StoreError(f"pages not in the page store at {self._uri}: {', '.join(missing[:5])}")
+        scores: Floats = self._scores([query])[0][[self._row_of[page_id] for page_id in page_ids]]
+        return scores
+
+    @abstractmethod
+    def _scores(self, queries: Sequence[str]) -> Floats:
+        """(queries, pages): the score of every page."""
+
+
 def require_queries(queries: Sequence[str], k: int = 1) -> None:
     """Refuse empty queries, and a `k` below 1."""
     if k < 1:
-        raise RetrieverError(f"the best {k} pages were asked for; wanted at least 1")
+        raise RetrieverError(f"k is {k}, expected at least 1")
     empty = [position for position, query in enumerate(queries) if not query.strip()]
     if empty:
-        raise RetrieverError(f"query {empty[0] + 1} of {len(queries)} is empty; say what to look for")
+        raise RetrieverError(f"query {empty[0] + 1} of {len(queries)} must not be empty")
 
 
 def top_candidates(page_ids: Sequence[str], scores: Floats, k: int) -> list[Candidate]:

@@ -16,15 +16,13 @@ from safetensors.numpy import save_file
 
 from ridgerank.atomic import replace_file
 from ridgerank.backbones.load import placement
-from ridgerank.errors import ArtifactError, RetrieverError, StoreError
+from ridgerank.errors import ArtifactError, RetrieverError
 from ridgerank.lineage import fingerprint
 from ridgerank.ragged import Floats
-from ridgerank.records import Candidate
-from ridgerank.retrievers.base import Retriever, require_queries, top_candidates
-from ridgerank.retrievers.encoders.base import fingerprint_values
+from ridgerank.retrievers.base import TextCollection, TextRetriever
+from ridgerank.retrievers.encoders import fingerprint_values
 from ridgerank.store import layout
 from ridgerank.store.lance_dataset import RemoteFolder, local_root
-from ridgerank.store.page_store import PageStore
 
 logger = logging.getLogger(__name__)
 
@@ -94,17 +92,17 @@ _PUBLISHED_INSTRUCTIONS = {
         "Instruct: Given a question, retrieve Wikipedia passages that answer the question\nQuery: "
     )
 }
-"""Model → what is put before a query in published use, where its configuration has no query prompt."""
+"""Model → what is put before a query in published use, if its configuration has no query prompt."""
 _NO_TEXT_SCORE = -1.0
 """The score of a page without text: below every cosine."""
 _PAGES_PER_SAVE = 512
 """Pages embedded between two writes of the file."""
 
 
-class DenseText(Retriever):
+class DenseText(TextRetriever):
     """Pages by the cosine of their text's embedding and the query's.
 
-    The query prompt in the model's configuration is used where there is one. Otherwise, a model that pools
+    The query prompt in the model's configuration is used if there is one. Otherwise, a model that pools
     the last token (a language model tuned to embed) gets the query after the instruction it is
     published with, or after `INSTRUCTION`; pages get no prompt.
     """
@@ -112,42 +110,17 @@ class DenseText(Retriever):
     def __init__(
         self,
         source: str,
-        store: PageStore,
+        store: TextCollection,
         *,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        texts = store.texts()
-        if not texts:
-            raise RetrieverError(f"the page store at {store.uri} is empty; index documents first")
-        if not any(text.strip() for text in texts.values()):
-            raise RetrieverError(
-                f"none of the {len(texts)} pages in the page store at {store.uri} has a text layer, so a "
-                "text embedder has nothing to search; index with a late interaction retriever: "
-                f"`ridgerank index DOCUMENTS --store {store.uri} --retriever NAME`"
-            )
         self.name = f"dense:{Path(source).name if Path(source).is_dir() else source}"
+        texts = self._read_texts(store, str.strip)
         self._model = _load(source, device, dtype)
         self._prompt = _query_prompt(self._model, source)
-        self._ids = list(texts)
-        self._row_of = {page_id: row for row, page_id in enumerate(self._ids)}
-        self._uri = store.uri
         self._page_embeddings = self._embed_pages(texts, store.uri)
         self._blank = np.array([not text.strip() for text in texts.values()])
-
-    def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
-        """Search for each query; queries are embedded together."""
-        require_queries(queries, k)
-        return [top_candidates(self._ids, scores, k) for scores in self._scores(queries)]
-
-    def score(self, query: str, page_ids: Sequence[str]) -> Floats:
-        """Score given pages."""
-        require_queries([query])
-        missing = [page_id for page_id in page_ids if page_id not in self._row_of]
-        if missing:
-            raise StoreError(f"pages not in the page store at {self._uri}: {', '.join(missing[:5])}")
-        scores: Floats = self._scores([query])[0][[self._row_of[page_id] for page_id in page_ids]]
-        return scores
 
     def _scores(self, queries: Sequence[str]) -> Floats:
         """Cosines (queries, pages)."""

@@ -1,14 +1,12 @@
 """Candidates of two retrievers together, and candidates that a file gives."""
 
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from ridgerank.errors import RetrieverError, RunFileError
+from ridgerank.errors import RetrieverError
 from ridgerank.fusion.standardize import fuse_many_scores
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.records import Candidate, Query
@@ -84,12 +82,12 @@ class GivenCandidates(Retriever):
         for query, page, score in scored:
             if not math.isfinite(score):
                 raise RetrieverError(
-                    f"page {page!r} under query {query!r} has score {score}, wanted a number"
+                    f"page {page!r} under query {query!r} has score {score}, expected a finite number"
                 )
             page_id = resolve(page)
             pages = self._scores.setdefault(query, {})
             if page_id in pages:
-                raise RetrieverError(f"page {page!r} stands twice under query {query!r}; keep one of the two")
+                raise RetrieverError(f"page {page!r} is given twice for query {query!r}; keep one of the two")
             pages[page_id] = float(score)
         for query_record in queries:
             if query_record.query_id in self._scores:
@@ -100,11 +98,6 @@ class GivenCandidates(Retriever):
         """Take a run, as `read_run` reads it, and the queries its ids stand for."""
         rows = ((query, page, score) for query, page, _, score in run.rows())
         return cls(rows, name=name, resolve=resolve, queries=queries)
-
-    @classmethod
-    def of_jsonl(cls, path: Path, *, resolve: Resolve = str, queries: Iterable[Query] = ()) -> Self:
-        """Read a file of lines such as `{"query": "…", "page": "report.pdf#3", "score": 1.5}`."""
-        return cls(_read_lines(path), name=path.name, resolve=resolve, queries=queries)
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Return the candidates given for each query."""
@@ -118,8 +111,8 @@ class GivenCandidates(Retriever):
         missing = [page_id for page_id in page_ids if page_id not in scores]
         if missing:
             raise RetrieverError(
-                f"{self.name} gives no score to page {missing[0]!r} under query {query!r}"
-                f"{f', nor to {len(missing) - 1} more' if len(missing) > 1 else ''}; rank its own candidates"
+                f"{self.name} has no score for {len(missing)} pages under query {query!r}, such as "
+                f"{missing[0]!r}; rank its own candidates"
             )
         return np.array([scores[page_id] for page_id in page_ids], dtype=np.float64)
 
@@ -130,32 +123,3 @@ class GivenCandidates(Retriever):
                 "others; give candidates for it"
             )
         return self._scores[query]
-
-
-def _read_lines(path: Path) -> Iterable[tuple[str, str, float]]:
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield _parse_line(line, f"{path}, line {number}")
-    except UnicodeDecodeError as error:
-        raise RunFileError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise RunFileError(f"{path}: {error.strerror or error}; wanted a readable file") from error
-
-
-def _parse_line(line: str, where: str) -> tuple[str, str, float]:
-    try:
-        row: Any = json.loads(line)
-        query, page, score = row["query"], row["page"], row["score"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunFileError(
-            f"{where}: {line.strip()[:60]!r}, wanted an object with query, page and score"
-        ) from error
-    is_number = isinstance(score, int | float) and not isinstance(score, bool)
-    if not (isinstance(query, str) and isinstance(page, str) and is_number and abs(score) < math.inf):
-        raise RunFileError(f"{where}: query and page have to be text and the score a number")
-    try:
-        return query, page, float(score)
-    except OverflowError as error:
-        raise RunFileError(f"{where}: a score of {len(str(score))} digits; wanted a number") from error

@@ -1,6 +1,6 @@
 """Late interaction over a store: exact MaxSim over every page, or over the pages an index proposes.
 
-The index, where a store has one, only chooses which pages are scored: scores are exact either way.
+The index, if a store has one, only chooses which pages are scored: scores are exact either way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from ridgerank.errors import LineageMismatch, RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, require_queries, top_candidates
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
+from ridgerank.retrievers.encoders import MultiVectorEncoder
 from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.vector_columns import VectorBlock, VectorColumn
@@ -44,13 +44,12 @@ class LateInteraction(Retriever):
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query; queries share the reading of the store."""
-        return self._search(queries, k, None)
+        return self.search_within(queries, k, None)
 
-    def search_within(self, queries: Sequence[str], k: int, pages: PageSelection) -> list[list[Candidate]]:
-        """Search for each query among some pages; an index is asked for these only."""
-        return self._search(queries, k, pages)
-
-    def _search(self, queries: Sequence[str], k: int, pages: PageSelection | None) -> list[list[Candidate]]:
+    def search_within(
+        self, queries: Sequence[str], k: int, pages: PageSelection | None
+    ) -> list[list[Candidate]]:
+        """Search for each query among some pages, or all; an index is asked for these only."""
         require_queries(queries, k)
         candidates: list[list[Candidate]] = []
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
@@ -76,7 +75,7 @@ class LateInteraction(Retriever):
         page_ids: list[str] = []
         scores: list[Floats] = []
         for block in self._blocks():
-            kept = _rows_within(block, pages)
+            kept = [row for row, name in enumerate(block.page_ids) if pages is None or name in pages.page_ids]
             page_ids += [block.page_ids[row] for row in kept]
             scores.append(maxsim(queries, block.vectors, block.lengths)[:, kept])
             if len(page_ids) >= _PAGES_COMPARED:
@@ -111,12 +110,6 @@ class LateInteraction(Retriever):
         self._resident = blocks
 
 
-def _rows_within(block: VectorBlock, pages: PageSelection | None) -> list[int]:
-    """Which pages of a block are searched."""
-    rows = range(len(block.page_ids))
-    return [row for row in rows if pages is None or block.page_ids[row] in pages.page_ids]
-
-
 def _merge_best(
     before: Sequence[list[Candidate]], page_ids: list[str], scores: Sequence[Floats], k: int
 ) -> list[list[Candidate]]:
@@ -139,8 +132,8 @@ def _require_vectors(encoder: MultiVectorEncoder, store: PageStore) -> VectorCol
         raise RetrieverError(f"the page store at {store.uri} is empty; index documents first")
     if column is None:
         raise RetrieverError(
-            f"the page store at {store.uri} holds no vectors, and {encoder.name} needs its own; add "
-            f"them with `ridgerank index DOCUMENTS --store {store.uri} --retriever {encoder.source}`"
+            f"the page store at {store.uri} holds no vectors, and {encoder.name} needs its own; index the "
+            f"documents with the retriever {encoder.source}"
         )
     stored, current = column.origin, encoder.origin
     if (stored.fingerprint, stored.dim) != (current.fingerprint, current.dim):
@@ -152,8 +145,8 @@ def _require_vectors(encoder: MultiVectorEncoder, store: PageStore) -> VectorCol
     if missing:
         raise RetrieverError(
             f"{len(missing)} of {len(store)} pages in the page store at {store.uri} have no vectors, "
-            f"{store.pages(missing[:1])[0].references[0]} among them; add them with "
-            f"`ridgerank index DOCUMENTS --store {store.uri} --retriever {stored.source}`"
+            f"{store.pages(missing[:1])[0].references[0]} among them; index their documents with the "
+            f"retriever {stored.source}"
         )
     return column
 
@@ -165,8 +158,8 @@ _MAX_PRODUCTS = 1 << 23
 def maxsim(queries: Sequence[Tensor], vectors: NDArray[np.float16], lengths: NDArray[np.int64]) -> Floats:
     """Scores (queries, pages) of queries, each (tokens, dim), over pages' vectors laid end to end.
 
-    `vectors` is (vectors, dim) and page p has `lengths[p]` of them, at least one. Computed in float32 where
-    the queries are.
+    `vectors` is (vectors, dim) and page p has `lengths[p]` of them, at least one. Computed in float32 on the
+    device of the queries.
     """
     device = queries[0].device
     tokens = torch.cat(list(queries)).float()

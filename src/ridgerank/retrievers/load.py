@@ -1,4 +1,4 @@
-"""From a name to a `Retriever` over a store. Models are imported only where one is named."""
+"""From a name to a `Retriever` over a store. Models are imported only if one is named."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,12 +34,12 @@ def load_retriever(
         members = [member.strip() for member in name.split(JOINED_BY)]
         if not all(members) or len(set(members)) < len(members):
             raise RetrieverError(
-                f"retriever {name!r}; wanted different retrievers joined by +, such as stored+bm25"
+                f"retriever {name!r}, expected different retrievers joined by +, such as stored+bm25"
             )
         if _STORED in members and store.vectors is None:
             raise RetrieverError(
-                f"retriever {name!r}, but the page store at {store.uri} holds vectors of no retriever; name "
-                "another, or add them with `ridgerank index DOCUMENTS --store STORE --retriever NAME`"
+                f"retriever {name!r}, but the page store at {store.uri} holds no vectors; name another "
+                "retriever, or index with a late interaction retriever"
             )
         sources = [None if member == _STORED else member for member in members]
         return HybridRetriever(
@@ -61,7 +61,7 @@ def load_retriever(
                 "dense: without a model; name one, as in dense:Linq-AI-Research/Linq-Embed-Mistral"
             )
         return DenseText(source, store, device=device, dtype=dtype)
-    from ridgerank.retrievers.encoders.load import load_encoder
+    from ridgerank.retrievers.encoders import load_encoder
     from ridgerank.retrievers.late_interaction import LateInteraction
 
     return LateInteraction(load_encoder(name, device=device, dtype=dtype), store)
@@ -74,6 +74,6 @@ def _load_stored_retriever(
         return load_retriever(source, store, device=device, dtype=dtype)
     except RetrieverError as error:
         raise RetrieverError(
-            f"the page store at {store.uri} holds vectors of {source}, which does not serve: {error}. "
+            f"the page store at {store.uri} holds vectors of {source}, which cannot be loaded: {error}. "
             "Name the retriever as it is called now, or bm25"
         ) from error

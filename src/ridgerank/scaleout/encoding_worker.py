@@ -102,7 +102,7 @@ def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescript
     embedder = None
     if plan.retriever is not None:
         from ridgerank.backbones.load import parse_dtype
-        from ridgerank.retrievers.encoders.load import load_encoder
+        from ridgerank.retrievers.encoders import load_encoder
 
         embedder = load_encoder(
             plan.retriever,

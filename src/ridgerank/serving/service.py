@@ -14,7 +14,7 @@ from fastapi import Request
 from ridgerank.calibration.artifact import DEFAULT_NAME
 from ridgerank.errors import RidgeRankError
 from ridgerank.records import Explanation
-from ridgerank.reranker.order import drop_low_scores, require_min_score
+from ridgerank.reranker.candidates import drop_low_scores, require_min_score
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import http_errors
 from ridgerank.serving.engine import CallerLeftError, Engine, RankingResult, Work

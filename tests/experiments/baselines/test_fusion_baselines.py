@@ -18,10 +18,3 @@ def test_reciprocal_rank_fusion_by_hand() -> None:
 def test_score_aggregation_by_hand() -> None:
     fused = score_aggregation(FIRST, SECOND, 0.25, LISTS, **PRESENT)
     np.testing.assert_allclose(fused, [0.75, 0.0, 0.75 * 0.5 + 0.25, 0.25 * 0.5])
-
-
-def test_a_constant_or_absent_list_adds_nothing_to_score_aggregation() -> None:
-    nothing = np.full(4, np.nan)
-    none, all_ = np.zeros(4, bool), np.ones(4, bool)
-    fused = score_aggregation(nothing, np.full(4, 2.0), 0.5, LISTS, has_first=none, has_second=all_)
-    assert fused.tolist() == [0.0] * 4

@@ -19,7 +19,6 @@ from experiments.baselines.gqr import (
     refine_together,
 )
 from ridgerank.ragged import Floats
-from ridgerank.retrievers.late_interaction import maxsim
 from tests.experiments.baselines.refinement_inputs import (
     PAGES,
     QUERIES,
@@ -44,37 +43,8 @@ def pages() -> list[NDArray[np.float16]]:
     return [(page / np.linalg.norm(page, axis=1, keepdims=True)).astype(np.float16) for page in drawn]
 
 
-def scores(query: Tensor, pages: list[NDArray[np.float16]]) -> Floats:
-    lengths = np.array([len(page) for page in pages])
-    maxsim_scores: Floats = maxsim([query], np.concatenate(pages), lengths)[0]
-    return maxsim_scores / len(query)
-
-
-def softmax(values: Floats) -> Floats:
-    powers = np.exp(values - values.max())
-    return np.asarray(powers / powers.sum())
-
-
 def kl(first: Floats, second: Floats) -> float:
     return float((first * np.log(first / second)).sum())
-
-
-def test_without_steps_the_query_stays_where_it_was(query: Tensor, pages: list[NDArray[np.float16]]) -> None:
-    refined = refine_query(query, pages, np.array([0.0, 3.0, 1.0, 2.0]), RefinementSettings(steps=0))
-    assert torch.equal(refined.vectors, query)
-    assert refined.losses == ()
-
-
-def test_the_first_loss_is_the_divergence_from_the_average_of_both_distributions(
-    query: Tensor, pages: list[NDArray[np.float16]]
-) -> None:
-    guidance = np.array([0.0, 3.0, 1.0, 2.0])
-    initial, other = softmax(scores(query, pages)), softmax(guidance)
-    refined = refine_query(query, pages, guidance, RefinementSettings(steps=1))
-    assert refined.losses[0] == pytest.approx(kl((initial + other) / 2, initial), rel=1e-4)
-    warm = refine_query(query, pages, guidance, RefinementSettings(steps=1, mixture=0.2, temperature=4.0))
-    initial, other = softmax(scores(query, pages) / 4), softmax(guidance / 4)
-    assert warm.losses[0] == pytest.approx(kl(0.8 * initial + 0.2 * other, initial), rel=1e-3)
 
 
 def test_the_first_step_of_two_pages_is_as_computed_by_hand() -> None:
@@ -94,24 +64,6 @@ def test_the_first_step_of_two_pages_is_as_computed_by_hand() -> None:
     expected = kl(np.array([first / 2, 1 - first / 2]), np.array([first, 1 - first]))
     assert refined.losses[0] == pytest.approx(expected, rel=1e-5)
     assert refined.vectors[0].tolist() == pytest.approx([0.9, 0.1], abs=1e-5)
-
-
-def test_the_loss_goes_down_and_the_guides_favourite_gains(
-    query: Tensor, pages: list[NDArray[np.float16]]
-) -> None:
-    guidance = np.array([0.0, 0.0, 0.0, 9.0])
-    refined = refine_query(query, pages, guidance, RefinementSettings(steps=60, learning_rate=1e-2))
-    assert refined.losses[-1] < refined.losses[0] / 4
-    before, after = softmax(scores(query, pages)), softmax(scores(refined.vectors, pages))
-    assert after[3] > before[3]
-    assert after[3] < 1
-
-
-def test_a_guide_that_agrees_moves_nothing(query: Tensor, pages: list[NDArray[np.float16]]) -> None:
-    refined = refine_query(
-        query, pages, scores(query, pages), RefinementSettings(steps=1, learning_rate=1e-3)
-    )
-    assert refined.losses[0] == pytest.approx(0.0, abs=1e-6)
 
 
 def recorded(setting: tuple[float, int], query: int) -> Any:  # noqa: ANN401 (a row of the file)

@@ -50,24 +50,6 @@ def test_pages_of_equal_score_share_their_mean_rank() -> None:
     assert lists.ranks(fused).tolist() == [1, 3, 2]
 
 
-def test_pages_of_equal_sum_keep_the_retrievers_order() -> None:
-    """At w = 1/2 two pages that swap ranks have equal sums, whatever they are called."""
-    lists = Ragged.of_lengths([2, 4])
-    retriever = np.array([2.0, 1.0, 9.0, 8.0, 7.0, 6.0])
-    scores = np.array([1.0, 2.0, 3.0, 4.0, 1.0, 2.0])
-    assert lists.ranks(fuse_by_rank(retriever, scores, 0.5, lists)).tolist() == [1, 2, 1, 2, 3, 4]
-    one, other = fuse_by_rank(retriever, scores, 0.5, lists)[:2]
-    assert one > other
-
-
-def test_an_order_of_the_candidates_does_not_matter_to_reciprocal_ranks() -> None:
-    chance = np.random.default_rng(0)
-    retriever, scores = chance.permutation(20).astype(float), chance.integers(0, 4, size=20).astype(float)
-    lists, shuffled = Ragged.of_lengths([20]), chance.permutation(20)
-    fused = fuse_by_rank(retriever, scores, 0.35, lists)
-    assert (fuse_by_rank(retriever[shuffled], scores[shuffled], 0.35, lists) == fused[shuffled]).all()
-
-
 def test_aggregation_is_as_computed_by_hand() -> None:
     expected = [0.75 * 1 + 0, 0.75 * 0.5 + 0.25, 0.25 * 0.5, 0.75, 0.25]
     assert fuse_by_min_max(RETRIEVER, BASELINE, 0.25, LISTS) == pytest.approx(expected)
@@ -85,8 +67,3 @@ def test_the_weight_is_the_smallest_of_the_best_on_the_inner_corpus() -> None:
     inner = scored([0, 0, 1], [1.0, 0.9, 0.0])
     scores = np.array([0.1, 0.0, 1.0])
     assert best_weight(fuse_by_min_max)(inner, scores) == pytest.approx(0.55)
-
-
-def test_a_baseline_that_never_helps_gets_no_weight() -> None:
-    inner = scored([1, 0, 0], [1.0, 0.9, 0.0])
-    assert best_weight(fuse_by_min_max)(inner, np.array([0.0, 1.0, 2.0])) == 0.0

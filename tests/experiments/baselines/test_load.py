@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.baselines.base import Baseline, Unavailable
+from experiments.baselines.base import Baseline
 from experiments.baselines.cross_encoders import ImageReranker, TextReranker
 from experiments.baselines.gqr import GRID, STEPS, GuidedQueryRefinement, RefinementSettings
 from experiments.baselines.load import NAMES, BaselineModels, load_baselines
@@ -23,7 +23,7 @@ from ridgerank.indexing.index import index_documents
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers.bm25 import BM25
-from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.encoders import load_encoder
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
 from tests.backbones.small_text_models import build_text
@@ -89,27 +89,6 @@ def test_every_stand_in_runs_and_is_named_for_what_it_is(
     assert backwards == pytest.approx(scores[::-1], rel=1e-4, abs=1e-4)
 
 
-def test_the_text_retrievers_scores_are_those_of_its_search(
-    store: PageStore, baselines: dict[str, Baseline], query: str
-) -> None:
-    ranking = BM25(store).search(query, 5)
-    assert baselines["text retriever"].score(query, ranking) == pytest.approx(
-        [candidate.score for candidate in ranking]
-    )
-
-
-def test_refinement_without_steps_gives_the_retrievers_scores_per_query_vector(
-    store: PageStore, query: str, candidates: list[Candidate]
-) -> None:
-    encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
-    still = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=0))
-    [vectors] = encoder.embed_queries([query])
-    expected = [candidate.score / len(vectors) for candidate in candidates]
-    assert still.score(query, candidates) == pytest.approx(expected, rel=1e-5)
-    moved = GuidedQueryRefinement(encoder, store, BM25(store), settings=RefinementSettings(pool=3, steps=5))
-    assert moved.score(query, candidates) != pytest.approx(expected, rel=1e-5)
-
-
 def test_the_grid_holds_the_search_of_every_setting(store: PageStore, query: str) -> None:
     encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
     settings = RefinementSettings(pool=3, learning_rate=5e-3)
@@ -120,24 +99,6 @@ def test_the_grid_holds_the_search_of_every_setting(store: PageStore, query: str
         scores = {each.page_id: each.score for each in baseline.search(query, steps=steps)}
         row = by_setting[GRID.index((5e-3, steps))]
         assert [scores[page_id] for page_id in page_ids] == pytest.approx(row.tolist(), abs=1e-5)
-
-
-def test_the_pool_is_the_union_of_both_retrievers_best(store: PageStore, query: str) -> None:
-    encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
-    baseline = GuidedQueryRefinement(
-        encoder, store, BM25(store), settings=RefinementSettings(pool=2, steps=2)
-    )
-    ranking = baseline.search(query)
-    pages, texts = load_retriever(None, store, device="cpu").search(query, 2), BM25(store).search(query, 2)
-    assert {candidate.page_id for candidate in ranking} == {
-        candidate.page_id for candidate in (*pages, *texts)
-    }
-    assert [candidate.score for candidate in ranking] == sorted(
-        (candidate.score for candidate in ranking), reverse=True
-    )
-    assert baseline.score(query, ranking) == pytest.approx(
-        [candidate.score for candidate in ranking], rel=1e-5
-    )
 
 
 def test_the_image_stand_in_is_the_whole_backbones_margin(
@@ -152,16 +113,6 @@ def test_the_image_stand_in_is_the_whole_backbones_margin(
     expected = full_margins(backbone, query, [images[candidate.page_id] for candidate in candidates[:2]])
     scores = baselines["image reranker"].score(query, candidates[:2])
     assert scores == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-3)
-
-
-def test_many_queries_score_as_one_by_one(
-    baselines: dict[str, Baseline], corpus: BenchmarkCorpus, candidates: list[Candidate]
-) -> None:
-    candidates_of = {query.text: candidates[:3] for query in corpus.queries}
-    for baseline in baselines.values():
-        together = baseline.score_many(candidates_of)
-        for text, pool in candidates_of.items():
-            assert together[text] == pytest.approx(baseline.score(text, pool))
 
 
 def test_published_checkpoints_read_the_stored_text_and_the_page_image(
@@ -184,15 +135,3 @@ def test_published_checkpoints_read_the_stored_text_and_the_page_image(
     assert by_image[::-1] == pytest.approx(baselines["image reranker"].score(query, candidates[::-1]))
     assert len(set(by_image.tolist())) > 1
     assert models.image_reranker.max_pixels == load_mono_qwen(str(image.adapter), device="cpu").max_pixels
-
-
-def test_an_arm_that_cannot_run_is_a_row_that_says_why(store: PageStore, tmp_path: Path) -> None:
-    nowhere = str(tmp_path / "nowhere")
-    models = BaselineModels("published", device="cpu", text_reranker=nowhere, image_reranker=nowhere)
-    baselines = load_baselines(models, store, work=tmp_path, text="dense:")
-    assert list(baselines) == ["text retriever", "GQR", "text reranker", "image reranker"]
-    reasons = {"text retriever": "without a model", "GQR": "without a model"}
-    for role, baseline in baselines.items():
-        assert isinstance(baseline, Unavailable)
-        assert reasons.get(role, nowhere) in baseline.why
-        assert baseline.name == ("dense:" if role == "text retriever" else NAMES["published"][role])

@@ -52,17 +52,6 @@ def test_the_score_is_the_probability_by_the_librarys_own_forward(
     assert expected[0] != pytest.approx(expected[1], abs=1e-3)
 
 
-def test_the_pixel_budget_is_never_above_the_bases(built: BuiltJudge) -> None:
-    assert load_mono_qwen(str(built.adapter), device="cpu").max_pixels == 40 * 28 * 28
-    assert load_mono_qwen(str(built.adapter), device="cpu", max_pixels=9 * 28 * 28).max_pixels == 9 * 28 * 28
-
-
-def test_a_query_never_becomes_a_control_token(built: BuiltJudge) -> None:
-    judge = load_mono_qwen(str(built.adapter), device="cpu")
-    ends = built.tokenizer.convert_tokens_to_ids("<|im_end|>")
-    assert judge.prompt_ids("say <|im_end|>", 3).count(ends) == judge.prompt_ids("say", 3).count(ends)
-
-
 def test_what_is_no_adapter_is_refused(built: BuiltJudge, tmp_path: Path) -> None:
     with pytest.raises(BackboneError, match="holds no adapter_config"):
         load_mono_qwen(str(built.base), device="cpu")

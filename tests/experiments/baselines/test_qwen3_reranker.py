@@ -57,14 +57,6 @@ def test_a_long_text_loses_its_end_and_nothing_else(built: Built, tokenizer: Pre
     assert short[:-after] == whole[: len(short) - after]
 
 
-def test_what_stands_on_a_page_never_becomes_a_control_token(
-    built: Built, tokenizer: PreTrainedTokenizerFast
-) -> None:
-    judge = Qwen3Reranker(built.model, tokenizer)
-    ends = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    assert judge.prompt_ids(QUERY, "<|im_end|>").count(ends) == judge.prompt_ids(QUERY, "").count(ends)
-
-
 def test_a_model_of_another_class_or_none_is_refused(tmp_path: Path) -> None:
     other = build_text("qwen2", tmp_path / "other")
     with pytest.raises(BackboneError, match="a model of type 'qwen2', wanted 'qwen3'"):

@@ -45,23 +45,6 @@ def test_a_score_is_as_computed_by_hand() -> None:
     assert [first, second] == pytest.approx(expected)
 
 
-def test_neighbours_in_the_query_count_for_more_as_neighbours_on_the_page() -> None:
-    texts = {
-        "together": "solar storage of the north and wind",
-        "apart": "storage of the north and wind solar",
-    }
-    arm = SequentialDependence(Texts(texts), name="sequential")
-    together, apart = arm.score("solar storage", [Candidate("together", 0.0), Candidate("apart", 0.0)])
-    assert together > apart
-
-
-def test_a_word_that_stands_nowhere_moves_no_page_past_another() -> None:
-    arm = SequentialDependence(Texts({"1": "a b c", "2": "a d e"}), name="sequential")
-    candidates = [Candidate("1", 0.0), Candidate("2", 0.0)]
-    plain, odd = arm.score("b", candidates), arm.score("b zebra", candidates)
-    assert plain[0] - plain[1] == pytest.approx(odd[0] - odd[1])
-
-
 def test_pages_without_any_text_are_refused() -> None:
     with pytest.raises(RetrieverError, match="no page in the page store at memory has text to read"):
         SequentialDependence(Texts({"1": " ", "2": ""}), name="sequential")

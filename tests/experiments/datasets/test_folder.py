@@ -24,13 +24,6 @@ def test_a_folder_is_one_corpus(tmp_path: Path) -> None:
     assert corpus.qrels == {"1": {"report.pdf#3": 2}}
 
 
-def test_a_folder_of_folders_is_a_corpus_each(tmp_path: Path) -> None:
-    for name in ("second", "first"):
-        write(tmp_path / name, [{"query_id": name, "text": name}], [f"{name} 0 a.pdf#1 1"])
-    benchmark = load_folder(tmp_path)
-    assert [corpus.name for corpus in benchmark.corpora] == ["first", "second"]
-
-
 def test_queries_say_which_corpus_they_belong_to(tmp_path: Path) -> None:
     queries = [
         {"query_id": "1", "text": "one", "corpus": "laws"},

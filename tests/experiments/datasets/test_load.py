@@ -36,8 +36,3 @@ def test_an_own_folder_is_named_with_its_path(tmp_path: Path) -> None:
 def test_an_unknown_benchmark_is_refused_with_the_known_ones(name: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"known: miniature, vidore, vidore2, vidore3, folder:PATH"):
         load_benchmark(name, tmp_path)
-
-
-def test_languages_are_for_vidore_alone(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="languages and a local copy are for ViDoRe"):
-        load_benchmark("miniature", tmp_path, languages=["english"])

@@ -1,39 +1,25 @@
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
-from experiments.datasets import hub
 from experiments.datasets.hub import DatasetTables, HubDataset
-from experiments.datasets.judged import keep_judged
 from experiments.datasets.vidore_corpora import (
     VIDORE2,
-    VIDORE3,
-    JudgedQueries,
-    PublishedCorpus,
-    count_note,
     load_vidore,
     read_judged_queries,
     write_pages,
 )
-from ridgerank.documents.render import PageRef, list_pages
 from ridgerank.errors import DatasetError
-from ridgerank.records import Query
-from ridgerank.trec import read_qrels
 from tests.experiments.datasets.hub_copy import (
     corpus_rows,
-    picture,
     write_like_vidore2,
     write_like_vidore3,
     write_table,
 )
 
 PUBLISHED = HubDataset("vidore/small", "0" * 40)
-REAL = Path(__file__).parents[4] / "shared/data/vidore2"
 """The real queries and judgements, where a copy lies beside the project."""
 
 
@@ -62,12 +48,6 @@ def test_queries_come_with_their_language_and_graded_judgements(like_vidore2: Da
     assert judged_queries.left_out == 2
 
 
-def test_languages_are_selected(like_vidore2: DatasetTables) -> None:
-    assert [query.query_id for query in read_judged_queries(like_vidore2, ["french"]).queries] == ["3", "4"]
-    with pytest.raises(DatasetError, match="no query in klingon; its languages are: english, french"):
-        read_judged_queries(like_vidore2, ["klingon"])
-
-
 def test_a_table_for_each_language_keeps_equal_ids_apart(tmp_path: Path) -> None:
     write_like_vidore3(tmp_path / "small")
     tables = DatasetTables(PUBLISHED, tmp_path)
@@ -78,15 +58,6 @@ def test_a_table_for_each_language_keeps_equal_ids_apart(tmp_path: Path) -> None
     assert both.languages == {"english": 3, "french": 3}
     with pytest.raises(DatasetError, match="no query in klingon; its languages are: english, french"):
         read_judged_queries(tables, ["klingon"])
-
-
-def test_pages_become_files_that_judgements_name(like_vidore2: DatasetTables, tmp_path: Path) -> None:
-    files = write_pages(like_vidore2, tmp_path / "work")
-    references = {ref.reference for ref in list_pages([files.folder]) if isinstance(ref, PageRef)}
-    assert references == {"0.png#1", "1.jpg#1", "2.png#1", "3.png#1"}
-    assert (files.folder / "1.jpg").read_bytes() == picture(11, kind="JPEG")
-    with Image.open(files.folder / "2.png") as image:
-        assert image.getpixel((0, 0)) == (12, 200, 90)
 
 
 def test_pages_of_the_same_bytes_are_one_page_with_the_best_grade(
@@ -125,22 +96,6 @@ def test_an_interrupted_writing_goes_on(
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in written.items())
 
 
-def test_what_is_there_whole_is_not_read_again(
-    like_vidore2: DatasetTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = write_pages(like_vidore2, tmp_path / "work")
-    monkeypatch.setattr(DatasetTables, "rows", lambda *_: pytest.fail("read again"))
-    again = write_pages(like_vidore2, tmp_path / "work")
-    assert again.rename_pages({"q": {"3": 1}}) == first.rename_pages({"q": {"3": 1}})
-
-
-def test_a_file_that_is_gone_is_written_again(like_vidore2: DatasetTables, tmp_path: Path) -> None:
-    files = write_pages(like_vidore2, tmp_path / "work")
-    (files.folder / "0.png").unlink()
-    write_pages(like_vidore2, tmp_path / "work")
-    assert (files.folder / "0.png").read_bytes() == picture(10)
-
-
 def test_pages_of_another_revision_are_refused(like_vidore2: DatasetTables, tmp_path: Path) -> None:
     write_pages(like_vidore2, tmp_path / "work")
     other = DatasetTables(HubDataset("vidore/small", "1" * 40), tmp_path / "hub")
@@ -173,39 +128,6 @@ def test_a_copy_that_is_incomplete_is_refused(tmp_path: Path) -> None:
         read_judged_queries(DatasetTables(PUBLISHED, tmp_path))
 
 
-def test_the_hub_is_asked_for_the_pinned_revision(
-    like_vidore2: DatasetTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The library itself reads a folder whose card names the tables, in place of a repository."""
-    folder = tmp_path / "hub/small"
-    configs = "".join(
-        f"- config_name: {name}\n  data_files:\n  - split: test\n    path: {name}/test-*\n"
-        for name in ("corpus", "queries", "qrels")
-    )
-    (folder / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
-    library = hub._datasets()
-    revisions = []
-
-    class Recording:
-        Image = library.Image
-
-        def get_dataset_config_names(self, path: str, *, revision: str) -> object:
-            revisions.append(revision)
-            return library.get_dataset_config_names(path)
-
-        def load_dataset(self, path: str, table: str, *, split: str, revision: str) -> object:
-            revisions.append(revision)
-            return library.load_dataset(path, table, split=split, cache_dir=str(tmp_path / "cache"))
-
-    expected = read_judged_queries(like_vidore2).qrels
-    monkeypatch.setattr(hub, "_datasets", Recording)
-    online = DatasetTables(HubDataset(str(folder), "abc"), None)
-    assert read_judged_queries(online).qrels == expected
-    files = write_pages(online, tmp_path / "work")
-    assert (files.folder / "1.jpg").read_bytes() == picture(11, kind="JPEG")
-    assert set(revisions) == {"abc"}
-
-
 def test_a_family_is_read_in_the_order_of_the_papers_tables(tmp_path: Path) -> None:
     for source in VIDORE2.corpora:
         write_like_vidore2(tmp_path / "hub" / source.hub_dataset.name)
@@ -219,51 +141,3 @@ def test_a_family_is_read_in_the_order_of_the_papers_tables(tmp_path: Path) -> N
     assert [corpus.name for corpus in corpus.corpora] == ["Econ"]
     with pytest.raises(DatasetError, match="no corpus 'econ' in vidore2; there are: Biomed, Econ"):
         load_vidore("vidore2", tmp_path / "w", corpora=frozenset({"econ"}), local=tmp_path / "hub")
-
-
-def test_the_papers_counts_add_up() -> None:
-    assert sum(source.paper_queries or 0 for source in VIDORE2.corpora) == VIDORE2.paper_queries == 1038
-    assert len(VIDORE3.corpora) == 8
-    revisions = [source.hub_dataset.revision for source in (*VIDORE2.corpora, *VIDORE3.corpora)]
-    assert len(set(revisions)) == 12
-    assert {len(revision) for revision in revisions} == {40}
-
-
-def judged_queries(languages: dict[str, int], left_out: int = 0) -> JudgedQueries:
-    queries = tuple(Query(f"{language}-{n}", "?") for language, k in languages.items() for n in range(k))
-    return JudgedQueries(queries, {}, languages, left_out)
-
-
-def test_a_count_that_differs_from_the_papers_is_explained_by_languages_or_stated() -> None:
-    source = PublishedCorpus("ESG-F", PUBLISHED, 114)
-    four = judged_queries({"english": 57, "french": 57, "german": 57, "spanish": 57})
-    assert count_note(source, four) == (
-        "ESG-F: 228 queries (57 in each of english, french, german, spanish); the paper counts 114, "
-        "as many as 2 of its languages hold; it does not say which"
-    )
-    assert count_note(source, judged_queries({"english": 57, "french": 57})) == (
-        "ESG-F: 114 queries (57 in each of english, french)"
-    )
-    assert count_note(source, judged_queries({"english": 50, "french": 51}, 3)) == (
-        "ESG-F: 101 queries (50 english, 51 french), 3 more that no page answers left out; "
-        "the paper counts 114"
-    )
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="needs the real queries and judgements of ViDoRe 2")
-@pytest.mark.parametrize("source", VIDORE2.corpora, ids=lambda source: source.label)
-def test_the_real_counts_are_the_papers_but_for_one_corpus(source: PublishedCorpus) -> None:
-    name = source.hub_dataset.name
-    lines = (REAL / f"{name}.queries.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    queries, qrels, left_out = keep_judged(
-        [Query(row["query_id"], row["text"]) for row in rows], read_qrels(REAL / f"{name}.qrels.trec")
-    )
-    spoken = {row["query_id"]: row["language"] for row in rows}
-    languages = Counter(spoken[query.query_id] for query in queries)
-    note = count_note(source, JudgedQueries(queries, qrels, languages, left_out))
-    if source.label == "ESG-F":
-        assert "the paper counts 114, as many as 2 of its languages hold" in note
-    else:
-        assert len(queries) == source.paper_queries
-        assert "the paper counts" not in note

@@ -2,7 +2,6 @@ import numpy as np
 
 from experiments.protocols.agreement import measure_agreement
 from experiments.simulation import World, simulate
-from ridgerank.ragged import Ragged
 
 
 def test_no_list_falls_below_the_floor_its_agreement_sets() -> None:
@@ -16,11 +15,3 @@ def test_a_readout_that_is_its_teacher_has_the_teachers_relevance_as_floor() -> 
     agreement = measure_agreement(sample.teacher, sample.teacher, sample.grades, sample.lists)
     np.testing.assert_allclose(agreement.teacher, 1.0)
     np.testing.assert_allclose(agreement.floor, agreement.relevance, atol=1e-6)
-
-
-def test_lists_in_which_something_is_constant_say_nothing() -> None:
-    lists = Ragged.of_lengths([2, 2])
-    agreement = measure_agreement(
-        np.array([1.0, 2, 1, 1]), np.array([1.0, 2, 1, 2]), np.array([0.0, 1, 0, 1]), lists
-    )
-    assert len(agreement.teacher) == 1

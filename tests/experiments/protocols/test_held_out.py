@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.protocols.held_out import hold_out_each
-from experiments.protocols.recovery import recovery
-from experiments.protocols.scored_corpus import ScoredCorpus, next_in_cycle
+from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.ragged import Ragged
 
 QUERIES, PAGES, DIM = 30, 8, 12
@@ -74,19 +73,3 @@ def test_the_label_free_weight_reads_no_judgement(corpora: list[ScoredCorpus]) -
     unjudged = [replace(each, qrels={query: {"p0": 1} for query in each.queries}) for each in corpora]
     after, _ = hold_out_each(unjudged)
     assert [repr(each.label_free) for each in before] == [repr(each.label_free) for each in after]
-
-
-def test_the_cycle_closes(corpora: list[ScoredCorpus]) -> None:
-    assert [next_in_cycle(corpora, number).corpus for number in range(4)] == ["two", "three", "four", "one"]
-
-
-def test_recovery_is_0_at_the_retriever_and_100_at_the_cross_encoder() -> None:
-    assert recovery(60, 60, 80) == 0
-    assert recovery(60, 80, 80) == 100
-    assert recovery(60, 78, 80) == pytest.approx(90)
-
-
-def test_ndcg_is_100_in_the_order_of_grades(corpora: list[ScoredCorpus]) -> None:
-    corpus = corpora[0]
-    np.testing.assert_allclose(corpus.ndcg(corpus.relevance), 100)
-    assert corpus.ndcg(-corpus.relevance).mean() < 50

@@ -23,7 +23,3 @@ def test_the_empirical_optimum_is_the_mean_of_weights_within_one_point_of_the_be
     )
     assert curve.best == 0.5
     assert curve.optimum == pytest.approx((0.25 + 0.5 + 0.75) / 3)
-
-
-def test_a_flat_curve_stays_with_the_retriever() -> None:
-    assert WeightSweep(np.array([0.0, 1.0]), np.array([[5.0], [5.0]])).best == 0.0

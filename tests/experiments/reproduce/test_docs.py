@@ -22,8 +22,3 @@ def test_the_committed_run_is_whole() -> None:
     assert (RESULTS / "report.html").stat().st_size > 100_000
     assert sum(path.stat().st_size for path in RESULTS.iterdir()) < 6 << 20
     assert not list(RESULTS.glob("*-table*"))
-
-
-def test_every_option_is_documented() -> None:
-    for option in ("--only", "--work", "--backbone", "--retriever", "--time-every", "--ocr", "--quick"):
-        assert f"`{option}" in TEXT

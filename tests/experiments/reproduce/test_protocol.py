@@ -7,12 +7,9 @@ import pytest
 
 from experiments.protocols.cyclic_weights import closed_form_weight, cyclic_weights
 from experiments.protocols.leave_one_out import fit_fold_readouts, readouts_for
-from experiments.protocols.query_draws import draw_queries
 from experiments.protocols.scored_corpus import ScoredCorpus
-from experiments.protocols.weight_sweep import sweep_weights
 from experiments.reproduce.sample import even_shares
 from experiments.reproduce.studies.weight_rules import label_free_weight
-from ridgerank.fusion.estimate import FALLBACK_WEIGHT
 from ridgerank.ragged import Ragged
 
 
@@ -46,11 +43,6 @@ def two_pages(name: str, target: float) -> ScoredCorpus:
 
 def test_154_queries_are_39_39_38_38() -> None:
     assert even_shares(154, [100, 100, 100, 100]) == [39, 39, 38, 38]
-
-
-def test_what_a_small_corpus_lacks_the_others_give() -> None:
-    assert even_shares(154, [640, 232, 20, 114]) == [45, 45, 20, 44]
-    assert even_shares(154, [10, 10, 10, 10]) == [10, 10, 10, 10]
 
 
 def test_a_corpus_of_the_first_family_is_scored_by_the_readout_that_left_it_out() -> None:
@@ -114,14 +106,6 @@ def test_a_corpus_is_ranked_with_the_weight_of_the_next_one() -> None:
     assert cyclic_weights(corpora, scores) == pytest.approx([weights["B"], weights["C"], weights["A"]])
 
 
-def test_a_sweep_ends_at_the_two_scores_themselves() -> None:
-    scored = corpus("A", retriever=(3, 2, 1), margins=(0, 0, 0), states=(0, 0, 0), grades=(0, 0, 1))
-    scores = np.array([0.0, 1.0, 2.0])
-    quality = sweep_weights(lambda w: scored.fused_ndcg(scores, w), np.array([0.0, 0.5, 1.0])).quality
-    assert quality[0, 0] == pytest.approx(100 / math.log2(4))  # third place
-    assert quality[2, 0] == 100
-
-
 def test_the_label_free_weight_recovers_the_one_factor_model() -> None:
     c_b, c_s, c_t = 0.4, 0.6, 0.7
     weight, beyond = label_free_weight(np.array([c_b * c_t, c_s * c_t, c_b * c_s]))
@@ -134,15 +118,3 @@ def test_a_label_free_weight_beyond_the_model_is_taken_at_its_edge() -> None:
     weight, beyond = label_free_weight(np.array([0.3, 0.95, 0.5]))  # c_s = √(0.5·0.95/0.3) > 1
     assert beyond
     assert weight == pytest.approx(1.0)  # with c_s = 1 the retriever has nothing to add
-
-
-def test_without_a_model_the_label_free_weight_is_the_documented_fallback() -> None:
-    assert label_free_weight(np.array([-0.1, 0.9, 0.5])) == (FALLBACK_WEIGHT, False)
-
-
-def test_draws_are_without_replacement_and_repeatable() -> None:
-    first = draw_queries(20, 16, count=5, seed=3)
-    assert first == draw_queries(20, 16, count=5, seed=3)
-    assert all(len(set(drawn)) == 16 and drawn == sorted(drawn) for drawn in first)
-    assert len({tuple(drawn) for drawn in first}) == 5
-    assert draw_queries(4, 16, count=1, seed=0) == [[0, 1, 2, 3]]

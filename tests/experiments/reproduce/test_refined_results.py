@@ -3,7 +3,7 @@
 import numpy as np
 
 from experiments.baselines.gqr import GRID
-from experiments.reproduce.refined_results import choose_refinements, describe_refinements
+from experiments.reproduce.refined_results import choose_refinements
 from ridgerank.evaluation.metrics import MEASURES
 from ridgerank.ragged import Floats
 
@@ -22,9 +22,3 @@ def test_a_corpus_is_ranked_with_the_setting_that_is_best_on_the_next_one() -> N
 
 def test_of_equally_good_settings_the_first_in_the_authors_order_is_taken() -> None:
     assert choose_refinements([best_at(5, 9), best_at(17, 4)]) == [4, 5]
-
-
-def test_what_was_chosen_is_named() -> None:
-    assert describe_refinements(["alder", "birch"], [0, 17]).endswith(
-        "alder 1e-05 and 10, birch 0.005 and 50"
-    )

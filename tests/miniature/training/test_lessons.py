@@ -11,11 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from miniature import MiniatureError
 from miniature.training import train as training
-from miniature.training.join_vision import join_vision, join_vision_in_folder
+from miniature.training.join_vision import join_vision_in_folder
 from miniature.training.keeping_lesson import KeepingLesson
-from miniature.training.lessons import TrainingLesson, load_weights, rate_at, train_lesson
+from miniature.training.lessons import TrainingLesson, train_lesson
 from miniature.training.matching_lesson import MatchingLesson
 from miniature.training.mini_glm import make_mini_glm
 from miniature.training.mini_qwen import make_mini_qwen
@@ -69,41 +68,6 @@ def test_an_interrupted_lesson_ends_with_the_same_weights(
     assert [line["step"] for line in log] == [1, 2, 3, 4]
 
 
-def test_a_lesson_changes_only_what_it_teaches(tmp_path: Path) -> None:
-    lesson = _lesson(MatchingLesson, steps=1)
-    before = {name: weight.clone() for name, weight in lesson.model.state_dict().items()}
-    train_lesson(lesson, tmp_path, until=_forever())
-    changed = {name for name, weight in lesson.model.state_dict().items() if not weight.equal(before[name])}
-    assert changed
-    assert not any("visual" in name or "embed_tokens" in name for name in changed)
-
-
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
-    train_lesson(_lesson(MatchingLesson, steps=1), tmp_path, until=_forever())
-    with pytest.raises(MiniatureError, match="a lesson of 1 steps with seed 1, wanted 9 steps"):
-        train_lesson(_lesson(MatchingLesson, steps=9), tmp_path, until=_forever())
-
-
-def test_joining_asks_for_the_lessons_before(tmp_path: Path) -> None:
-    with pytest.raises(MiniatureError, match="teach that lesson first"):
-        load_weights(_lesson(WordingLesson).model, tmp_path / "reading.pt", ("model.visual.",))
-
-
-def test_a_lesson_stopped_early_has_the_weights_of_its_whole_self_at_that_step(tmp_path: Path) -> None:
-    parts, whole = _lesson(MatchingLesson, steps=9), _lesson(MatchingLesson, steps=9)
-    assert train_lesson(parts, tmp_path / "parts", until=_forever(), stop_at=1) == 1
-    assert train_lesson(parts, tmp_path / "parts", until=_forever(), stop_at=3) == 3
-    assert train_lesson(whole, tmp_path / "whole", until=_forever(), stop_at=3) == 3
-    for name, weight in whole.model.state_dict().items():
-        assert weight.equal(parts.model.state_dict()[name]), name
-
-
-def test_the_rate_rises_then_falls() -> None:
-    rates = [rate_at(number, 1000) for number in range(1000)]
-    assert rates.index(max(rates)) == 99
-    assert rates[-1] == 0.05
-
-
 @pytest.mark.parametrize(("name", "make"), [("mini-qwen", make_mini_qwen), ("mini-glm", make_mini_glm)])
 def test_training_leaves_a_model_that_loads_and_answers(
     name: str, make: Callable[..., TrainableModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,14 +101,3 @@ def test_a_new_vision_tower_joins_an_old_decoder(prefix: str, tmp_path: Path) ->
         else:
             assert weight.equal(shipped[name]), name
     assert any(not weight.equal(shipped[name]) for name, weight in joined.items())
-
-
-def test_a_vision_tower_of_other_embeddings_or_another_family_is_refused(tmp_path: Path) -> None:
-    weights = _lesson(ReadingLesson).model.state_dict()
-    other = dict(make_mini_qwen(2, layers=2).model.state_dict())
-    with pytest.raises(MiniatureError, match="other embeddings"):
-        join_vision(weights, other)
-    with pytest.raises(MiniatureError, match="the same family"):
-        join_vision(weights, make_mini_glm(1, layers=2).model.state_dict())
-    with pytest.raises(MiniatureError, match=r"no model\.safetensors"):
-        join_vision_in_folder(tmp_path, tmp_path / "reading.pt")

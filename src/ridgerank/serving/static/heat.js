@@ -1,4 +1,4 @@
-// Attention over a page, as reranker/heatmap.py draws it: smooth over an image, word by word over text.
+// Attention over a page, as reranker/explain.py draws it: smooth over an image, word by word over text.
 
 const HEAT = [230, 60, 0];
 const SIDE = 96; // points along the longer side; between them the browser interpolates

@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete, short_digest
-from experiments.reproduce.stages.paths import require_lineage, slug
+from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete
+from experiments.reproduce.stages.paths import require_lineage
 from ridgerank.errors import LineageMismatch
 from ridgerank.lineage import Lineage
-from ridgerank.store.vector_columns import VectorOrigin
 
 
 class KilledError(Exception):
@@ -35,20 +34,6 @@ def test_a_killed_stage_goes_on_with_the_part_it_was_at(tmp_path: Path) -> None:
     assert is_complete(tmp_path, 10, 4)
 
 
-def test_a_part_is_whole_or_not_there(tmp_path: Path) -> None:
-    def make(items: range) -> Arrays:
-        raise KilledError
-
-    with pytest.raises(KilledError):
-        compute_in_parts(tmp_path / "stage", 3, 2, make)
-    assert not list(tmp_path.rglob("*.npz"))
-
-
-def test_other_queries_have_another_name() -> None:
-    assert short_digest(["ab", "c"]) != short_digest(["a", "bc"])
-    assert short_digest(["ab", "c"]) == short_digest(["ab", "c"])
-
-
 LINEAGE = Lineage(
     backbone="mini-qwen",
     family="qwen2_5_vl",
@@ -68,14 +53,3 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     require_lineage(tmp_path, LINEAGE)
     with pytest.raises(LineageMismatch, match="another --work"):
         require_lineage(tmp_path, replace(LINEAGE, weights="427a"))
-
-
-def test_vectors_of_another_retriever_are_refused(tmp_path: Path) -> None:
-    require_lineage(tmp_path, VectorOrigin("mini-colqwen", "f00", 32))
-    with pytest.raises(LineageMismatch, match="another --work"):
-        require_lineage(tmp_path, VectorOrigin("mini-colqwen", "ba2", 32))
-
-
-def test_names_become_folders() -> None:
-    assert slug("nomic-ai/colnomic-embed-multimodal-7b") == "colnomic-embed-multimodal-7b"
-    assert slug("/models/GLM-4.1V 9B/") == "glm-4-1v-9b"

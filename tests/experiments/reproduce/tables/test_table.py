@@ -3,7 +3,7 @@
 import json
 import math
 
-from experiments.reproduce.tables.table import Column, Row, Table, escape_latex, text_columns
+from experiments.reproduce.tables.table import Column, Row, Table, text_columns
 
 TABLE = Table(
     "table0",
@@ -35,12 +35,3 @@ def test_json_keeps_the_figures_unrounded() -> None:
     assert content["rows"][2] == {
         "source": "this run", "note": "no GPU here", "cells": ["missing", "z", None, None],
     }  # fmt: skip
-
-
-def test_latex_escapes_what_would_not_compile() -> None:
-    text = TABLE.to_latex()
-    assert r"\textit{x\_y (paper, A100)}" in text
-    assert r"50 \% of a caption." in text
-    assert r"\begin{tabular}{llrr}" in text
-    assert text.count(r"\\") == 4
-    assert escape_latex(r"\a{b}") == r"\textbackslash{}a\{b\}"

@@ -10,7 +10,7 @@ from PIL.Image import Image
 from torch import Tensor
 from transformers import ColPaliProcessor, ColQwen2Processor
 
-from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.encoders import load_encoder
 from tests.retrievers.small_encoders import Built, build, build_adapted
 
 QUERIES = ["what was the revenue in 2023?", "who", "page 7 of the report, and a longer query than the others"]

@@ -1,7 +1,5 @@
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL.Image import Image
@@ -9,8 +7,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AddedToken, ColQwen2Processor
 
 from ridgerank.errors import RetrieverError
-from ridgerank.retrievers.encoders.base import MultiVectorEncoder
-from ridgerank.retrievers.encoders.load import load_encoder
+from ridgerank.retrievers.encoders import MultiVectorEncoder, load_encoder
 from tests.retrievers.small_encoders import Built, build, build_adapted
 
 
@@ -34,16 +31,6 @@ def test_a_folder_saved_by_the_published_processor_loads_as_it_was_saved(
     assert encoder.query_ids("cats") == processor(text=["cats"])["input_ids"][0].tolist()
     [page] = encoder.embed_pages(pages[:1])
     assert len(page) == processor(images=pages[:1])["input_ids"].shape[1]
-
-
-def test_half_precision_moves_vectors_by_rounding_only(
-    colqwen: Built, encoder: MultiVectorEncoder, pages: list[Image]
-) -> None:
-    rounded = load_encoder(colqwen.folder, device="cpu", dtype=torch.bfloat16)
-    for first, second in zip(rounded.embed_pages(pages), encoder.embed_pages(pages), strict=True):
-        cosines = (first.astype(np.float32) * second.astype(np.float32)).sum(axis=1)
-        assert cosines.min() > 0.99
-    assert rounded.embed_queries(["cats"])[0].dtype == torch.float32
 
 
 def test_what_people_type_never_becomes_a_control_token(encoder: MultiVectorEncoder, colqwen: Built) -> None:
@@ -75,19 +62,14 @@ def test_a_fingerprint_depends_on_weights_not_on_their_precision_or_place(
     assert load_encoder(moved.folder, device="cpu").origin.fingerprint != encoder.origin.fingerprint
 
 
-def test_it_is_named_by_its_folder_and_knows_where_that_lies(
-    colqwen: Built, encoder: MultiVectorEncoder
-) -> None:
-    assert encoder.name == "small-colqwen"
-    assert encoder.origin.source == str(colqwen.folder.resolve())
-
-
 def test_an_unknown_name_or_class_lists_those_known(tmp_path: Path, model_folder: Path) -> None:
     with pytest.raises(
         RetrieverError, match=r"no retriever called 'colplai'.*bm25.*colpali-v1\.3.*colnomic-7b"
     ):
         load_encoder("colplai")
-    with pytest.raises(RetrieverError, match=r"'qwen2_5_vl', which is no retriever.*colpali, colqwen2"):
+    with pytest.raises(
+        RetrieverError, match=r"'qwen2_5_vl', which is not a known retriever.*colpali, colqwen2"
+    ):
         load_encoder(model_folder, device="cpu")
     with pytest.raises(RetrieverError, match="cannot load the retriever"):
         load_encoder(tmp_path, device="cpu")
@@ -99,25 +81,6 @@ def test_an_adapter_without_its_projection_is_refused(tmp_path: Path) -> None:
     kept = {name: value for name, value in load_file(base).items() if "custom_text_proj" not in name}
     save_file(kept, base, metadata={"format": "pt"})
     with pytest.raises(RetrieverError, match=r"weights of custom_text_proj.bias, custom_text_proj.weight"):
-        load_encoder(built.folder, device="cpu")
-
-
-def test_a_damaged_adapter_is_refused(tmp_path: Path) -> None:
-    built = build_adapted(tmp_path, old_names=False)
-    path = built.folder / "adapter_model.safetensors"
-    weights = load_file(path)
-    del weights[max(weights)]
-    save_file(weights, path, metadata={"format": "pt"})
-    with pytest.raises(RetrieverError, match="it is damaged"):
-        load_encoder(built.folder, device="cpu")
-
-
-def test_an_adapter_needs_peft_and_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = build_adapted(tmp_path, old_names=False)
-    monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(RetrieverError, match=r"pip install 'ridgerank\[colpali\]'"):
         load_encoder(built.folder, device="cpu")
 
 
