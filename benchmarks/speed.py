@@ -19,7 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,18 +36,14 @@ from benchmarks.report import publish
 from ridgerank.backbones.qwen_vl import Qwen25VL
 from ridgerank.calibration.artifact import Calibration, Diagnostics
 from ridgerank.fusion.estimate import user_estimate
-from ridgerank.lineage import Lineage
+from ridgerank.lineage import PAPER_NUMBERS, STORAGE_PRESETS, Keep, Lineage, StoragePreset, StorageSetting
 from ridgerank.readout.ridge import Readout
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
-from ridgerank.store.codec import compress, quantize
+from ridgerank.store.codec import StoredPrefixes, compress, quantize
 from ridgerank.store.layout import PackedPrefix, pack, unpack
-from ridgerank.store.model_lineage import make_lineage
-from ridgerank.store.page_store import PageStore
-from ridgerank.store.prefix_readers import LocalBlockReader
-from ridgerank.store.reading import StoredPrefixes
-from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.storage_setting import STORAGE_PRESETS, Keep, StoragePreset, StorageSetting
+from ridgerank.store.page_store import PageRow, PageStore, StoredPage
+from ridgerank.store.reading import LocalBlockReader
 from ridgerank.store.store_writer import StoreWriter
 
 PAGES, LAYERS, EXIT_LAYER, WIDTH, CELL = 20, 28, 21, 512, 28
@@ -262,9 +258,7 @@ def build(
     setting = StorageSetting.from_preset(preset, layers=28, reads_text=False)
     random = np.random.default_rng(0)
     prefixes = [random_prefix(random, setting, layers=layers, visual=visual) for _ in range(min(batch, 10))]
-    bits = setting.numbers
-    facts = ("random", "-", "-", "-", "-", "-", layers, str(setting.keep), "any")
-    lineage = Lineage(*facts, key_bits=bits.key_bits, value_bits=bits.value_bits, number_group=bits.group)
+    lineage = Lineage("random", "-", "-", "-", "-", "-", replace(setting, exit_layer=layers))
     with StoreWriter(uri, lineage) as writer:
         for first in range(0, pages, batch):
             writer.append([page_row(first + k, prefixes[k % len(prefixes)]) for k in range(batch)])
@@ -276,7 +270,7 @@ def measure_reads(uri: str) -> dict[str, float]:
         ids = store.page_ids()
         out = np.zeros(store.prefix_nbytes(ids[:PAGES]), dtype=np.uint8)
         assert isinstance(store.blocks, LocalBlockReader)
-        location_of = {entry.page_id: entry.prefix_range for entry in store.catalog.entries(ids)}
+        location_of = {entry.page_id: entry for entry in store.catalog.entries(ids)}
         paths = {location.fragment: store.blocks.file(location) for location in location_of.values()}
         maps = {
             fragment: np.frombuffer(_mapped(path), dtype=np.uint8)
@@ -430,7 +424,7 @@ def _tokenizer() -> PreTrainedTokenizerFast:
 def measure_ranking(*, requests: int) -> float:
     """The share of a request that reads out, standardizes, fuses and sorts, prefixes in memory."""
     backbone, _ = small_qwen(layers=LAYERS, width=WIDTH, head_dim=128, max_pixels=896 * 672)
-    lineage = make_lineage(backbone, exit_layer=EXIT_LAYER, keep=Keep())
+    lineage = backbone.lineage(StorageSetting(Keep(), PAPER_NUMBERS, EXIT_LAYER))
     generator = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         with StoreWriter(folder, lineage) as writer:

@@ -11,8 +11,8 @@ from ridgerank.errors import ScoreError
 from ridgerank.reranker.batching import MIN_SHARED_PAGES, PAGES_PER_PASS, PassBatcher
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
+from ridgerank.store.codec import StoredPrefixes
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import StoredPrefixes
 from tests.calibrated_store import ByDigest, index_pages, random_calibration
 
 QUERIES = ["red bars", "blue bars", "wide bars", "what is on the first page of it?", "tall"]

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.prefix import PrefixBatch
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.documents.render import read_pages
 from ridgerank.errors import QueryError, StoreError
 from ridgerank.indexing.index import index_documents
+from ridgerank.lineage import Keep
 from ridgerank.records import Explanation, Page
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.storage_setting import Keep
 from tests.calibrated_store import ByDigest, random_calibration
 from tests.conftest import write_pdf
 from tests.indexing.test_index import Seen

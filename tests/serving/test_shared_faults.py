@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from ridgerank.byte_lru import CacheCounts
 from ridgerank.errors import ScoreError
 from ridgerank.records import Ranking
 from ridgerank.reranker import batching
@@ -21,7 +22,6 @@ from ridgerank.serving.jobs import CallerLeftError, Job, RankingResult, SearchWo
 from ridgerank.serving.model_process import ModelProcess
 from ridgerank.serving.serve_settings import Limits
 from ridgerank.store.page_filter import PageFilter
-from ridgerank.store.reading import CacheCounts
 from ridgerank.worker_process import WorkerDied
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of
 from tests.serving.test_load import Held, held, until

@@ -6,37 +6,36 @@ the shortest example. Nothing here changes the model: positions are passed expli
 on each other.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.decoder import (
     AddedFeatures,
     Attention,
     Decoder,
+    Geometry,
+    Prefix,
+    PrefixBatch,
     bf16_on_cpu,
     mean_log_probability,
     mean_state,
 )
-from ridgerank.backbones.identity import Fingerprints, fingerprint_weights, require_answer_rows
-from ridgerank.backbones.prefix import (
-    Geometry,
-    PageTokens,
-    Prefix,
-    PrefixBatch,
-    merge_layer_features,
-)
 from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.errors import BackboneError
-from ridgerank.lineage import fingerprint
+from ridgerank.lineage import Lineage, StorageSetting, fingerprint
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page, State, Target
 
@@ -52,27 +51,57 @@ def cells(rows: int, columns: int) -> Regions:
     return regions
 
 
-def tiled(grid: tuple[int, int], aspect: float) -> Regions:
-    """A page cut into square tiles row by row, then seen whole: a grid of tiles stacked below each other.
+@dataclass(frozen=True, slots=True, eq=False)
+class PageTokens:
+    """A page as the decoder receives it."""
 
-    `grid` is ((tiles + 1) x side, side). How many tiles stand in a row is not in it; the longer side of a
-    page is cut into a fixed number, and among the ways to lay out so many tiles the one nearest to `aspect`
-    (width over height) is then the right one.
-    """
-    side = grid[1]
-    count = grid[0] // side - 1
-    within = cells(side, side)
-    if count == 0:
-        return within
-    columns = min(
-        (number for number in range(1, count + 1) if count % number == 0),
-        key=lambda number: abs(np.log(number**2 / count / aspect)),
-    )
-    rows = count // columns
-    corners = cells(rows, columns)[:, :2]
-    small = within / np.array([columns, rows, columns, rows])
-    tiles = small[None] + np.tile(corners, 2)[:, None]
-    return np.concatenate([tiles.reshape(-1, 4), within])
+    ids: Tensor
+    """(positions,) int64."""
+    visual: Tensor
+    """(positions,) bool: where the page itself stands."""
+    features: Tensor | None
+    """(visual positions, width): what the vision tower puts there; None if the page is text."""
+    positions: Tensor
+    """(axes, positions) int64: rotary positions."""
+    grid: tuple[int, int]
+    """Rows and columns of the visual positions."""
+    layer_features: tuple[Tensor, ...] = ()
+    """(visual positions, width) each: what is added there behind layer 0, 1, ..., where a family does so."""
+
+
+def merge_layer_features(pages: Sequence[PageTokens]) -> tuple[Tensor, ...]:
+    """`layer_features` of pages in one batch, layer by layer, page behind page."""
+    return tuple(torch.cat(layer) for layer in zip(*(page.layer_features for page in pages), strict=True))
+
+
+_SAMPLES = 4096
+"""Values read of each tensor: fine-tuning moves nearly all of them, and nine billion weights take seconds."""
+
+
+def fingerprint_weights(model: torch.nn.Module) -> str:
+    """Digest every parameter's name, shape, dtype and evenly spaced values: 128 bits, in hex."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in sorted(model.named_parameters()):
+        digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}\n".encode())
+        values = parameter.detach().flatten()
+        sample = values[:: max(1, values.numel() // _SAMPLES)]
+        digest.update(sample.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def fingerprint_processor(image_processor: BaseImageProcessor, tokenizer: PreTrainedTokenizerFast) -> str:
+    """Digest the image processor's settings and the whole tokenizer: 128 bits, in hex."""
+    settings = {name: value for name, value in image_processor.to_dict().items() if value is not None}
+    return fingerprint({"image": settings, "tokenizer": tokenizer.backend_tokenizer.to_str()})
+
+
+def require_answer_rows(name: str, answers: Collection[int], vocabulary: int) -> None:
+    """Refuse answers that are one token, or that the unembedding has no row for."""
+    if answers and (len(set(answers)) != len(answers) or max(answers) >= vocabulary):
+        raise BackboneError(
+            f"the answers of {name} are the tokens {tuple(answers)} of a vocabulary of {vocabulary}; expected "
+            "two different ones inside it"
+        )
 
 
 Content: TypeAlias = Image | str
@@ -94,7 +123,7 @@ class Backbone(ABC):
     page_budget: PixelBudget
     """How large pages are read for this model: as its image processor would have them, resized once."""
     page_text: str | None = None
-    """How much of a page's text is read (`head 512`), None where the model reads images."""
+    """How much of a page's text is read (`head 512`), None if the model reads images."""
     ranking_head: Callable[[Tensor], Tensor] | None = None
     """Turns normed states (pairs, width) into scores (pairs, 1), where a model was trained with one."""
 
@@ -123,7 +152,6 @@ class Backbone(ABC):
         """What the weights take in memory."""
         require_answer_rows(name, self.tokens.answers, config.vocab_size)
         self._decoder = self._build_decoder()
-        self._fingerprints: Fingerprints | None = None
 
     @abstractmethod
     def content(self, page: Page) -> Content:
@@ -154,7 +182,7 @@ class Backbone(ABC):
             layers = self._decoder.prefill(hidden, positions, exit_layer=exit_layer, added=added)
             for layer, (keys, values) in enumerate(layers):
                 for row, prefix in enumerate(prefixes):
-                    length = prefix.keys.shape[2]
+                    length = prefix.count
                     prefix.keys[layer] = keys[row, :, :length]
                     prefix.values[layer] = values[row, :, :length]
         return prefixes
@@ -229,7 +257,7 @@ class Backbone(ABC):
             return {"margin": self.logit_lens(self.states(queries, prefixes))}
         query_tokens = [self.tokens.query(query) for query in queries]
         if any(len(ids) < 2 for ids in query_tokens):
-            raise BackboneError("an empty query has no likelihood; wanted at least one token")
+            raise BackboneError("an empty query has no likelihood; expected at least one token")
         suffixes = [self.tokens.suffix(query) for query in queries]
         if "margin" not in targets or any(
             suffix[: len(ids)] != ids for suffix, ids in zip(suffixes, query_tokens, strict=True)
@@ -298,7 +326,7 @@ class Backbone(ABC):
         short = [page.keys.shape[0] for page in pages if page.keys.shape[0] != self.geometry.layers]
         if short or not pages:
             what = f"pages of {short[0]} layers" if short else "no pages"
-            raise BackboneError(f"{what}; wanted pages encoded to all {self.geometry.layers} layers")
+            raise BackboneError(f"{what}; expected pages encoded to all {self.geometry.layers} layers")
         batch = PrefixBatch(pages)
         instruction_end = self.tokens.query("")
         written: list[list[int]] = [[] for _ in pages]
@@ -316,15 +344,27 @@ class Backbone(ABC):
                 break
         return [(self.tokens.continuation(tokens) or "").strip() for tokens in written]
 
-    def fingerprints(self) -> Fingerprints:
-        """Digests of weights, prompt and everything that turns a page into tokens; computed once."""
-        if self._fingerprints is None:
-            self._fingerprints = Fingerprints(
-                weights=fingerprint_weights(self._model),
-                processor=self._fingerprint_processor(),
-                prompt=fingerprint(self.tokens.describe()),
-            )
-        return self._fingerprints
+    def lineage(self, storage: StorageSetting) -> Lineage:
+        """The lineage of pages that are encoded with this model and stored with this setting."""
+        return Lineage(
+            backbone=self.name,
+            family=self.family,
+            transformers=transformers.__version__,
+            **self.fingerprints,
+            storage=storage,
+            max_pixels=None if self.reads_text else self.max_pixels,
+            page_text=self.page_text,
+            prompt_name=self.prompt.name or None,
+        )
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of weights, prompt and everything that turns a page into tokens: 128 bits each, in hex."""
+        return {
+            "weights": fingerprint_weights(self._model),
+            "processor": self._fingerprint_processor(),
+            "prompt": fingerprint(self.tokens.describe()),
+        }
 
     @abstractmethod
     def _fingerprint_processor(self) -> str:
@@ -370,7 +410,7 @@ class Backbone(ABC):
         pages = len(prefixes.lengths)
         if owners is None and (not suffixes or (len(suffixes) != pages and 1 not in (len(suffixes), pages))):
             raise BackboneError(
-                f"{len(suffixes)} queries over {pages} pages; wanted as many of one as of the other, or one"
+                f"{len(suffixes)} queries over {pages} pages; expected as many of one as of the other, or one"
             )
         ids = pad_sequence([torch.tensor(suffix) for suffix in suffixes], batch_first=True)
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None

@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,6 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.glm_vl import Glm41V, Glm46V
 from ridgerank.backbones.idefics import Idefics3, SmolVLM
-from ridgerank.backbones.identity import report_unused_tensors
 from ridgerank.backbones.model_settings import PRESETS, Preset, find_model, find_preset
 from ridgerank.backbones.qwen_vl import Qwen2VL, Qwen3VL, Qwen25VL
 from ridgerank.backbones.rerankers import PREFIX, find_adapter_base, load_ranking_head, merge_adapter
@@ -61,7 +60,7 @@ def load_backbone(
 
     Device and dtype default to CUDA in bfloat16, else Apple's GPU, else the CPU, both in float32: weights
     trained in bfloat16 overflow float16. A folder with one `.gguf` file, or the file itself, is unpacked by
-    transformers' own loader, once: `gguf_cache.py` keeps what it gives.
+    transformers' own loader, once: what it gives is kept in the cache.
     `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
     the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
     and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
@@ -156,12 +155,23 @@ def _load_model(
     # A model trained with a ranking head has been published without its language head.
     missing = {name for name in loading["missing_keys"] if not (ranking_head and name.startswith("lm_head."))}
     unused = {name for name in loading["unexpected_keys"] if not (ranking_head and name.startswith(PREFIX))}
-    report_unused_tensors(files.name, unused, missing=missing)
+    _report_unused_tensors(files.name, unused, missing=missing)
     if files.adapter is not None:
         merge_adapter(model, files.adapter, files.adapter_revision, renamed=renamed)
     if ranking_head:
         model.score = load_ranking_head(files.base, revision=files.options.get("revision"))
     return model
+
+
+def _report_unused_tensors(name: str, unused: Collection[str], *, missing: Collection[str]) -> None:
+    """Refuse a checkpoint that lacks tensors, and say which of its tensors the model has no use for."""
+    if missing:
+        raise BackboneError(
+            f"the weights of {name} lack {sorted(missing)[0]} ({len(missing)} tensors in all), which would "
+            "be drawn at random; download the model again, or give the configuration that goes with it"
+        )
+    if unused:
+        logger.warning("%s: %d tensors were not used, such as %s", name, len(unused), sorted(unused)[0])
 
 
 def _choose_preset(name: str, source: str, config: PreTrainedConfig, prompt: str | None) -> Preset | None:
@@ -178,7 +188,7 @@ def _choose_preset(name: str, source: str, config: PreTrainedConfig, prompt: str
 
 
 def _find_or_convert(file: Path) -> Path | None:
-    """The folder that a GGUF file was converted to, now or before; None where there is no room for it."""
+    """The folder that a GGUF file was converted to, now or before; None if there is no room for it."""
     if find_converted(file) is None:
         keep_converted(file, partial(_convert, file))
     return find_converted(file)
@@ -330,7 +340,7 @@ def converted_folder(file: Path) -> Path:
 
 
 def find_converted(file: Path) -> Path | None:
-    """The folder this file was converted to before, None where it was not; using it keeps it."""
+    """The folder this file was converted to before, None if it was not; using it keeps it."""
     folder = converted_folder(file)
     if not (folder / _COMPLETE).exists():
         return None

@@ -174,7 +174,7 @@ def _find_in_folder(folder: Path) -> ModelSource:
     has_config = any((folder / name).exists() for name in ("config.json", "adapter_config.json"))
     if any(folder.rglob("*.onnx")) and not packed and not any(folder.glob("*.safetensors")):
         raise BackboneError(
-            f"{folder} holds an ONNX model, whose layers cannot be read one by one; wanted the same model as "
+            f"{folder} holds an ONNX model, whose layers cannot be read one by one; expected the same model as "
             "safetensors or GGUF"
         )
     if has_config:
@@ -186,7 +186,7 @@ def _find_in_folder(folder: Path) -> ModelSource:
     if packed:
         return ModelSource(str(folder), packed[0].name)
     raise BackboneError(
-        f"{folder} holds no model: no config.json and no GGUF file; wanted the folder of one, as "
+        f"{folder} holds no model: no config.json and no GGUF file; expected the folder of one, as "
         "`hf download OWNER/NAME --local-dir FOLDER` makes it"
     )
 

@@ -36,7 +36,7 @@ class Prompt:
     """What ends the user's turn, a control token or a newline, and the cue for the answer; empty where
     `closing_tokens` do both."""
     answers: tuple[str, str] | None
-    """The text of the answer token for a relevant page, then for an irrelevant one; None where a ranking
+    """The text of the answer token for a relevant page, then for an irrelevant one; None if a ranking
     head takes their place."""
     name: str = ""
     """What it is chosen by, where a family may have one of several."""

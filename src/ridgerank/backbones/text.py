@@ -19,9 +19,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.base import Backbone, PageTokens
 from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
-from ridgerank.backbones.prefix import PageTokens
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
@@ -36,7 +35,7 @@ class TextBudget:
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
-            raise BackboneError(f"a budget of {self.tokens} tokens a page, wanted at least 1")
+            raise BackboneError(f"a budget of {self.tokens} tokens a page, expected at least 1")
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -1,24 +1,20 @@
 """Families that look at a page's image, and those whose positions have three axes (Qwen-VL, GLM-4V)."""
 
+import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
 import torch
 from PIL.Image import Image
+from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.identity import (
-    fingerprint_processor,
-    require_control_tokens,
-    require_image_token,
-    require_rotation,
-)
+from ridgerank.backbones.base import Backbone, PageTokens, fingerprint_processor
 from ridgerank.backbones.model_settings import Preset
-from ridgerank.backbones.prefix import PageTokens
+from ridgerank.backbones.prompt import Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.page_sizing import PageSizing, PatchSizing
 from ridgerank.records import Page
@@ -178,3 +174,46 @@ def _group_pages(patches: Sequence[int]) -> Iterator[slice]:
             yield slice(start, page)
             start = page
     yield slice(start, len(patches))
+
+
+_MARK = re.compile(r"<[^<>\s]+>|\[gMASK\]")
+"""How control tokens are written in a prompt."""
+
+
+def require_rotation(name: str, text_model: PreTrainedModel, *, head_dim: int, share: float) -> None:
+    """Refuse a decoder that turns other channels of a head by position than its sections say.
+
+    Sections are how many pairs of channels each axis of a position turns. Where none were read, the decoder
+    has to turn the share of each head that its family is known to turn.
+    """
+    turned = 2 * text_model.rotary_emb.inv_freq.numel()
+    sections = (text_model.config.rope_parameters or {}).get("mrope_section")
+    expected = round(head_dim * share) if sections is None else 2 * sum(sections)
+    if turned != expected:
+        source = "its family" if sections is None else f"sections of {list(sections)}"
+        raise BackboneError(
+            f"{name} turns {turned} of the {head_dim} channels of a head by position, {source} would turn "
+            f"{expected}; the rotary settings of its configuration were not read, or are of another model"
+        )
+
+
+def require_control_tokens(name: str, prompt: Prompt, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that would spell out a control token of the prompt."""
+    text = prompt.before_page + prompt.after_page + prompt.after_query
+    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    unknown = [mark for mark in _MARK.findall(text) if mark not in known]
+    if unknown:
+        raise BackboneError(
+            f"the tokenizer of {name} has no token {unknown[0]!r}, which the prompt of its family needs; is "
+            "tokenizer_config.json missing beside tokenizer.json?"
+        )
+
+
+def require_image_token(name: str, ids: Collection[int], image_token_id: int) -> None:
+    """Refuse a tokenizer whose token for a visual position is not the one the model looks for."""
+    if list(ids).count(image_token_id) != 1:
+        raise BackboneError(
+            f"the tokens of a page of {name} hold the image token {image_token_id} of its configuration "
+            f"{list(ids).count(image_token_id)} times, expected once per visual position; tokenizer and "
+            "configuration are not of one model"
+        )

@@ -17,6 +17,7 @@ from typing import Protocol, TypeAlias
 
 import torch
 
+from ridgerank.byte_lru import CacheCounts
 from ridgerank.errors import RidgeRankError
 from ridgerank.records import Ranking
 from ridgerank.reranker.candidates import CandidateList
@@ -33,7 +34,6 @@ from ridgerank.serving.jobs import (
 )
 from ridgerank.serving.serve_settings import Limits
 from ridgerank.store.page_filter import PageFilter
-from ridgerank.store.reading import CacheCounts
 from ridgerank.worker_process import WorkerDied
 
 log = logging.getLogger(__name__)

@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
+from ridgerank.byte_lru import CacheCounts
 from ridgerank.errors import RidgeRankError, ServingError
 from ridgerank.records import Ranking
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.reranker.options import RerankerOptions
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.page_filter import PageFilter
-from ridgerank.store.reading import CacheCounts
 from ridgerank.worker_process import WorkerDied, WorkerProcess
 
 log = logging.getLogger(__name__)

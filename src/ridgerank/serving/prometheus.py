@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ridgerank.byte_lru import CacheCounts
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.standardize import standard_deviations
@@ -18,7 +19,6 @@ from ridgerank.records import Ranking
 from ridgerank.serving.engine import Engine
 from ridgerank.serving.jobs import RankingResult
 from ridgerank.serving.tracing import STEPS
-from ridgerank.store.reading import CacheCounts
 
 DRIFT_RANKINGS = 256
 """Drift is a mean over this many rankings, the last ones."""

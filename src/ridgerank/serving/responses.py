@@ -5,7 +5,6 @@ import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from ridgerank.calibration.queries import queries_from_texts
 from ridgerank.records import RankedPage, Ranking
@@ -154,7 +153,7 @@ def token_usage(service: Service, *lists: CandidateList) -> Usage:
 def store_response(service: Service) -> StoreResponse:
     """Size and lineage of the store, without its path."""
     info = service.reranker.store.info()
-    lineage = asdict(info.lineage)
+    lineage = info.lineage.to_dict()
     return StoreResponse(
         name=base_name(info.uri),
         pages=info.pages,

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import Request
 
+from ridgerank.byte_lru import CacheCounts
 from ridgerank.calibration.artifact import DEFAULT_NAME
 from ridgerank.errors import RidgeRankError
 from ridgerank.records import Explanation
@@ -37,7 +38,6 @@ from ridgerank.serving.readiness import Readiness
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.serving.tracing import OpenTelemetryTracing, Tracing
 from ridgerank.serving.traffic_log import TrafficLog
-from ridgerank.store.reading import CacheCounts
 from ridgerank.worker_process import WorkerDied
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,13 @@ _IDS_PER_FILTER = 1000
 _INDEXED_COLUMNS = (layout.PAGE_ID, layout.REFERENCES)
 
 
-class PrefixRange(NamedTuple):
-    """Where the bytes of one page's prefix lie."""
+class CatalogEntry(NamedTuple):
+    """A page of a store, without its content, and where the bytes of its prefix lie."""
 
+    page_id: str
+    references: tuple[str, ...]
+    positions: int
+    """How many positions its prefix holds."""
     address: int
     """Lance's address of the row, the fragment in its upper half."""
     offset: int
@@ -40,49 +44,8 @@ class PrefixRange(NamedTuple):
         return self.address >> 32
 
 
-class CatalogEntry(NamedTuple):
-    """A page of a store, without its content."""
-
-    page_id: str
-    references: tuple[str, ...]
-    positions: int
-    """How many positions its prefix holds."""
-    prefix_range: PrefixRange
-
-
-class Catalog(Protocol):
-    """The pages of one version of a store; for any number of threads."""
-
-    def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
-        """The entries of pages; pages that are missing are named in the error."""
-
-    def resolve(self, names: Iterable[str]) -> dict[str, str]:
-        """Page id behind each page id or exact reference; names of no page are left out."""
-
-    def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401 (a table of Arrow)
-        """Columns of pages, in the order of `page_ids`."""
-
-    def page_ids(self) -> list[str]:
-        """Every page, in the order stored."""
-
-    @property
-    def prefix_nbytes(self) -> int:
-        """Bytes of all prefixes together."""
-
-
-def open_catalog(dataset: Any, uri: str) -> Catalog:  # noqa: ANN401 (Lance is untyped)
-    """An `IndexedCatalog` where the pages are indexed, else a `ListedCatalog`."""
-    return IndexedCatalog(dataset, uri) if has_page_index(dataset) else ListedCatalog(dataset, uri)
-
-
-def has_page_index(dataset: Any) -> bool:  # noqa: ANN401
-    """Whether page ids and names can be looked up without listing them all."""
-    fields = {name for index in dataset.describe_indices() for name in index.field_names}
-    return set(_INDEXED_COLUMNS) <= fields
-
-
-class ListedCatalog:
-    """All pages of a small store, in memory from the first use on."""
+class Catalog:
+    """The pages of one version of a store, listed on first use; for any number of threads."""
 
     def __init__(self, dataset: Any, uri: str) -> None:  # noqa: ANN401
         self._dataset = dataset
@@ -113,7 +76,7 @@ class ListedCatalog:
     @property
     def prefix_nbytes(self) -> int:
         """Bytes of all prefixes together."""
-        return sum(entry.prefix_range.nbytes for entry in self._entries)
+        return sum(entry.nbytes for entry in self._entries)
 
     def _rows(self, page_ids: Sequence[str]) -> list[int]:
         _require_all(page_ids, self._row_of, self._uri)
@@ -133,12 +96,11 @@ class ListedCatalog:
             return _read_entries(self._dataset.to_table(columns=_ENTRY_COLUMNS, **DESCRIBE_BLOBS))
 
 
-class IndexedCatalog:
+class IndexedCatalog(Catalog):
     """The pages of a large store, each looked up when it is needed; the last ones are cached."""
 
     def __init__(self, dataset: Any, uri: str, *, cached_entries: int = CACHED_ENTRIES) -> None:  # noqa: ANN401
-        self._dataset = dataset
-        self._uri = uri
+        super().__init__(dataset, uri)
         self._entry_cache: OrderedDict[str, CatalogEntry] = OrderedDict()
         self._name_cache: OrderedDict[str, str] = OrderedDict()
         self._cached_entries = cached_entries
@@ -227,13 +189,24 @@ class IndexedCatalog:
                 self._entry_cache.popitem(last=False)
 
 
+def open_catalog(dataset: Any, uri: str) -> Catalog:  # noqa: ANN401 (Lance is untyped)
+    """An `IndexedCatalog` if the pages are indexed, else one that lists them."""
+    return IndexedCatalog(dataset, uri) if has_page_index(dataset) else Catalog(dataset, uri)
+
+
+def has_page_index(dataset: Any) -> bool:  # noqa: ANN401
+    """Whether page ids and names can be looked up without listing them all."""
+    fields = {name for index in dataset.describe_indices() for name in index.field_names}
+    return set(_INDEXED_COLUMNS) <= fields
+
+
 DESCRIBE_BLOBS: dict[str, Any] = {"blob_handling": "blobs_descriptions", "with_row_address": True}
 """Options of a scan that give prefixes as positions and sizes, not as bytes."""
 _ENTRY_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.POSITIONS, layout.PREFIX]
 
 
 def read_prefix_ranges(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
-    """(rows, 3): the `PrefixRange` of each row of a scan with `DESCRIBE_BLOBS`."""
+    """(rows, 3): address, offset and bytes of each prefix of a scan with `DESCRIBE_BLOBS`."""
     descriptions = table.column(layout.PREFIX)
     parts = [pc.struct_field(descriptions, name) for name in ("position", "size")]
     return np.stack(
@@ -244,7 +217,7 @@ def read_prefix_ranges(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
 def _read_entries(table: Any) -> list[CatalogEntry]:  # noqa: ANN401
     columns = [table.column(name).to_pylist() for name in _ENTRY_COLUMNS[:3]]
     return [
-        CatalogEntry(page_id, tuple(references), positions, PrefixRange(*prefix_range))
+        CatalogEntry(page_id, tuple(references), positions, *prefix_range)
         for page_id, references, positions, prefix_range in zip(
             *columns, read_prefix_ranges(table).tolist(), strict=True
         )

@@ -14,16 +14,44 @@ from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
-from ridgerank.store import lance_dataset, layout, prefix_readers, rows
-from ridgerank.store.catalog import PrefixRange, open_catalog
-from ridgerank.store.layout import PackedPrefix, SharedPrefix
+from ridgerank.store import lance_dataset, layout, reading
+from ridgerank.store.catalog import CatalogEntry, open_catalog
+from ridgerank.store.lance_dataset import read_shared
+from ridgerank.store.layout import PackedPrefix, SharedPositions
 from ridgerank.store.page_filter import PageFilter, PageSelection
-from ridgerank.store.prefix_readers import BlockReader
-from ridgerank.store.rows import StoredPage, read_shared
-from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin
+from ridgerank.store.reading import BlockReader
+from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin, read_vectors
 
 _LABELLED_PAGES = 1000
 """Pages that are looked at for examples of labels."""
+
+
+_PAGE_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.SOURCE, layout.TEXT, layout.THUMBNAIL]
+"""The columns of a `StoredPage`, vectors apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredPage:
+    """A stored page without its prefix."""
+
+    page_id: str
+    references: tuple[str, ...]
+    """Every name of this content: `report.pdf#3`, and `copy.pdf#3` where the same page occurs twice."""
+    source: str
+    """Name of the file the page came from."""
+    text: str
+    thumbnail: bytes
+    """A small encoded image, empty where there is none."""
+    vectors: NDArray[np.float16] | None = None
+    """(vectors, dim): the retriever's vectors, None until they are stored."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageRow:
+    """A page to store."""
+
+    page: StoredPage
+    prefix: PackedPrefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +90,7 @@ class PageStore:
         self.lineage = lineage
         self._dataset = dataset
         self.catalog = open_catalog(dataset, uri)
-        self.blocks: BlockReader = prefix_readers.choose_reader(dataset, uri, mapped=mapped)
+        self.blocks: BlockReader = reading.choose_reader(dataset, uri, mapped=mapped)
         self.threads = ThreadPoolExecutor(self.blocks.threads, thread_name_prefix="ridgerank-read")
 
     @classmethod
@@ -99,14 +127,14 @@ class PageStore:
         )
 
     @cached_property
-    def shared(self) -> SharedPrefix | None:
-        """The positions before the page, None where pages are stored with them."""
+    def shared(self) -> SharedPositions | None:
+        """The positions before the page, None if pages are stored with them."""
         digest = lance_dataset.read_shared_digest(self._dataset)
         return None if digest is None else read_shared(self.uri, digest)
 
     @cached_property
     def vectors(self) -> VectorColumn | None:
-        """The retriever's vectors, None where no retriever has stored any."""
+        """The retriever's vectors, None if no retriever has stored any."""
         origin = read_vector_origin(self._dataset)
         return None if origin is None else VectorColumn(self._dataset, self.uri, origin, self.catalog)
 
@@ -162,7 +190,7 @@ class PageStore:
         return self.catalog.page_ids()
 
     def lookup(self, name: str) -> str | None:
-        """Look up the page id behind a page id or an exact reference, None where there is no such page."""
+        """Look up the page id behind a page id or an exact reference, None if there is no such page."""
         return self.lookup_many([name]).get(name)
 
     def lookup_many(self, names: Iterable[str]) -> dict[str, str]:
@@ -187,13 +215,26 @@ class PageStore:
     def pages(self, page_ids: Sequence[str], *, vectors: bool = False) -> list[StoredPage]:
         """Read pages without their prefixes, in the order of `page_ids`."""
         has_vectors = vectors and layout.VECTORS in self._dataset.schema.names
-        return rows.parse_pages(
-            self.catalog.table(page_ids, [*rows.PAGE_COLUMNS, *([layout.VECTORS] if has_vectors else [])])
-        )
+        columns = [*_PAGE_COLUMNS, *([layout.VECTORS] if has_vectors else [])]
+        table = self.catalog.table(page_ids, columns)
+        page_vectors = read_vectors(table) if has_vectors else [None] * table.num_rows
+        return [
+            StoredPage(
+                page_id=row[layout.PAGE_ID],
+                references=tuple(row[layout.REFERENCES]),
+                source=row[layout.SOURCE],
+                text=row[layout.TEXT],
+                thumbnail=row[layout.THUMBNAIL],
+                vectors=vectors_of_page,
+            )
+            for row, vectors_of_page in zip(
+                table.select(_PAGE_COLUMNS).to_pylist(), page_vectors, strict=True
+            )
+        ]
 
     def prefix_nbytes(self, page_ids: Sequence[str]) -> int:
         """The bytes that the prefixes of these pages take in memory."""
-        return sum(entry.prefix_range.nbytes for entry in self.catalog.entries(page_ids))
+        return sum(entry.nbytes for entry in self.catalog.entries(page_ids))
 
     def read_prefixes(
         self, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
@@ -202,23 +243,21 @@ class PageStore:
 
         `out` is one-dimensional, of at least `prefix_nbytes` bytes; it is used from its start.
         """
-        ranges, buffers = self.buffers(page_ids, out)
-        prefix_readers.read_whole(self.blocks, ranges, buffers, self.threads)
+        entries, buffers = self.buffers(page_ids, out)
+        reading.read_whole(self.blocks, entries, buffers, self.threads)
         return [layout.unpack(buffer, shared=self.shared) for buffer in buffers]
 
     def buffers(
         self, page_ids: Sequence[str], out: NDArray[np.uint8] | None
-    ) -> tuple[list[PrefixRange], list[NDArray[np.uint8]]]:
-        """Where the prefixes of pages lie, and a piece of memory for each: of `out`, or new."""
-        ranges = [entry.prefix_range for entry in self.catalog.entries(page_ids)]
+    ) -> tuple[list[CatalogEntry], list[NDArray[np.uint8]]]:
+        """The entries of pages, and a piece of memory for the prefix of each: of `out`, or new."""
+        entries = self.catalog.entries(page_ids)
         if out is None:
-            return ranges, [np.empty(prefix_range.nbytes, dtype=np.uint8) for prefix_range in ranges]
-        ends = list(accumulate(prefix_range.nbytes for prefix_range in ranges))
+            return entries, [np.empty(entry.nbytes, dtype=np.uint8) for entry in entries]
+        ends = list(accumulate(entry.nbytes for entry in entries))
         if ends and out.size < ends[-1]:
             raise StoreError(f"prefixes of {ends[-1]} bytes for a buffer of {out.size}; allocate more")
-        return ranges, [
-            out[end - prefix_range.nbytes : end] for prefix_range, end in zip(ranges, ends, strict=True)
-        ]
+        return entries, [out[end - entry.nbytes : end] for entry, end in zip(entries, ends, strict=True)]
 
     def probe(self) -> None:
         """Read the first page from where it lies; an error says why the store cannot be read now."""

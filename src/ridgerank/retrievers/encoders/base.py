@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
 
-from ridgerank.backbones.identity import fingerprint_processor
+from ridgerank.backbones.base import fingerprint_processor
 from ridgerank.errors import RetrieverError
 from ridgerank.lineage import fingerprint
 from ridgerank.store.vector_columns import VectorOrigin

@@ -205,8 +205,8 @@ def _rank_work(
 
 def _require_stored_layer(service: Service, layer: int | None) -> None:
     lineage = service.reranker.store.lineage
-    if layer is not None and not 0 <= layer < lineage.exit_layer:
-        held = f"0 to {lineage.exit_layer - 1}"
+    if layer is not None and not 0 <= layer < lineage.storage.exit_layer:
+        held = f"0 to {lineage.storage.exit_layer - 1}"
         raise ApiError(
             422, "not_possible", f"layer {layer} of a store that holds layers {held}; ask for one of these"
         )

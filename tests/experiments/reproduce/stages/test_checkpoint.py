@@ -9,7 +9,7 @@ import pytest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete, short_digest
 from experiments.reproduce.stages.paths import require_lineage, slug
 from ridgerank.errors import LineageMismatch
-from ridgerank.lineage import Lineage
+from ridgerank.lineage import PAPER_NUMBERS, Keep, Lineage, StorageSetting
 from ridgerank.store.vector_columns import VectorOrigin
 
 
@@ -56,9 +56,7 @@ LINEAGE = Lineage(
     transformers="5.22.2",
     processor="4696",
     prompt="e762",
-    exit_layer=6,
-    keep="stride 1/3",
-    quantization="int8",
+    storage=StorageSetting(Keep(), PAPER_NUMBERS, 6),
     max_pixels=150528,
 )
 
