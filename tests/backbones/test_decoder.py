@@ -29,7 +29,7 @@ def test_memory_does_not_grow_with_the_number_of_pages(monkeypatch: pytest.Monke
     for pages in (1, 20):
         batch = PrefixBatch([random_prefix(5, seed) for seed in range(pages)])
         joined = JoinedPages(batch, GEOMETRY, pairs=pages, suffix=6, like=own)
-        assert {part.keys.data_ptr() for part in joined.join(0, own, own)} == {joined._keys.data_ptr()}
+        assert {keys.data_ptr() for _, keys, _ in joined.join(0, own, own)} == {joined._keys.data_ptr()}
         assert joined._keys.shape[0] == 1
 
 
@@ -45,7 +45,7 @@ def test_one_page_for_many_suffixes_is_read_once_a_layer() -> None:
     prefix = random_prefix(5, 0)
     joined = JoinedPages(Counted([prefix]), GEOMETRY, pairs=7, suffix=6, like=own)
     joined._at_once = 3
-    parts = [(part.pairs, part.keys.clone()) for part in joined.join(1, own, own)]
+    parts = [(pairs, keys.clone()) for pairs, keys, _ in joined.join(1, own, own)]
     assert reads == [1]
     assert [len(keys) for _, keys in parts] == [3, 3, 1]
     for pairs, keys in parts:

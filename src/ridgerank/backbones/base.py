@@ -8,7 +8,7 @@ on each other.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
@@ -23,7 +23,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.decoder import (
-    AddedFeatures,
     Attention,
     Decoder,
     Geometry,
@@ -69,11 +68,6 @@ class PageTokens:
     """(visual positions, width) each: what is added there behind layer 0, 1, ..., where a family does so."""
 
 
-def merge_layer_features(pages: Sequence[PageTokens]) -> tuple[Tensor, ...]:
-    """`layer_features` of pages in one batch, layer by layer, page behind page."""
-    return tuple(torch.cat(layer) for layer in zip(*(page.layer_features for page in pages), strict=True))
-
-
 _SAMPLES = 4096
 """Values read of each tensor: fine-tuning moves nearly all of them, and nine billion weights take seconds."""
 
@@ -93,15 +87,6 @@ def fingerprint_processor(image_processor: BaseImageProcessor, tokenizer: PreTra
     """Digest the image processor's settings and the whole tokenizer: 128 bits, in hex."""
     settings = {name: value for name, value in image_processor.to_dict().items() if value is not None}
     return fingerprint({"image": settings, "tokenizer": tokenizer.backend_tokenizer.to_str()})
-
-
-def require_answer_rows(name: str, answers: Collection[int], vocabulary: int) -> None:
-    """Refuse answers that are one token, or that the unembedding has no row for."""
-    if answers and (len(set(answers)) != len(answers) or max(answers) >= vocabulary):
-        raise BackboneError(
-            f"the answers of {name} are the tokens {tuple(answers)} of a vocabulary of {vocabulary}; expected "
-            "two different ones inside it"
-        )
 
 
 Content: TypeAlias = Image | str
@@ -150,7 +135,12 @@ class Backbone(ABC):
         self.dtype: torch.dtype = model.dtype
         self.nbytes = sum(parameter.nbytes for parameter in model.parameters())
         """What the weights take in memory."""
-        require_answer_rows(name, self.tokens.answers, config.vocab_size)
+        answers = self.tokens.answers
+        if answers and (len(set(answers)) != len(answers) or max(answers) >= config.vocab_size):
+            raise BackboneError(
+                f"the answers of {name} are the tokens {answers} of a vocabulary of {config.vocab_size}; "
+                "expected two different ones inside it"
+            )
         self._decoder = self._build_decoder()
 
     @abstractmethod
@@ -177,9 +167,15 @@ class Backbone(ABC):
                 hidden[visual] = torch.cat(features).to(hidden.dtype)
             # (axes, pages, positions), or (pages, positions) for a decoder with one axis
             positions = positions.permute(2, 0, 1).squeeze(0)
-            added = AddedFeatures(visual, merge_layer_features(page_tokens))
+            layer_features = zip(*(page.layer_features for page in page_tokens), strict=True)
             prefixes = [self._allocate_prefix(page, exit_layer) for page in page_tokens]
-            layers = self._decoder.prefill(hidden, positions, exit_layer=exit_layer, added=added)
+            layers = self._decoder.prefill(
+                hidden,
+                positions,
+                exit_layer=exit_layer,
+                visual=visual,
+                layer_features=[torch.cat(layer) for layer in layer_features],
+            )
             for layer, (keys, values) in enumerate(layers):
                 for row, prefix in enumerate(prefixes):
                     length = prefix.count
@@ -204,17 +200,13 @@ class Backbone(ABC):
         """
         _require_list(queries)
         rows = None if owners is None else torch.tensor(owners)
-        if state == "last":
-            suffixes = [self.tokens.suffix(query) for query in queries]
-            with torch.inference_mode():
-                states = self._run_suffixes(suffixes, prefixes, last_only=True, owners=rows)
-            return states.float().clone()
-        query_tokens = [self.tokens.query(query) for query in queries]
+        read = self.tokens.suffix if state == "last" else self.tokens.query
+        tokens = [read(query) for query in queries]
         with torch.inference_mode():
-            states = self._run_suffixes(query_tokens, prefixes, last_only=False, owners=rows)
-            read = query_tokens if owners is None else [query_tokens[owner] for owner in owners]
-            mean = mean_state(states, read)
-        return mean.clone()
+            states = self._run_suffixes(tokens, prefixes, last_only=state == "last", owners=rows)
+            if state == "mean":
+                states = mean_state(states, tokens if owners is None else [tokens[owner] for owner in owners])
+        return states.float().clone()
 
     def both_states(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
         """One query's states (pages, width), the last and the mean, from one pass where possible.
@@ -259,24 +251,19 @@ class Backbone(ABC):
         if any(len(ids) < 2 for ids in query_tokens):
             raise BackboneError("an empty query has no likelihood; expected at least one token")
         suffixes = [self.tokens.suffix(query) for query in queries]
-        if "margin" not in targets or any(
-            suffix[: len(ids)] != ids for suffix, ids in zip(suffixes, query_tokens, strict=True)
-        ):
-            with torch.inference_mode():
-                before_last = [ids[:-1] for ids in query_tokens]
-                states = self._run_suffixes(before_last, prefixes, last_only=False)
-                likelihoods = self._log_probabilities(states, query_tokens)
-            margins = self.logit_lens(self.states(queries, prefixes)) if "margin" in targets else None
-        else:
-            with torch.inference_mode():
-                states = self._run_suffixes(suffixes, prefixes, last_only=False)
-                last = torch.tensor([len(suffix) - 1 for suffix in suffixes]).expand(len(states))
-                answers = states[torch.arange(len(states)), last].float()
-                likelihoods = self._log_probabilities(states, query_tokens)
-            margins = self.logit_lens(answers)
+        in_one_pass = "margin" in targets and all(
+            suffix[: len(ids)] == ids for suffix, ids in zip(suffixes, query_tokens, strict=True)
+        )
+        before_last = [ids[:-1] for ids in query_tokens]
+        norm, unembedding = self._text_model().norm, self._unembedding()
+        with torch.inference_mode():
+            states = self._run_suffixes(suffixes if in_one_pass else before_last, prefixes, last_only=False)
+            likelihoods = mean_log_probability(states, query_tokens, norm=norm, unembedding=unembedding)
+            last = torch.tensor([len(suffix) - 1 for suffix in suffixes]).expand(len(states))
+            answers = states[torch.arange(len(states)), last].float() if in_one_pass else None
         read: dict[Target, Tensor] = {"likelihood": likelihoods.clone()}
-        if margins is not None:
-            read["margin"] = margins
+        if "margin" in targets:
+            read["margin"] = self.logit_lens(self.states(queries, prefixes) if answers is None else answers)
         return {target: read[target] for target in targets}
 
     def attention(self, query: str, prefixes: PrefixBatch, *, state: State = "last") -> Attention:
@@ -308,7 +295,7 @@ class Backbone(ABC):
             if self.ranking_head is not None:
                 margins: Tensor = self.ranking_head(normed.float()).squeeze(-1)
             else:
-                unembedding = self._model.get_output_embeddings().weight
+                unembedding = self._unembedding()
                 yes, no = self.tokens.answers
                 margins = normed.float() @ (unembedding[yes].float() - unembedding[no].float())
         return margins.clone()
@@ -334,7 +321,9 @@ class Backbone(ABC):
         for _ in range(max_tokens):
             with torch.inference_mode():
                 suffixes = [[*instruction_end, *tokens] for tokens in written]
-                next_tokens = self._likeliest_tokens(self._run_suffixes(suffixes, batch, last_only=True))
+                states = self._run_suffixes(suffixes, batch, last_only=True)
+                logits = self._text_model().norm(states) @ self._unembedding().t()
+                next_tokens: list[int] = logits.argmax(dim=-1).tolist()
             for row in sorted(unfinished):
                 if self.tokens.continuation([*written[row], next_tokens[row]]) is None:
                     unfinished.discard(row)
@@ -417,18 +406,9 @@ class Backbone(ABC):
         with bf16_on_cpu(self.device, self.dtype):
             return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
 
-    def _log_probabilities(self, states: Tensor, query_tokens: Sequence[Sequence[int]]) -> Tensor:
-        unembedding = self._model.get_output_embeddings().weight
-        return mean_log_probability(
-            states, query_tokens, norm=self._text_model().norm, unembedding=unembedding
-        )
-
-    def _likeliest_tokens(self, states: Tensor) -> list[int]:
-        """The most likely next token after each state (rows, width) of the last layer."""
-        unembedding = self._model.get_output_embeddings().weight
-        logits = self._text_model().norm(states) @ unembedding.t()
-        tokens: list[int] = logits.argmax(dim=-1).tolist()
-        return tokens
+    def _unembedding(self) -> Tensor:
+        weight: Tensor = self._model.get_output_embeddings().weight
+        return weight
 
     def _embed(self, ids: Tensor) -> Tensor:
         embedded: Tensor = self._text_model().embed_tokens(ids)

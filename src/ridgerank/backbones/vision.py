@@ -29,6 +29,8 @@ class VisualBackbone(Backbone):
     """Pixel budget of a page unless the user says otherwise; `None` leaves the processor's own."""
     rotated_share: ClassVar[float] = 1.0
     """The share of each head's channels that the family turns by position, where sections do not say."""
+    image_token: ClassVar[str] = ""
+    """The text of one visual position, if a page is nothing but these."""
     former_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Patterns of parts' names in adapters of before, and what the parts are called now."""
 
@@ -53,6 +55,8 @@ class VisualBackbone(Backbone):
         require_control_tokens(name, self.prompt, tokenizer.backend_tokenizer)
         super().__init__(name, model, tokenizer)
         require_rotation(name, self._text_model(), head_dim=self.geometry.head_dim, share=self.rotated_share)
+        if self.image_token:
+            require_image_token(name, self.tokens.image_page(self.image_token), model.config.image_token_id)
 
     def content(self, page: Page) -> Image:
         """The page's image."""
@@ -91,23 +95,9 @@ _PATCHES_AT_ONCE = 8192
 class GridBackbone(VisualBackbone):
     """A model whose processor gives `image_grid_thw` and which places tokens by `get_rope_index`."""
 
-    image_token: str
-    """The text of one visual position."""
     former_names = MappingProxyType(
         {r"^model\.(embed_tokens|layers|norm)\.": r"model.language_model.\1.", r"^visual\.": "model.visual."}
     )
-
-    def __init__(
-        self,
-        name: str,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerFast,
-        image_processor: BaseImageProcessor,
-        preset: Preset | None = None,
-    ) -> None:
-        """Take a model whose tokenizer and configuration agree on the token of a visual position."""
-        super().__init__(name, model, tokenizer, image_processor, preset)
-        require_image_token(name, self.tokens.image_page(self.image_token), model.config.image_token_id)
 
     @classmethod
     def page_sizing(cls, image_processor: BaseImageProcessor) -> PatchSizing:

@@ -5,10 +5,8 @@ A small store is listed whole, on first use. A large store has Lance indices ove
 nor the time to open grows with the store.
 """
 
-from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ridgerank.byte_lru import ByteLRU
 from ridgerank.errors import StoreError
 from ridgerank.store import lance_dataset, layout
 
@@ -101,10 +100,8 @@ class IndexedCatalog(Catalog):
 
     def __init__(self, dataset: Any, uri: str, *, cached_entries: int = CACHED_ENTRIES) -> None:  # noqa: ANN401
         super().__init__(dataset, uri)
-        self._entry_cache: OrderedDict[str, CatalogEntry] = OrderedDict()
-        self._name_cache: OrderedDict[str, str] = OrderedDict()
-        self._cached_entries = cached_entries
-        self._lock = Lock()
+        self._entry_cache: ByteLRU[str, CatalogEntry] = ByteLRU(cached_entries, count_bytes=lambda _: 1)
+        self._name_cache: ByteLRU[str, str] = ByteLRU(cached_entries, count_bytes=lambda _: 1)
 
     def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
         """The entries of pages; pages that are missing are named in the error."""
@@ -115,23 +112,19 @@ class IndexedCatalog(Catalog):
     def resolve(self, names: Iterable[str]) -> dict[str, str]:
         """Page id behind each page id or exact reference; names of no page are left out."""
         distinct_names = list(dict.fromkeys(names))
-        with self._lock:
-            resolved = {name: self._name_cache[name] for name in distinct_names if name in self._name_cache}
+        cached = {name: self._name_cache.get(name) for name in distinct_names}
+        resolved = {name: page_id for name, page_id in cached.items() if page_id is not None}
         uncached = [name for name in distinct_names if name not in resolved]
         resolved |= {
             page_id: page_id for page_id in self._look_up([name for name in uncached if _is_id(name)])
         }
         for batch in _batches([name for name in uncached if name not in resolved]):
             entries = self._select(f"array_has_any({layout.REFERENCES}, make_array({_quoted(batch)}))")
-            self._cache(entries)
             page_of = {name: entry.page_id for entry in entries for name in entry.references}
             resolved |= {name: page_of[name] for name in batch if name in page_of}
-        with self._lock:
-            for name in uncached:
-                if name in resolved and not _is_id(name):
-                    self._name_cache[name] = resolved[name]
-            while len(self._name_cache) > self._cached_entries:
-                self._name_cache.popitem(last=False)
+        for name in uncached:
+            if name in resolved and not _is_id(name):
+                self._name_cache.put(name, resolved[name])
         return resolved
 
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401
@@ -139,7 +132,7 @@ class IndexedCatalog(Catalog):
         distinct_ids = list(dict.fromkeys(page_ids))
         with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
             parts = [
-                self._dataset.to_table(columns=list(columns), filter=_ids_filter(batch))
+                self._dataset.to_table(columns=list(columns), filter=ids_filter(batch))
                 for batch in _batches(distinct_ids)
             ]
             table = pa.concat_tables(parts) if parts else self._dataset.schema.empty_table().select(columns)
@@ -162,31 +155,19 @@ class IndexedCatalog(Catalog):
             return sum(int(read_prefix_ranges(batch)[:, 2].sum()) for batch in batches)
 
     def _look_up(self, page_ids: Sequence[str]) -> dict[str, CatalogEntry]:
-        with self._lock:
-            entries = {
-                page_id: self._entry_cache[page_id] for page_id in page_ids if page_id in self._entry_cache
-            }
-            for page_id in entries:
-                self._entry_cache.move_to_end(page_id)
+        cached = {page_id: self._entry_cache.get(page_id) for page_id in page_ids}
+        entries = {page_id: entry for page_id, entry in cached.items() if entry is not None}
         for batch in _batches([page_id for page_id in dict.fromkeys(page_ids) if page_id not in entries]):
-            selected = self._select(_ids_filter(batch))
-            self._cache(selected)
-            entries |= {entry.page_id: entry for entry in selected}
+            entries |= {entry.page_id: entry for entry in self._select(ids_filter(batch))}
         return entries
 
     def _select(self, condition: str) -> list[CatalogEntry]:
         with lance_dataset.wrap_errors(f"looking up pages of the page store at {self._uri}"):
-            return _read_entries(
-                self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, **DESCRIBE_BLOBS)
-            )
-
-    def _cache(self, entries: Sequence[CatalogEntry]) -> None:
-        with self._lock:
-            for entry in entries:
-                self._entry_cache[entry.page_id] = entry
-                self._entry_cache.move_to_end(entry.page_id)
-            while len(self._entry_cache) > self._cached_entries:
-                self._entry_cache.popitem(last=False)
+            table = self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, **DESCRIBE_BLOBS)
+            entries = _read_entries(table)
+        for entry in entries:
+            self._entry_cache.put(entry.page_id, entry)
+        return entries
 
 
 def open_catalog(dataset: Any, uri: str) -> Catalog:  # noqa: ANN401 (Lance is untyped)
@@ -237,7 +218,8 @@ def _is_id(name: str) -> bool:
     return len(name) == 64 and all(character in "0123456789abcdef" for character in name)
 
 
-def _ids_filter(page_ids: Sequence[str]) -> str:
+def ids_filter(page_ids: Sequence[str]) -> str:
+    """Pages as a condition in Lance's SQL."""
     return f"{layout.PAGE_ID} IN ({_quoted(page_ids)})"
 
 

@@ -11,9 +11,8 @@ integers of 64 bits. Three bits are the low two bits of each code, then its high
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,8 +54,7 @@ def _quantize(x: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     return codes.to(torch.int8), scales
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupCodes:
+class GroupCodes(NamedTuple):
     """Numbers as minimum + code × step, in groups along one dimension."""
 
     codes: Tensor
@@ -79,11 +77,7 @@ def quantize_groups(x: Tensor, *, bits: int, dim: int, group: int | None) -> Gro
         _quantize_group(x.narrow(dim, start, min(group or size, size - start)), bits, dim)
         for start in range(0, size, group or max(size, 1))
     ]
-    return GroupCodes(
-        codes=torch.cat([part.codes for part in parts], dim=dim),
-        steps=torch.cat([part.steps for part in parts], dim=dim),
-        minima=torch.cat([part.minima for part in parts], dim=dim),
-    )
+    return GroupCodes(*(torch.cat(each, dim=dim) for each in zip(*parts, strict=True)))
 
 
 def restore_groups(x: Tensor, steps: Tensor, minima: Tensor, *, dim: int, group: int | None) -> None:
@@ -269,10 +263,7 @@ def even_indices(total: int, count: int) -> NDArray[np.int64]:
 
 
 def compress(
-    prefix: Prefix,
-    keep: Keep,
-    numbers: NumberFormat = PAPER_NUMBERS,
-    shared: SharedPositions | None = None,
+    prefix: Prefix, keep: Keep, numbers: NumberFormat = PAPER_NUMBERS, shared: SharedPositions | None = None
 ) -> PackedPrefix:
     """Keep a fraction of the visual positions, and all others but those in `shared`, in these numbers."""
     visual = prefix.visual.cpu().numpy()

@@ -144,17 +144,17 @@ def open_dataset(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
     root = local_root(uri)
     if root is not None:
         require_seal(root)
-    try:
-        return lance.dataset(
-            uri, index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
-        )
-    except (ValueError, OSError) as error:
-        if "not found" in str(error).lower():
-            return None
-        raise StoreError(f"the page store at {uri} cannot be opened: {error}") from error
-    except BaseException as error:
-        raise_if_panic(error, f"opening the page store at {uri}")
-        raise
+    with wrap_errors(f"opening the page store at {uri}"):
+        try:
+            return lance.dataset(
+                uri,
+                index_cache_size_bytes=_INDEX_CACHE_BYTES,
+                metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
+            )
+        except (ValueError, OSError) as error:
+            if "not found" in str(error).lower():
+                return None
+            raise
 
 
 def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
@@ -197,13 +197,9 @@ def wrap_errors(action: str) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
         raise StoreError(f"{action} failed: {error}") from error
     except BaseException as error:
-        raise_if_panic(error, action)
-        raise
-
-
-def raise_if_panic(error: BaseException, action: str) -> None:
-    """Raise a `StoreError` where Lance gave up on bytes that it had not expected: its files are damaged."""
-    if type(error).__name__ == "PanicException":
+        if type(error).__name__ != "PanicException":
+            raise
+        # Lance gave up on bytes that it had not expected.
         reason = str(error).partition("\n")[0][:200]
         raise StoreError(
             f"{action} failed: the store is damaged ({reason}); restore it from a copy"

@@ -21,16 +21,7 @@ from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import read_vectors
 
 _BATCH_ROWS = 64
-_COLUMNS = [
-    layout.PAGE_ID,
-    layout.REFERENCES,
-    layout.SOURCE,
-    layout.TEXT,
-    layout.THUMBNAIL,
-    layout.CHECKSUM,
-    layout.NAMES_CHECKSUM,
-    layout.PREFIX,
-]
+_COLUMNS = [name for name in layout.COLUMNS if name != layout.POSITIONS]
 
 
 @dataclass(frozen=True, slots=True)

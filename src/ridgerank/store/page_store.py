@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -78,14 +77,7 @@ class PageStore:
     Pages added after it was opened are seen after opening it again.
     """
 
-    def __init__(
-        self,
-        dataset: Any,  # noqa: ANN401 (Lance is untyped)
-        uri: str,
-        lineage: Lineage,
-        *,
-        mapped: bool,
-    ) -> None:
+    def __init__(self, dataset: Any, uri: str, lineage: Lineage, *, mapped: bool) -> None:  # noqa: ANN401
         self.uri = uri
         self.lineage = lineage
         self._dataset = dataset
@@ -94,13 +86,7 @@ class PageStore:
         self.threads = ThreadPoolExecutor(self.blocks.threads, thread_name_prefix="ridgerank-read")
 
     @classmethod
-    def open(
-        cls,
-        store: str | Path,
-        *,
-        lineage: Lineage | None = None,
-        mapped: bool = True,
-    ) -> Self:
+    def open(cls, store: str | Path, *, lineage: Lineage | None = None, mapped: bool = True) -> Self:
         """Open the store at a path or URL; with `lineage` given, a store of another lineage is refused.
 
         Unless `mapped`, files are read without mapping them: slower, but the system then does not count
@@ -140,11 +126,12 @@ class PageStore:
 
     def texts(self) -> dict[str, str]:
         """Read the text of every page, by page id, in the order stored."""
+        return dict(zip(*self._columns([layout.PAGE_ID, layout.TEXT]), strict=True))
+
+    def _columns(self, names: list[str], **options: Any) -> list[list[Any]]:  # noqa: ANN401 (as Lance takes)
         with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=[layout.PAGE_ID, layout.TEXT])
-        return dict(
-            zip(*(table.column(name).to_pylist() for name in (layout.PAGE_ID, layout.TEXT)), strict=True)
-        )
+            table = self._dataset.to_table(columns=names, **options)
+        return [table.column(name).to_pylist() for name in names]
 
     def select(self, page_filter: PageFilter) -> PageSelection:
         """The pages that a filter lets through; a filter that lets none through is refused."""
@@ -167,10 +154,9 @@ class PageStore:
         """A label of each key that the first pages have."""
         if layout.LABELS not in self._dataset.schema.names:
             return []
-        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=[layout.LABELS], limit=_LABELLED_PAGES)
+        [column] = self._columns([layout.LABELS], limit=_LABELLED_PAGES)
         labels: dict[str, str] = {}
-        for page_labels in table.column(layout.LABELS).to_pylist():
+        for page_labels in column:
             for label in page_labels or []:
                 labels.setdefault(label.partition("=")[0], label)
         return list(labels.values())
@@ -179,11 +165,8 @@ class PageStore:
         """The labels of every page that has any, by page id."""
         if layout.LABELS not in self._dataset.schema.names:
             return {}
-        columns = [layout.PAGE_ID, layout.LABELS]
-        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=columns, filter=f"{layout.LABELS} IS NOT NULL")
-        pairs = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
-        return {page_id: tuple(labels) for page_id, labels in pairs if labels}
+        columns = self._columns([layout.PAGE_ID, layout.LABELS], filter=f"{layout.LABELS} IS NOT NULL")
+        return {page_id: tuple(labels) for page_id, labels in zip(*columns, strict=True) if labels}
 
     def page_ids(self) -> list[str]:
         """List every page, in the order stored."""
@@ -287,7 +270,5 @@ class PageStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -227,10 +227,10 @@ def render_locations(locations: Sequence[PageLocation], *, max_pixels: PixelBudg
         yield replace(page, text=location.text) if isinstance(page, Page) else str(page)
 
 
-def require_locations(
-    store: PageStore, page_ids: Sequence[str], *, documents: Sequence[Path] = ()
-) -> list[PageLocation]:
-    """`locate_pages`, where pages whose document is gone or changed are named in an error."""
+def rerender_pages(
+    store: PageStore, page_ids: Sequence[str], *, max_pixels: PixelBudget, documents: Sequence[Path] = ()
+) -> Iterator[list[Page]]:
+    """Pages of a store, `BATCH_PAGES` at a time; pages that cannot be rendered are named in an error."""
     locations = locate_pages(store, page_ids, documents=documents)
     located = {location.ref.page_id for location in locations}
     missing = store.references([page_id for page_id in page_ids if page_id not in located])
@@ -239,22 +239,10 @@ def require_locations(
             f"{len(missing)} pages have to be looked at again and are not where they were indexed from, or "
             f"have changed: {shorten(missing)}; say where they are (--documents)"
         )
-    return locations
-
-
-def require_rendered(locations: Sequence[PageLocation], *, max_pixels: PixelBudget) -> list[Page]:
-    """Pages as they were indexed; pages that cannot be read any more are named in an error."""
-    rendered = list(render_locations(locations, max_pixels=max_pixels))
-    failures = [page for page in rendered if not isinstance(page, Page)]
-    if failures:
-        raise CalibrationError(f"pages that have to be looked at again cannot be read: {shorten(failures)}")
-    return [page for page in rendered if isinstance(page, Page)]
-
-
-def rerender_pages(
-    store: PageStore, page_ids: Sequence[str], *, max_pixels: PixelBudget, documents: Sequence[Path] = ()
-) -> Iterator[list[Page]]:
-    """Pages of a store, `BATCH_PAGES` at a time; pages that cannot be rendered are named in an error."""
-    locations = require_locations(store, page_ids, documents=documents)
     for start in range(0, len(locations), BATCH_PAGES):
-        yield require_rendered(locations[start : start + BATCH_PAGES], max_pixels=max_pixels)
+        rendered = list(render_locations(locations[start : start + BATCH_PAGES], max_pixels=max_pixels))
+        if failures := [page for page in rendered if not isinstance(page, Page)]:
+            raise CalibrationError(
+                f"pages that have to be looked at again cannot be read: {shorten(failures)}"
+            )
+        yield [page for page in rendered if isinstance(page, Page)]

@@ -31,7 +31,7 @@ from ridgerank.atomic import list_scratch_files
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.catalog import has_page_index
+from ridgerank.store.catalog import has_page_index, ids_filter
 from ridgerank.store.lance_dataset import seal_store, write_shared
 from ridgerank.store.layout import PackedPrefix, SharedPositions
 from ridgerank.store.page_store import PageRow
@@ -80,12 +80,16 @@ def _open_lock(path: Path) -> int:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise
-        raise StoreError(f"{path} is not a regular file of its own; remove it, no page is lost by that") from error
+        raise _not_regular(path) from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(descriptor)
-        raise StoreError(f"{path} is not a regular file of its own; remove it, no page is lost by that")
+        raise _not_regular(path)
     return descriptor
+
+
+def _not_regular(path: Path) -> StoreError:
+    return StoreError(f"{path} is not a regular file of its own; remove it, no page is lost by that")
 
 
 _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
@@ -248,9 +252,8 @@ class StoreWriter:
         self._require(page_ids)
         if not page_ids:
             return
-        quoted_ids = ", ".join("'" + page_id.replace("'", "''") + "'" for page_id in page_ids)
         with lance_dataset.wrap_errors(f"removing {len(page_ids)} pages from the page store at {self.uri}"):
-            self._dataset.delete(f"{layout.PAGE_ID} IN ({quoted_ids})")
+            self._dataset.delete(ids_filter(page_ids))
         self._page_ids.difference_update(page_ids)
 
     def reclaim(self) -> None:
