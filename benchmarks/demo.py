@@ -33,8 +33,7 @@ from ridgerank.fusion.join import fuse, join
 from ridgerank.queries import read_queries
 from ridgerank.records import Candidate, Query, Ranking
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.store.rerender import BATCH_PAGES, rerender_pages
-from ridgerank.store.sidecar import calibrations_folder
+from ridgerank.store.sidecar import BATCH_PAGES, calibrations_folder, rerender_pages
 from ridgerank.trec import Qrels, Run, read_qrels
 
 CANDIDATES = 20

@@ -64,17 +64,16 @@ from experiments.real_documents.transfer import (
 from experiments.reproduce.stages.checkpoint import save_arrays
 from ridgerank.atomic import replace_text_file
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.decoder import Prefix, PrefixBatch
 from ridgerank.backbones.load import load_backbone
-from ridgerank.backbones.prefix import Prefix, PrefixBatch
 from ridgerank.errors import RidgeRankError
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.standardize import fuse_scores
+from ridgerank.lineage import Keep, default_exit_layer
 from ridgerank.ragged import Floats
 from ridgerank.records import STATES, TARGETS, Page, State
-from ridgerank.store.codec import compress
+from ridgerank.store.codec import StoredPrefixes, compress
 from ridgerank.store.layout import PackedPrefix, block_shape, pack, unpack
-from ridgerank.store.reading import StoredPrefixes
-from ridgerank.store.storage_setting import Keep, default_exit_layer
 from ridgerank.trec import Qrels, Run
 from ridgerank.worker_process import usable_cores
 

@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,11 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from benchmarks.report import publish
 from ridgerank.backbones.qwen_vl import Qwen25VL
-from ridgerank.lineage import Lineage
-from ridgerank.store.codec import compress, quantize
+from ridgerank.lineage import STORAGE_PRESETS, Lineage, StoragePreset, StorageSetting
+from ridgerank.store.codec import StoredPrefixes, compress, quantize
 from ridgerank.store.layout import PackedPrefix, pack, unpack
-from ridgerank.store.page_store import PageStore
-from ridgerank.store.prefix_readers import LocalBlockReader
-from ridgerank.store.reading import StoredPrefixes
-from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.storage_setting import STORAGE_PRESETS, StoragePreset, StorageSetting
+from ridgerank.store.page_store import PageRow, PageStore, StoredPage
+from ridgerank.store.reading import LocalBlockReader
 from ridgerank.store.store_writer import StoreWriter
 
 PAGES, LAYERS, EXIT_LAYER, WIDTH, CELL = 20, 28, 21, 512, 28
@@ -233,9 +230,7 @@ def build(uri: str, preset: StoragePreset) -> None:
                 shared=None,
             )
         )
-    bits = setting.numbers
-    facts = ("random", "-", "-", "-", "-", "-", EXIT_LAYER, str(setting.keep), "any")
-    lineage = Lineage(*facts, key_bits=bits.key_bits, value_bits=bits.value_bits, number_group=bits.group)
+    lineage = Lineage("random", "-", "-", "-", "-", "-", replace(setting, exit_layer=EXIT_LAYER))
     with StoreWriter(uri, lineage) as writer:
         for first in range(0, STORED, BATCH):
             pages = [
@@ -251,7 +246,7 @@ def measure_reads(uri: str) -> dict[str, float]:
         ids = store.page_ids()
         out = np.zeros(store.prefix_nbytes(ids[:PAGES]), dtype=np.uint8)
         assert isinstance(store.blocks, LocalBlockReader)
-        location_of = {entry.page_id: entry.prefix_range for entry in store.catalog.entries(ids)}
+        location_of = {entry.page_id: entry for entry in store.catalog.entries(ids)}
         paths = {location.fragment: store.blocks.file(location) for location in location_of.values()}
         maps = {
             fragment: np.frombuffer(_mapped(path), dtype=np.uint8)

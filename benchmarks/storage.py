@@ -56,17 +56,17 @@ from experiments.reproduce.stages.checkpoint import Arrays, save_arrays, short_d
 from miniature import BACKBONES, RETRIEVERS
 from miniature.corpora import PLANS
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.decoder import Prefix
 from ridgerank.backbones.load import load_backbone
 from ridgerank.cli.progress_bars import Bar
 from ridgerank.errors import DatasetError
 from ridgerank.fusion.correlations import correlation
+from ridgerank.lineage import Keep, NumberFormat, StorageSetting, default_exit_layer
 from ridgerank.records import Page
-from ridgerank.store.codec import SettingCompressor
-from ridgerank.store.layout import block_shape
+from ridgerank.store.codec import StoredPrefixes, compress, encode_shared
+from ridgerank.store.layout import PackedPrefix, SharedPositions, block_shape
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import StoredPrefixes
-from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.storage_setting import Keep, NumberFormat, StorageSetting, default_exit_layer
+from ridgerank.store.sidecar import rerender_pages
 
 FAMILY = 1
 NEVER_TIMED = 1 << 30
@@ -285,6 +285,11 @@ def run_settings(
     return {setting: _collect(folders[setting], page_ids.shape) for setting in settings}
 
 
+def store_page(prefix: Prefix, setting: StorageSetting, shared: SharedPositions | None) -> PackedPrefix:
+    """The page as a store of this setting holds it; `prefix` has at least its layers."""
+    return compress(prefix.layers(0, setting.exit_layer), setting.keep, setting.numbers, shared)
+
+
 def _run_part(
     model: Backbone,
     pages: Iterable[Page],
@@ -293,7 +298,7 @@ def _run_part(
     settings: Sequence[StorageSetting],
 ) -> dict[StorageSetting, Arrays]:
     """Each page encoded once, stored in every way, and read by the queries that have it as a candidate."""
-    compressor = SettingCompressor(model, settings)
+    shared = {setting: encode_shared(model, setting) for setting in settings}
     depth = max(setting.exit_layer for setting in settings)
     positions: list[list[int]] = []
     states: dict[StorageSetting, list[NDArray[np.float32]]] = {setting: [] for setting in settings}
@@ -304,7 +309,7 @@ def _run_part(
         texts = [queries[number] for number in of_page[:, 0].tolist()]
         positions += of_page.tolist()
         for setting in settings:
-            packed = compressor.compress(prefix, setting)
+            packed = store_page(prefix, setting, shared[setting])
             stored = StoredPrefixes([packed], device=model.device)
             states[setting].append(model.states(texts, stored).cpu().numpy())
             nbytes[setting] += [block_shape(packed).nbytes] * len(of_page)
@@ -333,12 +338,12 @@ def time_settings(
     backbone: Backbone, pages: Sequence[Page], query: str, settings: Sequence[StorageSetting]
 ) -> dict[StorageSetting, float]:
     """Median seconds of a query over these pages, by setting, the settings taking turns."""
-    compressor = SettingCompressor(backbone, settings)
+    shared = {setting: encode_shared(backbone, setting) for setting in settings}
     depth = max(setting.exit_layer for setting in settings)
     encoded = backbone.encode([backbone.content(page) for page in pages], exit_layer=depth)
     batches = {
         setting: StoredPrefixes(
-            [compressor.compress(prefix, setting) for prefix in encoded],
+            [store_page(prefix, setting, shared[setting]) for prefix in encoded],
             device=backbone.device,
         )
         for setting in settings
@@ -398,7 +403,7 @@ def run_questions(
     settings: Sequence[StorageSetting],
 ) -> None:
     """States of every question in every setting, document by document; what is there is not run again."""
-    compressor = SettingCompressor(model, settings)
+    shared = {setting: encode_shared(model, setting) for setting in settings}
     depth = max(setting.exit_layer for setting in settings)
     for document, asked in groupby(questions, key=lambda question: question.document):
         missing = [
@@ -418,7 +423,9 @@ def run_questions(
         }
         missing.sort(key=lambda pair: settings.index(pair[1]))
         for setting, of_setting in groupby(missing, key=lambda pair: pair[1]):
-            packed = {page_id: compressor.compress(prefix, setting) for page_id, prefix in encoded.items()}
+            packed = {
+                page_id: store_page(prefix, setting, shared[setting]) for page_id, prefix in encoded.items()
+            }
             for question, _ in of_setting:
                 stored = [packed[page.page_id] for page in candidates[question.query_id]]
                 states = model.both_states(question.text, StoredPrefixes(stored))

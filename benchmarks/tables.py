@@ -25,9 +25,9 @@ from experiments.real_documents.transfer import (
     PAPER_JUDGED,
     PAPER_LABEL_FREE,
 )
-from ridgerank.store.page_bytes import MODELS as SHAPES
-from ridgerank.store.page_bytes import count_page_bytes
-from ridgerank.store.storage_setting import STORAGE_PRESETS, StorageSetting
+from ridgerank.lineage import STORAGE_PRESETS, StorageSetting
+from ridgerank.store.layout import MODEL_SHAPES as SHAPES
+from ridgerank.store.layout import count_page_bytes
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

@@ -13,7 +13,7 @@ from ridgerank.page_sizing import PixelBudget
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import rerender_pages
+from ridgerank.store.sidecar import rerender_pages
 
 
 class TextJudge(Protocol):

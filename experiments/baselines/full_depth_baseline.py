@@ -11,7 +11,7 @@ from ridgerank.calibration.teacher import TargetCache, Teacher
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import rerender_pages
+from ridgerank.store.sidecar import rerender_pages
 
 
 class FullDepthBaseline(Baseline):

@@ -98,11 +98,10 @@ class BaselineModels:
     @cached_property
     def stand_in_lineage(self) -> "Lineage":
         """The lineage of its margins."""
-        from ridgerank.store.model_lineage import make_lineage
-        from ridgerank.store.storage_setting import Keep
+        from ridgerank.lineage import PAPER_NUMBERS, Keep, StorageSetting
 
         layers = self.stand_in.geometry.layers
-        return make_lineage(self.stand_in, exit_layer=layers, keep=Keep())
+        return self.stand_in.lineage(StorageSetting(Keep(), PAPER_NUMBERS, layers))
 
 
 def load_baselines(

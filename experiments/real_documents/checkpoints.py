@@ -10,9 +10,9 @@ import numpy as np
 from experiments.real_documents.questions import Question, QuestionFolder, fingerprint
 from ridgerank.calibration.selection import CalibrationData
 from ridgerank.errors import DatasetError
+from ridgerank.lineage import Keep
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.records import STATES, TARGETS, State, Target
-from ridgerank.store.storage_setting import Keep
 from ridgerank.trec import Qrels
 
 logger = logging.getLogger(__name__)

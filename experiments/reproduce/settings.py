@@ -9,7 +9,7 @@ from experiments.datasets.base import Benchmark
 from experiments.datasets.load import load_benchmark
 from experiments.reproduce.subset import cut_benchmark
 from miniature import BACKBONES, RETRIEVERS
-from ridgerank.store.storage_setting import Keep
+from ridgerank.lineage import Keep
 
 if TYPE_CHECKING:
     from experiments.baselines.load import BaselineKind

@@ -13,7 +13,7 @@ from miniature.training.trainable_model import TrainableModel
 from miniature.training.training_pages import Example
 from miniature.world import COLUMNS, ROWS
 from ridgerank.backbones.prompt import PromptTokens
-from ridgerank.store.storage_setting import default_exit_layer
+from ridgerank.lineage import default_exit_layer
 
 CELLS = ROWS * COLUMNS
 

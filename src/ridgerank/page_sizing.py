@@ -26,7 +26,7 @@ class PageSizing(ABC):
         """The width and height to which the processor resizes a page first."""
 
     def reading_size(self, width: int, height: int) -> tuple[int, int] | None:
-        """The size to read an image in, None where it is within the budget or only the processor can tell."""
+        """The size to read an image in, None if it is within the budget or only the processor can tell."""
         if width * height <= self.max_pixels:
             return None
         size = self.processed_size(width, height)

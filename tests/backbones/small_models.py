@@ -1,38 +1,15 @@
 """Small random models of exactly the supported classes, saved as a hub folder would be."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (
-    BaseImageProcessor,
-    Glm4vConfig,
-    Glm4vForConditionalGeneration,
-    Glm46VConfig,
-    Glm46VForConditionalGeneration,
-    Idefics3Config,
-    Idefics3ForConditionalGeneration,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
-    Qwen2VLConfig,
-    Qwen2VLForConditionalGeneration,
-    Qwen3VLConfig,
-    Qwen3VLForConditionalGeneration,
-    SmolVLMConfig,
-    SmolVLMForConditionalGeneration,
-)
-from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
-from transformers.models.glm46v.image_processing_pil_glm46v import Glm46VImageProcessorPil
-from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+
+from ridgerank.backbones import load
 
 LAYERS = 5
 WIDTH = 64
@@ -47,42 +24,21 @@ _SENTENCES = [
     "True\nFalse\n",
 ] * 50
 
-_CONTROL = {
-    "qwen2_5_vl": [
-        "<|endoftext|>",
-        "<|im_start|>",
-        "<|im_end|>",
-        "<|vision_start|>",
-        "<|vision_end|>",
-        "<|image_pad|>",
-        "<|video_pad|>",
-    ],
-    "glm4v": [
-        "<|endoftext|>",
-        "[gMASK]",
-        "<sop>",
-        "<|user|>",
-        "<|assistant|>",
-        "<|begin_of_image|>",
-        "<|end_of_image|>",
-        "<|image|>",
-        "<|begin_of_video|>",
-        "<|end_of_video|>",
-        "<|video|>",
-    ],
-}
-_CONTROL["qwen2_vl"] = _CONTROL["qwen3_vl"] = _CONTROL["qwen2_5_vl"]
-_CONTROL["glm46v"] = _CONTROL["glm4v"]
-_CONTROL["idefics3"] = _CONTROL["smolvlm"] = [
-    "<|endoftext|>",
-    "<|begin_of_text|>",
-    "<|im_start|>",
-    "<end_of_utterance>",
-    "<fake_token_around_image>",
-    "<global-img>",
-    "<image>",
+_QWEN = "<|endoftext|> <|im_start|> <|im_end|> <|vision_start|> <|vision_end|> <|image_pad|> <|video_pad|>"
+_GLM = (
+    "<|endoftext|> [gMASK] <sop> <|user|> <|assistant|> <|begin_of_image|> <|end_of_image|> <|image|> "
+    "<|begin_of_video|> <|end_of_video|> <|video|>"
+)
+_TILED = [
+    *["<|endoftext|>", "<|begin_of_text|>", "<|im_start|>", "<end_of_utterance>"],
+    *["<fake_token_around_image>", "<global-img>", "<image>"],
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
 ]
+_CONTROL = {
+    **dict.fromkeys(["qwen2_5_vl", "qwen2_vl", "qwen3_vl"], _QWEN.split()),
+    **dict.fromkeys(["glm4v", "glm46v"], _GLM.split()),
+    **dict.fromkeys(["idefics3", "smolvlm"], _TILED),
+}
 _PLAIN_ADDED = {family: ["<think>", "</think>", "<answer>", "</answer>"] for family in ("glm4v", "glm46v")}
 """Added tokens that are not special: a tokenizer matches them even when told to split special ones."""
 
@@ -102,12 +58,14 @@ def build(family: str, folder: Path) -> Built:
     """Make a model, its tokenizer and its image processor; save all three to `folder`."""
     tokenizer = train_tokenizer(_CONTROL[family], _PLAIN_ADDED.get(family, []))
     torch.manual_seed(7)
-    model = _MODELS[family](tokenizer)
+    model_class = load.FAMILIES[family].model_class
+    model = model_class(model_class.config_class(**_settings(family, tokenizer), tie_word_embeddings=False))
     shaken(model)
     model.eval()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    _IMAGE_PROCESSORS[family].save_pretrained(folder)
+    processor_class = load.FAMILIES[family].image_processor_class
+    processor_class(**_PROCESSOR_SETTINGS.get(family, {})).save_pretrained(folder)
     return Built(family, folder, model)
 
 
@@ -160,118 +118,57 @@ def text_settings(tokenizer: PreTrainedTokenizerFast, **more: object) -> dict[st
     }
 
 
-def _qwen(
-    config_class: type[PreTrainedConfig],
-    model_class: type[PreTrainedModel],
-    tokenizer: PreTrainedTokenizerFast,
-    vision: dict[str, Any],
-    **text: object,
-) -> PreTrainedModel:
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
-    ids = tokenizer.convert_tokens_to_ids
-    config = config_class(
-        text_config=text_settings(tokenizer, rope_parameters=rope, **text),
-        vision_config={"depth": 2, "num_heads": 2, **vision},
-        image_token_id=ids("<|image_pad|>"),
-        video_token_id=ids("<|video_pad|>"),
-        vision_start_token_id=ids("<|vision_start|>"),
-        vision_end_token_id=ids("<|vision_end|>"),
-        tie_word_embeddings=False,
-    )
-    return model_class(config)
-
-
-def _glm(
-    config_class: type[PreTrainedConfig],
-    model_class: type[PreTrainedModel],
-    tokenizer: PreTrainedTokenizerFast,
-) -> PreTrainedModel:
-    rope = {
-        "rope_type": "default",
-        "rope_theta": 10000.0,
-        "partial_rotary_factor": 0.5,
-        "mrope_section": [1, 1, 2],
-    }
-    ids = tokenizer.convert_tokens_to_ids
-    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "image_size": 112}
-    config = config_class(
-        text_config={"model_type": "glm4v_text", **text_settings(tokenizer, rope_parameters=rope)},
-        vision_config={"model_type": "glm4v_vision", **vision, "out_hidden_size": WIDTH},
-        image_token_id=ids("<|image|>"),
-        video_token_id=ids("<|video|>"),
-        image_start_token_id=ids("<|begin_of_image|>"),
-        image_end_token_id=ids("<|end_of_image|>"),
-        video_start_token_id=ids("<|begin_of_video|>"),
-        video_end_token_id=ids("<|end_of_video|>"),
-        tie_word_embeddings=False,
-    )
-    return model_class(config)
-
-
-def _tiled(
-    config_class: type[PreTrainedConfig],
-    model_class: type[PreTrainedModel],
-    tokenizer: PreTrainedTokenizerFast,
-) -> PreTrainedModel:
-    config = config_class(
-        text_config={"model_type": "llama", **text_settings(tokenizer)},
-        vision_config={
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "image_size": 56,
-            "patch_size": 14,
-        },
-        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        pad_token_id=tokenizer.pad_token_id,
-        scale_factor=2,
-        tie_word_embeddings=False,
-    )
-    return model_class(config)
-
-
-_MODELS: dict[str, Callable[[PreTrainedTokenizerFast], PreTrainedModel]] = {
-    "qwen2_5_vl": lambda tokenizer: _qwen(
-        Qwen2_5_VLConfig,
-        Qwen2_5_VLForConditionalGeneration,
-        tokenizer,
-        {"hidden_size": 32, "intermediate_size": 48, "out_hidden_size": WIDTH, "fullatt_block_indexes": [1]},
-    ),
-    "qwen2_vl": lambda tokenizer: _qwen(
-        Qwen2VLConfig,
-        Qwen2VLForConditionalGeneration,
-        tokenizer,
-        {"embed_dim": 32, "hidden_size": WIDTH, "mlp_ratio": 2},
-    ),
-    "qwen3_vl": lambda tokenizer: _qwen(
-        Qwen3VLConfig,
-        Qwen3VLForConditionalGeneration,
-        tokenizer,
-        {
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "out_hidden_size": WIDTH,
-            "deepstack_visual_indexes": [0, 1],
-            "num_position_embeddings": 64,
-        },
-        head_dim=WIDTH // HEADS,
-    ),
-    "glm4v": lambda tokenizer: _glm(Glm4vConfig, Glm4vForConditionalGeneration, tokenizer),
-    "glm46v": lambda tokenizer: _glm(Glm46VConfig, Glm46VForConditionalGeneration, tokenizer),
-    "idefics3": lambda tokenizer: _tiled(Idefics3Config, Idefics3ForConditionalGeneration, tokenizer),
-    "smolvlm": lambda tokenizer: _tiled(SmolVLMConfig, SmolVLMForConditionalGeneration, tokenizer),
+_VISION: dict[str, dict[str, Any]] = {
+    "qwen2_5_vl": {"hidden_size": 32, "intermediate_size": 48, "out_hidden_size": WIDTH}
+    | {"fullatt_block_indexes": [1]},
+    "qwen2_vl": {"embed_dim": 32, "hidden_size": WIDTH, "mlp_ratio": 2},
+    "qwen3_vl": {"hidden_size": 32, "intermediate_size": 48, "out_hidden_size": WIDTH}
+    | {"deepstack_visual_indexes": [0, 1], "num_position_embeddings": 64},
 }
 
+
+def _settings(family: str, tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    """The configuration of a family, with the ids of its tokens."""
+    ids = tokenizer.convert_tokens_to_ids
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 10000.0}
+    if family in _VISION:
+        rope |= {"mrope_section": [2, 3, 3]}
+        more = {"head_dim": WIDTH // HEADS} if family == "qwen3_vl" else {}
+        return {
+            "text_config": text_settings(tokenizer, rope_parameters=rope, **more),
+            "vision_config": {"depth": 2, "num_heads": 2, **_VISION[family]},
+            "image_token_id": ids("<|image_pad|>"),
+            "video_token_id": ids("<|video_pad|>"),
+            "vision_start_token_id": ids("<|vision_start|>"),
+            "vision_end_token_id": ids("<|vision_end|>"),
+        }
+    vision = {"hidden_size": 32, "intermediate_size": 48}
+    if family.startswith("glm"):
+        rope |= {"partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}
+        vision |= {"depth": 2, "num_heads": 2, "image_size": 112, "out_hidden_size": WIDTH}
+        return {
+            "text_config": {"model_type": "glm4v_text", **text_settings(tokenizer, rope_parameters=rope)},
+            "vision_config": {"model_type": "glm4v_vision", **vision},
+            "image_token_id": ids("<|image|>"),
+            "video_token_id": ids("<|video|>"),
+            "image_start_token_id": ids("<|begin_of_image|>"),
+            "image_end_token_id": ids("<|end_of_image|>"),
+            "video_start_token_id": ids("<|begin_of_video|>"),
+            "video_end_token_id": ids("<|end_of_video|>"),
+        }
+    vision |= {"num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 56, "patch_size": 14}
+    return {
+        "text_config": {"model_type": "llama", **text_settings(tokenizer)},
+        "vision_config": vision,
+        "image_token_id": ids("<image>"),
+        "pad_token_id": tokenizer.pad_token_id,
+        "scale_factor": 2,
+    }
+
+
 _TILES: dict[str, Any] = {"size": {"longest_edge": 150}, "max_image_size": {"longest_edge": 56}}
-_IMAGE_PROCESSORS: dict[str, BaseImageProcessor] = {
-    "qwen2_5_vl": Qwen2VLImageProcessorPil(),
-    "qwen2_vl": Qwen2VLImageProcessorPil(),
-    "qwen3_vl": Qwen2VLImageProcessorPil(
-        patch_size=16, size={"shortest_edge": 4 * 32 * 32, "longest_edge": 1280 * 32 * 32}
-    ),
-    "glm4v": Glm4vImageProcessorPil(),
-    "glm46v": Glm46VImageProcessorPil(),
-    "idefics3": Idefics3ImageProcessorPil(**_TILES),
-    "smolvlm": SmolVLMImageProcessorPil(**_TILES),
+_PROCESSOR_SETTINGS: dict[str, dict[str, Any]] = {
+    "qwen3_vl": {"patch_size": 16, "size": {"shortest_edge": 4 * 32 * 32, "longest_edge": 1280 * 32 * 32}},
+    "idefics3": _TILES,
+    "smolvlm": _TILES,
 }

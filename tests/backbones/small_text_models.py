@@ -3,23 +3,12 @@
 from pathlib import Path
 
 import torch
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import PreTrainedModel
 
+from ridgerank.backbones.text import MODEL_CLASSES
 from tests.backbones.small_models import Built, shaken, text_settings, train_tokenizer
 
-CLASSES = {
-    "llama": (LlamaConfig, LlamaForCausalLM),
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
-    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
-}
+CLASSES = tuple(MODEL_CLASSES)
 CONTROL = {
     "llama": ["<|endoftext|>"],
     "qwen2": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
@@ -34,10 +23,10 @@ def build_text(family: str, folder: Path) -> Built:
     """Make a model and its tokenizer; save both to `folder`."""
     tokenizer = train_tokenizer(CONTROL[family], THINKING.get(family, []))
     torch.manual_seed(11)
-    config_class, model_class = CLASSES[family]
+    model_class = MODEL_CLASSES[family]
     more = {"head_dim": 24} if family == "qwen3" else {}
     model: PreTrainedModel = model_class(
-        config_class(**text_settings(tokenizer), **more, tie_word_embeddings=family == "llama")
+        model_class.config_class(**text_settings(tokenizer), **more, tie_word_embeddings=family == "llama")
     )
     shaken(model)
     model.eval()

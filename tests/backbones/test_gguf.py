@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import converted_folder, find_converted, keep_converted, load_backbone
-from ridgerank.backbones.prefix import PrefixBatch
 from tests.backbones.small_models import LAYERS
 from tests.backbones.small_text_models import build_text
 
@@ -109,7 +109,7 @@ def test_a_packed_model_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(load, "_convert", lambda file, folder: unpacked.append(file))
     second = load_backbone(path, device="cpu")
     assert unpacked == []
-    assert direct.fingerprints() == first.fingerprints() == second.fingerprints()
+    assert direct.fingerprints == first.fingerprints == second.fingerprints
     assert [each.name for each in (tmp_path / "cache" / "gguf").iterdir()] == [converted_folder(path).name]
 
 

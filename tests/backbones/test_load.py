@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,25 +10,31 @@ import pytest
 import torch
 from PIL import Image
 
-from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.base import Backbone, Content, fingerprint_weights
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import FAMILIES, load_backbone
-from ridgerank.backbones.model_settings import SHORT_NAMES
-from ridgerank.backbones.prefix import PrefixBatch
+from ridgerank.backbones.model_settings import SHORT_NAMES, ModelSettings
+from ridgerank.backbones.text import CausalText
 from ridgerank.errors import BackboneError
+from ridgerank.lineage import PAPER_NUMBERS, Keep, StorageSetting, fingerprint
 from tests.backbones.small_models import KV_HEADS, LAYERS, WIDTH, Built
 
 QUERY = "What was the revenue?"
 
 
+looking = pytest.mark.parametrize("built", FAMILIES, indirect=True)
+"""Models that look at pages."""
+
+
 def test_geometry_is_read_from_the_configuration(built: Built, backbone: Backbone) -> None:
     geometry = backbone.geometry
     assert (geometry.layers, geometry.width, geometry.kv_heads) == (LAYERS, WIDTH, KV_HEADS)
-    assert type(backbone) is FAMILIES[built.family]
+    assert type(backbone) is FAMILIES.get(built.family, CausalText)
     assert (backbone.device.type, backbone.dtype) == ("cpu", torch.float32)
     assert backbone.name == str(built.folder)
 
 
-def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: list[Image.Image]) -> None:
+def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: list[Content]) -> None:
     half = load_backbone(built.folder, device="cpu", dtype=torch.bfloat16)
     (prefix,) = half.encode(pages[:1], exit_layer=LAYERS)
     assert (half.dtype, prefix.keys.dtype) == (torch.bfloat16, torch.bfloat16)
@@ -36,8 +43,10 @@ def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: 
     exact = backbone.states([QUERY], PrefixBatch(backbone.encode(pages[:1], exit_layer=LAYERS)))
     assert torch.nn.functional.cosine_similarity(states, exact).item() > 0.99
     assert half.logit_lens(states).dtype == torch.float32
+    assert half.fingerprints["weights"] != backbone.fingerprints["weights"]
 
 
+@looking
 def test_the_pixel_budget_bounds_the_visual_positions(built: Built) -> None:
     page = Image.fromarray(np.zeros((600, 400, 3), dtype=np.uint8))
     small = load_backbone(built.folder, device="cpu", max_pixels=112 * 112)
@@ -45,16 +54,15 @@ def test_the_pixel_budget_bounds_the_visual_positions(built: Built) -> None:
     assert (small.max_pixels, large.max_pixels) == (112 * 112, 224 * 224)
     few, many = (int(one.encode([page], exit_layer=1)[0].visual.sum()) for one in (small, large))
     assert few < many
+    again = load_backbone(built.folder, device="cpu", max_pixels=112 * 112)
+    assert again.fingerprints == small.fingerprints
+    assert large.fingerprints["processor"] != small.fingerprints["processor"]
+    assert large.fingerprints["weights"] == small.fingerprints["weights"]
     if built.family in ("qwen2_5_vl", "glm4v"):
         assert few <= 112 * 112 // 28**2
 
 
-def test_two_loads_share_no_settings(built: Built) -> None:
-    default = load_backbone(built.folder, device="cpu")
-    load_backbone(built.folder, device="cpu", max_pixels=112 * 112)
-    assert load_backbone(built.folder, device="cpu").max_pixels == default.max_pixels
-
-
+@looking
 def test_an_image_the_processor_refuses_is_refused_with_its_reason(built: Built, backbone: Backbone) -> None:
     if built.family in ("idefics3", "smolvlm"):
         pytest.skip("tiles take any shape")
@@ -62,6 +70,7 @@ def test_an_image_the_processor_refuses_is_refused_with_its_reason(built: Built,
         backbone.encode([Image.new("RGB", (9000, 30))], exit_layer=1)
 
 
+@looking
 def test_grey_and_transparent_pages_are_read(backbone: Backbone) -> None:
     pages = [Image.new("L", (80, 80), 128), Image.new("RGBA", (80, 80), (1, 2, 3, 4))]
     assert all(prefix.visual.any() for prefix in backbone.encode(pages, exit_layer=1))
@@ -92,6 +101,7 @@ def test_an_unsupported_type_lists_the_supported_ones(tmp_path: Path) -> None:
         load_backbone(tmp_path)
 
 
+@pytest.mark.parametrize("built", ["qwen2_5_vl"], indirect=True)
 @pytest.mark.parametrize("missing", ["tokenizer.json", "preprocessor_config.json", "model.safetensors"])
 def test_an_incomplete_folder_is_refused(built: Built, tmp_path: Path, missing: str) -> None:
     shutil.copytree(built.folder, tmp_path / "copy")
@@ -116,14 +126,46 @@ def test_a_damaged_gguf_file_is_one_clear_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+@looking
 def test_a_model_that_looks_refuses_settings_of_those_that_read(built: Built) -> None:
     with pytest.raises(BackboneError, match="looks at pages"):
         load_backbone(built.folder, page_text="head 100")
 
 
+def test_one_changed_value_one_renamed_tensor_one_shape_each_change_the_digest() -> None:
+    def digest(name: str, values: torch.Tensor) -> str:
+        module = torch.nn.Module()
+        module.register_parameter(name, torch.nn.Parameter(values))
+        return fingerprint_weights(module)
+
+    values = torch.arange(12.0)
+    nudged = values.clone()
+    nudged[5] = torch.nextafter(nudged[5], torch.tensor(9.0))
+    digests = [digest("a", values), digest("a", nudged), digest("b", values), digest("a", values.view(3, 4))]
+    assert len(set(digests)) == 4
+    assert digest("a", values.clone()) == digests[0]
+
+
+@pytest.mark.parametrize("built", ["qwen2_5_vl"], indirect=True)
+def test_a_lineage_says_how_to_load_the_model_again(backbone: Backbone) -> None:
+    lineage = backbone.lineage(StorageSetting(Keep(), PAPER_NUMBERS, 4))
+    assert ModelSettings.from_lineage(lineage) == ModelSettings(backbone.name, max_pixels=backbone.max_pixels)
+    of_text = replace(lineage, max_pixels=None, page_text="head 320", prompt_name="qwen3-reranker")
+    settings = ModelSettings.from_lineage(of_text, name="another", device="cpu", dtype="float32")
+    assert settings == ModelSettings(
+        "another", "cpu", "float32", page_text="head 320", prompt="qwen3-reranker"
+    )
+
+
+def test_the_place_of_the_cut_is_in_the_prompts_fingerprint(backbone: Backbone) -> None:
+    described = backbone.tokens.describe()
+    moved = {**described, "instruction_tokens_stored": described["instruction_tokens_stored"] + 1}
+    assert backbone.fingerprints["prompt"] == fingerprint(described) != fingerprint(moved)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: not run")
-def test_cuda_agrees_with_the_cpu(built: Built, backbone: Backbone, pages: list[Image.Image]) -> None:
+def test_cuda_agrees_with_the_cpu(built: Built, backbone: Backbone, pages: list[Content]) -> None:
     assert load_backbone(built.folder).dtype == torch.bfloat16
     cuda = load_backbone(built.folder, device="cuda", dtype=torch.float32)
     here, there = (

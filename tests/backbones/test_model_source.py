@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.backbones.model_settings import SHORT_NAMES, ModelSource, find_model
+from ridgerank.backbones.model_settings import SHORT_NAMES, find_model
 from ridgerank.errors import BackboneError
 
 
 def test_a_name_leads_to_a_folder_a_file_or_a_repository(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").touch()
-    assert find_model(str(tmp_path)) == ModelSource(str(tmp_path), "m.gguf")
-    assert find_model(str(tmp_path / "m.gguf")) == ModelSource(str(tmp_path), "m.gguf")
-    assert find_model("Qwen2.5-VL-7B") == ModelSource(SHORT_NAMES["qwen2.5-vl-7b"])
-    assert find_model("owner/name") == ModelSource("owner/name")
+    assert find_model(str(tmp_path)) == (str(tmp_path), "m.gguf")
+    assert find_model(str(tmp_path / "m.gguf")) == (str(tmp_path), "m.gguf")
+    assert find_model("Qwen2.5-VL-7B") == (SHORT_NAMES["qwen2.5-vl-7b"], None)
+    assert find_model("owner/name") == ("owner/name", None)
 
 
 @pytest.mark.parametrize("folder", [".", "onnx"])

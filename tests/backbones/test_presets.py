@@ -13,13 +13,11 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from experiments.baselines.monoqwen import load_mono_qwen
 from ridgerank.backbones.base import Backbone, full_margins
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import PRESETS, SHORT_NAMES, available_targets, find_preset
-from ridgerank.backbones.prefix import PrefixBatch
 from ridgerank.errors import BackboneError
-from tests.backbones.reference import Whole, causal_mask, one_shot
 from tests.backbones.small_models import LAYERS, WIDTH, Built, build
-from tests.backbones.test_exactness import drop, two_of_three
 from tests.experiments.baselines.small_judges import BuiltJudge, build_mono_qwen
 
 QUERY = "What was the revenue in 2023?"
@@ -54,7 +52,7 @@ def ranker(built_ranker: Built) -> Backbone:
     return load_backbone(built_ranker.folder, device="cpu")
 
 
-def published_score(built: Built, tokenizer: nn.Module, image: Image.Image, query: str) -> float:
+def published_score(built: Built, image: Image.Image, query: str) -> float:
     """One prompt, token 100, one forward, the head on the last normed state."""
     from transformers import AutoTokenizer
 
@@ -70,10 +68,10 @@ def published_score(built: Built, tokenizer: nn.Module, image: Image.Image, quer
 
 
 def test_monoqwen_as_backbone_is_monoqwen_as_baseline(
-    judge: BuiltJudge, mono: Backbone, pages: list[Image.Image]
+    judge: BuiltJudge, mono: Backbone, images: list[Image.Image]
 ) -> None:
-    probabilities = load_mono_qwen(str(judge.adapter), device="cpu").judge(QUERY, pages)
-    margins = full_margins(mono, QUERY, pages)
+    probabilities = load_mono_qwen(str(judge.adapter), device="cpu").judge(QUERY, images)
+    margins = full_margins(mono, QUERY, images)
     assert mono.prompt is PRESETS["monoqwen2-vl"].prompt
     assert torch.sigmoid(margins).tolist() == pytest.approx(probabilities, abs=1e-4)
     assert np.ptp(probabilities) > 1e-3, "the pages tell apart"
@@ -81,68 +79,23 @@ def test_monoqwen_as_backbone_is_monoqwen_as_baseline(
 
 def test_an_adapter_changes_the_model_and_is_merged(judge: BuiltJudge, mono: Backbone) -> None:
     base = load_backbone(judge.base, device="cpu", prompt="monoqwen2-vl")
-    assert base.fingerprints().weights != mono.fingerprints().weights
+    assert base.fingerprints["weights"] != mono.fingerprints["weights"]
     assert {name for name, _ in base._model.named_parameters()} == {
         name for name, _ in mono._model.named_parameters()
     }
 
 
 def test_the_heads_score_is_that_of_one_forward(
-    built_ranker: Built, ranker: Backbone, pages: list[Image.Image]
+    built_ranker: Built, ranker: Backbone, images: list[Image.Image]
 ) -> None:
-    scores = full_margins(ranker, QUERY, pages).tolist()
-    expected = [published_score(built_ranker, built_ranker.model, page, QUERY) for page in pages]
+    scores = full_margins(ranker, QUERY, images).tolist()
+    expected = [published_score(built_ranker, page, QUERY) for page in images]
     assert scores == pytest.approx(expected, abs=1e-4)
     assert np.ptp(expected) > 1e-3, "the pages tell apart"
 
 
-def test_presets_run_many_pages_as_one_by_one(
-    mono: Backbone, ranker: Backbone, pages: list[Image.Image]
-) -> None:
-    for backbone in (mono, ranker):
-        encoded = backbone.encode(pages, exit_layer=4)
-        together = backbone.states([QUERY], PrefixBatch(encoded))
-        for prefix, state in zip(encoded, together, strict=True):
-            alone = backbone.states([QUERY], PrefixBatch([prefix]))
-            torch.testing.assert_close(state, alone[0], atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("exit_layer", [2, LAYERS])
-def test_dropped_positions_of_presets_equal_a_forward_whose_suffix_may_not_attend_to_them(
-    mono: Backbone, ranker: Backbone, pages: list[Image.Image], exit_layer: int
-) -> None:
-    for backbone in (mono, ranker):
-        [prefix] = backbone.encode(pages[:1], exit_layer=exit_layer)
-        dropped = two_of_three(prefix)
-        [state] = backbone.states([QUERY], PrefixBatch([drop(prefix, dropped)]))
-        built = Built("qwen2_vl", Path(backbone.name), backbone._model)
-        whole = preset_prompt(backbone, pages[0], page_length=prefix.keys.shape[2])
-        outputs = one_shot(
-            built, whole, attention_mask=causal_mask(whole, dropped), position_ids=whole.positions
-        )
-        expected = outputs.hidden_states[exit_layer][0, -1]
-        if exit_layer == LAYERS:  # transformers has normed its last one
-            state = backbone._text_model().norm(state)
-        torch.testing.assert_close(state, expected, atol=1e-4, rtol=1e-4)
-        [kept] = backbone.states([QUERY], PrefixBatch([prefix]))
-        assert (state - kept).abs().max() > 1e-3, "dropping matters"
-
-
-def preset_prompt(backbone: Backbone, image: Image.Image, *, page_length: int) -> Whole:
-    """The prompt of a preset in one piece."""
-    prompt, model = backbone.prompt, backbone._model
-    batch = Qwen2VLImageProcessorPil()(images=[image], return_tensors="pt")
-    page = "<|image_pad|>" * (int(batch["image_grid_thw"].prod()) // 4)
-    text = prompt.before_page + page + prompt.after_page + prompt.instruction + QUERY + prompt.after_query
-    ids = backbone._tokenizer(text, add_special_tokens=False)["input_ids"]
-    input_ids = torch.tensor([[*ids, *prompt.closing_tokens]])
-    types = (input_ids == model.config.image_token_id).int()
-    positions, _ = model.model.get_rope_index(input_ids, types, batch["image_grid_thw"])
-    return Whole({"input_ids": input_ids, "mm_token_type_ids": types, **batch}, positions, page_length)
-
-
-def test_a_ranking_head_leaves_no_likelihood(ranker: Backbone, pages: list[Image.Image]) -> None:
-    prefixes = PrefixBatch(ranker.encode(pages[:1], exit_layer=LAYERS))
+def test_a_ranking_head_leaves_no_likelihood(ranker: Backbone, images: list[Image.Image]) -> None:
+    prefixes = PrefixBatch(ranker.encode(images[:1], exit_layer=LAYERS))
     with pytest.raises(BackboneError, match="no likelihood"):
         ranker.targets([QUERY], prefixes)
     assert available_targets(ranker.prompt.name) == ("margin",)
@@ -157,7 +110,7 @@ def test_the_head_is_part_of_the_weights_fingerprint(
     weights = load_file(other / "model.safetensors")
     weights["score.2.bias"] = weights["score.2.bias"] + 1
     save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
-    assert load_backbone(other, device="cpu").fingerprints().weights != ranker.fingerprints().weights
+    assert load_backbone(other, device="cpu").fingerprints["weights"] != ranker.fingerprints["weights"]
 
 
 def test_a_folder_without_the_head_is_refused(judge: BuiltJudge) -> None:

@@ -3,6 +3,7 @@
 `RIDGERANK_TOKENIZERS` names their folder; without it, `../shared/tokenizers` is looked at.
 """
 
+import json
 import os
 from pathlib import Path
 
@@ -12,13 +13,13 @@ from transformers import AutoTokenizer
 
 from ridgerank.backbones.glm_vl import Glm41V
 from ridgerank.backbones.idefics import SmolVLM, image_text
-from ridgerank.backbones.identity import require_control_tokens
 from ridgerank.backbones.load import FAMILIES, read_config, unread_settings
 from ridgerank.backbones.model_settings import PRESETS
 from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.backbones.qwen_vl import Qwen2VL, Qwen3VL, Qwen25VL
 from ridgerank.backbones.text import text_prompt
-from ridgerank.store.page_bytes import MODELS
+from ridgerank.backbones.vision import require_control_tokens
+from ridgerank.store.layout import MODEL_SHAPES
 
 FOLDER = Path(
     os.environ.get("RIDGERANK_TOKENIZERS", Path(__file__).parents[2] / ".." / "shared" / "tokenizers")
@@ -32,6 +33,13 @@ PROMPTS = {
     "qwen3-vl": Qwen3VL.prompt,
     "glm-4.1v-9b-thinking": Glm41V.prompt,
 }
+SHAPES = {
+    "qwen2.5-vl": "qwen2.5-vl-3b",
+    "qwen2-vl": "qwen2-vl-2b",
+    "qwen3-vl": "qwen3-vl-4b",
+    "glm-4.1v-9b-thinking": "glm-4.1v-9b",
+}
+"""Folders and the models whose configuration they hold."""
 QUERIES = (
     "revenue in 2023?",
     "12 % of 3,5",
@@ -87,58 +95,34 @@ def test_nothing_of_a_published_configuration_is_lost(name: str) -> None:
 
 @needs_files
 @pytest.mark.parametrize(
-    ("folder", "name"),
-    [
-        ("qwen2.5-vl", "qwen2.5-vl-3b"),
-        ("qwen2-vl", "qwen2-vl-2b"),
-        ("qwen3-vl", "qwen3-vl-4b"),
-        ("glm-4.1v-9b-thinking", "glm-4.1v-9b"),
-        ("smolvlm-256m-instruct", "smolvlm-256m"),
-    ],
-)
-def test_bytes_are_planned_with_the_published_shape(folder: str, name: str) -> None:
-    config = read_config(str(FOLDER / folder)).get_text_config()
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shape = MODELS[name]
-    published = (config.num_hidden_layers, config.num_key_value_heads, head_dim)
-    assert (shape.layers, shape.kv_heads, shape.head_dim) == published
-
-
-@needs_files
-@pytest.mark.parametrize(
     ("folder", "prompt", "name"),
     [
-        ("qwen2.5-vl", Qwen25VL.prompt, "qwen2.5-vl-7b"),
-        ("qwen2-vl", Qwen2VL.prompt, "qwen2-vl-2b"),
-        ("qwen3-vl", Qwen3VL.prompt, "qwen3-vl-8b"),
-        ("glm-4.1v-9b-thinking", Glm41V.prompt, "glm-4.1v-9b"),
+        *((folder, PROMPTS[folder], name) for folder, name in SHAPES.items()),
         *(("qwen2-vl", preset.prompt, preset.name) for preset in PRESETS.values()),
+        ("qwen3", text_prompt("chatml"), "qwen2.5-0.5b"),
+        ("smolvlm-256m-instruct", text_prompt("chatml"), "smollm2-135m"),
+        ("smolvlm-256m-instruct", SmolVLM.prompt, "smolvlm-256m"),
     ],
 )
-def test_bytes_are_planned_with_the_positions_of_the_prompt(folder: str, prompt: Prompt, name: str) -> None:
-    tokens, shape = PromptTokens(prompt, tokenizer_of(folder)), MODELS[name]
+def test_bytes_are_planned_with_the_published_shape_and_prompt(
+    folder: str, prompt: Prompt, name: str
+) -> None:
+    """A tokenizer's words are those of the text models of the same maker."""
+    backend, shape = tokenizer_of(folder), MODEL_SHAPES[name]
+    tokens = PromptTokens(prompt, backend)
     assert shape.before_page == tokens.count_before_page()
-    assert shape.before_page + shape.after_page == len(tokens.image_page(""))
-
-
-@needs_files
-@pytest.mark.parametrize(
-    ("folder", "name"), [("qwen3", "qwen2.5-0.5b"), ("smolvlm-256m-instruct", "smollm2-135m")]
-)
-def test_bytes_of_text_are_planned_with_the_positions_of_the_prompt(folder: str, name: str) -> None:
-    """The tokenizers' words are those of the text models of the same maker."""
-    before, after = PromptTokens(text_prompt("chatml"), tokenizer_of(folder)).around_text()
-    assert (MODELS[name].before_page, MODELS[name].after_page) == (len(before), len(after))
-
-
-@needs_files
-def test_bytes_of_tiled_pages_are_planned_with_the_marks_of_the_tiles() -> None:
-    backend, shape = tokenizer_of("smolvlm-256m-instruct"), MODELS["smolvlm-256m"]
-    tokens = PromptTokens(SmolVLM.prompt, backend)
-    page = tokens.image_page(image_text(4, 4, 64))
-    assert sum(token == backend.token_to_id("<image>") for token in page) == shape.page_positions
-    assert len(page) == shape.page_positions + shape.before_page + shape.after_page
-    assert tokens.count_before_page() == shape.before_page
+    if shape.reads_text:
+        assert shape.after_page == len(tokens.around_text()[1])
+        return
+    page = tokens.image_page(image_text(4, 4, 64) if name == "smolvlm-256m" else "")
+    visual = sum(token == backend.token_to_id("<image>") for token in page)
+    assert len(page) - visual == shape.before_page + shape.after_page
+    assert visual in (0, shape.page_positions)
+    config = read_config(str(FOLDER / folder)).get_text_config()
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if name in SHAPES.values():
+        published = (config.num_hidden_layers, config.num_key_value_heads, head_dim)
+        assert (shape.layers, shape.kv_heads, shape.head_dim) == published
 
 
 @needs_files
@@ -148,10 +132,34 @@ def test_the_flat_configuration_of_glm_is_repaired() -> None:
 
 
 @needs_files
-@pytest.mark.parametrize(("name", "count"), [("qwen2-vl", 192), ("qwen2.5-vl", 192), ("qwen3-vl", 140)])
-def test_a_page_has_the_visual_positions_known(name: str, count: int) -> None:
-    from PIL import Image
-
-    processor = Qwen25VL.image_processor_class.from_pretrained(FOLDER / name)
-    grid = processor(images=[Image.new("RGB", (448, 336))], return_tensors="pt")["image_grid_thw"]
-    assert int(grid.prod()) // processor.merge_size**2 == count
+@pytest.mark.parametrize(
+    ("folder", "prompt", "image", "said"),
+    [
+        ("qwen2.5-vl", Qwen25VL.prompt, "<|image_pad|>", ""),
+        ("qwen2-vl", Qwen2VL.prompt, "<|image_pad|>", ""),
+        ("qwen2-vl", PRESETS["monoqwen2-vl"].prompt, "<|image_pad|>", ""),
+        ("qwen3-vl", Qwen3VL.prompt, "<|image_pad|>", ""),
+        ("glm-4.1v-9b-thinking", Glm41V.prompt, "<|image|>", "<think></think><answer>"),
+        ("smolvlm-256m-instruct", SmolVLM.prompt, "<image>", ""),
+    ],
+)
+def test_the_prompt_is_the_published_chat_template(
+    folder: str, prompt: Prompt, image: str, said: str
+) -> None:
+    """`said` is what the model is taken to have said already."""
+    template_file = FOLDER / folder / "chat_template.jinja"
+    if template_file.exists():
+        template = template_file.read_text()
+    else:
+        template = json.loads(template_file.with_suffix(".json").read_text())["chat_template"]
+    content = [{"type": "image"}, {"type": "text", "text": prompt.instruction + QUERIES[0]}]
+    text = AutoTokenizer.from_pretrained(FOLDER / folder).apply_chat_template(
+        [{"role": "user", "content": content}],
+        chat_template=template,
+        tokenize=False,
+        add_generation_prompt=True,
+    )
+    # A tile of SmolVLM's brings the token that closes it.
+    closing = "" if image == "<image>" else prompt.after_page
+    page_and_query = image + closing + prompt.instruction + QUERIES[0]
+    assert text + said == prompt.before_page + page_and_query + prompt.after_query

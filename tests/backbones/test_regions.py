@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ridgerank.backbones.base import Backbone, cells, tiled
+from ridgerank.backbones.base import Backbone, cells
+from ridgerank.backbones.idefics import tiled
+from tests.backbones.small_models import FAMILIES
 
 
 def test_cells_cover_the_page_once_in_raster_order() -> None:
@@ -32,6 +34,7 @@ def test_a_page_that_was_not_cut_is_one_tile() -> None:
     np.testing.assert_array_equal(tiled((4, 4), 0.7), cells(4, 4))
 
 
+@pytest.mark.parametrize("built", FAMILIES, indirect=True)
 @pytest.mark.parametrize("size", [(120, 160), (200, 90), (60, 60)])
 def test_every_visual_position_of_every_family_has_a_region_within_the_page(
     backbone: Backbone, size: tuple[int, int]

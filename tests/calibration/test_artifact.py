@@ -74,7 +74,7 @@ def test_names_that_are_no_file_names_are_refused(
 def test_another_lineage_is_refused(tmp_path: Path, calibration: Calibration) -> None:
     calibration.save(tmp_path)
     with pytest.raises(LineageMismatch, match="the calibration 'default' was made with another lineage"):
-        Calibration.load(tmp_path, lineage=replace(LINEAGE, exit_layer=9))
+        Calibration.load(tmp_path, lineage=replace(LINEAGE, storage=replace(LINEAGE.storage, exit_layer=9)))
 
 
 def test_damaged_files_and_other_formats_are_refused(tmp_path: Path) -> None:

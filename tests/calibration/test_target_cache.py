@@ -41,10 +41,8 @@ def test_margins_of_another_model_or_prompt_are_forgotten_but_not_those_of_anoth
     tmp_path: Path,
 ) -> None:
     TargetCache(tmp_path, LINEAGE).add({"page": {"q": 1.0}})
-    assert (
-        TargetCache(tmp_path, replace(LINEAGE, keep="value-norm 1/4", exit_layer=2)).margin("q", "page")
-        == 1.0
-    )
+    other_store = replace(LINEAGE, storage=replace(LINEAGE.storage, exit_layer=2))
+    assert TargetCache(tmp_path, other_store).margin("q", "page") == 1.0
     assert TargetCache(tmp_path, replace(LINEAGE, prompt="another")).margin("q", "page") is None
     assert len(TargetCache(tmp_path, LINEAGE)) == 0
 

@@ -12,9 +12,9 @@ import pytest
 
 from ridgerank.errors import BackboneError, LineageMismatch, StoreError
 from ridgerank.indexing.index import MODEL_CHOICES, index_documents
-from ridgerank.store.page_bytes import count_page_bytes, find_shape
+from ridgerank.lineage import StorageSetting
+from ridgerank.store.layout import MODEL_SHAPES, count_page_bytes
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.storage_setting import StorageSetting
 from tests.cli.commands import invoke, run_process
 from tests.conftest import write_pdf
 from tests.retrievers.small_encoders import build
@@ -44,7 +44,7 @@ def test_bits_are_an_option_that_the_store_remembers(
     invoke(*common, "4/3 group 16")
     with PageStore.open(tmp_path / "store") as opened:
         lineage = opened.lineage
-    assert (lineage.key_bits, lineage.value_bits, lineage.number_group) == (4, 3, 16)
+    assert str(lineage.storage.numbers) == "4/3 group 16"
     with pytest.raises(
         LineageMismatch, match="made with --bits '4/3 group 16', not '4 group 16'; leave --bits out"
     ):
@@ -149,6 +149,6 @@ def test_the_bytes_that_the_error_names_are_those_of_the_results_and_of_the_layo
     assert measured.name.endswith(first_hour["backbone"])
     assert measured.page_megabytes == round(first_hour["bytes_per_page"] / 1e6, 2)
     for each in computed:
-        shape = find_shape(each.name)
+        shape = MODEL_SHAPES[each.name.rpartition("/")[2].lower().removesuffix("-instruct")]
         setting = StorageSetting.from_preset("small", layers=shape.layers, reads_text=False)
         assert each.page_megabytes == round(count_page_bytes(shape, setting) / 1e6, 2)

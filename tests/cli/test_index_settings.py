@@ -3,13 +3,14 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from miniature import weights
-from ridgerank.cli.index_settings import IndexChoices, find_lineage, require_documents, settle_index
+from ridgerank.cli.index_settings import find_lineage, require_documents, settle_index
 from ridgerank.errors import DocumentError, LineageMismatch, StoreError
-from ridgerank.store.storage_setting import StorageSetting
+from ridgerank.lineage import StorageSetting, parse_storage_preset
 from tests.backbones.small_text_models import build_text
 from tests.cli.commands import invoke, run_process
 from tests.conftest import write_pdf
@@ -38,22 +39,22 @@ def test_further_pages_take_the_model_and_the_setting_of_the_store(store: Path, 
     ("choices", "message"),
     [
         (
-            IndexChoices(keep="stride 1/4"),
+            {"keep": "stride 1/4"},
             "made with --keep 'stride 1/2', not 'stride 1/4'; leave --keep out, or index into another store",
         ),
-        (IndexChoices(exit_layer=2, bits="8"), "--bits '4', not '8', --exit-layer '3', not '2'"),
+        ({"exit_layer": 2, "bits": "8"}, "--bits '4', not '8', --exit-layer '3', not '2'"),
         (
-            IndexChoices(preset="paper"),
+            {"preset": "paper"},
             "made with stride 1/2, 4 bits, exit 3, and --preset paper is stride 1/3, 8 bits; leave --preset "
             "out, or index into another store",
         ),
     ],
 )
 def test_another_setting_is_refused_with_both_values_and_no_model(
-    store: Path, choices: IndexChoices, message: str
+    store: Path, choices: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(LineageMismatch) as caught:
-        settle_index(choices, str(store))
+        settle_index(str(store), **choices)
     assert message in str(caught.value)
 
 
@@ -69,14 +70,14 @@ def test_another_model_is_refused_by_its_name_and_without_hashes(store: Path, do
 
 def test_a_model_of_another_kind_is_refused_by_its_name(store: Path, tmp_path: Path) -> None:
     text_model = build_text("qwen2", tmp_path / "text").folder
-    settings = settle_index(IndexChoices(backbone=str(text_model)), str(store))
+    settings = settle_index(str(store), backbone=str(text_model))
     with pytest.raises(LineageMismatch, match=r"was made with .*, and .*text cannot take its place"):
         settings.load_model(str(store))
 
 
 def test_the_same_setting_may_be_typed_again(store: Path) -> None:
-    settings = settle_index(IndexChoices(keep="stride 1/2", bits="4", exit_layer=3), str(store))
-    assert (str(settings.keep), str(settings.numbers), settings.exit_layer) == ("stride 1/2", "4", 3)
+    settings = settle_index(str(store), keep="stride 1/2", bits="4", exit_layer=3)
+    assert str(settings.storage(layers=8, reads_text=False)) == "stride 1/2, 4 bits, exit 3"
 
 
 def test_the_preset_of_the_store_may_be_typed_again_and_another_exit_layer_is_refused(
@@ -104,11 +105,12 @@ def test_after_a_refused_rule_the_corrected_command_works_in_the_same_folder(
 
 def test_a_new_store_takes_the_small_preset_and_the_paper_s_by_name(tmp_path: Path) -> None:
     model, new = str(weights("mini-glm")), str(tmp_path / "new")
-    settings = settle_index(IndexChoices(backbone=model), new)
-    assert (settings.preset, settings.keep, settings.numbers) == ("small", None, None)
-    assert settle_index(IndexChoices(model, preset="paper"), new).preset == "paper"
+    for preset in (None, "small", "paper"):
+        chosen = settle_index(new, backbone=model, preset=preset).storage(layers=8, reads_text=False)
+        named = parse_storage_preset(preset or "small")
+        assert chosen == StorageSetting.from_preset(named, layers=8, reads_text=False)
     with pytest.raises(StoreError, match="no preset called 'tiny'; known: small, paper"):
-        settle_index(IndexChoices(model, preset="tiny"), new)
+        settle_index(new, backbone=model, preset="tiny")
 
 
 @pytest.mark.parametrize(
@@ -121,8 +123,6 @@ def test_a_new_store_takes_the_small_preset_and_the_paper_s_by_name(tmp_path: Pa
     ],
 )
 def test_a_preset_is_the_setting_that_docs_name(preset: str, reads_text: bool, setting: str) -> None:
-    from ridgerank.store.storage_setting import parse_storage_preset
-
     chosen = StorageSetting.from_preset(parse_storage_preset(preset), layers=30, reads_text=reads_text)
     assert str(chosen) == setting
 

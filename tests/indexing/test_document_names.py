@@ -12,7 +12,7 @@ from ridgerank.errors import StoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexReport
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import locate_pages
+from ridgerank.store.sidecar import locate_pages
 from tests.conftest import refuse_listing, write_pdf
 
 

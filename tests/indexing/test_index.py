@@ -22,10 +22,10 @@ from ridgerank.indexing import encode
 from ridgerank.indexing import names as indexing_names
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexPlan, IndexReport
+from ridgerank.lineage import Keep
 from ridgerank.store import store_writer
 from ridgerank.store.layout import pack
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.storage_setting import Keep
 from ridgerank.store.vector_columns import VectorOrigin
 from tests.conftest import write_pdf
 

@@ -9,9 +9,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from ridgerank.backbones.base import Backbone, full_margins
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
-from ridgerank.backbones.prefix import PrefixBatch
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.calibration.queries import queries_from_texts
 from ridgerank.calibration.teacher import TargetCache
@@ -19,14 +19,13 @@ from ridgerank.cli.main import app
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.errors import DocumentError, LineageMismatch
 from ridgerank.indexing.index import index_documents
+from ridgerank.lineage import Keep
 from ridgerank.records import Page
 from ridgerank.reranker.explain import explain
 from ridgerank.reranker.unstored import UnstoredPages
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.sidecar import calibrations_folder
-from ridgerank.store.storage_setting import Keep
+from ridgerank.store.sidecar import calibrations_folder, rerender_pages
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import WordOverlap, write_reports
 from tests.conftest import write_pdf
@@ -87,7 +86,7 @@ def test_states_over_stored_text_are_close_to_those_over_the_text(
             ids = shallow.store.page_ids()
             texts = [page.text for page in shallow.store.pages(ids)]
             found = shallow.run(QUERY, ids, state="mean" if state == "mean" else "last").states
-            exit_layer = shallow.store.lineage.exit_layer
+            exit_layer = shallow.store.lineage.storage.exit_layer
         exact = backbone.states(
             [QUERY],
             PrefixBatch(backbone.encode(texts, exit_layer=exit_layer)),

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone, cells
-from ridgerank.backbones.prefix import PrefixBatch
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.documents.render import read_pages
 from ridgerank.documents.text import TextBox
 from ridgerank.documents.word_boxes import match_words
@@ -25,7 +25,6 @@ from ridgerank.reranker.explain import (
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.storage_setting import Keep
 from tests.calibrated_store import ByDigest, random_calibration
 from tests.conftest import write_pdf
 from tests.indexing.test_index import Seen

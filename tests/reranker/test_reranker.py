@@ -17,6 +17,7 @@ from ridgerank.errors import LineageMismatch, QueryError, ScoreError, StoreError
 from ridgerank.fusion.estimate import user_estimate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.indexing.index import index_documents
+from ridgerank.lineage import Keep
 from ridgerank.ragged import Ragged
 from ridgerank.records import Candidate, Page, Ranking
 from ridgerank.reranker.reranker import Reranker
@@ -253,9 +254,9 @@ def test_another_lineage_is_refused(uri: str, model_folder: Path, small_backbone
     with pytest.raises(LineageMismatch, match="max_pixels: 23520 there, 77616 here"):
         Reranker.open(uri, backbone=other)
     with PageStore.open(uri) as store:
-        foreign = random_calibration(
-            replace(store.lineage, keep="value-norm 1/4"), small_backbone.geometry.width
-        )
+        storage = replace(store.lineage.storage, keep=Keep.parse("value-norm 1/4"))
+        other_lineage = replace(store.lineage, storage=storage)
+        foreign = random_calibration(other_lineage, small_backbone.geometry.width)
     foreign.save(calibrations_folder(uri), "foreign")
     with pytest.raises(LineageMismatch, match="'value-norm 1/4' there, 'stride 1/3' here"):
         Reranker.open(uri, readout="foreign", backbone=small_backbone)

@@ -135,7 +135,7 @@ def test_a_query_asks_for_its_prefixes_and_nothing_else(
     bucket: str, s3: LoopbackS3, monkeypatch: pytest.MonkeyPatch, every: int, requests: int
 ) -> None:
     """Neighbours share a request; there are two files, of eight pages each."""
-    monkeypatch.setattr("ridgerank.store.prefix_readers._SKIPPED_BYTES", 1000)
+    monkeypatch.setattr("ridgerank.store.reading._SKIPPED_BYTES", 1000)
     with PageStore.open(bucket) as store:
         ids = store.page_ids()[3:15:every]
         prefix_bytes = store.prefix_nbytes(ids)
@@ -196,7 +196,7 @@ def test_damage_in_a_bucket_is_found(s3: LoopbackS3, tmp_path: Path) -> None:
     [name] = data.names()
     data.get(name, tmp_path)
     with PageStore.open(uri) as store:
-        place = store.catalog.entries([page_id(2)])[0].prefix_range
+        place = store.catalog.entries([page_id(2)])[0]
     content = bytearray((tmp_path / name).read_bytes())
     content[place.offset + 100] ^= 1
     (tmp_path / name).write_bytes(content)

@@ -4,6 +4,8 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ridgerank.calibration.calibrate import calibrate
 from ridgerank.errors import LineageMismatch
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexReport
+from ridgerank.lineage import Keep, StorageSetting
 from ridgerank.reranker.options import RerankerOptions
 from ridgerank.scaleout import ray_indexing as scaleout_index
 from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe_encoding
@@ -67,7 +70,7 @@ def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.Temp
 @pytest.fixture
 def plan(model_folder: Path) -> EncodingPlan:
     model = ModelSettings(str(model_folder), device="cpu", max_pixels=MAX_PIXELS)
-    return EncodingPlan(model, keep="stride 1/3", exit_layer=None)
+    return EncodingPlan(model, partial(StorageSetting.from_preset, "paper"))
 
 
 class Killing(Seen):
@@ -125,7 +128,7 @@ def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
 
 def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Path) -> None:
     description = describe_encoding(plan)
-    other = EncodingPlan(plan.model, keep="stride 1/2", exit_layer=None)
+    other = replace(plan, storage=partial(plan.storage, keep=Keep.parse("stride 1/2")))
     with pytest.raises(LineageMismatch, match="stride 1/2"):
         EncodingWorker(other, str(tmp_path), description)
 

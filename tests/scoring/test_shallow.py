@@ -5,15 +5,15 @@ import pytest
 import torch
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import load_backbone
-from ridgerank.backbones.prefix import PrefixBatch
 from ridgerank.documents.render import read_pages
 from ridgerank.errors import LineageMismatch, StoreError
 from ridgerank.indexing.index import index_documents
+from ridgerank.lineage import Keep
 from ridgerank.records import Page
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.storage_setting import Keep
 from tests.conftest import write_pdf
 from tests.indexing.test_index import Seen
 

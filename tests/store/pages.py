@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ridgerank.lineage import Lineage
-from ridgerank.store.layout import BlockShape, PackedPrefix, SharedPrefix, array_spans
-from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.storage_setting import NumberFormat
+from ridgerank.lineage import PAPER_NUMBERS, Keep, Lineage, NumberFormat, StorageSetting
+from ridgerank.store.layout import BlockShape, PackedPrefix, SharedPositions, array_spans
+from ridgerank.store.page_store import PageRow, StoredPage
 from ridgerank.store.vector_columns import VectorOrigin
 
 LINEAGE = Lineage(
@@ -18,12 +17,10 @@ LINEAGE = Lineage(
     transformers="5.22.0",
     processor="p" * 32,
     prompt="q" * 32,
-    exit_layer=3,
-    keep="stride 1/3",
-    quantization="int8",
+    storage=StorageSetting(Keep(), PAPER_NUMBERS, 3),
 )
 
-PACKED_LINEAGE = replace(LINEAGE, quantization="packed", key_bits=4, value_bits=3, number_group=8)
+PACKED_LINEAGE = replace(LINEAGE, storage=StorageSetting(Keep(), NumberFormat(4, 3, 8), 3))
 """Of a store that holds the pages of `packed_row`."""
 
 ORIGIN = VectorOrigin(source="colqwen2", fingerprint="f" * 32, dim=4)
@@ -50,13 +47,7 @@ def prefix(number: int, *, layers: int = 3, positions: int | None = None, head_d
     )
 
 
-def shared_prefix(*, layers: int = 3, positions: int = 2, head_dim: int = 8) -> SharedPrefix:
-    """Positions before the page that depend on nothing but their shape."""
-    keys, values = np.random.default_rng(7).normal(size=(2, layers, 2, positions, head_dim))
-    return SharedPrefix(keys.astype(np.float32), values.astype(np.float32))
-
-
-SHARED = shared_prefix()
+SHARED: SharedPositions = np.random.default_rng(7).normal(size=(2, 3, 2, 2, 8)).astype(np.float32)
 
 
 def packed_prefix(
@@ -66,12 +57,12 @@ def packed_prefix(
     layers: int = 3,
     positions: int | None = None,
     head_dim: int = 8,
-    shared: SharedPrefix | None = SHARED,
+    shared: SharedPositions | None = SHARED,
 ) -> PackedPrefix:
     """A prefix of packed codes: after the shared positions every third of a page, then two more."""
     random = np.random.default_rng(number)
     count = 5 + number % 7 if positions is None else positions
-    before = 0 if shared is None else shared.count
+    before = 0 if shared is None else shared.shape[3]
     cells = 3 * (count - 2)
     kept = [*range(before, before + cells, 3), before + cells, before + cells + 1]
     shape = BlockShape(layers, 2, count, head_dim, 0, (1, cells), numbers, before, before + cells + 2)
@@ -92,8 +83,8 @@ def packed_prefix(
 
 
 def packed_row(number: int, *, positions: int | None = None) -> PageRow:
-    numbers = NumberFormat(PACKED_LINEAGE.key_bits, PACKED_LINEAGE.value_bits, PACKED_LINEAGE.number_group)
-    return PageRow(row(number).page, packed_prefix(number, numbers, positions=positions))
+    packed = packed_prefix(number, PACKED_LINEAGE.storage.numbers, positions=positions)
+    return PageRow(row(number).page, packed)
 
 
 def row(number: int, **shape: int) -> PageRow:
@@ -115,4 +106,5 @@ def assert_same(found: PackedPrefix, wanted: PackedPrefix) -> None:
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
         assert getattr(found, name).dtype == getattr(wanted, name).dtype
     assert (found.next_position, found.grid) == (wanted.next_position, wanted.grid)
-    assert (found.numbers, found.shared) == (wanted.numbers, wanted.shared)
+    assert found.numbers == wanted.numbers
+    assert found.shared is wanted.shared

@@ -55,7 +55,7 @@ def test_documents_are_selected_by_metadata(store: Path) -> None:
 def test_a_filter_that_fits_nothing_says_how_pages_are_called(store: Path) -> None:
     with pytest.raises(StoreError, match=r"no page of .* has documents 2021/\*; .* 2019/annual\.pdf#1"):
         selected(store, PageFilter.of("2021/*"))
-    with pytest.raises(StoreError, match="wanted KEY=VALUE"):
+    with pytest.raises(StoreError, match="expected KEY=VALUE"):
         PageFilter.parse([], ["year"])
 
 
@@ -81,7 +81,7 @@ def test_metadata_changes_without_encoding_a_page_again(
 
 def test_labels_are_text_numbers_and_lists() -> None:
     assert labels_of("kind", ["a", 1, 2.5, True]) == ["kind=a", "kind=1", "kind=2.5", "kind=true"]
-    with pytest.raises(StoreError, match="kind is None, wanted text"):
+    with pytest.raises(StoreError, match="kind is None, expected text"):
         labels_of("kind", None)
 
 

@@ -1,4 +1,6 @@
+import os
 import time
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -6,12 +8,11 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.store.catalog import PrefixRange
+from ridgerank.store.catalog import CatalogEntry
 from ridgerank.store.layout import block_shape
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.prefix_readers import BlockReader, LocalBlockReader, RemoteBlockReader
-from ridgerank.store.reading import LayerStream
-from ridgerank.store.store_writer import StoreWriter
+from ridgerank.store.reading import BlockReader, LayerStream, LocalBlockReader, RemoteBlockReader
+from ridgerank.store.store_writer import StoreWriter, build_table
 from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
 
 ORDER = [7, 0, 11, 4]
@@ -42,13 +43,10 @@ def test_prefixes_fill_the_memory_given(store: PageStore) -> None:
     found = store.read_prefixes(IDS, out=out)
     assert all(np.shares_memory(one.keys, out) for one in found)
     assert not out[-100:].any()
+    with pytest.raises(StoreError, match="for a buffer of 10"):
+        store.read_prefixes(IDS, out=out[:10])
     for number, one in zip(ORDER, found, strict=True):
         assert_same(one, prefix(number))
-
-
-def test_too_little_memory_is_refused(store: PageStore) -> None:
-    with pytest.raises(StoreError, match="for a buffer of 10"):
-        store.read_prefixes(IDS, out=np.zeros(10, dtype=np.uint8))
 
 
 def test_missing_pages_are_named(store: PageStore) -> None:
@@ -76,6 +74,8 @@ def test_every_way_of_reading_gives_the_same_bytes(uri: str, scheme: str) -> Non
         local.read_prefixes(store.page_ids(), out=direct)
         np.testing.assert_array_equal(out, direct)
         assert_same(store.read_prefixes([page_id(30)])[0], prefix(30, positions=3000))
+        for found in store.read_prefixes([page_id(1), page_id(0), page_id(1)])[::2]:
+            assert_same(found, prefix(1))
 
 
 def test_small_neighbours_share_a_request_and_far_or_large_ones_do_not(
@@ -83,23 +83,17 @@ def test_small_neighbours_share_a_request_and_far_or_large_ones_do_not(
 ) -> None:
     with PageStore.open("file-object-store://" + uri) as store:
         ids = store.page_ids()
-        ranges = [entry.prefix_range for entry in store.catalog.entries(ids)]
+        ranges = store.catalog.entries(ids)
         files = len({each.address >> 32 for each in ranges})
         assert [sorted(group) for group in store.blocks.group(ranges)] != [[n] for n in range(len(ids))]
         assert len(store.blocks.group(ranges)) == files
         shuffled = [ranges[number] for number in (3, 0, 2, 1)]
         assert sorted(chain.from_iterable(store.blocks.group(shuffled))) == [0, 1, 2, 3]
         first, _, third, *_ = ranges
-        monkeypatch.setattr("ridgerank.store.prefix_readers._SKIPPED_BYTES", 0)
+        monkeypatch.setattr("ridgerank.store.reading._SKIPPED_BYTES", 0)
         assert store.blocks.group([first, third]) == [[0], [1]]
-        monkeypatch.setattr("ridgerank.store.prefix_readers._SHARED_BYTES", first.nbytes)
+        monkeypatch.setattr("ridgerank.store.reading._SHARED_BYTES", first.nbytes)
         assert len(store.blocks.group(ranges)) == len(ids)
-
-
-def test_a_page_that_is_asked_for_twice_is_read_twice(uri: str) -> None:
-    with PageStore.open("file-object-store://" + uri) as store:
-        for found in store.read_prefixes([page_id(1), page_id(0), page_id(1)])[::2]:
-            assert_same(found, prefix(1))
 
 
 def test_a_direct_read_equals_lances_own(store: PageStore) -> None:
@@ -112,32 +106,30 @@ def test_a_direct_read_equals_lances_own(store: PageStore) -> None:
 
 def test_blobs_that_do_not_lie_in_the_data_file_are_read_by_lance(tmp_path: Path) -> None:
     lance = pytest.importorskip("lance")
-    from ridgerank.store import lance_dataset, rows
+    from ridgerank.store.lance_dataset import schema
 
     uri = str(tmp_path / "newer")
-    table = rows.build_table([row(0), row(1, positions=9000)], lance_dataset.schema(LINEAGE))
+    table = build_table([row(0), row(1, positions=9000)], schema(LINEAGE))
     lance.write_dataset(table, uri, data_storage_version="2.2")
     with PageStore.open(uri) as store:
         assert isinstance(store.blocks, LocalBlockReader)
-        assert store.blocks.file(store.catalog.entries([page_id(1)])[0].prefix_range) is None
+        assert store.blocks.file(store.catalog.entries([page_id(1)])[0]) is None
         assert_same(store.read_prefixes([page_id(1)])[0], prefix(1, positions=9000))
 
 
-def test_a_cut_data_file_is_told(uri: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [(lambda file: os.truncate(file, 200), "ends within a prefix"), (Path.unlink, "open it again")],
+    ids=["cut", "gone"],
+)
+def test_a_data_file_that_is_cut_or_gone_is_named(
+    uri: str, damage: Callable[[Path], None], message: str
+) -> None:
     with PageStore.open(uri) as store:
         store.prefix_nbytes(IDS)
         for file in (Path(uri) / "data").iterdir():
-            file.write_bytes(file.read_bytes()[:200])
-        with pytest.raises(StoreError, match="ends within a prefix"):
-            store.read_prefixes(IDS)
-
-
-def test_a_data_file_that_is_gone_is_told(uri: str) -> None:
-    with PageStore.open(uri) as store:
-        store.prefix_nbytes(IDS)
-        for file in (Path(uri) / "data").iterdir():
-            file.unlink()
-        with pytest.raises(StoreError, match="open it again"):
+            damage(file)
+        with pytest.raises(StoreError, match=message):
             store.read_prefixes(IDS)
 
 
@@ -183,7 +175,7 @@ class SlowStart(BlockReader):
         self.inner = inner
         self.done = 0
 
-    def read(self, place: PrefixRange, start: int, out: memoryview) -> None:
+    def read(self, place: CatalogEntry, start: int, out: memoryview) -> None:
         time.sleep(0.03 if 0 < start < place.nbytes // 2 else 0)
         self.inner.read(place, start, out)
         self.done += 1

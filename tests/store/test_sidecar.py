@@ -4,8 +4,6 @@ import pytest
 
 from ridgerank.errors import StoreError
 from ridgerank.store.sidecar import calibrations_folder, recall_sources, remember_sources
-from ridgerank.store.store_writer import StoreWriter
-from tests.store.pages import LINEAGE
 
 
 def test_sources_are_found_by_name_as_long_as_they_are_there(tmp_path: Path) -> None:
@@ -20,16 +18,6 @@ def test_sources_are_found_by_name_as_long_as_they_are_there(tmp_path: Path) -> 
     assert recall_sources(str(root), ["a.pdf"]) == [files[1], files[0]]
     files[1].unlink()
     assert recall_sources(str(root), ["a.pdf", "b.pdf", "unknown.pdf"]) == [files[0], files[2]]
-
-
-def test_a_store_with_calibrations_and_sources_beside_it_can_be_written_to(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    with StoreWriter(str(root), LINEAGE):
-        pass
-    remember_sources(str(root), {"a.pdf": tmp_path})
-    calibrations_folder(str(root)).mkdir()
-    with StoreWriter(str(root), LINEAGE) as writer:
-        assert writer.page_ids() == frozenset()
 
 
 def test_a_store_that_is_not_local_has_no_folder_of_calibrations() -> None:

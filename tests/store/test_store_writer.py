@@ -1,7 +1,7 @@
 import os
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
+from ridgerank.lineage import PAPER_NUMBERS, Keep, StorageSetting
 from ridgerank.store import layout, store_writer
 from ridgerank.store.judgements import Judgement, Judgements
-from ridgerank.store.lance_dataset import LOCK_NAME, WriterLock
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.store_writer import StoreWriter
+from ridgerank.store.sidecar import calibrations_folder, remember_sources
+from ridgerank.store.store_writer import LOCK_NAME, StoreWriter, WriterLock
 from tests.store.pages import LINEAGE, ORIGIN, assert_same, page_id, prefix, row
 
 
@@ -25,17 +26,12 @@ def read_back(uri: str, numbers: list[int]) -> None:
             assert_same(found, prefix(number))
 
 
-def test_a_store_is_made_where_there_was_none(tmp_path: Path) -> None:
+def test_a_store_is_made_and_opened_again_while_empty(tmp_path: Path) -> None:
     uri = str(tmp_path / "deep" / "store")
     with StoreWriter(uri, LINEAGE) as writer:
         assert writer.page_ids() == frozenset()
     with PageStore.open(uri, lineage=LINEAGE) as store:
         assert (len(store), store.info().prefix_bytes, store.page_ids()) == (0, 0, [])
-
-
-def test_an_empty_store_is_opened_again_and_filled(tmp_path: Path) -> None:
-    uri = str(tmp_path / "store")
-    StoreWriter(uri, LINEAGE).close()
     with StoreWriter(uri, LINEAGE) as writer:
         writer.append([])
         writer.append([row(0)])
@@ -61,7 +57,8 @@ def test_a_new_store_that_an_error_left_empty_is_removed_and_one_with_pages_stay
 
 
 def test_another_lineage_is_refused_with_both_values_shown(uri: str) -> None:
-    other = replace(LINEAGE, exit_layer=21, keep="value-norm 1/2")
+    storage = StorageSetting(Keep.parse("value-norm 1/2"), PAPER_NUMBERS, 21)
+    other = replace(LINEAGE, storage=storage)
     for opening in (lambda: StoreWriter(uri, other), lambda: PageStore.open(uri, lineage=other)):
         with pytest.raises(
             LineageMismatch, match=r"exit_layer: 3 there, 21 here; keep: 'stride 1/3' there, 'value-norm 1/2'"
@@ -73,7 +70,7 @@ def test_another_lineage_is_refused_with_both_values_shown(uri: str) -> None:
 def test_another_format_is_refused(uri: str) -> None:
     lance = pytest.importorskip("lance")
     lance.dataset(uri).update_schema_metadata({"ridgerank:format": "99"})
-    with pytest.raises(ArtifactError, match="format 99, wanted 1"):
+    with pytest.raises(ArtifactError, match="format 99, expected 1"):
         PageStore.open(uri)
 
 
@@ -95,19 +92,13 @@ def test_a_page_is_never_stored_twice(uri: str) -> None:
 
 def test_removed_pages_are_gone_and_the_others_stay(uri: str) -> None:
     with StoreWriter(uri, LINEAGE) as writer:
+        with pytest.raises(StoreError, match=r"not in the page store at .*: no such"):
+            writer.remove(["no such"])
         writer.remove([page_id(1), page_id(6)])
         writer.append([row(1)])
     with PageStore.open(uri) as store:
         assert (len(store), page_id(6) in store, page_id(1) in store) == (11, False, True)
     read_back(uri, [0, 1, 5, 7, 11])
-
-
-def test_removing_what_is_not_there_is_refused(uri: str) -> None:
-    with (
-        StoreWriter(uri, LINEAGE) as writer,
-        pytest.raises(StoreError, match=r"not in the page store at .*: no such"),
-    ):
-        writer.remove(["no such"])
 
 
 def test_reclaiming_gives_back_the_space_of_removed_pages(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,12 +129,15 @@ def test_references_are_replaced_without_rewriting_prefixes(uri: str) -> None:
 
 def test_vectors_come_later_and_only_where_they_are_missing(uri: str) -> None:
     two = np.full((2, 4), 0.5, dtype=np.float16)
+    later = replace(row(13), page=replace(row(13).page, vectors=np.ones((3, 4), np.float16)))
     with StoreWriter(uri, LINEAGE) as writer:
+        with pytest.raises(StoreError, match="no column"):
+            writer.append([later])
         lacking = writer.open_vectors(ORIGIN)
         assert lacking == writer.page_ids()
         writer.set_vectors(dict.fromkeys(lacking, two))
         writer.append([row(12)])
-        writer.append([replace(row(13), page=replace(row(13).page, vectors=np.ones((3, 4), np.float16)))])
+        writer.append([later])
         assert writer.open_vectors(replace(ORIGIN, source="/moved/colqwen2")) == {page_id(12)}
         with pytest.raises(StoreError, match="not in the page store"):
             writer.set_vectors({"nothing": two})
@@ -171,53 +165,40 @@ def test_vectors_of_another_retriever_are_refused(uri: str, other: dict[str, Any
             writer.open_vectors(replace(ORIGIN, source="colpali", **other))
 
 
-def test_vectors_without_a_column_are_refused(uri: str) -> None:
-    page = replace(row(20).page, vectors=np.ones((1, 4), np.float16))
-    with StoreWriter(uri, LINEAGE) as writer, pytest.raises(StoreError, match="no column"):
-        writer.append([replace(row(20), page=page)])
-
-
 def test_a_second_writer_is_refused_until_the_first_is_done(uri: str) -> None:
     with StoreWriter(uri, LINEAGE), pytest.raises(StoreError, match=r"another process \(id \d+\) is writing"):
         StoreWriter(uri, LINEAGE)
     StoreWriter(uri, LINEAGE).close()
 
 
-def test_a_reader_reads_on_while_pages_are_added(uri: str) -> None:
-    with PageStore.open(uri) as store, StoreWriter(uri, LINEAGE) as writer:
-        writer.append([row(99)])
-        assert_same(store.read_prefixes([page_id(2)])[0], prefix(2))
+def test_what_a_dead_writer_left_is_swept_away(uri: str) -> None:
+    orphan = Path(uri) / "data" / "0101010101010101010101010101.lance"
+    scratch = Path(uri) / f".{layout.SOURCES}.k3x9"
+    for left in (orphan, scratch):
+        left.write_bytes(b"half a file")
+    StoreWriter(uri, LINEAGE).close()
+    assert not orphan.exists()
+    assert not scratch.exists()
+    read_back(uri, list(range(12)))
+
+
+def test_a_reader_reads_on_and_knows_that_the_store_has_changed(uri: str) -> None:
+    with PageStore.open(uri) as store:
+        assert store.is_current()
+        with StoreWriter(uri, LINEAGE) as writer:
+            writer.append([row(99)])
+            writer.remove([page_id(0)])
+        assert not store.is_current()
+        assert len(store) == 12
         assert page_id(99) not in store
+        assert_same(store.read_prefixes([page_id(2)])[0], prefix(2))
     read_back(uri, [2, 99])
 
 
-def test_what_a_dead_writer_left_is_swept_away(uri: str) -> None:
-    orphan = Path(uri) / "data" / "0101010101010101010101010101.lance"
-    orphan.write_bytes(b"half a file")
-    StoreWriter(uri, LINEAGE).close()
-    assert not orphan.exists()
-    read_back(uri, list(range(12)))
-
-
-def test_the_list_of_sources_a_dead_writer_did_not_finish_is_swept_away(uri: str) -> None:
-    left = Path(uri) / f".{layout.SOURCES}.k3x9"
-    left.write_text('{"half": [')
-    StoreWriter(uri, LINEAGE).close()
-    assert not left.exists()
-    read_back(uri, list(range(12)))
-
-
-def test_a_reader_knows_that_the_store_has_changed_since(uri: str) -> None:
-    with closing(PageStore.open(uri)) as store:
-        assert store.is_current()
-        with StoreWriter(uri, LINEAGE) as writer:
-            writer.remove(store.page_ids()[:1])
-        assert not store.is_current()
-        assert len(store) == 12
-
-
-def test_a_store_with_judgements_beside_it_is_written_on(uri: str) -> None:
+def test_a_store_with_other_things_of_its_own_beside_it_is_written_on(uri: str, tmp_path: Path) -> None:
     Judgements(uri).add(Judgement("operating margin", "a", "report.pdf#1", 2, "ada"))
+    remember_sources(uri, {"a.pdf": tmp_path})
+    calibrations_folder(uri).mkdir()
     StoreWriter(uri, LINEAGE).close()
     assert len(Judgements(uri).read()) == 1
 
@@ -255,7 +236,7 @@ def test_without_a_lock_lance_lets_two_writers_append(uri: str) -> None:
 def test_another_lance_dataset_is_not_taken_for_a_store(tmp_path: Path) -> None:
     lance, arrow = pytest.importorskip("lance"), pytest.importorskip("pyarrow")
     lance.write_dataset(arrow.table({"a": [1]}), str(tmp_path / "other"))
-    with pytest.raises(StoreError, match="no page store"):
+    with pytest.raises(StoreError, match="not a page store"):
         PageStore.open(str(tmp_path / "other"))
 
 
@@ -298,6 +279,6 @@ def test_the_lock_writes_to_no_file_of_others(tmp_path: Path, kind: str) -> None
             lock.hardlink_to(victim)
         case _:
             os.mkfifo(lock)
-    with pytest.raises(StoreError, match="is no file of its own; remove it"):
+    with pytest.raises(StoreError, match="is not a regular file of its own"):
         WriterLock(tmp_path)
     assert victim.read_text() == "precious"

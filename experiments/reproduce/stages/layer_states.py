@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, short_digest
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.prefix import Prefix
+from ridgerank.backbones.decoder import Prefix
+from ridgerank.lineage import Keep
 from ridgerank.records import Page
-from ridgerank.store.codec import compress
+from ridgerank.store.codec import StoredPrefixes, compress
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import StoredPrefixes
-from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.storage_setting import Keep
+from ridgerank.store.sidecar import rerender_pages
 
 _PAGES_PER_PART = 32
 

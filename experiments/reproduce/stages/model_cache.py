@@ -79,18 +79,13 @@ class ModelCache:
         return TargetCache(folder, self._lineage(model))
 
     def _lineage(self, model: "Backbone") -> "Lineage":
-        from ridgerank.store.model_lineage import make_lineage
+        from ridgerank.lineage import PAPER_NUMBERS, StorageSetting
 
-        settings = self._settings
-        return make_lineage(
-            model,
-            exit_layer=self.exit_layer(model),
-            keep=settings.keep,
-        )
+        return model.lineage(StorageSetting(self._settings.keep, PAPER_NUMBERS, self.exit_layer(model)))
 
     def exit_layer(self, model: "Backbone") -> int:
         """The exit layer of the settings, or the default of a model of this depth."""
-        from ridgerank.store.storage_setting import default_exit_layer
+        from ridgerank.lineage import default_exit_layer
 
         layer = self._settings.exit_layer
         return default_exit_layer(model.geometry.layers) if layer is None else layer

@@ -1,7 +1,7 @@
 """Where results are in the work folder, and which model computed them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ridgerank.atomic import replace_text_file
@@ -60,7 +60,7 @@ def require_lineage(folder: Path, at_hand: Lineage | VectorOrigin) -> None:
         return
     recorded = type(at_hand).from_json(path.read_text())
     place = "backbone" if isinstance(at_hand, Lineage) else "source"
-    if list_differences(recorded, at_hand, ignored=(place,)):
+    if list_differences(asdict(recorded), asdict(at_hand), ignored=(place,)):
         raise LineageMismatch(
             f"{folder} was made with {recorded.to_json()}, at hand is {at_hand.to_json()}; "
             "use another --work folder, or remove it"

@@ -14,7 +14,7 @@ from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts
 from ridgerank.backbones.base import full_margins
 from ridgerank.ragged import Floats
 from ridgerank.scoring.shallow import ShallowPass
-from ridgerank.store.rerender import rerender_pages
+from ridgerank.store.sidecar import rerender_pages
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,11 +14,11 @@ from ridgerank.documents.ocr import Recognizer
 from ridgerank.documents.sources import Failure
 from ridgerank.indexing.index import index_documents
 from ridgerank.indexing.progress import IndexPlan
+from ridgerank.lineage import Keep
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.storage_setting import Keep
+from ridgerank.store.sidecar import rerender_pages
 from ridgerank.store.vector_columns import PageEmbedder
 
 

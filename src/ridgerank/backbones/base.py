@@ -6,37 +6,35 @@ the shortest example. Nothing here changes the model: positions are passed expli
 on each other.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.decoder import (
-    AddedFeatures,
     Attention,
     Decoder,
+    Geometry,
+    Prefix,
+    PrefixBatch,
     bf16_on_cpu,
     mean_log_probability,
     mean_state,
 )
-from ridgerank.backbones.identity import Fingerprints, fingerprint_weights, require_answer_rows
-from ridgerank.backbones.prefix import (
-    Geometry,
-    PageTokens,
-    Prefix,
-    PrefixBatch,
-    merge_layer_features,
-)
 from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.errors import BackboneError
-from ridgerank.lineage import fingerprint
+from ridgerank.lineage import Lineage, StorageSetting, fingerprint
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page, State, Target
 
@@ -52,27 +50,43 @@ def cells(rows: int, columns: int) -> Regions:
     return regions
 
 
-def tiled(grid: tuple[int, int], aspect: float) -> Regions:
-    """A page cut into square tiles row by row, then seen whole: a grid of tiles stacked below each other.
+@dataclass(frozen=True, slots=True, eq=False)
+class PageTokens:
+    """A page as the decoder receives it."""
 
-    `grid` is ((tiles + 1) x side, side). How many tiles stand in a row is not in it; the longer side of a
-    page is cut into a fixed number, and among the ways to lay out so many tiles the one nearest to `aspect`
-    (width over height) is then the right one.
-    """
-    side = grid[1]
-    count = grid[0] // side - 1
-    within = cells(side, side)
-    if count == 0:
-        return within
-    columns = min(
-        (number for number in range(1, count + 1) if count % number == 0),
-        key=lambda number: abs(np.log(number**2 / count / aspect)),
-    )
-    rows = count // columns
-    corners = cells(rows, columns)[:, :2]
-    small = within / np.array([columns, rows, columns, rows])
-    tiles = small[None] + np.tile(corners, 2)[:, None]
-    return np.concatenate([tiles.reshape(-1, 4), within])
+    ids: Tensor
+    """(positions,) int64."""
+    visual: Tensor
+    """(positions,) bool: where the page itself stands."""
+    features: Tensor | None
+    """(visual positions, width): what the vision tower puts there; None if the page is text."""
+    positions: Tensor
+    """(axes, positions) int64: rotary positions."""
+    grid: tuple[int, int]
+    """Rows and columns of the visual positions."""
+    layer_features: tuple[Tensor, ...] = ()
+    """(visual positions, width) each: what is added there behind layer 0, 1, ..., where a family does so."""
+
+
+_SAMPLES = 4096
+"""Values read of each tensor: fine-tuning moves nearly all of them, and nine billion weights take seconds."""
+
+
+def fingerprint_weights(model: torch.nn.Module) -> str:
+    """Digest every parameter's name, shape, dtype and evenly spaced values: 128 bits, in hex."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in sorted(model.named_parameters()):
+        digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}\n".encode())
+        values = parameter.detach().flatten()
+        sample = values[:: max(1, values.numel() // _SAMPLES)]
+        digest.update(sample.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def fingerprint_processor(image_processor: BaseImageProcessor, tokenizer: PreTrainedTokenizerFast) -> str:
+    """Digest the image processor's settings and the whole tokenizer: 128 bits, in hex."""
+    settings = {name: value for name, value in image_processor.to_dict().items() if value is not None}
+    return fingerprint({"image": settings, "tokenizer": tokenizer.backend_tokenizer.to_str()})
 
 
 Content: TypeAlias = Image | str
@@ -94,7 +108,7 @@ class Backbone(ABC):
     page_budget: PixelBudget
     """How large pages are read for this model: as its image processor would have them, resized once."""
     page_text: str | None = None
-    """How much of a page's text is read (`head 512`), None where the model reads images."""
+    """How much of a page's text is read (`head 512`), None if the model reads images."""
     ranking_head: Callable[[Tensor], Tensor] | None = None
     """Turns normed states (pairs, width) into scores (pairs, 1), where a model was trained with one."""
 
@@ -121,9 +135,13 @@ class Backbone(ABC):
         self.dtype: torch.dtype = model.dtype
         self.nbytes = sum(parameter.nbytes for parameter in model.parameters())
         """What the weights take in memory."""
-        require_answer_rows(name, self.tokens.answers, config.vocab_size)
+        answers = self.tokens.answers
+        if answers and (len(set(answers)) != len(answers) or max(answers) >= config.vocab_size):
+            raise BackboneError(
+                f"the answers of {name} are the tokens {answers} of a vocabulary of {config.vocab_size}; "
+                "expected two different ones inside it"
+            )
         self._decoder = self._build_decoder()
-        self._fingerprints: Fingerprints | None = None
 
     @abstractmethod
     def content(self, page: Page) -> Content:
@@ -149,12 +167,18 @@ class Backbone(ABC):
                 hidden[visual] = torch.cat(features).to(hidden.dtype)
             # (axes, pages, positions), or (pages, positions) for a decoder with one axis
             positions = positions.permute(2, 0, 1).squeeze(0)
-            added = AddedFeatures(visual, merge_layer_features(page_tokens))
+            layer_features = zip(*(page.layer_features for page in page_tokens), strict=True)
             prefixes = [self._allocate_prefix(page, exit_layer) for page in page_tokens]
-            layers = self._decoder.prefill(hidden, positions, exit_layer=exit_layer, added=added)
+            layers = self._decoder.prefill(
+                hidden,
+                positions,
+                exit_layer=exit_layer,
+                visual=visual,
+                layer_features=[torch.cat(layer) for layer in layer_features],
+            )
             for layer, (keys, values) in enumerate(layers):
                 for row, prefix in enumerate(prefixes):
-                    length = prefix.keys.shape[2]
+                    length = prefix.count
                     prefix.keys[layer] = keys[row, :, :length]
                     prefix.values[layer] = values[row, :, :length]
         return prefixes
@@ -176,17 +200,13 @@ class Backbone(ABC):
         """
         _require_list(queries)
         rows = None if owners is None else torch.tensor(owners)
-        if state == "last":
-            suffixes = [self.tokens.suffix(query) for query in queries]
-            with torch.inference_mode():
-                states = self._run_suffixes(suffixes, prefixes, last_only=True, owners=rows)
-            return states.float().clone()
-        query_tokens = [self.tokens.query(query) for query in queries]
+        read = self.tokens.suffix if state == "last" else self.tokens.query
+        tokens = [read(query) for query in queries]
         with torch.inference_mode():
-            states = self._run_suffixes(query_tokens, prefixes, last_only=False, owners=rows)
-            read = query_tokens if owners is None else [query_tokens[owner] for owner in owners]
-            mean = mean_state(states, read)
-        return mean.clone()
+            states = self._run_suffixes(tokens, prefixes, last_only=state == "last", owners=rows)
+            if state == "mean":
+                states = mean_state(states, tokens if owners is None else [tokens[owner] for owner in owners])
+        return states.float().clone()
 
     def both_states(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
         """One query's states (pages, width), the last and the mean, from one pass where possible.
@@ -229,26 +249,21 @@ class Backbone(ABC):
             return {"margin": self.logit_lens(self.states(queries, prefixes))}
         query_tokens = [self.tokens.query(query) for query in queries]
         if any(len(ids) < 2 for ids in query_tokens):
-            raise BackboneError("an empty query has no likelihood; wanted at least one token")
+            raise BackboneError("an empty query has no likelihood; expected at least one token")
         suffixes = [self.tokens.suffix(query) for query in queries]
-        if "margin" not in targets or any(
-            suffix[: len(ids)] != ids for suffix, ids in zip(suffixes, query_tokens, strict=True)
-        ):
-            with torch.inference_mode():
-                before_last = [ids[:-1] for ids in query_tokens]
-                states = self._run_suffixes(before_last, prefixes, last_only=False)
-                likelihoods = self._log_probabilities(states, query_tokens)
-            margins = self.logit_lens(self.states(queries, prefixes)) if "margin" in targets else None
-        else:
-            with torch.inference_mode():
-                states = self._run_suffixes(suffixes, prefixes, last_only=False)
-                last = torch.tensor([len(suffix) - 1 for suffix in suffixes]).expand(len(states))
-                answers = states[torch.arange(len(states)), last].float()
-                likelihoods = self._log_probabilities(states, query_tokens)
-            margins = self.logit_lens(answers)
+        in_one_pass = "margin" in targets and all(
+            suffix[: len(ids)] == ids for suffix, ids in zip(suffixes, query_tokens, strict=True)
+        )
+        before_last = [ids[:-1] for ids in query_tokens]
+        norm, unembedding = self._text_model().norm, self._unembedding()
+        with torch.inference_mode():
+            states = self._run_suffixes(suffixes if in_one_pass else before_last, prefixes, last_only=False)
+            likelihoods = mean_log_probability(states, query_tokens, norm=norm, unembedding=unembedding)
+            last = torch.tensor([len(suffix) - 1 for suffix in suffixes]).expand(len(states))
+            answers = states[torch.arange(len(states)), last].float() if in_one_pass else None
         read: dict[Target, Tensor] = {"likelihood": likelihoods.clone()}
-        if margins is not None:
-            read["margin"] = margins
+        if "margin" in targets:
+            read["margin"] = self.logit_lens(self.states(queries, prefixes) if answers is None else answers)
         return {target: read[target] for target in targets}
 
     def attention(self, query: str, prefixes: PrefixBatch, *, state: State = "last") -> Attention:
@@ -280,7 +295,7 @@ class Backbone(ABC):
             if self.ranking_head is not None:
                 margins: Tensor = self.ranking_head(normed.float()).squeeze(-1)
             else:
-                unembedding = self._model.get_output_embeddings().weight
+                unembedding = self._unembedding()
                 yes, no = self.tokens.answers
                 margins = normed.float() @ (unembedding[yes].float() - unembedding[no].float())
         return margins.clone()
@@ -298,7 +313,7 @@ class Backbone(ABC):
         short = [page.keys.shape[0] for page in pages if page.keys.shape[0] != self.geometry.layers]
         if short or not pages:
             what = f"pages of {short[0]} layers" if short else "no pages"
-            raise BackboneError(f"{what}; wanted pages encoded to all {self.geometry.layers} layers")
+            raise BackboneError(f"{what}; expected pages encoded to all {self.geometry.layers} layers")
         batch = PrefixBatch(pages)
         instruction_end = self.tokens.query("")
         written: list[list[int]] = [[] for _ in pages]
@@ -306,7 +321,9 @@ class Backbone(ABC):
         for _ in range(max_tokens):
             with torch.inference_mode():
                 suffixes = [[*instruction_end, *tokens] for tokens in written]
-                next_tokens = self._likeliest_tokens(self._run_suffixes(suffixes, batch, last_only=True))
+                states = self._run_suffixes(suffixes, batch, last_only=True)
+                logits = self._text_model().norm(states) @ self._unembedding().t()
+                next_tokens: list[int] = logits.argmax(dim=-1).tolist()
             for row in sorted(unfinished):
                 if self.tokens.continuation([*written[row], next_tokens[row]]) is None:
                     unfinished.discard(row)
@@ -316,15 +333,27 @@ class Backbone(ABC):
                 break
         return [(self.tokens.continuation(tokens) or "").strip() for tokens in written]
 
-    def fingerprints(self) -> Fingerprints:
-        """Digests of weights, prompt and everything that turns a page into tokens; computed once."""
-        if self._fingerprints is None:
-            self._fingerprints = Fingerprints(
-                weights=fingerprint_weights(self._model),
-                processor=self._fingerprint_processor(),
-                prompt=fingerprint(self.tokens.describe()),
-            )
-        return self._fingerprints
+    def lineage(self, storage: StorageSetting) -> Lineage:
+        """The lineage of pages that are encoded with this model and stored with this setting."""
+        return Lineage(
+            backbone=self.name,
+            family=self.family,
+            transformers=transformers.__version__,
+            **self.fingerprints,
+            storage=storage,
+            max_pixels=None if self.reads_text else self.max_pixels,
+            page_text=self.page_text,
+            prompt_name=self.prompt.name or None,
+        )
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of weights, prompt and everything that turns a page into tokens: 128 bits each, in hex."""
+        return {
+            "weights": fingerprint_weights(self._model),
+            "processor": self._fingerprint_processor(),
+            "prompt": fingerprint(self.tokens.describe()),
+        }
 
     @abstractmethod
     def _fingerprint_processor(self) -> str:
@@ -370,25 +399,16 @@ class Backbone(ABC):
         pages = len(prefixes.lengths)
         if owners is None and (not suffixes or (len(suffixes) != pages and 1 not in (len(suffixes), pages))):
             raise BackboneError(
-                f"{len(suffixes)} queries over {pages} pages; wanted as many of one as of the other, or one"
+                f"{len(suffixes)} queries over {pages} pages; expected as many of one as of the other, or one"
             )
         ids = pad_sequence([torch.tensor(suffix) for suffix in suffixes], batch_first=True)
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
         with bf16_on_cpu(self.device, self.dtype):
             return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
 
-    def _log_probabilities(self, states: Tensor, query_tokens: Sequence[Sequence[int]]) -> Tensor:
-        unembedding = self._model.get_output_embeddings().weight
-        return mean_log_probability(
-            states, query_tokens, norm=self._text_model().norm, unembedding=unembedding
-        )
-
-    def _likeliest_tokens(self, states: Tensor) -> list[int]:
-        """The most likely next token after each state (rows, width) of the last layer."""
-        unembedding = self._model.get_output_embeddings().weight
-        logits = self._text_model().norm(states) @ unembedding.t()
-        tokens: list[int] = logits.argmax(dim=-1).tolist()
-        return tokens
+    def _unembedding(self) -> Tensor:
+        weight: Tensor = self._model.get_output_embeddings().weight
+        return weight
 
     def _embed(self, ids: Tensor) -> Tensor:
         embedded: Tensor = self._text_model().embed_tokens(ids)

@@ -11,9 +11,9 @@ of attention are worked out beside the pass, on request, from the same rotated q
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +21,100 @@ from torch.nn import functional as F  # noqa: N812 (its usual name)
 from torch.overrides import TorchFunctionMode
 from transformers.models.llama.modeling_llama import rotate_half
 
-from ridgerank.backbones.prefix import Geometry, PrefixBatch
+from ridgerank.errors import BackboneError
 
 Norm = Callable[[Tensor], Tensor]
 Rotary = tuple[Tensor, Tensor]
 """Cosines and sines, (batch, positions, rotary_dim) each."""
 _MLP_ROWS = 2048
 """Positions that go through an MLP at once: its width is several times the model's, and so is its memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The shape of a decoder."""
+
+    layers: int
+    width: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+
+    def require_layers(self, exit_layer: int) -> None:
+        """Refuse layers that the decoder does not have, before anything is read."""
+        if not 0 < exit_layer <= self.layers:
+            raise BackboneError(
+                f"exit layer {exit_layer} of a model of {self.layers} layers; expected 1 to {self.layers}"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """One page's keys and values at the layers below the exit layer, uncompressed."""
+
+    keys: Tensor
+    """(layers, kv_heads, positions, head_dim), after the rotary embedding: dropping positions is safe."""
+    values: Tensor
+    """(layers, kv_heads, positions, head_dim)."""
+    visual: Tensor
+    """(positions,) bool: which positions hold the page, its image or its text; the others hold system and
+    instruction."""
+    grid: tuple[int, int]
+    """Rows and columns of the visual positions on the page; their product is the number of them."""
+    next_position: int
+    """The rotary position at which the query suffix starts."""
+
+    @property
+    def count(self) -> int:
+        """How many positions."""
+        return int(self.keys.shape[2])
+
+    def layers(self, start: int, stop: int) -> "Prefix":
+        """The same page at layers `start` to `stop` − 1 of those held; nothing is copied."""
+        return replace(self, keys=self.keys[start:stop], values=self.values[start:stop])
+
+
+class PrefixBatch:
+    """K pages' prefixes, padded on the right to the longest, handed out one layer at a time.
+
+    These are uncompressed, for full-depth targets and as the reference for stored ones (`StoredPrefixes`).
+    """
+
+    lengths: Tensor
+    """(K,) int64: how many positions of each page are real."""
+    next_positions: Tensor
+    """(K,) int64: where the suffix starts, page by page."""
+    exit_layer: int
+    """How many layers are held."""
+
+    def __init__(self, prefixes: Sequence[Prefix]) -> None:
+        if not prefixes:
+            raise BackboneError("no prefixes to run a query over; expected at least one page")
+        shapes = {(*prefix.keys.shape[:2], prefix.keys.shape[3]) for prefix in prefixes}
+        if len(shapes) > 1:
+            raise BackboneError(
+                f"prefixes of differing (layers, kv_heads, head_dim) {sorted(shapes)} in one batch; "
+                "encode them with the same backbone and layers"
+            )
+        self._prefixes = prefixes
+        self.lengths = torch.tensor([prefix.count for prefix in prefixes])
+        self.next_positions = torch.tensor([prefix.next_position for prefix in prefixes])
+        self.exit_layer = prefixes[0].keys.shape[0]
+
+    def fill(self, layer: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
+        """Write decoder layer `layer` into `keys` and `values`: (pages, kv_heads, positions, head_dim) each.
+
+        These are as many pages as there is memory for, from page `start` on, and max(lengths) positions.
+
+        The caller owns the memory, of its own dtype and device, and keeps room for the suffix after it:
+        nothing is concatenated. Padding is finite; no query attends to it.
+        """
+        for row, prefix in enumerate(self._prefixes[start : start + keys.shape[0]]):
+            length = prefix.count
+            keys[row, :, :length].copy_(prefix.keys[layer])
+            values[row, :, :length].copy_(prefix.values[layer])
+            keys[row, :, length:].zero_()
+            values[row, :, length:].zero_()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +158,8 @@ def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return turned
 
 
-def llama_block(layer: Any) -> Block:  # noqa: ANN401 (whatever has a Llama layer's names)
-    """A layer whose parts have the names Llama gave them, as most decoders since."""
+def llama_block(layer: Any, gate: Affine | None = None, up: Affine | None = None) -> Block:  # noqa: ANN401
+    """A layer whose parts have the names Llama gave them, as most decoders since; gate and up may differ."""
     attention, mlp = layer.self_attn, layer.mlp
     return Block(
         attention_norm=layer.input_layernorm,
@@ -81,27 +168,12 @@ def llama_block(layer: Any) -> Block:  # noqa: ANN401 (whatever has a Llama laye
         value=Affine.of(attention.v_proj),
         output=Affine.of(attention.o_proj),
         mlp_norm=layer.post_attention_layernorm,
-        gate=Affine.of(mlp.gate_proj),
-        up=Affine.of(mlp.up_proj),
+        gate=gate or Affine.of(mlp.gate_proj),
+        up=up or Affine.of(mlp.up_proj),
         down=Affine.of(mlp.down_proj),
         query_norm=getattr(attention, "q_norm", None),
         key_norm=getattr(attention, "k_norm", None),
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AddedFeatures:
-    """What a vision tower adds to the states behind the first layers (DeepStack)."""
-
-    visual: Tensor
-    """(pages, positions) bool: where it is added."""
-    layers: tuple[Tensor, ...] = ()
-    """(visual positions of all pages, width), for layer 0, 1, ...; empty for most families."""
-
-    def add(self, hidden: Tensor, index: int) -> None:
-        """Add the features that follow layer `index` to `hidden`, in place."""
-        if index < len(self.layers):
-            hidden[self.visual] += self.layers[index].to(hidden.dtype)
 
 
 class Scratch:
@@ -111,18 +183,14 @@ class Scratch:
         self._like = like
         self._buffers: dict[str, Tensor] = {}
 
-    def empty(self, name: str, *shape: int) -> Tensor:
-        """Uninitialised memory; the next call with this name takes it back."""
-        size = prod(shape)
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.numel() < size:
-            buffer = self._buffers[name] = self._like.new_empty(size)
-        return buffer[:size].view(shape)
-
     def linear(self, name: str, x: Tensor, affine: Affine) -> Tensor:
-        """(..., in) -> (..., out), in the memory called `name`."""
+        """(..., in) -> (..., out), in memory that the next call of this `name` overwrites."""
         rows = x.reshape(-1, x.shape[-1])
-        out = self.empty(name, rows.shape[0], affine.weight.shape[0])
+        shape = (rows.shape[0], affine.weight.shape[0])
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.numel() < prod(shape):
+            buffer = self._buffers[name] = self._like.new_empty(prod(shape))
+        out = buffer[: prod(shape)].view(shape)
         if affine.bias is None:
             torch.mm(rows, affine.weight.t(), out=out)
         else:
@@ -154,13 +222,15 @@ class Decoder:
         positions: Tensor,
         *,
         exit_layer: int,
-        added: AddedFeatures | None = None,
+        visual: Tensor,
+        layer_features: Sequence[Tensor] = (),
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Rotated keys and values of the layers below `exit_layer`, (pages, kv_heads, positions, head_dim).
 
         `hidden` is (pages, positions, width), padded on the right: a causal decoder never looks there.
         It is overwritten, and so is what is yielded, by the next layer. Of the last layer only keys and
-        values are computed.
+        values are computed. `layer_features` are (visual positions of all pages, width) each: what a vision
+        tower adds after layer 0, 1, ... (DeepStack), where `visual` (pages, positions) is set.
         """
         cos, sin = (part.unsqueeze(1) for part in self._rotary(hidden, positions))
         scratch = Scratch(hidden)
@@ -176,8 +246,8 @@ class Decoder:
                 queries, keys, values, is_causal=True, enable_gqa=self._groups > 1
             )
             self._finish(block, hidden, attended.transpose(1, 2).flatten(2), scratch)
-            if added is not None:
-                added.add(hidden, index)
+            if index < len(layer_features):
+                hidden[visual] += layer_features[index].to(hidden.dtype)
 
     def extend(
         self,
@@ -236,12 +306,12 @@ class Decoder:
                 mask = mask[row, :, last].unsqueeze(2).expand(-1, -1, self._groups, -1)
             queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
             attended, weights = [], []
-            for joined in joined_pages.join(index, keys, values):
-                asking, visible = queries[joined.pairs], mask[joined.pairs]
-                attended.append(self._attend(asking, joined.keys, joined.values, visible))
+            for some, joined_keys, joined_values in joined_pages.join(index, keys, values):
+                asking, visible = queries[some], mask[some]
+                attended.append(self._attend(asking, joined_keys, joined_values, visible))
                 if attention is not None:
-                    place = None if last is None else last[joined.pairs]
-                    weights.append(attention_weights(asking, joined.keys, visible[:, 0], place))
+                    place = None if last is None else last[some]
+                    weights.append(attention_weights(asking, joined_keys, visible[:, 0], place))
             if attention is not None:
                 attention.append(torch.cat(weights))
             self._finish(block, hidden, torch.cat(attended), scratch)
@@ -341,16 +411,6 @@ _CACHED_BYTES = 4 << 20
 """Keys and values that are unpacked at once on a CPU; twice and four times as much was slower."""
 
 
-class JoinedKeysAndValues(NamedTuple):
-    """Some pairs of a page and a suffix: keys and values of the page, then of the suffix."""
-
-    pairs: slice
-    keys: Tensor
-    """(pairs, kv_heads, longest page + suffix, head_dim)."""
-    values: Tensor
-    """(pairs, kv_heads, longest page + suffix, head_dim)."""
-
-
 class JoinedPages:
     """The memory in which pages and suffixes are joined, layer after layer."""
 
@@ -366,8 +426,10 @@ class JoinedPages:
         self._at_once = min(self._at_once, pairs)
         self._keys, self._values = (like.new_empty(self._at_once, *shape) for _ in range(2))
 
-    def join(self, index: int, keys: Tensor, values: Tensor) -> Iterator[JoinedKeysAndValues]:
-        """Layer `index` of the pages with the suffixes' rotated `keys` and their `values`, in order.
+    def join(self, index: int, keys: Tensor, values: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Some pairs after the other: keys and values of layer `index` of the pages, then of the suffixes.
+
+        Both are (pairs, kv_heads, longest page + suffix, head_dim). `keys` are rotated.
 
         What is yielded is overwritten by the next. Of one page for all suffixes the memory is written once.
         """
@@ -384,7 +446,7 @@ class JoinedPages:
                     part[1:, :, :page] = part[:1, :, :page]
             for part, own in zip(joined, (keys, values), strict=True):
                 part[:, :, page:] = own[pairs]
-            yield JoinedKeysAndValues(pairs, *joined)
+            yield pairs, *joined
 
 
 _WORDS_AT_ONCE = 8192

@@ -1,5 +1,7 @@
 """GLM-4.1V and GLM-4.6V."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from transformers import BaseImageProcessor, Glm4vForConditionalGeneration, Glm46VForConditionalGeneration
@@ -7,7 +9,7 @@ from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProce
 from transformers.models.glm4v.modeling_glm4v import rotate_half_llm
 from transformers.models.glm46v.image_processing_pil_glm46v import Glm46VImageProcessorPil
 
-from ridgerank.backbones.decoder import Affine, Block, Decoder
+from ridgerank.backbones.decoder import Affine, Decoder, llama_block
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.backbones.vision import GridBackbone
 from ridgerank.errors import BackboneError
@@ -45,22 +47,10 @@ class Glm41V(GridBackbone):
         text = self._text_model()
         blocks = []
         for layer in text.layers:
-            gate, up = layer.mlp.gate_up_proj.weight.chunk(2)
-            blocks.append(
-                Block(
-                    attention_norm=layer.input_layernorm,
-                    query=Affine.of(layer.self_attn.q_proj),
-                    key=Affine.of(layer.self_attn.k_proj),
-                    value=Affine.of(layer.self_attn.v_proj),
-                    output=Affine.of(layer.self_attn.o_proj),
-                    output_norm=layer.post_self_attn_layernorm,
-                    mlp_norm=layer.post_attention_layernorm,
-                    gate=Affine(gate),
-                    up=Affine(up),
-                    down=Affine.of(layer.mlp.down_proj),
-                    down_norm=layer.post_mlp_layernorm,
-                )
-            )
+            gate, up = map(Affine, layer.mlp.gate_up_proj.weight.chunk(2))
+            block = llama_block(layer, gate, up)
+            output_norm, down_norm = layer.post_self_attn_layernorm, layer.post_mlp_layernorm
+            blocks.append(replace(block, output_norm=output_norm, down_norm=down_norm))
         return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
 
 
@@ -74,13 +64,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Glm46V(Glm41V):
     """GLM-4.6V-Flash, its thinking closed before it starts; the larger GLM-4.6V mixes experts."""
 
-    prompt = Prompt(
-        before_page="[gMASK]<sop><|user|>\n<|begin_of_image|>",
-        after_page="<|end_of_image|>",
-        instruction=INSTRUCTION,
-        after_query="<|assistant|>\n<think></think>\n",
-        answers=("yes", "no"),
-    )
+    prompt = replace(Glm41V.prompt, after_query="<|assistant|>\n<think></think>\n")
     model_class = Glm46VForConditionalGeneration
     image_processor_class = Glm46VImageProcessorPil
 

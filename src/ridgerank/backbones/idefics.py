@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isqrt
 
+import numpy as np
 import torch
 from PIL.Image import Image
 from transformers import (
@@ -21,10 +22,9 @@ from transformers import (
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from ridgerank.backbones.base import Regions, tiled
+from ridgerank.backbones.base import PageTokens, Regions, cells
 from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
 from ridgerank.backbones.model_settings import Preset
-from ridgerank.backbones.prefix import PageTokens
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.backbones.vision import VisualBackbone
 from ridgerank.errors import BackboneError
@@ -121,6 +121,29 @@ class SmolVLM(Idefics3):
     prompt = _SMOLVLM_PROMPT
     model_class = SmolVLMForConditionalGeneration
     image_processor_class = SmolVLMImageProcessorPil
+
+
+def tiled(grid: tuple[int, int], aspect: float) -> Regions:
+    """A page cut into square tiles row by row, then seen whole: a grid of tiles stacked below each other.
+
+    `grid` is ((tiles + 1) x side, side). How many tiles stand in a row is not in it; the longer side of a
+    page is cut into a fixed number, and among the ways to lay out so many tiles the one nearest to `aspect`
+    (width over height) is then the right one.
+    """
+    side = grid[1]
+    count = grid[0] // side - 1
+    within = cells(side, side)
+    if count == 0:
+        return within
+    columns = min(
+        (number for number in range(1, count + 1) if count % number == 0),
+        key=lambda number: abs(np.log(number**2 / count / aspect)),
+    )
+    rows = count // columns
+    corners = cells(rows, columns)[:, :2]
+    small = within / np.array([columns, rows, columns, rows])
+    tiles = small[None] + np.tile(corners, 2)[:, None]
+    return np.concatenate([tiles.reshape(-1, 4), within])
 
 
 def image_text(rows: int, columns: int, positions: int) -> str:

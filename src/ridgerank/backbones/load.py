@@ -9,9 +9,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,10 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.glm_vl import Glm41V, Glm46V
 from ridgerank.backbones.idefics import Idefics3, SmolVLM
-from ridgerank.backbones.identity import report_unused_tensors
 from ridgerank.backbones.model_settings import PRESETS, Preset, find_model, find_preset
 from ridgerank.backbones.qwen_vl import Qwen2VL, Qwen3VL, Qwen25VL
 from ridgerank.backbones.rerankers import PREFIX, find_adapter_base, load_ranking_head, merge_adapter
-from ridgerank.backbones.text import MODEL_CLASSES, CausalText, TextBudget, choose_prompt, text_prompt
+from ridgerank.backbones.text import MODEL_CLASSES, CausalText, choose_prompt, parse_text_budget, text_prompt
 from ridgerank.backbones.vision import VisualBackbone
 from ridgerank.cache_folder import cache_folder
 from ridgerank.errors import BackboneError
@@ -61,7 +59,7 @@ def load_backbone(
 
     Device and dtype default to CUDA in bfloat16, else Apple's GPU, else the CPU, both in float32: weights
     trained in bfloat16 overflow float16. A folder with one `.gguf` file, or the file itself, is unpacked by
-    transformers' own loader, once: `gguf_cache.py` keeps what it gives.
+    transformers' own loader, once: what it gives is kept in the cache.
     `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
     the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
     and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
@@ -74,20 +72,27 @@ def load_backbone(
         if gguf is not None and (converted := _find_or_convert(Path(source, gguf))) is not None:
             source, gguf = str(converted), None
             tokenizer_class = PreTrainedTokenizerFast  # as it was saved: a family's own class would add to it
-        files = _locate_files(str(name), source, gguf, revision)
-        config = read_config(files.base, **files.options)
+        options = ({"revision": revision} if revision else {}) | ({"gguf_file": gguf} if gguf else {})
+        base, adapter = source, None
+        if gguf is None and (adapter_base := find_adapter_base(source, revision)) is not None:
+            base, adapter, options = adapter_base, source, {}
+        config = read_config(base, **options)
         _require_supported(str(name), config, max_pixels=max_pixels, page_text=page_text)
-        tokenizer = tokenizer_class.from_pretrained(files.base, **files.options)
+        tokenizer = tokenizer_class.from_pretrained(base, **options)
         family = FAMILIES.get(config.model_type)
         if family is None:
-            model = _load_model(files, MODEL_CLASSES[config.model_type], config, dtype, renamed={})
+            model_class = MODEL_CLASSES[config.model_type]
+            model = _load_model(str(name), base, options, model_class, config, dtype)
         else:
             preset = _choose_preset(str(name), source, config, prompt)
-            image_processor = family.image_processor_class.from_pretrained(files.base, **files.options)
+            image_processor = family.image_processor_class.from_pretrained(base, **options)
             head = preset is not None and preset.ranking_head
             model = _load_model(
-                files, family.model_class, config, dtype, renamed=family.former_names, ranking_head=head
+                str(name), base, options, family.model_class, config, dtype, ranking_head=head
             )
+        if adapter is not None:
+            renamed = {} if family is None else family.former_names
+            merge_adapter(model, adapter, revision, renamed=renamed)
     except (OSError, ValueError, ImportError) as error:
         first_line = str(error).strip().partition("\n")[0]
         advice = "Check the name and the connection, or download it once and give its folder."
@@ -105,7 +110,7 @@ def load_backbone(
             model,
             tokenizer,
             prompt=text_prompt(prompt or choose_prompt(str(name), control)),
-            budget=TextBudget.parse(page_text) if page_text else TextBudget(),
+            page_tokens=parse_text_budget(page_text or "head 512"),
         )
     default = family.default_max_pixels if preset is None else preset.max_pixels
     if max_pixels is not None:
@@ -115,53 +120,40 @@ def load_backbone(
     return family(str(name), model, tokenizer, image_processor, preset)
 
 
-@dataclass(frozen=True, slots=True)
-class _ModelFiles:
-    """Where the parts of a model are."""
-
-    name: str
-    base: str
-    """The folder or repository of configuration, tokenizer and weights."""
-    options: Mapping[str, str]
-    """What `from_pretrained` has to know besides."""
-    adapter: str | None = None
-    """The folder or repository of a peft adapter on these weights."""
-    adapter_revision: str | None = None
-
-
-def _locate_files(name: str, source: str, gguf_file: str | None, revision: str | None) -> _ModelFiles:
-    """A model's files; those of an adapter are its base's, which its settings name."""
-    options = ({"revision": revision} if revision else {}) | ({"gguf_file": gguf_file} if gguf_file else {})
-    base = None if gguf_file else find_adapter_base(source, revision)
-    if base is None:
-        return _ModelFiles(name, source, options)
-    return _ModelFiles(name, base, {}, adapter=source, adapter_revision=revision)
-
-
 def _load_model(
-    files: _ModelFiles,
+    name: str,
+    base: str,
+    options: Mapping[str, str],
     model_class: type[PreTrainedModel],
     config: PreTrainedConfig,
     dtype: torch.dtype,
     *,
-    renamed: Mapping[str, str],
     ranking_head: bool = False,
 ) -> PreTrainedModel:
-    """The weights, with adapter and ranking head; a tensor without weights is an error."""
-    if "gguf_file" in files.options:
-        return model_class.from_pretrained(files.base, dtype=dtype, **files.options)
+    """The weights, with a ranking head; a tensor without weights is an error."""
+    if "gguf_file" in options:
+        return model_class.from_pretrained(base, dtype=dtype, **options)
     model, loading = model_class.from_pretrained(
-        files.base, config=config, dtype=dtype, output_loading_info=True, **files.options
+        base, config=config, dtype=dtype, output_loading_info=True, **options
     )
     # A model trained with a ranking head has been published without its language head.
     missing = {name for name in loading["missing_keys"] if not (ranking_head and name.startswith("lm_head."))}
     unused = {name for name in loading["unexpected_keys"] if not (ranking_head and name.startswith(PREFIX))}
-    report_unused_tensors(files.name, unused, missing=missing)
-    if files.adapter is not None:
-        merge_adapter(model, files.adapter, files.adapter_revision, renamed=renamed)
+    _report_unused_tensors(name, unused, missing=missing)
     if ranking_head:
-        model.score = load_ranking_head(files.base, revision=files.options.get("revision"))
+        model.score = load_ranking_head(base, revision=options.get("revision"))
     return model
+
+
+def _report_unused_tensors(name: str, unused: Collection[str], *, missing: Collection[str]) -> None:
+    """Refuse a checkpoint that lacks tensors, and say which of its tensors the model has no use for."""
+    if missing:
+        raise BackboneError(
+            f"the weights of {name} lack {sorted(missing)[0]} ({len(missing)} tensors in all), which would "
+            "be drawn at random; download the model again, or give the configuration that goes with it"
+        )
+    if unused:
+        logger.warning("%s: %d tensors were not used, such as %s", name, len(unused), sorted(unused)[0])
 
 
 def _choose_preset(name: str, source: str, config: PreTrainedConfig, prompt: str | None) -> Preset | None:
@@ -178,7 +170,7 @@ def _choose_preset(name: str, source: str, config: PreTrainedConfig, prompt: str
 
 
 def _find_or_convert(file: Path) -> Path | None:
-    """The folder that a GGUF file was converted to, now or before; None where there is no room for it."""
+    """The folder that a GGUF file was converted to, now or before; None if there is no room for it."""
     if find_converted(file) is None:
         keep_converted(file, partial(_convert, file))
     return find_converted(file)
@@ -210,30 +202,16 @@ def parse_dtype(name: str | torch.dtype | None) -> torch.dtype | None:
 def placement(
     device: str | torch.device | None, dtype: torch.dtype | None
 ) -> tuple[torch.device, torch.dtype]:
-    """Where a model runs and with what numbers, the best there is where nothing was asked for."""
-    chosen = _usable(device) if device is not None else _best_device()
-    return chosen, dtype or (torch.bfloat16 if chosen.type == "cuda" else torch.float32)
-
-
-def _usable(name: str | torch.device) -> torch.device:
-    """A device by its name, refused where this machine does not have it."""
-    have = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    """Where a model runs and with what numbers, the best there is unless asked for; refused if not there."""
+    have = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    usable = [kind for kind, there in have.items() if there]
     try:
-        device = torch.device(name)
+        chosen = torch.device(usable[0] if device is None else device)
     except RuntimeError:
-        device = None
-    if device is None or not have.get(device.type, False):
-        usable = ", ".join(kind for kind, there in have.items() if there)
-        raise BackboneError(f"no device {str(name)!r} on this machine; there is {usable}")
-    return device
-
-
-def _best_device() -> torch.device:
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
+        chosen = None
+    if chosen is None or chosen.type not in usable:
+        raise BackboneError(f"no device {str(device)!r} on this machine; there is {', '.join(usable[::-1])}")
+    return chosen, dtype or (torch.bfloat16 if chosen.type == "cuda" else torch.float32)
 
 
 def _require_supported(
@@ -330,7 +308,7 @@ def converted_folder(file: Path) -> Path:
 
 
 def find_converted(file: Path) -> Path | None:
-    """The folder this file was converted to before, None where it was not; using it keeps it."""
+    """The folder this file was converted to before, None if it was not; using it keeps it."""
     folder = converted_folder(file)
     if not (folder / _COMPLETE).exists():
         return None

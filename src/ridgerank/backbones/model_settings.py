@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from ridgerank.backbones.prompt import Prompt
 from ridgerank.errors import BackboneError
@@ -32,7 +32,6 @@ class Preset:
     """As published; its name is the preset's."""
     max_pixels: int
     """Pixel budget of a page, as its authors or first users ran it."""
-    licence: str
     notice: str = ""
     """What whoever loads it is told."""
     ranking_head: bool = False
@@ -65,7 +64,6 @@ _PRESETS = (
             name="monoqwen2-vl",
         ),
         max_pixels=2048 * 28 * 28,
-        licence="Apache-2.0",
     ),
     Preset(
         repository="jinaai/jina-reranker-m0",
@@ -80,7 +78,6 @@ _PRESETS = (
             closing_tokens=(100,),
         ),
         max_pixels=768 * 28 * 28,
-        licence="CC-BY-NC-4.0",
         notice=(
             "jina-reranker-m0 is licensed CC-BY-NC-4.0: not for commercial use without another licence from "
             "its authors, and the same holds for pages stored with it"
@@ -142,22 +139,13 @@ SHORT_NAMES = {
 """What people type, and the repository it stands for."""
 
 
-class ModelSource(NamedTuple):
-    """Where a model is."""
-
-    location: str
-    """A folder, or a hub repository."""
-    gguf: str | None = None
-    """The GGUF file in the folder, where that is all there is."""
-
-
-def find_model(name: str) -> ModelSource:
-    """Find the folder or repository, and the GGUF file in it if that is all; a bare word is a short name."""
+def find_model(name: str) -> tuple[str, str | None]:
+    """The folder or repository of a model, and the GGUF file in it if that is all; a word is a short name."""
     if name.lower() in SHORT_NAMES:
-        return ModelSource(SHORT_NAMES[name.lower()])
+        return SHORT_NAMES[name.lower()], None
     path = Path(name)
     if path.suffix == ".gguf" and path.is_file():
-        return ModelSource(str(path.parent), path.name)
+        return str(path.parent), path.name
     if path.is_dir():
         return _find_in_folder(path)
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
@@ -166,27 +154,27 @@ def find_model(name: str) -> ModelSource:
             f"{', '.join(SHORT_NAMES)}, "
             "or a repository as owner/name; where a model of a store has moved, --backbone says where it is"
         )
-    return ModelSource(name)
+    return name, None
 
 
-def _find_in_folder(folder: Path) -> ModelSource:
+def _find_in_folder(folder: Path) -> tuple[str, str | None]:
     packed = sorted(folder.glob("*.gguf"))
     has_config = any((folder / name).exists() for name in ("config.json", "adapter_config.json"))
     if any(folder.rglob("*.onnx")) and not packed and not any(folder.glob("*.safetensors")):
         raise BackboneError(
-            f"{folder} holds an ONNX model, whose layers cannot be read one by one; wanted the same model as "
-            "safetensors or GGUF"
+            f"{folder} holds an ONNX model, whose layers cannot be read one by one; expected the same model "
+            "as safetensors or GGUF"
         )
     if has_config:
-        return ModelSource(str(folder))
+        return str(folder), None
     if len(packed) > 1:
         raise BackboneError(
             f"{folder} holds {len(packed)} GGUF files, {', '.join(each.name for each in packed)}; name one"
         )
     if packed:
-        return ModelSource(str(folder), packed[0].name)
+        return str(folder), packed[0].name
     raise BackboneError(
-        f"{folder} holds no model: no config.json and no GGUF file; wanted the folder of one, as "
+        f"{folder} holds no model: no config.json and no GGUF file; expected the folder of one, as "
         "`hf download OWNER/NAME --local-dir FOLDER` makes it"
     )
 

@@ -36,21 +36,12 @@ class Prompt:
     """What ends the user's turn, a control token or a newline, and the cue for the answer; empty where
     `closing_tokens` do both."""
     answers: tuple[str, str] | None
-    """The text of the answer token for a relevant page, then for an irrelevant one; None where a ranking
+    """The text of the answer token for a relevant page, then for an irrelevant one; None if a ranking
     head takes their place."""
     name: str = ""
     """What it is chosen by, where a family may have one of several."""
     closing_tokens: tuple[int, ...] = ()
     """Tokens behind everything, by id, where a model was trained with one that no text stands for."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextTokens:
-    """A text in tokens, each with the characters it stands for."""
-
-    ids: list[int]
-    spans: list[tuple[int, int]]
-    """Where each stands in the text: its first character, and one past its last."""
 
 
 class PromptTokens:
@@ -87,14 +78,14 @@ class PromptTokens:
         """How many positions stand before the page, the same for every page."""
         return len(self._ids(self.prompt.before_page))
 
-    def page_text(self, text: str) -> TextTokens:
-        """A page's text as plain tokens; the rare one that would still be a control token is left out."""
+    def page_text(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """A page's text as plain tokens; the rare one that would still be a control token is left out.
+
+        With each token comes where it stands in the text: its first character, and one past its last.
+        """
         encoding = self._plain.encode(text, add_special_tokens=False)
         kept = [number for number, token in enumerate(encoding.ids) if token not in self._added]
-        return TextTokens(
-            ids=[encoding.ids[number] for number in kept],
-            spans=[encoding.offsets[number] for number in kept],
-        )
+        return [encoding.ids[number] for number in kept], [encoding.offsets[number] for number in kept]
 
     def suffix(self, query: str) -> list[int]:
         """Tokens behind the cut: the instruction's last, the query's, the cue for the answer."""

@@ -1,5 +1,7 @@
 """Qwen2-VL, Qwen2.5-VL and Qwen3-VL."""
 
+from dataclasses import replace
+
 from transformers import (
     BaseImageProcessor,
     Qwen2_5_VLForConditionalGeneration,
@@ -58,12 +60,6 @@ class Qwen2VL(Qwen25VL):
 class Qwen3VL(Qwen25VL):
     """Qwen3-VL-2B, -4B, -8B, -32B Instruct; its chat template has no system turn."""
 
-    prompt = Prompt(
-        before_page="<|im_start|>user\n<|vision_start|>",
-        after_page="<|vision_end|>",
-        instruction=INSTRUCTION,
-        after_query="<|im_end|>\n<|im_start|>assistant\n",
-        answers=("yes", "no"),
-    )
+    prompt = replace(Qwen25VL.prompt, before_page="<|im_start|>user\n<|vision_start|>")
     model_class = Qwen3VLForConditionalGeneration
     default_max_pixels = 1280 * 32 * 32

@@ -15,7 +15,7 @@ from ridgerank.errors import BackboneError
 
 
 def find_adapter_base(source: str, revision: str | None = None) -> str | None:
-    """The base a peft adapter names; None where `source` is no adapter."""
+    """The base a peft adapter names; None if `source` is not an adapter."""
     config_file = find_adapter_config_file(source, revision=revision)
     if config_file is None:
         return None
@@ -99,7 +99,7 @@ def load_ranking_head(source: str, *, revision: str | None = None) -> nn.Sequent
     missing = [PREFIX + name for name in _NAMES if name not in tensors]
     if missing:
         raise BackboneError(
-            f"{source} holds no {missing[0]}; wanted the two layers of a ranking head as published, or "
+            f"{source} holds no {missing[0]}; expected the two layers of a ranking head as published, or "
             "another prompt"
         )
     width, inner = tensors["0.weight"].shape[1], tensors["0.weight"].shape[0]

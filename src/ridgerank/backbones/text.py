@@ -6,9 +6,7 @@ read; the lineage records it.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
 
 import torch
 from transformers import (
@@ -19,37 +17,24 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.base import Backbone, PageTokens
 from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
-from ridgerank.backbones.prefix import PageTokens
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
 from ridgerank.records import Page
 
 
-@dataclass(frozen=True, slots=True)
-class TextBudget:
-    """The first tokens of a page: `TextBudget.parse("head 512")`."""
-
-    tokens: int = 512
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise BackboneError(f"a budget of {self.tokens} tokens a page, wanted at least 1")
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read what `str` wrote: `head`, a space, a number of tokens."""
-        matched = re.fullmatch(r"head (\d+)", text.strip())
-        if matched is None:
-            raise BackboneError(
-                f"a page's text spelled {text!r}, expected `head` and a number of tokens: 'head 512'"
-            )
-        return cls(int(matched[1]))
-
-    def __str__(self) -> str:
-        return f"head {self.tokens}"
+def parse_text_budget(text: str) -> int:
+    """How many tokens of a page are read: 512 of `head 512`, its first ones."""
+    matched = re.fullmatch(r"head (\d+)", text.strip())
+    if matched is None:
+        raise BackboneError(
+            f"a page's text spelled {text!r}, expected `head` and a number of tokens: 'head 512'"
+        )
+    if int(matched[1]) < 1:
+        raise BackboneError(f"a budget of {matched[1]} tokens a page, expected at least 1")
+    return int(matched[1])
 
 
 _BELOW = f"\n\n{INSTRUCTION}"
@@ -127,14 +112,14 @@ class CausalText(Backbone):
         tokenizer: PreTrainedTokenizerFast,
         *,
         prompt: Prompt,
-        budget: TextBudget,
+        page_tokens: int,
     ) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer."""
         self.prompt = prompt
-        self.budget = budget
+        self._page_tokens = page_tokens
         self.max_pixels = _PAGE_PIXELS
         self.page_budget = _PAGE_PIXELS
-        self.page_text = str(budget)
+        self.page_text = f"head {page_tokens}"
         super().__init__(name, model, tokenizer)
 
     def content(self, page: Page) -> str:
@@ -144,12 +129,12 @@ class CausalText(Backbone):
     def text_spans(self, text: str) -> list[tuple[int, int]]:
         """Where the characters of each position that is read stand in a page's text."""
         before = len(text) - len(text.lstrip())
-        spans = self.tokens.page_text(text.strip()).spans
-        return [(before + start, before + end) for start, end in spans[: self.budget.tokens]]
+        _, spans = self.tokens.page_text(text.strip())
+        return [(before + start, before + end) for start, end in spans[: self._page_tokens]]
 
     def _fingerprint_processor(self) -> str:
         backend = self._tokenizer.backend_tokenizer.to_str()
-        return fingerprint({"tokenizer": backend, "budget": str(self.budget)})
+        return fingerprint({"tokenizer": backend, "budget": self.page_text})
 
     def _text_model(self) -> PreTrainedModel:
         return self._model.model
@@ -158,8 +143,7 @@ class CausalText(Backbone):
         before, after = self.tokens.around_text()
         page_tokens = []
         for page in pages:
-            tokens = self.tokens.page_text(page.strip())
-            chosen = tokens.ids[: self.budget.tokens]
+            chosen = self.tokens.page_text(page.strip())[0][: self._page_tokens]
             ids = [*before, *chosen, *after]
             visual = torch.zeros(len(ids), dtype=torch.bool, device=self.device)
             visual[len(before) : len(before) + len(chosen)] = True

@@ -1,24 +1,20 @@
 """Families that look at a page's image, and those whose positions have three axes (Qwen-VL, GLM-4V)."""
 
+import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
 import torch
 from PIL.Image import Image
+from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.identity import (
-    fingerprint_processor,
-    require_control_tokens,
-    require_image_token,
-    require_rotation,
-)
+from ridgerank.backbones.base import Backbone, PageTokens, fingerprint_processor
 from ridgerank.backbones.model_settings import Preset
-from ridgerank.backbones.prefix import PageTokens
+from ridgerank.backbones.prompt import Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.page_sizing import PageSizing, PatchSizing
 from ridgerank.records import Page
@@ -33,6 +29,8 @@ class VisualBackbone(Backbone):
     """Pixel budget of a page unless the user says otherwise; `None` leaves the processor's own."""
     rotated_share: ClassVar[float] = 1.0
     """The share of each head's channels that the family turns by position, where sections do not say."""
+    image_token: ClassVar[str] = ""
+    """The text of one visual position, if a page is nothing but these."""
     former_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Patterns of parts' names in adapters of before, and what the parts are called now."""
 
@@ -57,6 +55,8 @@ class VisualBackbone(Backbone):
         require_control_tokens(name, self.prompt, tokenizer.backend_tokenizer)
         super().__init__(name, model, tokenizer)
         require_rotation(name, self._text_model(), head_dim=self.geometry.head_dim, share=self.rotated_share)
+        if self.image_token:
+            require_image_token(name, self.tokens.image_page(self.image_token), model.config.image_token_id)
 
     def content(self, page: Page) -> Image:
         """The page's image."""
@@ -95,23 +95,9 @@ _PATCHES_AT_ONCE = 8192
 class GridBackbone(VisualBackbone):
     """A model whose processor gives `image_grid_thw` and which places tokens by `get_rope_index`."""
 
-    image_token: str
-    """The text of one visual position."""
     former_names = MappingProxyType(
         {r"^model\.(embed_tokens|layers|norm)\.": r"model.language_model.\1.", r"^visual\.": "model.visual."}
     )
-
-    def __init__(
-        self,
-        name: str,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerFast,
-        image_processor: BaseImageProcessor,
-        preset: Preset | None = None,
-    ) -> None:
-        """Take a model whose tokenizer and configuration agree on the token of a visual position."""
-        super().__init__(name, model, tokenizer, image_processor, preset)
-        require_image_token(name, self.tokens.image_page(self.image_token), model.config.image_token_id)
 
     @classmethod
     def page_sizing(cls, image_processor: BaseImageProcessor) -> PatchSizing:
@@ -178,3 +164,46 @@ def _group_pages(patches: Sequence[int]) -> Iterator[slice]:
             yield slice(start, page)
             start = page
     yield slice(start, len(patches))
+
+
+_MARK = re.compile(r"<[^<>\s]+>|\[gMASK\]")
+"""How control tokens are written in a prompt."""
+
+
+def require_rotation(name: str, text_model: PreTrainedModel, *, head_dim: int, share: float) -> None:
+    """Refuse a decoder that turns other channels of a head by position than its sections say.
+
+    Sections are how many pairs of channels each axis of a position turns. Where none were read, the decoder
+    has to turn the share of each head that its family is known to turn.
+    """
+    turned = 2 * text_model.rotary_emb.inv_freq.numel()
+    sections = (text_model.config.rope_parameters or {}).get("mrope_section")
+    expected = round(head_dim * share) if sections is None else 2 * sum(sections)
+    if turned != expected:
+        source = "its family" if sections is None else f"sections of {list(sections)}"
+        raise BackboneError(
+            f"{name} turns {turned} of the {head_dim} channels of a head by position, {source} would turn "
+            f"{expected}; the rotary settings of its configuration were not read, or are of another model"
+        )
+
+
+def require_control_tokens(name: str, prompt: Prompt, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that would spell out a control token of the prompt."""
+    text = prompt.before_page + prompt.after_page + prompt.after_query
+    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    unknown = [mark for mark in _MARK.findall(text) if mark not in known]
+    if unknown:
+        raise BackboneError(
+            f"the tokenizer of {name} has no token {unknown[0]!r}, which the prompt of its family needs; is "
+            "tokenizer_config.json missing beside tokenizer.json?"
+        )
+
+
+def require_image_token(name: str, ids: Collection[int], image_token_id: int) -> None:
+    """Refuse a tokenizer whose token for a visual position is not the one the model looks for."""
+    if list(ids).count(image_token_id) != 1:
+        raise BackboneError(
+            f"the tokens of a page of {name} hold the image token {image_token_id} of its configuration "
+            f"{list(ids).count(image_token_id)} times, expected once per visual position; tokenizer and "
+            "configuration are not of one model"
+        )

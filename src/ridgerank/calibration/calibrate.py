@@ -46,8 +46,7 @@ from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import rerender_pages
-from ridgerank.store.sidecar import edit_calibrations
+from ridgerank.store.sidecar import edit_calibrations, rerender_pages
 from ridgerank.trec import Qrels
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ridgerank.errors import CalibrationError
 from ridgerank.queries import MAX_CHARACTERS
 from ridgerank.records import Query
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rerender import rerender_pages
+from ridgerank.store.sidecar import rerender_pages
 
 QUERIES = 32
 """Queries generated where none are given."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from ridgerank.atomic import say_what_cannot_be_written
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.prefix import Prefix, PrefixBatch
+from ridgerank.backbones.decoder import Prefix, PrefixBatch
 from ridgerank.errors import CalibrationError
 from ridgerank.lineage import Lineage
 from ridgerank.records import Candidate, Page, Query, Target

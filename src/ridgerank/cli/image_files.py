@@ -30,7 +30,7 @@ def page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
     from PIL import Image
 
     from ridgerank.records import Page
-    from ridgerank.store.rerender import locate_pages, render_locations
+    from ridgerank.store.sidecar import locate_pages, render_locations
 
     stored = {page.page_id: page for page in store.pages([page.page_id for page in ranking.pages])}
     pages = render_locations(locate_pages(store, list(stored)), max_pixels=PIXELS)

@@ -86,7 +86,7 @@ def index_command(
     from ridgerank.extras import require_packages
 
     require_packages("torch", "transformers", "lance", "pyarrow", "pypdfium2", "PIL", "bm25s")
-    from ridgerank.cli.index_settings import IndexChoices, require_documents, settle_index
+    from ridgerank.cli.index_settings import require_documents, settle_index
 
     # Before the heavy imports, so that a mistake is reported at once.
     if queries is not None and not calibrate:
@@ -100,19 +100,17 @@ def index_command(
     calibration_queries = None if queries is None else read_queries(queries)
     require_documents(paths)
     settings = settle_index(
-        IndexChoices(
-            backbone,
-            device,
-            dtype,
-            preset=preset,
-            keep=keep,
-            bits=bits,
-            exit_layer=exit_layer,
-            max_pixels=max_pixels,
-            page_text=page_text,
-            prompt=prompt,
-        ),
         store,
+        backbone=backbone,
+        device=device,
+        dtype=dtype,
+        preset=preset,
+        keep=keep,
+        bits=bits,
+        exit_layer=exit_layer,
+        max_pixels=max_pixels,
+        page_text=page_text,
+        prompt=prompt,
     )
     if ray is not None:
         retriever = _choose_retriever(retriever, store)
@@ -125,6 +123,7 @@ def index_command(
     recognizer = _make_recognizer() if ocr else None
     encoder = _load_encoder(retriever, store, device=device, dtype=parse_dtype(dtype))
     model = settings.load_model(store)
+    storage = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
     try:
         with Bar("listing") as bar:
             report = index_documents(
@@ -132,10 +131,9 @@ def index_command(
                 store,
                 model,
                 embedder=encoder,
-                exit_layer=settings.exit_layer,
-                keep=settings.keep,
-                numbers=settings.numbers,
-                preset=settings.preset,
+                exit_layer=storage.exit_layer,
+                keep=storage.keep,
+                numbers=storage.numbers,
                 prune=prune,
                 processes=processes,
                 recognizer=recognizer,
@@ -164,15 +162,7 @@ def index_command(
 def _plan_encoding(settings: "IndexSettings", retriever: str | None, *, ocr: bool) -> "EncodingPlan":
     from ridgerank.scaleout.encoding_worker import EncodingPlan
 
-    return EncodingPlan(
-        settings.model,
-        None if settings.keep is None else str(settings.keep),
-        settings.exit_layer,
-        retriever,
-        ocr,
-        None if settings.numbers is None else str(settings.numbers),
-        settings.preset,
-    )
+    return EncodingPlan(settings.model, settings.storage, retriever, ocr)
 
 
 def _index_on_ray(

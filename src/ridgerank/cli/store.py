@@ -25,24 +25,24 @@ def info(uri: Uri, as_json: AsJson = False) -> None:
     from rich.table import Table
 
     from ridgerank.store.page_store import PageStore
-    from ridgerank.store.storage_setting import StorageSetting
 
     with PageStore.open(uri) as opened:
         facts = opened.info()
     if as_json:
-        typer.echo(json.dumps(asdict(facts) | {"bytes_per_page": facts.bytes_per_page}, ensure_ascii=False))
+        lineage = {"lineage": facts.lineage.to_dict(), "bytes_per_page": facts.bytes_per_page}
+        typer.echo(json.dumps(asdict(facts) | lineage, ensure_ascii=False))
         return
     table = Table(show_header=False)
     table.add_row("pages", f"{facts.pages:,}")
     table.add_row(
         "prefixes", f"{facts.prefix_bytes / 1e6:,.1f} MB, {facts.bytes_per_page / 1e6:.3f} MB a page"
     )
-    table.add_row("setting", StorageSetting.from_lineage(facts.lineage).command_options())
+    table.add_row("setting", facts.lineage.storage.command_options())
     retriever = facts.retriever
     table.add_row(
         "retriever vectors", "none" if retriever is None else f"{retriever.source}, {retriever.dim} wide"
     )
-    for name, value in asdict(facts.lineage).items():
+    for name, value in facts.lineage.to_dict().items():
         table.add_row(name.replace("_", " "), str(value))
     Console().print(table)
 

@@ -11,11 +11,11 @@ from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.indexing.names import Listing
+from ridgerank.lineage import StorageSetting
 from ridgerank.records import Page
 from ridgerank.store.codec import compress
-from ridgerank.store.layout import SharedPrefix, block_shape
-from ridgerank.store.rows import PageRow, StoredPage
-from ridgerank.store.storage_setting import PAPER_NUMBERS, Keep, NumberFormat
+from ridgerank.store.layout import SharedPositions, block_shape
+from ridgerank.store.page_store import PageRow, StoredPage
 from ridgerank.store.vector_columns import PageEmbedder
 
 _COMMIT_SECONDS = 15.0
@@ -56,10 +56,8 @@ class PageEncoder:
 
     backbone: Backbone
     embedder: PageEmbedder | None
-    exit_layer: int
-    keep: Keep
-    numbers: NumberFormat = PAPER_NUMBERS
-    shared: SharedPrefix | None = None
+    storage: StorageSetting
+    shared: SharedPositions | None = None
     """The positions before the page, where the store holds them once."""
 
     def encode(self, pages: Sequence[Page], listing: Listing, stored: frozenset[str]) -> EncodedPages:
@@ -70,7 +68,7 @@ class PageEncoder:
             vectors = dict(zip((page.page_id for page in pages), embedded, strict=True))
         new = [page for page in pages if page.page_id not in stored]
         contents = [self.backbone.content(page) for page in new]
-        prefixes = self.backbone.encode(contents, exit_layer=self.exit_layer)
+        prefixes = self.backbone.encode(contents, exit_layer=self.storage.exit_layer)
         rows = [
             PageRow(
                 page=StoredPage(
@@ -81,7 +79,7 @@ class PageEncoder:
                     thumbnail=_thumbnail(page.image),
                     vectors=vectors.pop(page.page_id, None),
                 ),
-                prefix=compress(prefix, self.keep, self.numbers, self.shared),
+                prefix=compress(prefix, self.storage.keep, self.storage.numbers, self.shared),
             )
             for page, prefix in zip(new, prefixes, strict=True)
         ]

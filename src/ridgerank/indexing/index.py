@@ -31,16 +31,14 @@ from ridgerank.indexing.names import (
     render_batches,
 )
 from ridgerank.indexing.progress import IndexHook, IndexPlan, IndexReport, SilentIndexHook
-from ridgerank.lineage import Lineage
+from ridgerank.lineage import Keep, Lineage, NumberFormat, StoragePreset, StorageSetting
 from ridgerank.records import document_name
 from ridgerank.store.codec import encode_shared
 from ridgerank.store.lance_dataset import open_dataset, read_lineage
-from ridgerank.store.layout import SharedPrefix
-from ridgerank.store.model_lineage import complete_setting, make_lineage
+from ridgerank.store.layout import SharedPositions
 from ridgerank.store.page_filter import labels_of
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import remember_sources, source_owners
-from ridgerank.store.storage_setting import Keep, NumberFormat, StoragePreset
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 from ridgerank.worker_process import usable_cores
@@ -82,17 +80,23 @@ def index_documents(
         backbone = _load_stored_backbone(str(store))
     elif isinstance(backbone, str):
         backbone = load_backbone(backbone)
-    setting = complete_setting(backbone, preset, keep=keep, numbers=numbers, exit_layer=exit_layer)
-    keep, numbers, exit_layer = setting.keep, setting.numbers, setting.exit_layer
-    backbone.geometry.require_layers(exit_layer)
+    storage = StorageSetting.from_preset(
+        preset,
+        layers=backbone.geometry.layers,
+        reads_text=backbone.reads_text,
+        keep=keep,
+        numbers=numbers,
+        exit_layer=exit_layer,
+    )
+    backbone.geometry.require_layers(storage.exit_layer)
     processes = _default_processes() if processes is None else processes
-    shared = encode_shared(backbone, numbers, exit_layer=exit_layer)
+    shared = encode_shared(backbone, storage)
     return run_index(
         [paths] if isinstance(paths, str | Path) else paths,
         str(store),
-        make_lineage(backbone, exit_layer=exit_layer, keep=keep, numbers=numbers),
+        backbone.lineage(storage),
         _LocalEncodingExecutor(
-            PageEncoder(backbone, embedder, exit_layer, keep, numbers, shared),
+            PageEncoder(backbone, embedder, storage, shared),
             recognizer,
             batch_pages or default_batch_pages(backbone),
             processes,
@@ -134,7 +138,7 @@ def run_index(
     hook: IndexHook,
     origin: VectorOrigin | None,
     reads_text: bool,
-    shared: SharedPrefix | None = None,
+    shared: SharedPositions | None = None,
     prune: bool = False,
     processes: int = 1,
 ) -> IndexReport:

@@ -24,8 +24,8 @@ from ridgerank.ragged import Bools, Floats
 from ridgerank.records import Explanation, Passage, Region, State
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.rerender import locate_pages
-from ridgerank.store.rows import StoredPage
+from ridgerank.store.page_store import StoredPage
+from ridgerank.store.sidecar import locate_pages
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _WIDTH = 0.55
 def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None = None) -> Explanation:
     """Attention over a stored page at one of the stored layers, or its mean over all of them."""
     lineage = shallow.store.lineage
-    end = lineage.exit_layer
+    end = lineage.storage.exit_layer
     if layer is not None and not 0 <= layer < end:
         raise StoreError(f"layer {layer} of a store that holds layers 0 to {end - 1}; ask for one of these")
     layers = (0, end) if layer is None else (layer, layer + 1)

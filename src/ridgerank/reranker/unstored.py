@@ -15,8 +15,7 @@ from ridgerank.errors import DocumentError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.codec import compress
-from ridgerank.store.layout import PackedPrefix, SharedPrefix, block_shape
-from ridgerank.store.storage_setting import Keep, stored_numbers
+from ridgerank.store.layout import PackedPrefix, SharedPositions, block_shape
 
 PageSource: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
 """Missing pages: images or pages by the name of the page, or files and folders to look in."""
@@ -35,7 +34,12 @@ class UnstoredPages:
     """Encodes pages for a store without writing to it; safe for any number of threads."""
 
     def __init__(
-        self, backbone: Backbone, lineage: Lineage, *, capacity_bytes: int, shared: SharedPrefix | None = None
+        self,
+        backbone: Backbone,
+        lineage: Lineage,
+        *,
+        capacity_bytes: int,
+        shared: SharedPositions | None = None,
     ) -> None:
         """`shared` are the store's positions before the page, if it holds them once."""
         self._backbone = backbone
@@ -86,8 +90,9 @@ class UnstoredPages:
                 f"{page.reference} has no text, and the model of this store reads text; index its document "
                 "with OCR"
             )
-        [prefix] = self._backbone.encode([content], exit_layer=self._lineage.exit_layer)
-        keep, numbers = Keep.parse(self._lineage.keep), stored_numbers(self._lineage)
-        unstored = UnstoredPage(page.page_id, page.reference, compress(prefix, keep, numbers, self._shared))
+        storage = self._lineage.storage
+        [prefix] = self._backbone.encode([content], exit_layer=storage.exit_layer)
+        packed = compress(prefix, storage.keep, storage.numbers, self._shared)
+        unstored = UnstoredPage(page.page_id, page.reference, packed)
         self._encoded_pages.put(unstored.page_id, unstored)
         return unstored

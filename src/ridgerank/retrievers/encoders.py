@@ -39,7 +39,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.utils.peft_utils import find_adapter_config_file
 
-from ridgerank.backbones.identity import fingerprint_processor
+from ridgerank.backbones.base import fingerprint_processor
 from ridgerank.backbones.load import placement
 from ridgerank.backbones.rerankers import apply_adapter
 from ridgerank.errors import BackboneError, RetrieverError

@@ -21,13 +21,12 @@ from ridgerank.documents.render import PageRef
 from ridgerank.documents.sources import Failure
 from ridgerank.indexing.encode import EncodedPages, PageEncoder, default_batch_pages
 from ridgerank.indexing.names import Listing, render_batches
-from ridgerank.lineage import Lineage
+from ridgerank.lineage import Lineage, StorageChoice
 from ridgerank.scaleout.ray_datasets import Rows, map_records
-from ridgerank.store import layout, rows
+from ridgerank.store import layout
 from ridgerank.store.codec import encode_shared
-from ridgerank.store.layout import SharedPrefix
-from ridgerank.store.model_lineage import complete_setting, make_lineage
-from ridgerank.store.storage_setting import Keep, NumberFormat, StoragePreset
+from ridgerank.store.layout import SharedPositions
+from ridgerank.store.store_writer import build_table
 from ridgerank.store.vector_columns import VectorOrigin
 
 _RENDERING_PROCESSES = 2
@@ -40,13 +39,9 @@ class EncodingPlan:
     """How pages are to be encoded."""
 
     model: ModelSettings
-    keep: str | None
-    exit_layer: int | None
+    storage: StorageChoice
     retriever: str | None = None
     ocr: bool = False
-    bits: str | None = None
-    preset: StoragePreset = "paper"
-    """What `keep`, `exit_layer` and `bits` leave open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +52,7 @@ class EncodingDescription:
     batch_pages: int
     origin: VectorOrigin | None
     reads_text: bool
-    shared: SharedPrefix | None = None
+    shared: SharedPositions | None = None
     """The positions before the page, where the store holds them once."""
 
 
@@ -90,15 +85,8 @@ class FragmentResult:
 def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescription]:
     """Load the models of a plan, and describe them."""
     backbone = plan.model.load()
-    setting = complete_setting(
-        backbone,
-        plan.preset,
-        keep=None if plan.keep is None else Keep.parse(plan.keep),
-        numbers=None if plan.bits is None else NumberFormat.parse(plan.bits),
-        exit_layer=plan.exit_layer,
-    )
-    keep, numbers, exit_layer = setting.keep, setting.numbers, setting.exit_layer
-    backbone.geometry.require_layers(exit_layer)
+    storage = plan.storage(layers=backbone.geometry.layers, reads_text=backbone.reads_text)
+    backbone.geometry.require_layers(storage.exit_layer)
     embedder = None
     if plan.retriever is not None:
         from ridgerank.backbones.load import parse_dtype
@@ -109,10 +97,10 @@ def load_page_encoder(plan: EncodingPlan) -> tuple[PageEncoder, EncodingDescript
             device=plan.model.device,
             dtype=parse_dtype(plan.model.dtype),
         )
-    lineage = make_lineage(backbone, exit_layer=exit_layer, keep=keep, numbers=numbers)
-    shared = encode_shared(backbone, numbers, exit_layer=exit_layer)
+    lineage = backbone.lineage(storage)
+    shared = encode_shared(backbone, storage)
     origin = None if embedder is None else embedder.origin
-    page_encoder = PageEncoder(backbone, embedder, exit_layer, keep, numbers, shared)
+    page_encoder = PageEncoder(backbone, embedder, storage, shared)
     return page_encoder, EncodingDescription(
         lineage, default_batch_pages(backbone), origin, backbone.reads_text, shared
     )
@@ -168,7 +156,7 @@ class EncodingWorker:
             result.prefix_bytes += encoded.prefix_bytes
             result.nbytes += encoded.nbytes
             if encoded.rows:
-                yield from rows.build_table(encoded.rows, schema).to_batches()
+                yield from build_table(encoded.rows, schema).to_batches()
 
     def _encode_batches(self, task: FragmentTask, result: FragmentResult) -> Iterator[EncodedPages]:
         refs = {ref.page_id: ref for batch in task.batches for ref in batch}

@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from types import TracebackType
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -12,12 +11,13 @@ from torch import Tensor
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Attention
+from ridgerank.byte_lru import CacheCounts, LoadingCache
 from ridgerank.errors import StoreError
 from ridgerank.records import State
-from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.model_lineage import require_same_model
+from ridgerank.store.codec import StoredPrefixes
+from ridgerank.store.layout import PackedPrefix, block_shape
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import CacheCounts, LayerStream, PrefixCache, StoredPrefixes
+from ridgerank.store.reading import LayerStream
 
 QueryPages: TypeAlias = tuple[str, Sequence[str]]
 """A query and the ids of the pages it runs over."""
@@ -42,10 +42,15 @@ class ShallowPass:
     """
 
     def __init__(self, backbone: Backbone, store: PageStore, *, cache_bytes: int = 1 << 30) -> None:
-        require_same_model(store.lineage, backbone, artifact=f"the page store at {store.uri}")
+        loaded = backbone.lineage(store.lineage.storage)
+        store.lineage.require(loaded, artifact=f"the page store at {store.uri}")
         self.backbone = backbone
         self.store = store
-        self._cache = PrefixCache(store.read_prefixes, capacity_bytes=cache_bytes) if cache_bytes else None
+        self._cache: LoadingCache[str, PackedPrefix] | None = None
+        if cache_bytes:
+            self._cache = LoadingCache(
+                store.read_prefixes, cache_bytes, count_bytes=lambda prefix: block_shape(prefix).nbytes
+            )
         self._buffer = np.empty(0, dtype=np.uint8)
         self._buffer_lock = Lock()
         """The reading buffer serves one request at a time."""
@@ -76,7 +81,7 @@ class ShallowPass:
         Queries of equal suffix length and lists of equal longest page give what each gives alone.
         """
         if not lists or any(not page_ids for _, page_ids in lists):
-            raise StoreError("no pages to run the query over; wanted at least one")
+            raise StoreError("no pages to run the query over; expected at least one")
         start = time.perf_counter()
         if len(lists) == 1 and not unstored and self._cache is None and self.backbone.device.type == "cpu":
             [(query, page_ids)] = lists
@@ -106,8 +111,7 @@ class ShallowPass:
         )
 
     def _read_packed(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
-        reader = self._cache if self._cache is not None else self.store
-        return reader.read_prefixes(page_ids)
+        return (self.store.read_prefixes if self._cache is None else self._cache.read)(page_ids)
 
     def _batch(self, pages: Sequence[PackedPrefix]) -> StoredPrefixes:
         return StoredPrefixes(pages, device=self.backbone.device)
@@ -146,7 +150,5 @@ class ShallowPass:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.store.close()

@@ -146,7 +146,7 @@ def ranking_router(service: Service) -> APIRouter:
     async def explain(request: Request, body: ExplainRequest) -> Explanation:
         """The attention of the query's last state on the page's stored positions."""
         page_id = await _find_page(service, body.page)
-        exit_layer = service.reranker.store.lineage.exit_layer
+        exit_layer = service.reranker.store.lineage.storage.exit_layer
         if body.layer is not None and body.layer >= exit_layer:
             raise ApiError(
                 422,
@@ -466,7 +466,7 @@ def _store_facts(service: Service) -> dict[str, Any]:
     """Size and lineage of the store, without its path."""
     store, backbone = service.reranker.store, service.reranker.backbone
     info = store.info()
-    lineage = asdict(info.lineage)
+    lineage = info.lineage.to_dict()
     return {
         "name": base_name(info.uri),
         "pages": info.pages,

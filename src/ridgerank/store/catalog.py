@@ -5,17 +5,16 @@ A small store is listed whole, on first use. A large store has Lance indices ove
 nor the time to open grows with the store.
 """
 
-from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
-from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ridgerank.byte_lru import ByteLRU
 from ridgerank.errors import StoreError
 from ridgerank.store import lance_dataset, layout
 
@@ -25,9 +24,13 @@ _IDS_PER_FILTER = 1000
 _INDEXED_COLUMNS = (layout.PAGE_ID, layout.REFERENCES)
 
 
-class PrefixRange(NamedTuple):
-    """Where the bytes of one page's prefix lie."""
+class CatalogEntry(NamedTuple):
+    """A page of a store, without its content, and where the bytes of its prefix lie."""
 
+    page_id: str
+    references: tuple[str, ...]
+    positions: int
+    """How many positions its prefix holds."""
     address: int
     """Lance's address of the row, the fragment in its upper half."""
     offset: int
@@ -40,49 +43,8 @@ class PrefixRange(NamedTuple):
         return self.address >> 32
 
 
-class CatalogEntry(NamedTuple):
-    """A page of a store, without its content."""
-
-    page_id: str
-    references: tuple[str, ...]
-    positions: int
-    """How many positions its prefix holds."""
-    prefix_range: PrefixRange
-
-
-class Catalog(Protocol):
-    """The pages of one version of a store; for any number of threads."""
-
-    def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
-        """The entries of pages; pages that are missing are named in the error."""
-
-    def resolve(self, names: Iterable[str]) -> dict[str, str]:
-        """Page id behind each page id or exact reference; names of no page are left out."""
-
-    def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401 (a table of Arrow)
-        """Columns of pages, in the order of `page_ids`."""
-
-    def page_ids(self) -> list[str]:
-        """Every page, in the order stored."""
-
-    @property
-    def prefix_nbytes(self) -> int:
-        """Bytes of all prefixes together."""
-
-
-def open_catalog(dataset: Any, uri: str) -> Catalog:  # noqa: ANN401 (Lance is untyped)
-    """An `IndexedCatalog` where the pages are indexed, else a `ListedCatalog`."""
-    return IndexedCatalog(dataset, uri) if has_page_index(dataset) else ListedCatalog(dataset, uri)
-
-
-def has_page_index(dataset: Any) -> bool:  # noqa: ANN401
-    """Whether page ids and names can be looked up without listing them all."""
-    fields = {name for index in dataset.describe_indices() for name in index.field_names}
-    return set(_INDEXED_COLUMNS) <= fields
-
-
-class ListedCatalog:
-    """All pages of a small store, in memory from the first use on."""
+class Catalog:
+    """The pages of one version of a store, listed on first use; for any number of threads."""
 
     def __init__(self, dataset: Any, uri: str) -> None:  # noqa: ANN401
         self._dataset = dataset
@@ -113,7 +75,7 @@ class ListedCatalog:
     @property
     def prefix_nbytes(self) -> int:
         """Bytes of all prefixes together."""
-        return sum(entry.prefix_range.nbytes for entry in self._entries)
+        return sum(entry.nbytes for entry in self._entries)
 
     def _rows(self, page_ids: Sequence[str]) -> list[int]:
         _require_all(page_ids, self._row_of, self._uri)
@@ -133,16 +95,13 @@ class ListedCatalog:
             return _read_entries(self._dataset.to_table(columns=_ENTRY_COLUMNS, **DESCRIBE_BLOBS))
 
 
-class IndexedCatalog:
+class IndexedCatalog(Catalog):
     """The pages of a large store, each looked up when it is needed; the last ones are cached."""
 
     def __init__(self, dataset: Any, uri: str, *, cached_entries: int = CACHED_ENTRIES) -> None:  # noqa: ANN401
-        self._dataset = dataset
-        self._uri = uri
-        self._entry_cache: OrderedDict[str, CatalogEntry] = OrderedDict()
-        self._name_cache: OrderedDict[str, str] = OrderedDict()
-        self._cached_entries = cached_entries
-        self._lock = Lock()
+        super().__init__(dataset, uri)
+        self._entry_cache: ByteLRU[str, CatalogEntry] = ByteLRU(cached_entries, count_bytes=lambda _: 1)
+        self._name_cache: ByteLRU[str, str] = ByteLRU(cached_entries, count_bytes=lambda _: 1)
 
     def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
         """The entries of pages; pages that are missing are named in the error."""
@@ -153,23 +112,19 @@ class IndexedCatalog:
     def resolve(self, names: Iterable[str]) -> dict[str, str]:
         """Page id behind each page id or exact reference; names of no page are left out."""
         distinct_names = list(dict.fromkeys(names))
-        with self._lock:
-            resolved = {name: self._name_cache[name] for name in distinct_names if name in self._name_cache}
+        cached = {name: self._name_cache.get(name) for name in distinct_names}
+        resolved = {name: page_id for name, page_id in cached.items() if page_id is not None}
         uncached = [name for name in distinct_names if name not in resolved]
         resolved |= {
             page_id: page_id for page_id in self._look_up([name for name in uncached if _is_id(name)])
         }
         for batch in _batches([name for name in uncached if name not in resolved]):
             entries = self._select(f"array_has_any({layout.REFERENCES}, make_array({_quoted(batch)}))")
-            self._cache(entries)
             page_of = {name: entry.page_id for entry in entries for name in entry.references}
             resolved |= {name: page_of[name] for name in batch if name in page_of}
-        with self._lock:
-            for name in uncached:
-                if name in resolved and not _is_id(name):
-                    self._name_cache[name] = resolved[name]
-            while len(self._name_cache) > self._cached_entries:
-                self._name_cache.popitem(last=False)
+        for name in uncached:
+            if name in resolved and not _is_id(name):
+                self._name_cache.put(name, resolved[name])
         return resolved
 
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401
@@ -177,7 +132,7 @@ class IndexedCatalog:
         distinct_ids = list(dict.fromkeys(page_ids))
         with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
             parts = [
-                self._dataset.to_table(columns=list(columns), filter=_ids_filter(batch))
+                self._dataset.to_table(columns=list(columns), filter=ids_filter(batch))
                 for batch in _batches(distinct_ids)
             ]
             table = pa.concat_tables(parts) if parts else self._dataset.schema.empty_table().select(columns)
@@ -200,31 +155,30 @@ class IndexedCatalog:
             return sum(int(read_prefix_ranges(batch)[:, 2].sum()) for batch in batches)
 
     def _look_up(self, page_ids: Sequence[str]) -> dict[str, CatalogEntry]:
-        with self._lock:
-            entries = {
-                page_id: self._entry_cache[page_id] for page_id in page_ids if page_id in self._entry_cache
-            }
-            for page_id in entries:
-                self._entry_cache.move_to_end(page_id)
+        cached = {page_id: self._entry_cache.get(page_id) for page_id in page_ids}
+        entries = {page_id: entry for page_id, entry in cached.items() if entry is not None}
         for batch in _batches([page_id for page_id in dict.fromkeys(page_ids) if page_id not in entries]):
-            selected = self._select(_ids_filter(batch))
-            self._cache(selected)
-            entries |= {entry.page_id: entry for entry in selected}
+            entries |= {entry.page_id: entry for entry in self._select(ids_filter(batch))}
         return entries
 
     def _select(self, condition: str) -> list[CatalogEntry]:
         with lance_dataset.wrap_errors(f"looking up pages of the page store at {self._uri}"):
-            return _read_entries(
-                self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, **DESCRIBE_BLOBS)
-            )
+            table = self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, **DESCRIBE_BLOBS)
+            entries = _read_entries(table)
+        for entry in entries:
+            self._entry_cache.put(entry.page_id, entry)
+        return entries
 
-    def _cache(self, entries: Sequence[CatalogEntry]) -> None:
-        with self._lock:
-            for entry in entries:
-                self._entry_cache[entry.page_id] = entry
-                self._entry_cache.move_to_end(entry.page_id)
-            while len(self._entry_cache) > self._cached_entries:
-                self._entry_cache.popitem(last=False)
+
+def open_catalog(dataset: Any, uri: str) -> Catalog:  # noqa: ANN401 (Lance is untyped)
+    """An `IndexedCatalog` if the pages are indexed, else one that lists them."""
+    return IndexedCatalog(dataset, uri) if has_page_index(dataset) else Catalog(dataset, uri)
+
+
+def has_page_index(dataset: Any) -> bool:  # noqa: ANN401
+    """Whether page ids and names can be looked up without listing them all."""
+    fields = {name for index in dataset.describe_indices() for name in index.field_names}
+    return set(_INDEXED_COLUMNS) <= fields
 
 
 DESCRIBE_BLOBS: dict[str, Any] = {"blob_handling": "blobs_descriptions", "with_row_address": True}
@@ -233,7 +187,7 @@ _ENTRY_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.POSITIONS, layout.PR
 
 
 def read_prefix_ranges(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
-    """(rows, 3): the `PrefixRange` of each row of a scan with `DESCRIBE_BLOBS`."""
+    """(rows, 3): address, offset and bytes of each prefix of a scan with `DESCRIBE_BLOBS`."""
     descriptions = table.column(layout.PREFIX)
     parts = [pc.struct_field(descriptions, name) for name in ("position", "size")]
     return np.stack(
@@ -244,7 +198,7 @@ def read_prefix_ranges(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
 def _read_entries(table: Any) -> list[CatalogEntry]:  # noqa: ANN401
     columns = [table.column(name).to_pylist() for name in _ENTRY_COLUMNS[:3]]
     return [
-        CatalogEntry(page_id, tuple(references), positions, PrefixRange(*prefix_range))
+        CatalogEntry(page_id, tuple(references), positions, *prefix_range)
         for page_id, references, positions, prefix_range in zip(
             *columns, read_prefix_ranges(table).tolist(), strict=True
         )
@@ -264,7 +218,8 @@ def _is_id(name: str) -> bool:
     return len(name) == 64 and all(character in "0123456789abcdef" for character in name)
 
 
-def _ids_filter(page_ids: Sequence[str]) -> str:
+def ids_filter(page_ids: Sequence[str]) -> str:
+    """Pages as a condition in Lance's SQL."""
     return f"{layout.PAGE_ID} IN ({_quoted(page_ids)})"
 
 

@@ -1,4 +1,4 @@
-"""From the prefix the model computed to the one that is stored: fewer positions, fewer bits.
+"""From the prefix the model computed to the one that is stored, and back: fewer positions, fewer bits.
 
 The paper's int8 is symmetric, one bfloat16 scale per key channel and one per value position. Every other
 number is minimum + code × step, and groups of numbers may share these instead of a whole channel or position.
@@ -10,28 +10,25 @@ by 2 (p mod 4), so one shift by (0, 2, 4, 6) unpacks the rows of all pages, what
 integers of 64 bits. Three bits are the low two bits of each code, then its high bit, eight to a byte.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.prefix import Prefix
+from ridgerank.backbones.decoder import Prefix, PrefixBatch
 from ridgerank.errors import StoreError
-from ridgerank.store.layout import PackedPrefix, SharedPrefix
-from ridgerank.store.storage_setting import PAPER_NUMBERS, Keep, NumberFormat, StorageSetting
+from ridgerank.lineage import PAPER_NUMBERS, Keep, NumberFormat, StorageSetting
+from ridgerank.store.layout import PackedPrefix, SharedPositions
 
 CODE_MAX = 127
 SCALE_DTYPE = torch.bfloat16
-QUANTIZATION = "int8, bfloat16 scale per key channel and value position"
-PACKED_QUANTIZATION = "packed codes, bfloat16 step and minimum per group of a key channel or value position"
-"""What a lineage records: of the paper's int8, and of all other numbers."""
 
 
 def quantize_keys(keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,8 +54,7 @@ def _quantize(x: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     return codes.to(torch.int8), scales
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupCodes:
+class GroupCodes(NamedTuple):
     """Numbers as minimum + code × step, in groups along one dimension."""
 
     codes: Tensor
@@ -81,11 +77,7 @@ def quantize_groups(x: Tensor, *, bits: int, dim: int, group: int | None) -> Gro
         _quantize_group(x.narrow(dim, start, min(group or size, size - start)), bits, dim)
         for start in range(0, size, group or max(size, 1))
     ]
-    return GroupCodes(
-        codes=torch.cat([part.codes for part in parts], dim=dim),
-        steps=torch.cat([part.steps for part in parts], dim=dim),
-        minima=torch.cat([part.minima for part in parts], dim=dim),
-    )
+    return GroupCodes(*(torch.cat(each, dim=dim) for each in zip(*parts, strict=True)))
 
 
 def restore_groups(x: Tensor, steps: Tensor, minima: Tensor, *, dim: int, group: int | None) -> None:
@@ -244,21 +236,44 @@ _BLANK_SIDE = 112
 """Pixels: the page that is read only for what stands before it."""
 
 
+def kept_positions(
+    keep: Keep, visual: NDArray[np.bool_], value_norms: NDArray[Any] | None = None
+) -> NDArray[np.int32]:
+    """All positions to store, in order: every position that is not visual, and the rule's choice.
+
+    `visual` is (positions,): which positions of the prefix hold the page. `value_norms` is (visual
+    positions,): the norm of each value vector, averaged over layers and heads.
+    """
+    on_page = np.flatnonzero(visual)
+    count = keep.count(on_page.size)
+    if keep.rule == "stride":
+        chosen = even_indices(on_page.size, count)
+    elif value_norms is None or len(value_norms) != on_page.size:
+        raise StoreError(f"the rule {keep.rule!r} needs the norm of every value vector of the page")
+    else:
+        chosen = np.argsort(-np.asarray(value_norms), kind="stable")[:count]
+    stored = ~visual
+    stored[on_page[chosen]] = True
+    return np.flatnonzero(stored).astype(np.int32)
+
+
+def even_indices(total: int, count: int) -> NDArray[np.int64]:
+    """`count` of `total` indices, spread evenly: ⌊(i + ½) total / count⌋. Gaps differ by at most one."""
+    return (2 * np.arange(count, dtype=np.int64) + 1) * total // (2 * max(count, 1))
+
+
 def compress(
-    prefix: Prefix,
-    keep: Keep,
-    numbers: NumberFormat = PAPER_NUMBERS,
-    shared: SharedPrefix | None = None,
+    prefix: Prefix, keep: Keep, numbers: NumberFormat = PAPER_NUMBERS, shared: SharedPositions | None = None
 ) -> PackedPrefix:
     """Keep a fraction of the visual positions, and all others but those in `shared`, in these numbers."""
     visual = prefix.visual.cpu().numpy()
-    positions = keep.positions(
-        visual, average_norms(prefix.values[:, :, prefix.visual]) if keep.rule == "value-norm" else None
-    )
+    norms = average_norms(prefix.values[:, :, prefix.visual]) if keep.rule == "value-norm" else None
+    positions = kept_positions(keep, visual, norms)
     if shared is not None:
-        if visual[: shared.count].any():
-            raise StoreError(f"a page that starts before position {shared.count}, where the prompt still is")
-        positions = positions[shared.count :]
+        before_page = shared.shape[3]
+        if visual[:before_page].any():
+            raise StoreError(f"a page that starts before position {before_page}, where the prompt still is")
+        positions = positions[before_page:]
     kept = torch.from_numpy(positions).to(prefix.keys.device)
     return PackedPrefix(
         **quantize(prefix.keys.index_select(2, kept), prefix.values.index_select(2, kept), numbers),
@@ -271,15 +286,14 @@ def compress(
     )
 
 
-def encode_shared(backbone: Backbone, numbers: NumberFormat, *, exit_layer: int) -> SharedPrefix | None:
-    """Keys and values of the positions before the page; None where pages are stored with them."""
+def encode_shared(backbone: Backbone, storage: StorageSetting) -> SharedPositions | None:
+    """Keys and values of the positions before the page; None if pages are stored with them."""
     count = backbone.tokens.count_before_page()
-    if numbers.symmetric or not count:
+    if storage.numbers.symmetric or not count:
         return None
     blank = "blank" if backbone.reads_text else Image.new("RGB", (_BLANK_SIDE, _BLANK_SIDE), "white")
-    [prefix] = backbone.encode([blank], exit_layer=exit_layer)
-    keys, values = (part[:, :, :count].float().cpu().contiguous() for part in (prefix.keys, prefix.values))
-    return SharedPrefix(keys.numpy(), values.numpy())
+    [prefix] = backbone.encode([blank], exit_layer=storage.exit_layer)
+    return torch.stack([prefix.keys, prefix.values])[:, :, :, :count].float().cpu().contiguous().numpy()
 
 
 def quantize(keys: torch.Tensor, values: torch.Tensor, numbers: NumberFormat) -> dict[str, Any]:
@@ -318,21 +332,88 @@ def average_norms(vectors: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.f
     return norms
 
 
-class SettingCompressor:
-    """Stores an encoded page in several ways."""
+class StoredPrefixes(PrefixBatch):
+    """Compressed pages in memory, on the CPU or a device.
 
-    def __init__(self, backbone: Backbone, settings: Sequence[StorageSetting]) -> None:
-        self._shared: dict[StorageSetting, SharedPrefix | None] = dict.fromkeys(settings)
-        packed = [setting for setting in settings if not setting.numbers.symmetric]
-        deepest = max((setting.exit_layer for setting in packed), default=0)
-        # The positions before the page do not depend on how numbers are packed, nor on layers above.
-        whole = encode_shared(backbone, packed[0].numbers, exit_layer=deepest) if packed else None
-        if whole is not None:
-            for setting in packed:
-                layers = setting.exit_layer
-                self._shared[setting] = SharedPrefix(whole.keys[:layers], whole.values[:layers])
+    `wait(layer)` is called before a stored layer is used, for pages that are still being read.
+    """
 
-    def compress(self, prefix: Prefix, setting: StorageSetting) -> PackedPrefix:
-        """The page as a store of this setting holds it; `prefix` has at least its layers."""
-        layers = prefix.layers(0, setting.exit_layer)
-        return compress(layers, setting.keep, setting.numbers, self._shared[setting])
+    def __init__(
+        self,
+        pages: Sequence[PackedPrefix],
+        *,
+        wait: Callable[[int], None] | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        """Take pages as the store returns them; they are copied only to another device."""
+        if any(page.numbers != pages[0].numbers or page.shared is not pages[0].shared for page in pages):
+            raise StoreError("pages of several stores in one batch; run the query over each store by itself")
+        self._pages = pages
+        self._device = device
+        self._layers: dict[str, list[tuple[Tensor, ...]]] = {}
+        """Every array of each page by name, cut into its layers at once rather than one by one."""
+        self._numbers = pages[0].numbers
+        self._wait = wait
+        self._scales: dict[tuple[str, int, torch.dtype], Tensor] = {}
+        """Of all pages, by name; those of one layer at a time."""
+        self._shared: Tensor | None = None
+        shared = pages[0].shared
+        if shared is not None:
+            self._shared = torch.from_numpy(shared).to(device)
+        self._shared_count = pages[0].shared_count
+        self.exit_layer = pages[0].keys.shape[0]
+        self.lengths = torch.tensor([self._shared_count + len(page.positions) for page in pages])
+        self.next_positions = torch.tensor([page.next_position for page in pages])
+
+    def fill(self, layer: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
+        """Write decoder layer `layer` of pages from `start` on; padding is finite."""
+        if self._wait is not None:
+            self._wait(layer)
+        if self._shared is not None:
+            keys[:, :, : self._shared_count] = self._shared[0, layer]
+            values[:, :, : self._shared_count] = self._shared[1, layer]
+            keys, values = keys[:, :, self._shared_count :], values[:, :, self._shared_count :]
+        chosen = slice(start, start + keys.shape[0])
+        if self._numbers.symmetric:
+            self._fill_symmetric(chosen, layer, keys, values)
+        else:
+            self._fill_packed(chosen, layer, keys, values)
+
+    def _fill_symmetric(self, chosen: slice, layer: int, keys: Tensor, values: Tensor) -> None:
+        copy_padded(self._of_layer("keys", layer, chosen), keys)
+        copy_padded(self._of_layer("values", layer, chosen), values)
+        keys.mul_(self._layer_scales("key_scales", layer, 1, keys)[chosen])
+        values.mul_(self._layer_scales("value_scales", layer, values.shape[2], values)[chosen])
+
+    def _fill_packed(self, chosen: slice, layer: int, keys: Tensor, values: Tensor) -> None:
+        numbers = self._numbers
+        counts = [len(page.positions) for page in self._pages[chosen]]
+        unpack_codes(self._of_layer("keys", layer, chosen), counts, numbers.key_bits, keys)
+        unpack_codes(self._of_layer("values", layer, chosen), counts, numbers.value_bits, values)
+        key_groups = numbers.count_groups(keys.shape[2])
+        for part, names, length, dim in (
+            (keys, ("key_scales", "key_minima"), key_groups, -2),
+            (values, ("value_scales", "value_minima"), values.shape[2], -1),
+        ):
+            steps, minima = (self._layer_scales(name, layer, length, part)[chosen] for name in names)
+            restore_groups(part, steps, minima, dim=dim, group=numbers.group)
+
+    def _of_layer(self, name: str, layer: int, chosen: slice) -> list[Tensor]:
+        """An array of each chosen page, at one stored layer."""
+        if name not in self._layers:
+            self._layers[name] = [
+                torch.from_numpy(getattr(page, name)).to(self._device).unbind() for page in self._pages
+            ]
+        return [layers[layer] for layers in self._layers[name][chosen]]
+
+    def _layer_scales(self, name: str, layer: int, length: int, like: Tensor) -> Tensor:
+        """Scales of all pages as numbers, (pages, heads, `length`, …), made once for all parts of a layer."""
+        key = (name, layer, like.dtype)
+        if key not in self._scales:
+            scales = self._of_layer(name, layer, slice(None))
+            if self._numbers.symmetric:
+                one = -2 if name == "key_scales" else -1
+                scales = [each.unsqueeze(one) for each in scales]
+            self._scales = {known: kept for known, kept in self._scales.items() if known[1] == layer}
+            self._scales[key] = stack_padded(scales, length).view(SCALE_DTYPE).to(like.dtype)
+        return self._scales[key]

@@ -1,86 +1,33 @@
 """The Lance dataset of a page store: its schema, opening it, and Lance's errors as `StoreError`.
 
-Also what guards a store: the lock of its one local writer, digests of the files in which Lance lists versions
-and removed rows, and small files beside a dataset in a bucket.
+Also digests of the files in which Lance lists versions and removed rows, and small files beside a dataset.
+
+The prompt before the page is the same for every page, and a causal model reads it before the page: its keys
+and values do not depend on the page. They are kept once beside a store, in float32: the first positions draw
+the most attention.
 """
 
-import errno
-import fcntl
 import hashlib
 import json
-import os
-import stat
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import lance
+import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileSession
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from ridgerank.atomic import replace_text_file
+from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
-
-LOCK_NAME = "_writer.lock"
-
-
-class WriterLock:
-    """An exclusive lock on a store directory."""
-
-    def __init__(self, root: Path) -> None:
-        self._descriptor = _open_lock(root / LOCK_NAME)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._descriptor)
-            raise StoreError(
-                f"another process (id {holder}) is writing to the page store at {root}; "
-                "wait until it is done, or stop it"
-            ) from error
-        _LOCKS.add(self)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        """Free the store for the next writer. Releasing twice is harmless."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-def _open_lock(path: Path) -> int:
-    """Open the file of the lock, which is written to: never one that lies elsewhere under another name."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise
-        raise StoreError(f"{path} is no file of its own; remove it, no page is lost by that") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-        os.close(descriptor)
-        raise StoreError(f"{path} is no file of its own; remove it, no page is lost by that")
-    return descriptor
-
-
-_LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
-
-
-def _release_in_child() -> None:
-    # A forked worker that outlives its killed parent must not keep the store locked.
-    for lock in tuple(_LOCKS):
-        lock.release()
-
-
-os.register_at_fork(after_in_child=_release_in_child)
-
+from ridgerank.store.layout import SharedPositions
 
 _PATTERNS = ("_versions/*.manifest", "_deletions/*")
 _HALF = 1 << 63
@@ -163,7 +110,7 @@ _METADATA_CACHE_BYTES = 128 << 20
 
 
 def local_root(uri: str) -> Path | None:
-    """The directory behind `uri`, None where it is another kind of storage."""
+    """The directory behind `uri`, None if it is another kind of storage."""
     if "://" not in uri:
         # Lance reads `~` as the home folder; so does what lies beside its dataset.
         return Path(uri).expanduser() if Path(uri).parts[:1] == ("~",) else Path(uri)
@@ -193,21 +140,21 @@ def schema(lineage: Lineage, shared_digest: str | None = None) -> pa.Schema:
 
 
 def open_dataset(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
-    """Open the dataset at `uri`; None where there is none, a `StoreError` where it is damaged."""
+    """Open the dataset at `uri`; None if there is none, a `StoreError` where it is damaged."""
     root = local_root(uri)
     if root is not None:
         require_seal(root)
-    try:
-        return lance.dataset(
-            uri, index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
-        )
-    except (ValueError, OSError) as error:
-        if "not found" in str(error).lower():
-            return None
-        raise StoreError(f"the page store at {uri} cannot be opened: {error}") from error
-    except BaseException as error:
-        raise_if_panic(error, f"opening the page store at {uri}")
-        raise
+    with wrap_errors(f"opening the page store at {uri}"):
+        try:
+            return lance.dataset(
+                uri,
+                index_cache_size_bytes=_INDEX_CACHE_BYTES,
+                metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
+            )
+        except (ValueError, OSError) as error:
+            if "not found" in str(error).lower():
+                return None
+            raise
 
 
 def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
@@ -216,10 +163,10 @@ def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
         metadata = {key.decode(): value.decode() for key, value in (dataset.schema.metadata or {}).items()}
     stored_format = metadata.get(layout.FORMAT_KEY)
     if stored_format is None:
-        raise StoreError(f"{uri} is a Lance dataset but no page store; name another place")
+        raise StoreError(f"{uri} is a Lance dataset but not a page store; name another place")
     if stored_format != str(layout.FORMAT):
         raise ArtifactError(
-            f"the page store at {uri} has format {stored_format}, wanted {layout.FORMAT}: "
+            f"the page store at {uri} has format {stored_format}, expected {layout.FORMAT}: "
             "read it with the ridgerank that wrote it, or index the pages again"
         )
     missing = [name for name in layout.COLUMNS if name not in dataset.schema.names]
@@ -231,7 +178,7 @@ def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
 
 
 def read_shared_digest(dataset: Any) -> str | None:  # noqa: ANN401
-    """The digest of a store's shared positions, None where its pages are stored with them."""
+    """The digest of a store's shared positions, None if its pages are stored with them."""
     digest = (dataset.schema.metadata or {}).get(layout.SHARED_KEY.encode())
     return None if digest is None else digest.decode()
 
@@ -250,21 +197,13 @@ def wrap_errors(action: str) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
         raise StoreError(f"{action} failed: {error}") from error
     except BaseException as error:
-        raise_if_panic(error, action)
-        raise
-
-
-def raise_if_panic(error: BaseException, action: str) -> None:
-    """Raise a `StoreError` where Lance gave up on bytes that it had not expected: its files are damaged."""
-    if type(error).__name__ == "PanicException":
+        if type(error).__name__ != "PanicException":
+            raise
+        # Lance gave up on bytes that it had not expected.
         reason = str(error).partition("\n")[0][:200]
         raise StoreError(
             f"{action} failed: the store is damaged ({reason}); restore it from a copy"
         ) from error
-
-
-_UPLOAD_INTERVAL_S = 10.0
-"""A killed process loses at most what it wrote in this time."""
 
 
 class RemoteFolder:
@@ -300,44 +239,44 @@ class RemoteFolder:
                 self.get(name, folder)
 
 
-@contextmanager
-def upload_changes(remote: RemoteFolder, folder: Path) -> Iterator[None]:
-    """Upload what changes in a local copy: every few seconds, and at the end, also after an error."""
-    uploaded = _stamps(folder)
-    done = Event()
-    failures: list[BaseException] = []
+def write_shared(uri: str, shared: SharedPositions) -> str:
+    """Write shared positions beside a store that is to be made; return the digest its dataset records."""
+    content = save({"keys": shared[0], "values": shared[1]})
+    root = local_root(uri)
+    if root is not None:
+        with replace_file(root / layout.SHARED) as scratch:
+            scratch.write_bytes(content)
+    else:
+        with TemporaryDirectory(prefix="ridgerank-") as folder:
+            path = Path(folder) / layout.SHARED
+            path.write_bytes(content)
+            RemoteFolder(uri).put(path)
+    return _digest(content)
 
-    def upload() -> None:
-        current = _stamps(folder)
-        for path in sorted(path for path, stamp in current.items() if uploaded.get(path) != stamp):
-            remote.put(path)
-            uploaded[path] = current[path]
 
-    def upload_regularly() -> None:
-        while not done.wait(_UPLOAD_INTERVAL_S):
-            try:
-                upload()
-            except BaseException as error:  # raised below, in the thread that runs the block
-                failures.append(error)
-                return
-
-    thread = Thread(target=upload_regularly, name="ridgerank-save", daemon=True)
-    thread.start()
+def read_shared(uri: str, digest: str) -> SharedPositions:
+    """Read shared positions back; a file that is missing or has another digest is refused."""
+    content = _read_shared_file(uri)
+    if content is None or _digest(content) != digest:
+        state = "missing" if content is None else "damaged"
+        raise StoreError(
+            f"{layout.SHARED} of the page store at {uri} is {state}: without it no page can be read; "
+            "restore it from a copy, or index the documents into a new store"
+        )
     try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        upload()
-    if failures:
-        raise failures[0]
+        tensors = load(content)
+    except SafetensorError as error:
+        raise StoreError(f"{layout.SHARED} of the page store at {uri} cannot be read: {error}") from error
+    # A copy: memory of `bytes` is read-only, which torch warns of.
+    return np.stack([tensors["keys"], tensors["values"]])
 
 
-def _stamps(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Size and time of each file; scratch files, whose names start with a dot, are left out."""
-    stamps = {}
-    for path in folder.iterdir():
-        if not path.name.startswith("."):
-            status = path.stat()
-            stamps[path] = (status.st_size, status.st_mtime_ns)
-    return stamps
+def _read_shared_file(uri: str) -> bytes | None:
+    root = local_root(uri)
+    if root is not None:
+        path = root / layout.SHARED
+        return path.read_bytes() if path.is_file() else None
+    with TemporaryDirectory(prefix="ridgerank-") as folder:
+        if not RemoteFolder(uri).get(layout.SHARED, Path(folder)):
+            return None
+        return (Path(folder) / layout.SHARED).read_bytes()

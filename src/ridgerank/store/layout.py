@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.errors import ArtifactError, StoreError
-from ridgerank.store.storage_setting import PAPER_NUMBERS, NumberFormat, packed_rows
+from ridgerank.lineage import PAPER_NUMBERS, NumberFormat, StorageSetting
 
 HEADER_BYTES = 64
 ALIGNMENT = 16
@@ -103,6 +103,16 @@ class BlockShape:
             "value_scales": value_groups,
             "value_minima": value_groups,
         }
+
+
+def packed_rows(positions: int, bits: int) -> int:
+    """Rows of bytes that hold `positions` rows of codes: a byte has the codes of neighbouring positions.
+
+    Three bits are two bits of four positions, then one bit of eight.
+    """
+    if bits == 3:
+        return -(-positions // 4) - (-positions // 8)
+    return -(-positions * bits // 8)
 
 
 @lru_cache(maxsize=1024)
@@ -194,19 +204,9 @@ _HEADER = struct.Struct("<8s9IBBHQHxxI")
 bits of values, group; bytes; shared positions, positions of the whole prefix. A group of 0 is none."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedPrefix:
-    """The positions before the page, which are the same for every page of a store."""
-
-    keys: NDArray[np.float32]
-    """(layers, kv_heads, positions, head_dim)."""
-    values: NDArray[np.float32]
-    """(layers, kv_heads, positions, head_dim)."""
-
-    @property
-    def count(self) -> int:
-        """How many positions."""
-        return int(self.keys.shape[2])
+SharedPositions: TypeAlias = NDArray[np.float32]
+"""Keys and values of the positions before the page, which are the same for every page of a store:
+(2, layers, kv_heads, positions, head_dim)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,13 +233,13 @@ class PackedPrefix:
     value_minima: NDArray[np.uint16] | None = None
     """Packed: of the shapes of the scales."""
     numbers: NumberFormat = PAPER_NUMBERS
-    shared: SharedPrefix | None = None
+    shared: SharedPositions | None = None
     """The positions before these, held once for many pages."""
 
     @property
     def shared_count(self) -> int:
         """How many positions stand before these."""
-        return 0 if self.shared is None else self.shared.count
+        return 0 if self.shared is None else self.shared.shape[3]
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -261,7 +261,7 @@ def block_shape(prefix: PackedPrefix) -> BlockShape:
     """The shape of the block that holds `prefix`; arrays of other shapes or types are refused."""
     if prefix.keys.ndim != 4:
         raise StoreError(
-            f"keys have shape {prefix.keys.shape}, wanted (layers, kv_heads, positions, head_dim)"
+            f"keys have shape {prefix.keys.shape}, expected (layers, kv_heads, positions, head_dim)"
         )
     layers, kv_heads, _, head_dim = prefix.keys.shape
     shape = BlockShape(
@@ -280,7 +280,7 @@ def block_shape(prefix: PackedPrefix) -> BlockShape:
             continue
         array: NDArray[Any] = getattr(prefix, name)
         if (array.shape, array.dtype) != (span.shape, span.dtype):
-            raise StoreError(f"{name} are {array.dtype} {array.shape}, wanted {span.dtype} {span.shape}")
+            raise StoreError(f"{name} are {array.dtype} {array.shape}, expected {span.dtype} {span.shape}")
     return shape
 
 
@@ -303,7 +303,7 @@ def pack(prefix: PackedPrefix, *, out: NDArray[np.uint8] | None = None) -> NDArr
 def read_header(buffer: Bytes) -> BlockShape:
     """Read the shape of the block that starts with these bytes; `HEADER_BYTES` of them are enough."""
     if _view(buffer).nbytes < HEADER_BYTES:
-        raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, wanted at least {HEADER_BYTES}")
+        raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, expected at least {HEADER_BYTES}")
     return _parse_header(bytes(_view(buffer)[:HEADER_BYTES]))
 
 
@@ -312,11 +312,11 @@ def _parse_header(header: bytes) -> BlockShape:
     """Most pages of a store have one of a few headers, and a request reads those of all its candidates."""
     magic, stored_format, scale_bytes, *sizes = _HEADER.unpack(header)
     if magic != _MAGIC:
-        raise StoreError(f"a prefix that starts with {magic!r}, wanted {_MAGIC!r}: the store is damaged")
+        raise StoreError(f"a prefix that starts with {magic!r}, expected {_MAGIC!r}: the store is damaged")
     if stored_format != FORMAT:
-        raise ArtifactError(f"a prefix of format {stored_format}, wanted {FORMAT}: index the pages again")
+        raise ArtifactError(f"a prefix of format {stored_format}, expected {FORMAT}: index the pages again")
     if scale_bytes != SCALE.itemsize:
-        raise StoreError(f"a prefix with scales of {scale_bytes} bytes, wanted 2: the store is damaged")
+        raise StoreError(f"a prefix with scales of {scale_bytes} bytes, expected 2: the store is damaged")
     layers, kv_heads, positions, head_dim, next_position, rows, columns, *codes, nbytes, shared, total = sizes
     shape = BlockShape(
         layers,
@@ -334,7 +334,7 @@ def _parse_header(header: bytes) -> BlockShape:
     return shape
 
 
-def unpack(buffer: Bytes, *, shared: SharedPrefix | None = None) -> PackedPrefix:
+def unpack(buffer: Bytes, *, shared: SharedPositions | None = None) -> PackedPrefix:
     """The prefix in a block, as views on `buffer`: no codes are copied.
 
     `shared` are the store's positions before the page, where its blocks leave them out.
@@ -344,7 +344,7 @@ def unpack(buffer: Bytes, *, shared: SharedPrefix | None = None) -> PackedPrefix
         raise StoreError(f"a prefix of {shape.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
     arrays = dict(_views(shape, buffer))
     arrays |= _read_bitmaps(shape, arrays)
-    held = 0 if shared is None else shared.count
+    held = 0 if shared is None else shared.shape[3]
     if held != shape.shared:
         raise StoreError(
             f"a prefix without the {shape.shared} positions before its page, of which the store holds "
@@ -422,3 +422,70 @@ def _views(shape: BlockShape, buffer: Bytes) -> Iterator[tuple[str, NDArray[Any]
 
 def _view(buffer: Bytes) -> memoryview:
     return buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """A model, and what the bytes of its pages depend on."""
+
+    kv_heads: int
+    head_dim: int
+    page_positions: int
+    """Visual positions of a page, or tokens of its text."""
+    before_page: int
+    """Positions of the prompt before the page: packed numbers keep them once for all pages."""
+    after_page: int
+    """All others that are stored: the instruction up to the query, and marks within the page."""
+    parameters: float
+    layers: int
+    reads_text: bool = False
+
+
+_QWEN2_VL, _QWEN3_VL, _GLM = (15, 28), (4, 28), (5, 28)
+_MONOQWEN, _JINA = (15, 22), (5, 5)
+_QWEN_TEXT, _SMOLLM = (14, 28), (14, 31)
+_SMOLVLM, _IDEFICS3 = (3, 68), (3, 181)
+"""Positions before the page and the others, by the prompts of `backbones` under the published tokenizers.
+
+SmolVLM has a mark for each of its tiles, which Idefics3 spells: its tokenizer was not at hand, and Qwen's,
+whose words are nearly the same, was counted with.
+"""
+
+MODEL_SHAPES = {
+    "qwen2.5-vl-7b": ModelShape(4, 128, 1280, *_QWEN2_VL, 8.3e9, 28),
+    "qwen2.5-vl-3b": ModelShape(2, 128, 1280, *_QWEN2_VL, 3.8e9, 36),
+    "glm-4.1v-9b": ModelShape(2, 128, 1280, *_GLM, 10.3e9, 40),
+    "glm-4.6v-flash": ModelShape(2, 128, 1280, *_GLM, 10.3e9, 40),
+    "qwen2-vl-2b": ModelShape(2, 128, 1280, *_QWEN2_VL, 2.2e9, 28),
+    "monoqwen2-vl": ModelShape(2, 128, 2048, *_MONOQWEN, 2.2e9, 28),
+    "jina-reranker-m0": ModelShape(2, 128, 768, *_JINA, 2.2e9, 28),
+    "qwen3-vl-2b": ModelShape(8, 128, 1280, *_QWEN3_VL, 2.1e9, 28),
+    "qwen3-vl-4b": ModelShape(8, 128, 1280, *_QWEN3_VL, 4.4e9, 36),
+    "qwen3-vl-8b": ModelShape(8, 128, 1280, *_QWEN3_VL, 8.8e9, 36),
+    # A letter page: 4 x 4 tiles and the whole page, of 169, 64 and 81 positions each.
+    "idefics3-8b": ModelShape(8, 128, 17 * 169, *_IDEFICS3, 8.5e9, 32),
+    "smolvlm-256m": ModelShape(3, 64, 17 * 64, *_SMOLVLM, 0.26e9, 30),
+    "smolvlm-500m": ModelShape(5, 64, 17 * 64, *_SMOLVLM, 0.51e9, 32),
+    "smolvlm-2b": ModelShape(32, 64, 17 * 81, *_SMOLVLM, 2.2e9, 24),
+    "smollm2-135m": ModelShape(3, 64, 512, *_SMOLLM, 0.135e9, 30, reads_text=True),
+    "smollm2-360m": ModelShape(5, 64, 512, *_SMOLLM, 0.362e9, 32, reads_text=True),
+    "qwen2.5-0.5b": ModelShape(2, 64, 512, *_QWEN_TEXT, 0.494e9, 24, reads_text=True),
+}
+"""Models whose pages can be counted without loading them, by short name."""
+
+
+def count_page_bytes(shape: ModelShape, setting: StorageSetting) -> int:
+    """Bytes of a page's prefix; of the paper's numbers, the positions before the page are among them."""
+    shared = 0 if setting.numbers.symmetric else shape.before_page
+    around = shape.before_page + shape.after_page
+    return BlockShape(
+        setting.exit_layer,
+        shape.kv_heads,
+        setting.keep.count(shape.page_positions) + around - shared,
+        shape.head_dim,
+        0,
+        (1, shape.page_positions),
+        setting.numbers,
+        shared,
+        shape.page_positions + around,
+    ).nbytes

@@ -13,24 +13,15 @@ from numpy.typing import NDArray
 from ridgerank.errors import StoreError
 from ridgerank.records import document_name
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.catalog import DESCRIBE_BLOBS, PrefixRange, read_prefix_ranges
+from ridgerank.store.catalog import DESCRIBE_BLOBS, CatalogEntry, read_prefix_ranges
 from ridgerank.store.lance_dataset import find_broken_seals, shorten
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.rows import read_vectors
 from ridgerank.store.sidecar import forget_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
+from ridgerank.store.vector_columns import read_vectors
 
 _BATCH_ROWS = 64
-_COLUMNS = [
-    layout.PAGE_ID,
-    layout.REFERENCES,
-    layout.SOURCE,
-    layout.TEXT,
-    layout.THUMBNAIL,
-    layout.CHECKSUM,
-    layout.NAMES_CHECKSUM,
-    layout.PREFIX,
-]
+_COLUMNS = [name for name in layout.COLUMNS if name != layout.POSITIONS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +62,8 @@ def _find_fragment_damage(store: PageStore, fragment: Any) -> Iterator[Damage]: 
     for batch in scanner.to_batches():
         rows = batch.drop_columns([layout.VECTORS]).to_pylist() if vector_names else batch.to_pylist()
         vectors = read_vectors(batch) if vector_names else [None] * len(rows)
-        ranges = [PrefixRange(*map(int, numbers)) for numbers in read_prefix_ranges(batch)]
-        reasons = store.threads.map(partial(_find_fault, store), rows, vectors, ranges)
+        entries = [CatalogEntry("", (), 0, *map(int, numbers)) for numbers in read_prefix_ranges(batch)]
+        reasons = store.threads.map(partial(_find_fault, store), rows, vectors, entries)
         for row, reason in zip(rows, reasons, strict=True):
             if reason is not None:
                 references: list[str] = row[layout.REFERENCES] or [str(row[layout.PAGE_ID])]
@@ -80,7 +71,7 @@ def _find_fragment_damage(store: PageStore, fragment: Any) -> Iterator[Damage]: 
 
 
 def _find_fault(
-    store: PageStore, row: dict[str, Any], vectors: NDArray[np.float16] | None, prefix_range: PrefixRange
+    store: PageStore, row: dict[str, Any], vectors: NDArray[np.float16] | None, entry: CatalogEntry
 ) -> str | None:
     empty = [
         name for name in (layout.PAGE_ID, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM) if row[name] is None
@@ -88,8 +79,8 @@ def _find_fault(
     if empty:
         return f"its {empty[0]} is missing"
     try:
-        block = np.empty(prefix_range.nbytes, dtype=np.uint8)
-        store.blocks.read(prefix_range, 0, block.data)
+        block = np.empty(entry.nbytes, dtype=np.uint8)
+        store.blocks.read(entry, 0, block.data)
     except (StoreError, MemoryError, ValueError) as error:
         return f"its prefix cannot be read: {error}"
     checksum = layout.checksum(row[layout.PAGE_ID], row[layout.TEXT], row[layout.THUMBNAIL], block)
@@ -112,7 +103,7 @@ class StoredDocument:
     pages: int
     prefix_bytes: int
     path: str | None
-    """Where it was indexed from, None where that is not known."""
+    """Where it was indexed from, None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +123,7 @@ def list_stored_documents(store: PageStore) -> list[StoredDocument]:
     for entry in store.catalog.entries(store.page_ids()):
         for name in {document_name(reference) for reference in entry.references} or {""}:
             pages, nbytes = counts.get(name, (0, 0))
-            counts[name] = (pages + 1, nbytes + entry.prefix_range.nbytes)
+            counts[name] = (pages + 1, nbytes + entry.nbytes)
     return [StoredDocument(name, *counts[name], owners.get(name)) for name in sorted(counts)]
 
 

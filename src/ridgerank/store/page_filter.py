@@ -38,7 +38,7 @@ class PageFilter:
         labels = tuple(conditions)
         wrong = [label for label in labels if not label.partition("=")[0] or "=" not in label]
         if wrong:
-            raise StoreError(f"a condition {wrong[0]!r}, wanted KEY=VALUE, as in year=2019")
+            raise StoreError(f"a condition {wrong[0]!r}, expected KEY=VALUE, as in year=2019")
         return cls(tuple(documents), labels)
 
     def __bool__(self) -> bool:
@@ -74,7 +74,7 @@ def labels_of(key: str, value: object) -> list[str]:
     values = value if isinstance(value, list | tuple) else [value]
     wrong = [item for item in values if not isinstance(item, str | int | float | bool)]
     if wrong:
-        raise StoreError(f"{key} is {wrong[0]!r}, wanted text, a number, true, false, or a list of these")
+        raise StoreError(f"{key} is {wrong[0]!r}, expected text, a number, true, false, or a list of these")
     return [f"{key}={item if isinstance(item, str) else json.dumps(item)}" for item in values]
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -14,16 +13,44 @@ from numpy.typing import NDArray
 
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
-from ridgerank.store import lance_dataset, layout, prefix_readers, rows
-from ridgerank.store.catalog import PrefixRange, open_catalog
-from ridgerank.store.layout import PackedPrefix, SharedPrefix
+from ridgerank.store import lance_dataset, layout, reading
+from ridgerank.store.catalog import CatalogEntry, open_catalog
+from ridgerank.store.lance_dataset import read_shared
+from ridgerank.store.layout import PackedPrefix, SharedPositions
 from ridgerank.store.page_filter import PageFilter, PageSelection
-from ridgerank.store.prefix_readers import BlockReader
-from ridgerank.store.rows import StoredPage, read_shared
-from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin
+from ridgerank.store.reading import BlockReader
+from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin, read_vectors
 
 _LABELLED_PAGES = 1000
 """Pages that are looked at for examples of labels."""
+
+
+_PAGE_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.SOURCE, layout.TEXT, layout.THUMBNAIL]
+"""The columns of a `StoredPage`, vectors apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredPage:
+    """A stored page without its prefix."""
+
+    page_id: str
+    references: tuple[str, ...]
+    """Every name of this content: `report.pdf#3`, and `copy.pdf#3` where the same page occurs twice."""
+    source: str
+    """Name of the file the page came from."""
+    text: str
+    thumbnail: bytes
+    """A small encoded image, empty where there is none."""
+    vectors: NDArray[np.float16] | None = None
+    """(vectors, dim): the retriever's vectors, None until they are stored."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageRow:
+    """A page to store."""
+
+    page: StoredPage
+    prefix: PackedPrefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +77,16 @@ class PageStore:
     Pages added after it was opened are seen after opening it again.
     """
 
-    def __init__(
-        self,
-        dataset: Any,  # noqa: ANN401 (Lance is untyped)
-        uri: str,
-        lineage: Lineage,
-        *,
-        mapped: bool,
-    ) -> None:
+    def __init__(self, dataset: Any, uri: str, lineage: Lineage, *, mapped: bool) -> None:  # noqa: ANN401
         self.uri = uri
         self.lineage = lineage
         self._dataset = dataset
         self.catalog = open_catalog(dataset, uri)
-        self.blocks: BlockReader = prefix_readers.choose_reader(dataset, uri, mapped=mapped)
+        self.blocks: BlockReader = reading.choose_reader(dataset, uri, mapped=mapped)
         self.threads = ThreadPoolExecutor(self.blocks.threads, thread_name_prefix="ridgerank-read")
 
     @classmethod
-    def open(
-        cls,
-        store: str | Path,
-        *,
-        lineage: Lineage | None = None,
-        mapped: bool = True,
-    ) -> Self:
+    def open(cls, store: str | Path, *, lineage: Lineage | None = None, mapped: bool = True) -> Self:
         """Open the store at a path or URL; with `lineage` given, a store of another lineage is refused.
 
         Unless `mapped`, files are read without mapping them: slower, but the system then does not count
@@ -99,24 +113,25 @@ class PageStore:
         )
 
     @cached_property
-    def shared(self) -> SharedPrefix | None:
-        """The positions before the page, None where pages are stored with them."""
+    def shared(self) -> SharedPositions | None:
+        """The positions before the page, None if pages are stored with them."""
         digest = lance_dataset.read_shared_digest(self._dataset)
         return None if digest is None else read_shared(self.uri, digest)
 
     @cached_property
     def vectors(self) -> VectorColumn | None:
-        """The retriever's vectors, None where no retriever has stored any."""
+        """The retriever's vectors, None if no retriever has stored any."""
         origin = read_vector_origin(self._dataset)
         return None if origin is None else VectorColumn(self._dataset, self.uri, origin, self.catalog)
 
     def texts(self) -> dict[str, str]:
         """Read the text of every page, by page id, in the order stored."""
+        return dict(zip(*self._columns([layout.PAGE_ID, layout.TEXT]), strict=True))
+
+    def _columns(self, names: list[str], **options: Any) -> list[list[Any]]:  # noqa: ANN401 (as Lance takes)
         with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=[layout.PAGE_ID, layout.TEXT])
-        return dict(
-            zip(*(table.column(name).to_pylist() for name in (layout.PAGE_ID, layout.TEXT)), strict=True)
-        )
+            table = self._dataset.to_table(columns=names, **options)
+        return [table.column(name).to_pylist() for name in names]
 
     def select(self, page_filter: PageFilter) -> PageSelection:
         """The pages that a filter lets through; a filter that lets none through is refused."""
@@ -139,10 +154,9 @@ class PageStore:
         """A label of each key that the first pages have."""
         if layout.LABELS not in self._dataset.schema.names:
             return []
-        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=[layout.LABELS], limit=_LABELLED_PAGES)
+        [column] = self._columns([layout.LABELS], limit=_LABELLED_PAGES)
         labels: dict[str, str] = {}
-        for page_labels in table.column(layout.LABELS).to_pylist():
+        for page_labels in column:
             for label in page_labels or []:
                 labels.setdefault(label.partition("=")[0], label)
         return list(labels.values())
@@ -151,18 +165,15 @@ class PageStore:
         """The labels of every page that has any, by page id."""
         if layout.LABELS not in self._dataset.schema.names:
             return {}
-        columns = [layout.PAGE_ID, layout.LABELS]
-        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=columns, filter=f"{layout.LABELS} IS NOT NULL")
-        pairs = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
-        return {page_id: tuple(labels) for page_id, labels in pairs if labels}
+        columns = self._columns([layout.PAGE_ID, layout.LABELS], filter=f"{layout.LABELS} IS NOT NULL")
+        return {page_id: tuple(labels) for page_id, labels in zip(*columns, strict=True) if labels}
 
     def page_ids(self) -> list[str]:
         """List every page, in the order stored."""
         return self.catalog.page_ids()
 
     def lookup(self, name: str) -> str | None:
-        """Look up the page id behind a page id or an exact reference, None where there is no such page."""
+        """Look up the page id behind a page id or an exact reference, None if there is no such page."""
         return self.lookup_many([name]).get(name)
 
     def lookup_many(self, names: Iterable[str]) -> dict[str, str]:
@@ -187,13 +198,26 @@ class PageStore:
     def pages(self, page_ids: Sequence[str], *, vectors: bool = False) -> list[StoredPage]:
         """Read pages without their prefixes, in the order of `page_ids`."""
         has_vectors = vectors and layout.VECTORS in self._dataset.schema.names
-        return rows.parse_pages(
-            self.catalog.table(page_ids, [*rows.PAGE_COLUMNS, *([layout.VECTORS] if has_vectors else [])])
-        )
+        columns = [*_PAGE_COLUMNS, *([layout.VECTORS] if has_vectors else [])]
+        table = self.catalog.table(page_ids, columns)
+        page_vectors = read_vectors(table) if has_vectors else [None] * table.num_rows
+        return [
+            StoredPage(
+                page_id=row[layout.PAGE_ID],
+                references=tuple(row[layout.REFERENCES]),
+                source=row[layout.SOURCE],
+                text=row[layout.TEXT],
+                thumbnail=row[layout.THUMBNAIL],
+                vectors=vectors_of_page,
+            )
+            for row, vectors_of_page in zip(
+                table.select(_PAGE_COLUMNS).to_pylist(), page_vectors, strict=True
+            )
+        ]
 
     def prefix_nbytes(self, page_ids: Sequence[str]) -> int:
         """The bytes that the prefixes of these pages take in memory."""
-        return sum(entry.prefix_range.nbytes for entry in self.catalog.entries(page_ids))
+        return sum(entry.nbytes for entry in self.catalog.entries(page_ids))
 
     def read_prefixes(
         self, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
@@ -202,23 +226,21 @@ class PageStore:
 
         `out` is one-dimensional, of at least `prefix_nbytes` bytes; it is used from its start.
         """
-        ranges, buffers = self.buffers(page_ids, out)
-        prefix_readers.read_whole(self.blocks, ranges, buffers, self.threads)
+        entries, buffers = self.buffers(page_ids, out)
+        reading.read_whole(self.blocks, entries, buffers, self.threads)
         return [layout.unpack(buffer, shared=self.shared) for buffer in buffers]
 
     def buffers(
         self, page_ids: Sequence[str], out: NDArray[np.uint8] | None
-    ) -> tuple[list[PrefixRange], list[NDArray[np.uint8]]]:
-        """Where the prefixes of pages lie, and a piece of memory for each: of `out`, or new."""
-        ranges = [entry.prefix_range for entry in self.catalog.entries(page_ids)]
+    ) -> tuple[list[CatalogEntry], list[NDArray[np.uint8]]]:
+        """The entries of pages, and a piece of memory for the prefix of each: of `out`, or new."""
+        entries = self.catalog.entries(page_ids)
         if out is None:
-            return ranges, [np.empty(prefix_range.nbytes, dtype=np.uint8) for prefix_range in ranges]
-        ends = list(accumulate(prefix_range.nbytes for prefix_range in ranges))
+            return entries, [np.empty(entry.nbytes, dtype=np.uint8) for entry in entries]
+        ends = list(accumulate(entry.nbytes for entry in entries))
         if ends and out.size < ends[-1]:
             raise StoreError(f"prefixes of {ends[-1]} bytes for a buffer of {out.size}; allocate more")
-        return ranges, [
-            out[end - prefix_range.nbytes : end] for prefix_range, end in zip(ranges, ends, strict=True)
-        ]
+        return entries, [out[end - entry.nbytes : end] for entry, end in zip(entries, ends, strict=True)]
 
     def probe(self) -> None:
         """Read the first page from where it lies; an error says why the store cannot be read now."""
@@ -248,7 +270,5 @@ class PageStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

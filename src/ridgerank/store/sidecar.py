@@ -1,23 +1,30 @@
-"""What lies beside a store's pages: calibrations, and where documents were last found.
+"""What lies beside a store's pages: calibrations, and the documents that pages can be rendered from again.
 
 Pages hold the names of their documents, not their paths, so that a store can be moved. Rendering a page again
-needs its document: for that the paths it was indexed from are kept, as a hint. `rerender.py` compares page
-ids, which are digests of the content.
+needs its document: for that the paths it was indexed from are kept, as a hint. A page is found by its id, a
+digest of its content, not by the name of its document. Its text is the stored one: it may have come from OCR,
+which is not run again.
 
 On a local disk these are files in the store's directory. On an object store they are objects under its URL
 (`RemoteFolder`), and callers work on a temporary copy.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 
 from ridgerank.atomic import replace_text_file
-from ridgerank.errors import StoreError
+from ridgerank.documents.render import PageRef, list_pages, render_pages
+from ridgerank.errors import CalibrationError, StoreError
+from ridgerank.page_sizing import PixelBudget
+from ridgerank.records import Page, document_name
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.lance_dataset import RemoteFolder, upload_changes
+from ridgerank.store.lance_dataset import RemoteFolder, shorten
+from ridgerank.store.page_store import PageStore
 
 
 def calibrations_folder(uri: str) -> Path:
@@ -61,6 +68,53 @@ def edit_calibrations(uri: str) -> Iterator[Path]:
             yield Path(scratch)
 
 
+_UPLOAD_INTERVAL_S = 10.0
+"""A killed process loses at most what it wrote in this time."""
+
+
+@contextmanager
+def upload_changes(remote: RemoteFolder, folder: Path) -> Iterator[None]:
+    """Upload what changes in a local copy: every few seconds, and at the end, also after an error."""
+    uploaded = _stamps(folder)
+    done = Event()
+    failures: list[BaseException] = []
+
+    def upload() -> None:
+        current = _stamps(folder)
+        for path in sorted(path for path, stamp in current.items() if uploaded.get(path) != stamp):
+            remote.put(path)
+            uploaded[path] = current[path]
+
+    def upload_regularly() -> None:
+        while not done.wait(_UPLOAD_INTERVAL_S):
+            try:
+                upload()
+            except BaseException as error:  # raised below, in the thread that runs the block
+                failures.append(error)
+                return
+
+    thread = Thread(target=upload_regularly, name="ridgerank-save", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        upload()
+    if failures:
+        raise failures[0]
+
+
+def _stamps(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Size and time of each file; scratch files, whose names start with a dot, are left out."""
+    stamps = {}
+    for path in folder.iterdir():
+        if not path.name.startswith("."):
+            status = path.stat()
+            stamps[path] = (status.st_size, status.st_mtime_ns)
+    return stamps
+
+
 def remember_sources(uri: str, paths: Mapping[str, Path]) -> None:
     """Add to the paths of documents: name of a document → its file."""
     if not paths:
@@ -82,15 +136,6 @@ def source_owners(uri: str) -> dict[str, str]:
     """Name of a document → the file that was last indexed under it."""
     with _sources_folder(uri) as folder:
         return {name: paths[0] for name, paths in _read_sources(folder).items() if paths}
-
-
-def copy_sources(uri: str, target: str) -> None:
-    """Give another store of the same pages the paths that this one has."""
-    with _sources_folder(uri) as folder:
-        sources = _read_sources(folder)
-    for name, paths in sources.items():
-        for path in reversed(paths):
-            remember_sources(target, {name: Path(path)})
 
 
 def recall_sources(uri: str, names: Iterable[str] | None = None) -> list[Path]:
@@ -132,7 +177,7 @@ def _read_sources(root: Path) -> dict[str, list[str]]:
         content = path.read_text(encoding="utf-8") if path.exists() else "{}"
         sources = json.loads(content)
         if not _is_sources(sources):
-            raise ValueError("wanted lists of paths by name")
+            raise ValueError("expected lists of paths by name")
     except (ValueError, RecursionError, OSError) as error:
         raise StoreError(f"{path} is damaged ({error}); remove it, it is written anew by indexing") from error
     checked: dict[str, list[str]] = sources
@@ -143,3 +188,61 @@ def _is_sources(sources: object) -> bool:
     return isinstance(sources, dict) and all(
         isinstance(paths, list) and all(isinstance(path, str) for path in paths) for paths in sources.values()
     )
+
+
+BATCH_PAGES = 4
+"""Pages that go through the model at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageLocation:
+    """A stored page and the document it can be rendered from."""
+
+    ref: PageRef
+    text: str
+    """As it is stored."""
+
+
+def locate_pages(
+    store: PageStore, page_ids: Sequence[str], *, documents: Sequence[Path] = ()
+) -> list[PageLocation]:
+    """Where pages can be rendered from, in the order of the documents; pages not found are left out.
+
+    `documents` are files and folders to search; without them, the files the store was indexed from.
+    """
+    stored = {page.page_id: page for page in (store.pages(page_ids) if page_ids else [])}
+    names = {page.source for page in stored.values()}
+    names |= {document_name(reference) for page in stored.values() for reference in page.references}
+    paths = list(documents) or recall_sources(store.uri, sorted(names))
+    refs = {
+        ref.page_id: ref for ref in list_pages(paths) if isinstance(ref, PageRef) and ref.page_id in stored
+    }
+    return [PageLocation(ref, stored[ref.page_id].text) for ref in refs.values()]
+
+
+def render_locations(locations: Sequence[PageLocation], *, max_pixels: PixelBudget) -> Iterator[Page | str]:
+    """Each page in turn with its stored text, or the reason why it cannot be read any more."""
+    pages = render_pages((location.ref for location in locations), max_pixels=max_pixels)
+    for location, page in zip(locations, pages, strict=True):
+        yield replace(page, text=location.text) if isinstance(page, Page) else str(page)
+
+
+def rerender_pages(
+    store: PageStore, page_ids: Sequence[str], *, max_pixels: PixelBudget, documents: Sequence[Path] = ()
+) -> Iterator[list[Page]]:
+    """Pages of a store, `BATCH_PAGES` at a time; pages that cannot be rendered are named in an error."""
+    locations = locate_pages(store, page_ids, documents=documents)
+    located = {location.ref.page_id for location in locations}
+    missing = store.references([page_id for page_id in page_ids if page_id not in located])
+    if missing:
+        raise CalibrationError(
+            f"{len(missing)} pages have to be looked at again and are not where they were indexed from, or "
+            f"have changed: {shorten(missing)}; say where they are (--documents)"
+        )
+    for start in range(0, len(locations), BATCH_PAGES):
+        rendered = list(render_locations(locations[start : start + BATCH_PAGES], max_pixels=max_pixels))
+        if failures := [page for page in rendered if not isinstance(page, Page)]:
+            raise CalibrationError(
+                f"pages that have to be looked at again cannot be read: {shorten(failures)}"
+            )
+        yield [page for page in rendered if isinstance(page, Page)]

@@ -6,11 +6,18 @@ Locally one writer holds the store (`WriterLock`); a second is refused. On an ob
 lock: Lance resolves conflicting commits, and pages that two writers add at once may be stored twice.
 """
 
+import errno
+import fcntl
 import math
+import os
 import shutil
+import stat
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,17 +30,79 @@ from numpy.typing import NDArray
 from ridgerank.atomic import list_scratch_files
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
-from ridgerank.store import lance_dataset, layout, rows
-from ridgerank.store.catalog import has_page_index
-from ridgerank.store.lance_dataset import LOCK_NAME, WriterLock, seal_store
-from ridgerank.store.layout import SharedPrefix
-from ridgerank.store.rows import PageRow, write_shared
+from ridgerank.store import lance_dataset, layout
+from ridgerank.store.catalog import has_page_index, ids_filter
+from ridgerank.store.lance_dataset import seal_store, write_shared
+from ridgerank.store.layout import PackedPrefix, SharedPositions
+from ridgerank.store.page_store import PageRow
 from ridgerank.store.vector_columns import (
     VectorOrigin,
+    build_vector_columns,
     has_vector_index,
     pages_without_vectors,
     read_vector_origin,
+    vector_dim,
+    vector_fields,
 )
+
+LOCK_NAME = "_writer.lock"
+
+
+class WriterLock:
+    """An exclusive lock on a store directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._descriptor = _open_lock(root / LOCK_NAME)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._descriptor)
+            raise StoreError(
+                f"another process (id {holder}) is writing to the page store at {root}; "
+                "wait until it is done, or stop it"
+            ) from error
+        _LOCKS.add(self)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Free the store for the next writer. Releasing twice is harmless."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _open_lock(path: Path) -> int:
+    """Open the file of the lock, which is written to: never one that lies elsewhere under another name."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        raise _not_regular(path) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        os.close(descriptor)
+        raise _not_regular(path)
+    return descriptor
+
+
+def _not_regular(path: Path) -> StoreError:
+    return StoreError(f"{path} is not a regular file of its own; remove it, no page is lost by that")
+
+
+_LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+def _release_in_child() -> None:
+    # A forked worker that outlives its killed parent must not keep the store locked.
+    for lock in tuple(_LOCKS):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
 
 READER_GRACE = timedelta(hours=1)
 """Versions younger than this are kept, for readers that opened them."""
@@ -65,7 +134,7 @@ _PAGES_INDEX, _NAMES_INDEX = "page_id_idx", "references_idx"
 class StoreWriter:
     """A store open for writing, created where there was none; a context manager."""
 
-    def __init__(self, uri: str, lineage: Lineage, shared: SharedPrefix | None = None) -> None:
+    def __init__(self, uri: str, lineage: Lineage, shared: SharedPositions | None = None) -> None:
         """Open a store of this lineage or create it, beside it `shared`, the positions before a page."""
         self.uri = uri
         root = lance_dataset.local_root(uri)
@@ -107,7 +176,7 @@ class StoreWriter:
         self._require_new(ids)
         if not batch:
             return
-        table = rows.build_table(batch, self._dataset.schema)
+        table = build_table(batch, self._dataset.schema)
         with lance_dataset.wrap_errors(f"adding {len(batch)} pages to the page store at {self.uri}"):
             self._dataset = lance.write_dataset(table, self._dataset, mode="append")
         self._page_ids.update(ids)
@@ -183,9 +252,8 @@ class StoreWriter:
         self._require(page_ids)
         if not page_ids:
             return
-        quoted_ids = ", ".join("'" + page_id.replace("'", "''") + "'" for page_id in page_ids)
         with lance_dataset.wrap_errors(f"removing {len(page_ids)} pages from the page store at {self.uri}"):
-            self._dataset.delete(f"{layout.PAGE_ID} IN ({quoted_ids})")
+            self._dataset.delete(ids_filter(page_ids))
         self._page_ids.difference_update(page_ids)
 
     def reclaim(self) -> None:
@@ -213,15 +281,15 @@ class StoreWriter:
             if stored_origin is None:
                 self._dataset.update_schema_metadata({layout.RETRIEVER_KEY: origin.to_json()})
             if layout.VECTORS not in self._dataset.schema.names:
-                self._dataset.add_columns(rows.vector_fields(origin.dim))
+                self._dataset.add_columns(vector_fields(origin.dim))
             return frozenset(pages_without_vectors(self._dataset))
 
     def set_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
         """Store vectors of pages, (vectors, dim) each, in one commit; their prefixes are not rewritten."""
         self._require(vectors)
         if vectors:
-            dim = rows.vector_dim(self._dataset.schema)
-            columns = rows.build_vector_columns(list(vectors.values()), dim)
+            dim = vector_dim(self._dataset.schema)
+            columns = build_vector_columns(list(vectors.values()), dim)
             self._rewrite({layout.PAGE_ID: list(vectors), **columns})
 
     def index_vectors(self) -> None:
@@ -243,7 +311,7 @@ class StoreWriter:
                     f"{_TRAINING_VECTORS}, and so few are searched faster without"
                 )
             cells = max(1, min(round(math.sqrt(vectors)), int(vectors / _TRAINING_VECTORS)))
-            dim = rows.vector_dim(self._dataset.schema)
+            dim = vector_dim(self._dataset.schema)
             # Lance searches lists of vectors by the cosine alone; ours have unit length.
             self._dataset = self._dataset.create_index(
                 layout.VECTORS,
@@ -297,7 +365,7 @@ class StoreWriter:
         if self._made_root and [entry.name for entry in root.iterdir()] == [LOCK_NAME]:
             shutil.rmtree(root)
 
-    def _create(self, lineage: Lineage, shared: SharedPrefix | None) -> Any:  # noqa: ANN401 (Lance is untyped)
+    def _create(self, lineage: Lineage, shared: SharedPositions | None) -> Any:  # noqa: ANN401 (Lance is untyped)
         root = lance_dataset.local_root(self.uri)
         if root is not None and any(root.glob("data/*")):
             raise StoreError(
@@ -354,3 +422,44 @@ class StoreWriter:
         missing = [page_id for page_id in page_ids if page_id not in self._page_ids]
         if missing:
             raise StoreError(f"pages not in the page store at {self.uri}: {lance_dataset.shorten(missing)}")
+
+
+def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
+    """A table of rows, with their prefixes packed and their checksums."""
+    pages = [row.page for row in rows]
+    blocks, blobs = pack_blobs([row.prefix for row in rows])
+    columns: dict[str, Any] = {
+        layout.PAGE_ID: [page.page_id for page in pages],
+        layout.REFERENCES: [list(page.references) for page in pages],
+        layout.SOURCE: [page.source for page in pages],
+        layout.TEXT: [page.text for page in pages],
+        layout.THUMBNAIL: [page.thumbnail for page in pages],
+        layout.POSITIONS: [len(row.prefix.positions) for row in rows],
+        layout.CHECKSUM: [
+            layout.checksum(page.page_id, page.text, page.thumbnail, block)
+            for page, block in zip(pages, blocks, strict=True)
+        ],
+        layout.NAMES_CHECKSUM: [
+            layout.names_checksum(page.page_id, page.references, page.source) for page in pages
+        ],
+        layout.PREFIX: blobs,
+    }
+    if layout.LABELS in schema.names:
+        columns[layout.LABELS] = [None] * len(pages)
+    if layout.VECTORS in schema.names:
+        columns |= build_vector_columns([page.vectors for page in pages], vector_dim(schema))
+    elif any(page.vectors is not None for page in pages):
+        raise StoreError("pages with retriever vectors, but the store has no column for them; fill it first")
+    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def pack_blobs(prefixes: Sequence[PackedPrefix]) -> tuple[list[NDArray[np.uint8]], pa.Array]:
+    """Pack prefixes into one buffer; return the blocks, and a binary array on the same bytes."""
+    ends = np.cumsum([0, *(layout.block_shape(prefix).nbytes for prefix in prefixes)], dtype=np.int64)
+    data = np.empty(ends[-1], dtype=np.uint8)
+    blocks = [
+        layout.pack(prefix, out=data[start:end])
+        for prefix, (start, end) in zip(prefixes, pairwise(ends), strict=True)
+    ]
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    return blocks, pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(blocks), buffers)

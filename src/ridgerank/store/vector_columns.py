@@ -6,18 +6,18 @@ no retriever, only the protocol `PageEmbedder`.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from ridgerank.errors import ArtifactError, LineageMismatch
+from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 from ridgerank.lineage import list_differences, to_json_line
 from ridgerank.store import lance_dataset, layout
 from ridgerank.store.catalog import Catalog
-from ridgerank.store.rows import vector_dim
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,7 +42,7 @@ class VectorOrigin:
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted."""
-        return to_json_line(self)
+        return to_json_line(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -54,14 +54,14 @@ class VectorOrigin:
         names = {field.name for field in fields(cls)}
         if not isinstance(stored, dict) or set(stored) != names:
             raise ArtifactError(
-                f"vectors described as {text!r}, wanted the fields {sorted(names)}: written by another "
+                f"vectors described as {text!r}, expected the fields {sorted(names)}: written by another "
                 "version of ridgerank; index the pages again"
             )
         return cls(**stored)
 
     def require(self, expected: "VectorOrigin", *, artifact: str) -> None:
         """Refuse vectors of another retriever, showing both values of what differs."""
-        if shown := "; ".join(list_differences(self, expected, ignored=("source",))):
+        if shown := "; ".join(list_differences(asdict(self), asdict(expected), ignored=("source",))):
             raise LineageMismatch(
                 f"{artifact} holds vectors of the retriever {self.source!r}, not of {expected.source!r} "
                 f"({shown}); use that retriever, or index into another store"
@@ -147,13 +147,13 @@ class VectorColumn:
 
 
 def find_vector_origin(uri: str) -> VectorOrigin | None:
-    """The retriever whose vectors the store at `uri` holds, None where it holds none or there is no store."""
+    """The retriever whose vectors the store at `uri` holds, None if it holds none or there is no store."""
     dataset = lance_dataset.open_dataset(uri)
     return None if dataset is None else read_vector_origin(dataset)
 
 
 def read_vector_origin(dataset: Any) -> VectorOrigin | None:  # noqa: ANN401 (Lance is untyped)
-    """The retriever that a dataset has vector columns for, None where it has none."""
+    """The retriever that a dataset has vector columns for, None if it has none."""
     text = (dataset.schema.metadata or {}).get(layout.RETRIEVER_KEY.encode())
     if text is None or layout.VECTORS not in dataset.schema.names:
         return None
@@ -171,6 +171,51 @@ def pages_without_vectors(dataset: Any) -> list[str]:  # noqa: ANN401
 def has_vector_index(dataset: Any) -> bool:  # noqa: ANN401
     """Whether a dataset's vectors are indexed."""
     return any(layout.VECTORS in index.field_names for index in dataset.describe_indices())
+
+
+def build_vector_columns(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> dict[str, pa.Array]:
+    """Put multi-vectors and their checksums into columns, None as null."""
+    for page_vectors in vectors:
+        if page_vectors is not None and (
+            page_vectors.ndim != 2 or page_vectors.shape[1] != dim or page_vectors.dtype != np.float16
+        ):
+            raise StoreError(
+                f"vectors are {page_vectors.dtype} {page_vectors.shape}, expected float16 (vectors, {dim})"
+            )
+    empty = np.empty((0, dim), dtype=np.float16)
+    filled = [empty if page_vectors is None else page_vectors for page_vectors in vectors]
+    cells = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([empty, *filled]).ravel()), dim)
+    offsets = pa.array(np.cumsum([0, *map(len, filled)], dtype=np.int32))
+    is_null = pa.array([page_vectors is None for page_vectors in vectors], pa.bool_())
+    checksums = [
+        None if page_vectors is None else layout.vectors_checksum(page_vectors) for page_vectors in vectors
+    ]
+    return {
+        layout.VECTORS: pa.ListArray.from_arrays(offsets, cells, mask=is_null),
+        layout.VECTORS_CHECKSUM: pa.array(checksums, pa.binary(layout.CHECKSUM_BYTES)),
+    }
+
+
+def read_vectors(table: Any) -> list[NDArray[np.float16] | None]:  # noqa: ANN401 (a table or a batch)
+    """Read the multi-vectors of each row, None if there are none."""
+    dim = vector_dim(table.schema)
+    return [
+        np.asarray(cell.values.flatten(), dtype=np.float16).reshape(-1, dim) if cell.is_valid else None
+        for cell in table.column(layout.VECTORS)
+    ]
+
+
+def vector_fields(dim: int) -> list[pa.Field]:
+    """Define the columns that come with a retriever's vectors."""
+    return [
+        pa.field(layout.VECTORS, pa.list_(pa.list_(pa.float16(), dim))),
+        pa.field(layout.VECTORS_CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
+    ]
+
+
+def vector_dim(schema: pa.Schema) -> int:
+    """The length of one retriever vector in a schema that has them."""
+    return int(schema.field(layout.VECTORS).type.value_type.list_size)
 
 
 def _read_block(batch: Any) -> VectorBlock:  # noqa: ANN401

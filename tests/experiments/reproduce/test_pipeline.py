@@ -110,7 +110,7 @@ def test_margins_are_those_of_full_passes(analysis: Analysis) -> None:
     )
     corpus, pools = experiment.corpus(corpus_key), experiment.pools(corpus_key, retriever)
     with experiment.open_shallow(corpus_key, backbone) as shallow:
-        from ridgerank.store.rerender import rerender_pages
+        from ridgerank.store.sidecar import rerender_pages
 
         model = experiment.models.load_backbone(backbone)
         page_ids = pools.page_ids[2, : settings.candidates].tolist()

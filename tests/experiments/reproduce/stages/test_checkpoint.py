@@ -41,9 +41,7 @@ LINEAGE = Lineage(
     transformers="5.22.2",
     processor="4696",
     prompt="e762",
-    exit_layer=6,
-    keep="stride 1/3",
-    quantization="int8",
+    storage=StorageSetting(Keep(), PAPER_NUMBERS, 6),
     max_pixels=150528,
 )
 
