@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from ridgerank.documents.chunk_pages import source_page_names
+from ridgerank.documents.sources import source_page_names
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.schemas.document_schemas import (
     Document,
