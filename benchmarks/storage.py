@@ -52,7 +52,7 @@ from miniature import BACKBONES, RETRIEVERS
 from miniature.corpora import PLANS
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
-from ridgerank.cli.progress_bars import Bar
+from ridgerank.cli._console import Bar
 from ridgerank.errors import DatasetError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.records import Page

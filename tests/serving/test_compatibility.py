@@ -9,7 +9,6 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.attachments import append_text
 from ridgerank.serving.serve_settings import Dialect
 from tests.serving.conftest import Corpus, MakeService, client_of
 
@@ -84,15 +83,6 @@ def test_an_image_and_a_text_together_are_one_page_that_shows_both(
     )
     assert both == as_fields
     assert len({alone, both, otherwise}) == 3
-
-
-def test_the_text_is_drawn_below_the_image() -> None:
-    page = append_text(Image.new("RGB", (400, 300), "red"), "sales rose")
-    assert page.width == 400
-    assert page.crop((0, 0, 400, 300)).getcolors() == [(400 * 300, (255, 0, 0))]
-    below = page.crop((0, 300, 400, page.height)).convert("L")
-    assert below.height > 20
-    assert min(below.tobytes()) < 128
 
 
 def test_a_page_is_named_by_source_and_number(client: TestClient, reranker: Reranker, corpus: Corpus) -> None:

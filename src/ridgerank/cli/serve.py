@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ridgerank.cli.options import (
+from ridgerank.cli._console import echo
+from ridgerank.cli._options import (
     MACHINES,
     RANKED,
     BackboneName,
@@ -17,7 +18,6 @@ from ridgerank.cli.options import (
     ReadoutName,
     Store,
 )
-from ridgerank.cli.talk import say
 from ridgerank.extras import require_packages
 from ridgerank.serving.serve_settings import Dialect
 
@@ -248,7 +248,7 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
     import signal
     from threading import Event
 
-    from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
+    from ridgerank.indexing.ray import connect_ray, plan_workers
     from ridgerank.scaleout.ray_serving import Replicas, deploy, undeploy
 
     counts = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
@@ -263,13 +263,13 @@ def _serve_on_ray(address: str, plan: "ServePlan", replicas: str, host: str, por
             host=host,
             port=port,
         )
-        say(f"{', '.join(plan.stores)}: {replicas} replicas on Ray; http://{host}:{port}")
+        echo(f"{', '.join(plan.stores)}: {replicas} replicas on Ray; http://{host}:{port}")
         stop_requested = Event()
         for number in (signal.SIGINT, signal.SIGTERM):  # Ray would end on the second without undeploying
             signal.signal(number, lambda *_: stop_requested.set())
         while not stop_requested.wait(1.0):
             pass
-        say("stopping")
+        echo("stopping")
         undeploy()
 
 
@@ -278,7 +278,7 @@ def _run(service: "Service", host: str, port: int) -> None:
 
     listening = bind(host, port)  # bound here, so that the address names the port that 0 stands for
     address = f"http://{host}:{listening.getsockname()[1]}"
-    say(f"{len(service.reranker.store)} pages, {service.model}; {address}")
+    echo(f"{len(service.reranker.store)} pages, {service.model}; {address}")
     serve_on(service, listening)
 
 

@@ -1,1 +1,1 @@
-"""The same work on many machines: Ray runs `indexing`, `calibration` and `serving` there."""
+"""The server on many machines."""

@@ -23,7 +23,7 @@ class Listener(SilentProgress):
     def advance(self, count: int = 1) -> None:
         self.done += count
 
-    def say(self, text: str) -> None:
+    def echo(self, text: str) -> None:
         self.lines.append(text)
 
 
