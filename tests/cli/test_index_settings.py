@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from ridgerank.cli.index_settings import IndexChoices, find_lineage, require_documents, settle_index
 
 from miniature import weights
-from ridgerank.cli.index_settings import IndexChoices, find_lineage, require_documents, settle_index
 from ridgerank.errors import DocumentError, LineageMismatch, StoreError
 from ridgerank.store.storage_setting import StorageSetting
 from tests.backbones.small_text_models import build_text

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-
 from ridgerank.cli.talk import expand_home
+
 from ridgerank.store.lance_dataset import local_root
 from ridgerank.store.store_writer import StoreWriter
 from tests.cli.commands import invoke

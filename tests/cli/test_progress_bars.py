@@ -1,4 +1,5 @@
 from ridgerank.cli.progress_bars import FAILURES_SHOWN, Bar, IndexProgress
+
 from ridgerank.documents.sources import Failure
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-
 from ridgerank.cli.image_files import save_pages
+
 from ridgerank.errors import ScoreError
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.sidecar import calibrations_folder

@@ -6,12 +6,12 @@ from threading import Event
 from typing import Any
 
 import pytest
+from ridgerank.cli.progress_bars import Bar, format_duration, format_speed
+from ridgerank.cli.talk import hide_library_bars
 from typer.main import get_command
 
 from ridgerank.cli.main import app
-from ridgerank.cli.progress_bars import Bar, format_duration, format_speed
 from ridgerank.cli.search import shorten_middle
-from ridgerank.cli.talk import hide_library_bars
 from tests.cli.commands import invoke
 from tests.test_extras import leaf_commands
 

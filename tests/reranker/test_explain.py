@@ -18,7 +18,6 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.storage_setting import Keep
 from tests.calibrated_store import ByDigest, random_calibration
 from tests.conftest import write_pdf
-from tests.indexing.test_index import Seen
 
 QUERY = "revenue in 2023"
 
@@ -41,7 +40,6 @@ def opened(
         [documents],
         uri,
         backbone,
-        hook=Seen(),
         keep=Keep.parse(keep),
         exit_layer=4,
         processes=1,

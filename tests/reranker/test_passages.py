@@ -2,8 +2,7 @@
 
 import pytest
 
-from ridgerank.documents.text import TextBox
-from ridgerank.documents.text import match_words
+from ridgerank.documents.text import TextBox, match_words
 from ridgerank.reranker.explain import split_passages, token_regions
 
 TEXT = "Net sales\n\n| Asia | 12 |\nCosts"

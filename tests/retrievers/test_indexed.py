@@ -12,7 +12,6 @@ from ridgerank.retrievers.encoders.base import MultiVectorEncoder
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
 from tests.conftest import write_pdf
-from tests.indexing.test_index import Seen
 
 
 def test_documents_indexed_with_a_retriever_are_searched_by_it(
@@ -21,7 +20,7 @@ def test_documents_indexed_with_a_retriever_are_searched_by_it(
     for number in range(3):
         write_pdf(tmp_path / f"in/{number}.pdf", pages=4, seed=number)
     uri = str(tmp_path / "store")
-    index_documents([tmp_path / "in"], uri, small_backbone, hook=Seen(), processes=1, embedder=encoder)
+    index_documents([tmp_path / "in"], uri, small_backbone, processes=1, embedder=encoder)
     read = read_pages([tmp_path / "in"], max_pixels=small_backbone.max_pixels)
     pages = [page for page in read if isinstance(page, Page)]
     vectors = encoder.embed_pages([page.image for page in pages])

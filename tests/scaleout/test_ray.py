@@ -15,19 +15,17 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.errors import LineageMismatch
-from ridgerank.indexing.index import index_documents
-from ridgerank.indexing.progress import IndexReport
+from ridgerank.indexing import ray as ray_indexing
+from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback, index_documents
+from ridgerank.indexing.ray import EncodingPlan, EncodingWorker, describe_plan, index_on_ray, plan_workers
 from ridgerank.reranker.options import RerankerOptions
-from ridgerank.scaleout import ray_indexing as scaleout_index
-from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe_encoding
-from ridgerank.scaleout.ray_cluster import plan_workers
-from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.scaleout.ray_serving import ReplicaCorpora, Replicas, ServePlan, deploy, undeploy
 from ridgerank.serving.app import create_app
 from ridgerank.serving.build import open_service
 from ridgerank.serving.serve_settings import ServeSettings
 from ridgerank.store.page_store import PageStore
-from tests.indexing.test_index import Seen, contents
+from ridgerank.store.storage_setting import Keep
+from tests.indexing.test_index import contents
 from tests.scaleout.local_ray import TWO_WORKERS, free_ports, kill_worker, workers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -58,7 +56,7 @@ def _single_thread() -> Iterator[None]:
 def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The reports indexed and calibrated in this process."""
     uri = str(tmp_path_factory.mktemp("local") / "store")
-    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
+    index_documents([reports], uri, small_backbone, processes=1)
     with PageStore.open(uri) as store:
         calibrate(store, backbone=small_backbone, **OPTIONS)
     return uri
@@ -67,26 +65,19 @@ def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.Temp
 @pytest.fixture
 def plan(model_folder: Path) -> EncodingPlan:
     model = ModelSettings(str(model_folder), device="cpu", max_pixels=MAX_PIXELS)
-    return EncodingPlan(model, keep="stride 1/3", exit_layer=None)
+    return EncodingPlan(model)
 
 
-class Killing(Seen):
-    """Kills a worker when the first pages are safe."""
-
-    def committed(self, pages: int, nbytes: int) -> None:
-        super().committed(pages, nbytes)
-        if len(self.commits) == 1:
-            kill_worker("EncodingWorker")
-
-
-class Interrupting(Seen):
-    def committed(self, pages: int, nbytes: int) -> None:
-        super().committed(pages, nbytes)
-        raise KeyboardInterrupt
-
-
-def on_ray(reports: Path, uri: str, plan: EncodingPlan, ray: Any, watcher: Seen) -> IndexReport:  # noqa: ANN401
-    return index_on_ray([reports], uri, plan, ray=ray, workers=TWO_WORKERS, hook=watcher, fragment_pages=8)
+def on_ray(
+    reports: Path,
+    uri: str,
+    plan: EncodingPlan,
+    ray: Any,  # noqa: ANN401
+    progress: ProgressCallback,
+) -> IndexReport:
+    return index_on_ray(
+        [reports], uri, plan, ray=ray, workers=TWO_WORKERS, progress=progress, fragment_pages=8
+    )
 
 
 def test_a_store_made_on_ray_is_the_local_one_though_a_worker_is_killed(
@@ -97,11 +88,17 @@ def test_a_store_made_on_ray_is_the_local_one_though_a_worker_is_killed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scaleout_index, "_COMMIT_SECONDS", 0.0)
-    watcher = Killing()
-    report = on_ray(reports, str(tmp_path / "store"), plan, ray_module, watcher)
+    monkeypatch.setattr(ray_indexing, "_COMMIT_SECONDS", 0.0)
+    done: list[int] = []
+
+    def kill_after_the_first_commit(state: IndexProgress) -> None:
+        done.append(state.done)
+        if len(done) == 2:
+            kill_worker("EncodingWorker")
+
+    report = on_ray(reports, str(tmp_path / "store"), plan, ray_module, kill_after_the_first_commit)
     assert (report.pages, report.added, report.skipped, report.failures) == (40, 40, 0, ())
-    assert (len(watcher.commits), sum(watcher.commits)) == (5, 40)
+    assert done == [0, 8, 16, 24, 32, 40]
     assert list(contents(tmp_path / "store").items()) == list(contents(local).items())
 
 
@@ -114,18 +111,23 @@ def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scaleout_index, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(ray_indexing, "_COMMIT_SECONDS", 0.0)
     uri = str(tmp_path / "store")
+
+    def interrupt(state: IndexProgress) -> None:
+        if state.done:
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        on_ray(reports, uri, plan, ray_module, Interrupting())
-    report = index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
+        on_ray(reports, uri, plan, ray_module, interrupt)
+    report = index_documents([reports], uri, small_backbone, processes=1)
     assert (report.added, report.skipped) == (32, 8)
     assert list(contents(uri).items()) == list(contents(local).items())
 
 
 def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Path) -> None:
-    description = describe_encoding(plan)
-    other = EncodingPlan(plan.model, keep="stride 1/2", exit_layer=None)
+    description = describe_plan(plan)
+    other = EncodingPlan(plan.model, keep=Keep.parse("stride 1/2"))
     with pytest.raises(LineageMismatch, match="stride 1/2"):
         EncodingWorker(other, str(tmp_path), description)
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from ridgerank.cli.main import app
 from ridgerank.cli.serve import _parse_corpora
 from ridgerank.errors import BackboneError
-from ridgerank.scaleout.ray_cluster import plan_workers
+from ridgerank.indexing.ray import plan_workers
 
 
 class Cluster:
