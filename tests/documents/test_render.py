@@ -202,14 +202,6 @@ def test_files_are_looked_at_only_as_their_pages_are_asked_for(
     pages.close()
 
 
-@pytest.mark.parametrize("budget", [0, -1])
-def test_a_budget_of_no_pixels_is_refused_at_once(budget: int) -> None:
-    with pytest.raises(ValueError, match="expected at least 1"):
-        render_pages([], max_pixels=budget)
-    with pytest.raises(ValueError, match="expected at least 1"):
-        page_from_image(Image.new("L", (4, 4)), "set#1", max_pixels=budget)
-
-
 def test_an_image_in_memory_is_a_page_within_the_budget_with_an_id_that_does_not_depend_on_it() -> None:
     image = Image.effect_mandelbrot((400, 300), (-2, -1.5, 1, 1.5), 50)
     large, small = (page_from_image(image, "set#1", max_pixels=budget, text="x") for budget in (10**6, 10**3))

@@ -23,18 +23,16 @@ from ridgerank.cli._options import (
     storage_option,
 )
 from ridgerank.cli.calibrate import calibration_progress, print_report
+from ridgerank.errors import BackboneError, DocumentError, LineageMismatch
+from ridgerank.extras import require_packages
 
 if TYPE_CHECKING:
-    import torch
-
     from ridgerank.backbones.base import Backbone
     from ridgerank.backbones.model_settings import ModelSettings, ModelSource
-    from ridgerank.documents.ocr import Recognizer
     from ridgerank.documents.render import PageRef
     from ridgerank.documents.sources import Failure
     from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback
     from ridgerank.lineage import Lineage
-    from ridgerank.retrievers.encoders.base import MultiVectorEncoder
     from ridgerank.store.storage_setting import Keep, NumberFormat, StoragePreset, StorageSetting
 
 SOME_FAILED = 3
@@ -144,7 +142,6 @@ class IndexSettings:
 
     def load_model(self, store: str) -> "Backbone":
         """Load the model; one that cannot read as the store's own did is refused by both names."""
-        from ridgerank.errors import BackboneError, LineageMismatch
         from ridgerank.store.storage_setting import StorageSetting
 
         echo(f"loading {self.model.name}")
@@ -213,8 +210,6 @@ def index_command(
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
-    from ridgerank.extras import require_packages
-
     require_packages("torch", "transformers", "lance", "pyarrow", "pypdfium2", "PIL", "bm25s")
     # Before the heavy imports, so that a mistake is reported at once.
     if queries is not None and not calibrate:
@@ -233,17 +228,20 @@ def index_command(
     if dry_run:
         _print_estimate(paths, store, settings)
         return
+    retriever = _choose_retriever(retriever, store)
     if ray is not None:
-        retriever = _choose_retriever(retriever, store)
         report = _index_on_ray(ray, workers, paths, store, settings, retriever, ocr=ocr, prune=prune)
         _summarize(report, store, ocr=ocr)
         _exit_if_incomplete(report)
         return
     from ridgerank.backbones.load import parse_dtype
+    from ridgerank.cache_folder import cache_folder
+    from ridgerank.documents.ocr import Recognizer
     from ridgerank.indexing.index import index_documents
+    from ridgerank.retrievers.encoders.load import load_encoder
 
-    recognizer = _make_recognizer() if ocr else None
-    encoder = _load_encoder(retriever, store, device=device, dtype=parse_dtype(dtype))
+    recognizer = Recognizer(cache=cache_folder("ocr")) if ocr else None
+    encoder = None if retriever is None else load_encoder(retriever, device=device, dtype=parse_dtype(dtype))
     model = settings.load_model(store)
     try:
         with Bar("listing") as bar:
@@ -340,26 +338,6 @@ def _choose_retriever(name: str | None, store: str) -> str | None:
         echo(f"{store} holds vectors of {stored.source}: new pages get theirs, too")
         name = stored.source
     return name
-
-
-def _load_encoder(
-    name: str | None, store: str, *, device: str | None, dtype: "torch.dtype | None"
-) -> "MultiVectorEncoder | None":
-    """The encoder of the named retriever, else of the one whose vectors the store holds, if any."""
-    name = _choose_retriever(name, store)
-    if name is None:
-        return None
-    from ridgerank.retrievers.encoders.load import load_encoder
-
-    return load_encoder(name, device=device, dtype=dtype)
-
-
-def _make_recognizer() -> "Recognizer":
-    """OCR with a cache of texts in the user's cache folder."""
-    from ridgerank.cache_folder import cache_folder
-    from ridgerank.documents.ocr import Recognizer
-
-    return Recognizer(cache=cache_folder("ocr"))
 
 
 def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool = False) -> None:
@@ -481,7 +459,6 @@ def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> N
 def _measure_pages(refs: "list[PageRef]", settings: IndexSettings) -> tuple[float | None, float | None, str]:
     """Bytes and seconds per page, and where they come from: a few pages encoded in memory, or arithmetic."""
     from ridgerank.backbones.model_settings import find_model
-    from ridgerank.errors import BackboneError
     from ridgerank.store.page_bytes import count_page_bytes, find_shape
 
     if not _is_downloaded(find_model(settings.model.name)):
@@ -537,7 +514,6 @@ def resolve_settings(
     The name of the typed model is empty if none was typed. No model is loaded.
     """
     from ridgerank.backbones.model_settings import ModelSettings, find_model
-    from ridgerank.errors import BackboneError
     from ridgerank.store.storage_setting import (
         Keep,
         NumberFormat,
@@ -598,7 +574,6 @@ def find_lineage(store: str) -> "Lineage | None":
 def require_documents(paths: Sequence[Path]) -> None:
     """Refuse paths under which there is nothing to read, before any model is loaded."""
     from ridgerank.documents.sources import SUFFIXES, Failure, SourceFile, find_sources
-    from ridgerank.errors import DocumentError
 
     failures = []
     for item in find_sources(paths):
@@ -615,8 +590,6 @@ def require_documents(paths: Sequence[Path]) -> None:
 
 def _require_stored(compared: dict[str, tuple[Any, Any]], store: str) -> None:
     """Refuse options whose typed value differs from the stored one, and say what to type."""
-    from ridgerank.errors import LineageMismatch
-
     differing = {option: values for option, values in compared.items() if values[0] not in (None, values[1])}
     if differing:
         stored = ", ".join(
@@ -636,7 +609,6 @@ def _require_preset(
     store: str,
 ) -> None:
     """Refuse a preset that differs from the store; what was typed beside it stands for its part."""
-    from ridgerank.errors import LineageMismatch
     from ridgerank.store.storage_setting import StorageSetting
 
     stored = StorageSetting.from_lineage(lineage)

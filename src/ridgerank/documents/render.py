@@ -239,7 +239,6 @@ def render_pages(
 
     From two processes on, a file that crashes its reader costs only the page it crashed on.
     """
-    _require_budget(max_pixels)
     return map_in_order(listed, partial(_renderer, max_pixels), on_lost=_lost_failure, processes=processes)
 
 
@@ -264,7 +263,6 @@ def page_from_image(image: "Image", reference: str, *, max_pixels: PixelBudget, 
     """
     from ridgerank.documents.images import normalize_image, shrink_image
 
-    _require_budget(max_pixels)
     shown = normalize_image(image)
     return Page(image_page_id(shown, text), reference, shrink_image(shown, max_pixels=max_pixels), text)
 
@@ -345,11 +343,6 @@ def _require_unchanged(ref: PageRef) -> None:
         raise DocumentError("gone since it was listed; put it back, or list again") from None
     if stamp != ref.stamp:
         raise DocumentError("changed since it was listed; list it again")
-
-
-def _require_budget(max_pixels: PixelBudget) -> None:
-    if (pixels := count_budget(max_pixels)) < 1:
-        raise ValueError(f"max_pixels is {pixels}, expected at least 1")
 
 
 def _lost_failure(item: SourceFile | ListedItem, fate: str) -> Failure:

@@ -275,36 +275,23 @@ def _load_stored_backbone(store: str) -> Backbone:
     return ModelSettings.from_lineage(read_lineage(dataset, store)).load()
 
 
-class ModelChoice(NamedTuple):
-    """A model, and the bytes of a page in the preset `small`."""
-
-    name: str
-    reads: str
-    page_megabytes: float
-    source: str
-
-
-MODEL_CHOICES = (
-    ModelChoice(
-        "HuggingFaceTB/SmolLM2-135M-Instruct",
-        "reads the text of pages, for CPUs",
+MODEL_CHOICES = {
+    "HuggingFaceTB/SmolLM2-135M-Instruct": (
         0.63,
-        "measured on 51 pages, results/first_hour.json",
+        "reads the text of pages, for CPUs",
+        "measured on 51 pages",
     ),
-    ModelChoice("Qwen/Qwen2.5-VL-3B-Instruct", "looks at page images, 7.6 GB of weights", 1.03, "arithmetic"),
-    ModelChoice(
-        "Qwen/Qwen2.5-VL-7B-Instruct", "looks at page images, 16.6 GB of weights", 2.05, "arithmetic"
-    ),
-)
+    "Qwen/Qwen2.5-VL-3B-Instruct": (1.03, "looks at page images, 7.6 GB of weights", "arithmetic"),
+    "Qwen/Qwen2.5-VL-7B-Instruct": (2.05, "looks at page images, 16.6 GB of weights", "arithmetic"),
+}
+"""Models to begin with: megabytes of a page in the preset `small`, what the model reads, and how we know."""
 
 
 def describe_models(store: str) -> str:
     """What to say if a new store is given no model."""
     lines = [f"there is no page store at {store} yet, and a new one needs a model. Three to choose from:"]
-    lines += [
-        f"  {each.name:36} {each.reads}: {each.page_megabytes} MB a page ({each.source})"
-        for each in MODEL_CHOICES
-    ]
+    for name, (megabytes, reads, source) in MODEL_CHOICES.items():
+        lines.append(f"  {name:36} {reads}: {megabytes} MB a page ({source})")
     return "\n".join(lines)
 
 
