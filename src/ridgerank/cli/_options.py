@@ -85,7 +85,7 @@ Ray = Annotated[
 
 
 def require_store(store: str) -> None:
-    """Refuse a place where there is no store, before anything is imported that reads models."""
+    """Refuse a path without a store before models are imported."""
     from ridgerank.store.page_store import PageStore
 
     PageStore.open(store).close()

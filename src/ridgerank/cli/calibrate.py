@@ -113,7 +113,7 @@ def calibrate_command(
     stopped.
     The report lies beside the store, as calibrations/NAME.json and NAME.png.
 
-    With `auto`, the paper's margin at the last position is kept where the model supports it and nothing else
+    With `auto`, the paper's margin at the last position is kept if the model supports it and nothing else
     is clearly better; otherwise the report says what was taken instead, and why.
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`

@@ -217,12 +217,12 @@ def _write_run(
 
 
 def _run_name(page: "RankedPage") -> str:
-    """The page's reference, or its id where the reference has blanks, which a run's columns cannot hold."""
+    """The page's reference, or its id if the reference has blanks, which a run's columns cannot hold."""
     return page.page_id if len(page.reference.split()) != 1 else page.reference
 
 
 def _page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
-    """Page id → image: rendered where the page's document still is, else the store's thumbnail."""
+    """Page id → image: rendered if the page's document is still there, else the store's thumbnail."""
     import io
 
     from PIL import Image

@@ -43,7 +43,7 @@ class Recognizer:
     """One OCR engine, loaded at the first page that needs it; `cache` is a folder of recognized texts."""
 
     def __init__(self, *, cache: Path | None = None, threads: int | None = None) -> None:
-        """Refuse at once where the extra is missing. `threads` defaults to what the engine finds."""
+        """Refuse at once if the extra is missing. `threads` defaults to what the engine finds."""
         try:
             self._version = version("rapidocr")
             version("onnxruntime")
@@ -57,7 +57,7 @@ class Recognizer:
         self._engine: Any = None
 
     def read(self, page: Page) -> str:
-        """The page's text as its image shows it; from the cache where the same image was read before."""
+        """The page's text as its image shows it; from the cache if the same image was read before."""
         if self._cache is None:
             return self._recognize(page.image)
         cached_file = self._cache / f"{self._key(page)}.txt"

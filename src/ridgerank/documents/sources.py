@@ -29,7 +29,7 @@ class Failure:
     reason: str
     """One line: what was found, and what to do about it."""
     path: Path | None = field(default=None, compare=False)
-    """The file, where it is known."""
+    """The file, if it is known."""
 
     def __str__(self) -> str:
         return f"{self.reference}: {self.reason}"

@@ -288,7 +288,7 @@ MODEL_CHOICES = {
 
 
 def describe_models(store: str) -> str:
-    """What to say if a new store is given no model."""
+    """The error message for a new store without a model."""
     lines = [f"there is no page store at {store} yet, and a new one needs a model. Three to choose from:"]
     for name, (megabytes, reads, source) in MODEL_CHOICES.items():
         lines.append(f"  {name:36} {reads}: {megabytes} MB a page ({source})")

@@ -35,7 +35,7 @@ class Listing:
                 yield position // size, ref
 
     def set_names(self, names: Mapping[Path, Sequence[str]]) -> None:
-        """Give the pages of every file its names, the first of which is where the page comes from."""
+        """Give the pages of every file its names, the first of which is the page's source."""
         self.refs, self.references = {}, {}
         self.paths = {name: path for path, file_names in names.items() for name in file_names}
         for path, refs in self.documents.items():

@@ -92,7 +92,7 @@ def connect_ray(address: str) -> Iterator[Any]:
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ClusterError(
-                f"no Ray cluster at {address!r}: {error}; start one with `ray start --head`, or say {LOCAL!r}"
+                f"no Ray cluster at {address!r}: {error}; start one with `ray start --head`, or use {LOCAL!r}"
             ) from error
     try:
         yield ray
