@@ -58,7 +58,7 @@ from miniature.corpora import PLANS
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Prefix
 from ridgerank.backbones.load import load_backbone
-from ridgerank.cli.progress_bars import Bar
+from ridgerank.cli._console import Bar
 from ridgerank.errors import DatasetError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.lineage import Keep, NumberFormat, StorageSetting, default_exit_layer

@@ -1,5 +1,6 @@
 """`python -m miniature draw`: the small world that is drawn here, and needs no download."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,9 +9,8 @@ from rich.progress import track
 
 from miniature.corpora import PLANS, find_plan, make_corpus
 from miniature.draw import draw_corpus
+from ridgerank.cli._console import CommandGroup, echo, is_quiet
 from ridgerank.cli.main import run_app
-from ridgerank.cli.options import OutFolder
-from ridgerank.cli.talk import CommandGroup, is_quiet, say
 
 app = CommandGroup(
     name="miniature",
@@ -27,7 +27,7 @@ def _group() -> None:
 
 @app.command()
 def draw(
-    out: OutFolder,
+    out: Annotated[Path, typer.Option(help="Folder to write to.", show_default=False)],
     corpus: Annotated[
         str | None,
         typer.Option(help="One corpus, by name or number; otherwise all twelve.", metavar="NAME|N"),
@@ -49,7 +49,7 @@ def draw(
         console = Console(stderr=True)
         for _ in track(files, description=plan.name, total=count, console=console, disable=is_quiet()):
             pass
-        say(
+        echo(
             f"{folder}: {len(drawn_corpus.documents)} documents, {len(drawn_corpus.pages())} pages, "
             f"{len(drawn_corpus.questions)} queries"
         )

@@ -18,7 +18,6 @@ from ridgerank.readout.ridge import Readout, TargetReadout
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, top_candidates
 from tests.conftest import write_pdf
-from tests.indexing.test_index import Seen
 
 
 class ByDigest(Retriever):
@@ -76,7 +75,7 @@ def index_pages(folder: Path, backbone: Backbone, *, pages: int) -> str:
     for number, start in enumerate(range(0, pages, 6)):
         write_pdf(folder / f"in/{number}.pdf", pages=min(6, pages - start), seed=number)
     uri = str(folder / "store")
-    index_documents([folder / "in"], uri, backbone, hook=Seen(), processes=1)
+    index_documents([folder / "in"], uri, backbone, processes=1)
     return uri
 
 

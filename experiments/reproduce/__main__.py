@@ -8,9 +8,8 @@ import typer
 from experiments.reproduce.parallel import choose_processes
 from experiments.reproduce.pipeline import run_experiments
 from experiments.reproduce.settings import make_settings
+from ridgerank.cli._console import Bar, echo
 from ridgerank.cli.main import run_app
-from ridgerank.cli.progress_bars import Bar
-from ridgerank.cli.talk import say
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -108,7 +107,7 @@ def reproduce(
         raise typer.Exit(130) from None
     for claim in claims:
         typer.echo(f"{'holds' if claim.holds else 'does not hold here'}: {claim.claim} ({claim.measured})")
-    say(f"{out}: tables, figures and report")
+    echo(f"{out}: tables, figures and report")
 
 
 if __name__ == "__main__":

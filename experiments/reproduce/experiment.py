@@ -106,7 +106,7 @@ class Experiment:
             lambda: self.models.encoder_for(folder, retriever),
             max_pixels=self.models.max_pixels,
             done=self.progress.advance,
-            say=self.progress.say,
+            say=self.progress.echo,
         )
 
     def margins(self, corpus_key: CorpusKey, backbone: str, retriever: str) -> Floats:

@@ -52,11 +52,11 @@ class ParallelStages:
         try:
             for done in as_completed([self._pool.submit(_run_steps, list(steps)) for steps in tasks]):
                 for line in done.result():
-                    self._progress.say(line)
+                    self._progress.echo(line)
                 self._progress.advance()
         except BrokenProcessPool:
             self._pool = None
-            self._progress.say("a process died, for lack of memory perhaps: going on without it, one by one")
+            self._progress.echo("a process died, for lack of memory perhaps: going on without it, one by one")
         else:
             with replace_text_file(marker):
                 pass
@@ -85,7 +85,7 @@ class _CollectedLines(SilentProgress):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def say(self, text: str) -> None:
+    def echo(self, text: str) -> None:
         """Keep it."""
         self.lines.append(text)
 

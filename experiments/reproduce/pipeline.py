@@ -57,7 +57,7 @@ def run_experiments(
     for name, entry in entries.items():
         result = entry.compute(analysis)
         write_result(result, out)
-        progress.say(f"{out / name}.md")
+        progress.echo(f"{out / name}.md")
         results.append(result)
         progress.advance()
     claims = [] if only else check_claims(analysis)

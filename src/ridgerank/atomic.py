@@ -24,17 +24,12 @@ _NAME_CHARACTERS = 60
 
 
 @contextmanager
-def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """Yield a scratch path; on success the scratch file replaces `path` in one step.
 
-    The scratch file is removed when the block fails, and an existing `path` is then left untouched. What is
-    no regular file gets the scratch file's bytes instead. Unless `durable`, a loss of power may leave a file
-    cut short and a disk that is full is an `OSError`: for files that can be computed again.
+    The scratch file is removed when the block fails, and an existing `path` is then left untouched. A pipe
+    or a terminal gets the scratch file's bytes instead.
     """
-    if not durable:
-        with _replace_regular(path, durable=False) as scratch:
-            yield scratch
-        return
     with say_what_cannot_be_written(path):
         if is_special(path):
             with tempfile.TemporaryDirectory(prefix="ridgerank-") as folder:
@@ -43,7 +38,7 @@ def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
                 with scratch.open("rb") as source, open_special(path) as target:
                     shutil.copyfileobj(source, target)
         else:
-            with _replace_regular(path, durable=True) as scratch:
+            with _replace_regular(path) as scratch:
                 yield scratch
 
 
@@ -99,7 +94,7 @@ def list_scratch_files(path: Path) -> list[Path]:
 
 
 @contextmanager
-def _replace_regular(path: Path, *, durable: bool) -> Iterator[Path]:
+def _replace_regular(path: Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=_scratch_prefix(target), dir=target.parent)
@@ -107,9 +102,8 @@ def _replace_regular(path: Path, *, durable: bool) -> Iterator[Path]:
     scratch = Path(name)
     try:
         yield scratch
-        if durable:
-            with scratch.open("rb") as file:
-                os.fsync(file.fileno())
+        with scratch.open("rb") as file:
+            os.fsync(file.fileno())
         scratch.chmod(_permissions(target))
         scratch.replace(target)
     finally:
@@ -121,7 +115,7 @@ def _scratch_prefix(path: Path) -> str:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The number of the open file that a path stands for, None where it is a path of its own."""
+    """The number of the open file that a path stands for, None if it is a path of its own."""
     match = _DESCRIPTORS.fullmatch(os.path.abspath(path))  # noqa: PTH100 (`resolve` would follow the link)
     if match is None:
         return None

@@ -6,7 +6,7 @@ RidgeRankError
 ├── ScoreError          scores no ranking can be made of (NaN, infinite, no pages)
 ├── CalibrationError    too little, or nothing informative, to estimate from
 ├── ArtifactError       a stored artifact that is damaged or of another format
-│   └── LineageMismatch made with another model, prompt or setting than wanted
+│   └── LineageMismatch made with another model, prompt or setting than expected
 ├── DocumentError       a file that yields no pages, or a page that cannot be read
 ├── BackboneError       a model that is unknown, incomplete or unfit for the request
 ├── StoreError          a page store that is missing, damaged or lacks a page
@@ -17,7 +17,7 @@ RidgeRankError
 ├── ServingError        a server that cannot be started as configured
 └── ExtraMissing        an optional package that is not installed (an ImportError too)
 
-A message says what was found, what was wanted and what to do about it.
+A message says what was found, what was expected and what to do about it.
 """
 
 

@@ -6,7 +6,6 @@ import pytest
 from ridgerank.backbones.base import Backbone
 from ridgerank.indexing.index import index_documents
 from tests.calibrated_store import write_reports
-from tests.indexing.test_index import Seen
 
 
 @dataclass
@@ -33,5 +32,5 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(reports: Path, small_backbone: Backbone, tmp_path: Path) -> str:
     """The reports, indexed and not calibrated."""
     uri = str(tmp_path / "store")
-    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
+    index_documents([reports], uri, small_backbone, processes=1)
     return uri

@@ -30,7 +30,6 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import WordOverlap
 from tests.calibration.conftest import RecordingProgress
-from tests.indexing.test_index import Seen
 
 SIZES: Any = {"query_count": 20, "candidates": 8}
 
@@ -257,7 +256,7 @@ def test_documents_that_are_gone_are_named_and_may_be_said_where_they_are(
 ) -> None:
     shutil.copytree(reports, tmp_path / "docs")
     uri = str(tmp_path / "store")
-    index_documents([tmp_path / "docs"], uri, small_backbone, hook=Seen(), processes=1)
+    index_documents([tmp_path / "docs"], uri, small_backbone, processes=1)
     (tmp_path / "docs").rename(tmp_path / "moved")
     with pytest.raises(CalibrationError, match=r"report-\d\.pdf#\d+.*say where they are \(--documents\)"):
         run(uri, small_backbone)

@@ -1,17 +1,16 @@
 """`ridgerank calibrate`, and `index --calibrate`: the commands give what the library gives."""
 
 import json
+import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.artifact import Calibration
 from ridgerank.errors import RidgeRankError
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.retrievers.bm25 import BM25
-from ridgerank.store.sidecar import calibrations_folder
 from tests.cli.commands import RUN, invoke
 
 
@@ -68,18 +67,6 @@ def test_a_disk_that_takes_no_more_is_one_line_and_the_calibration_stays(folder:
     assert (folder / "store/calibrations/default.json").read_bytes() == before
 
 
-def test_the_calibration_is_of_the_store_and_its_retriever(folder: Path, reranker: Reranker) -> None:
-    assert isinstance(reranker.retriever, BM25)
-    calibration = Calibration.load(calibrations_folder(str(folder / "store")), lineage=reranker.store.lineage)
-    assert calibration.retriever == "bm25"
-
-
-@pytest.mark.parametrize(("option", "value"), [("--target", "score"), ("--state", "first")])
-def test_a_reading_nobody_knows_is_refused_at_once(folder: Path, option: str, value: str) -> None:
-    done = invoke("calibrate", "--store", folder / "store", option, value, code=2)
-    assert f"'{value}', wanted auto, " in done.stderr
-
-
 def test_calibrate_compares_readings_and_learns_the_one_asked_for(folder: Path) -> None:
     options = ("--store", folder / "store", "--device", "cpu", "--name", "compared")
     done = invoke("calibrate", *options)
@@ -90,3 +77,44 @@ def test_calibrate_compares_readings_and_learns_the_one_asked_for(folder: Path) 
     facts = json.loads(chosen.stdout)
     assert (facts["target"], facts["state"]) == ("likelihood", "mean")
     assert [reading["target"] for reading in facts["diagnostics"]["options"]] == ["likelihood"]
+
+
+def copy_calibration(folder: Path, name: str) -> None:
+    calibrations = folder / "store/calibrations"
+    for suffix in (".safetensors", ".json"):
+        (calibrations / f"{name}{suffix}").write_bytes((calibrations / f"default{suffix}").read_bytes())
+
+
+def test_judgements_change_the_weight_and_no_page_is_read(
+    folder: Path, reranker: Reranker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_calibration(folder, "judged")
+    lists = reranker.calibration.lists
+    assert lists is not None
+    judged = list(lists.by_query().items())[:12]
+    queries = [{"query_id": f"j{number}", "text": text} for number, (text, _) in enumerate(judged)]
+    (tmp_path / "q.jsonl").write_text("".join(f"{json.dumps(query)}\n" for query in queries))
+    best = [pages.page_ids[pages.readout.index(max(pages.readout))] for _, pages in judged]
+    (tmp_path / "qrels.trec").write_text(
+        "".join(f"j{number} 0 {page} 1\n" for number, page in enumerate(best))
+    )
+    monkeypatch.setattr("ridgerank.backbones.model_settings.ModelSettings.load", None)  # no model is needed
+    done = invoke(
+        "calibrate", "--store", folder / "store", "--name", "judged", "--weight-only", "--json",
+        "--queries", tmp_path / "q.jsonl", "--qrels", tmp_path / "qrels.trec",
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["weight"]["method"] == "closed-form"  # a random model supports nothing: judgements alone
+    assert report["weight"]["weight"] > reranker.calibration.weight.weight
+    assert re.search(r"weight \d\.\d+ before \(.*\), \d\.\d+ now \(closed-form\)", done.stderr)
+
+
+def test_a_weight_that_rests_on_judgements_not_at_hand_is_not_replaced(
+    folder: Path, reranker: Reranker
+) -> None:
+    weight = replace(reranker.calibration.weight, method="closed-form", queries_used=100)
+    saved = replace(reranker.calibration, weight=weight).save(folder / "store/calibrations", "transferred")
+    before = saved.read_bytes()
+    with pytest.raises(RidgeRankError, match="100 judged queries, 0 are known now; nothing was changed"):
+        invoke("calibrate", "--store", folder / "store", "--name", "transferred", "--weight-only")
+    assert saved.read_bytes() == before

@@ -55,16 +55,6 @@ def test_stdout_and_output_hold_the_same_run(world: Path, tmp_path: Path) -> Non
     assert printed.count("\n") == 800
 
 
-def test_shrinking_is_asked_for_and_reported(world: Path, tmp_path: Path) -> None:
-    weights = {}
-    for option in ((), ("--shrink",)):
-        fuse(world, "--qrels", world / "qrels.trec", "--report", tmp_path / "r", *option)
-        facts = json.loads((tmp_path / "r").read_text())
-        weights[facts["shrunk"]] = facts["weight"]
-    assert set(weights) == {False, True}
-    assert weights[False] != weights[True]
-
-
 def test_a_given_weight_leaves_the_estimates_null(world: Path, tmp_path: Path) -> None:
     fuse(world, "--weight", 0.25, "--report", tmp_path / "r")
     facts = json.loads((tmp_path / "r").read_text())

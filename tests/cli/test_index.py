@@ -1,20 +1,25 @@
-"""`ridgerank index`."""
+"""`ridgerank index`: what it prints, what a store that is there decides, and what is refused at once."""
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ridgerank.errors import BackboneError, LineageMismatch, StoreError
+from miniature import weights
+from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.cli.index import find_lineage, require_documents, resolve_settings
+from ridgerank.errors import BackboneError, DocumentError, LineageMismatch, StoreError
 from ridgerank.indexing.index import MODEL_CHOICES, index_documents
-from ridgerank.lineage import StorageSetting
-from ridgerank.store.layout import MODEL_SHAPES, count_page_bytes
-from ridgerank.store.page_store import PageStore
+from ridgerank.lineage import StorageSetting, parse_storage_preset
+from ridgerank.store.layout import count_page_bytes, find_shape
+from tests.backbones.small_text_models import build_text
 from tests.cli.commands import invoke, run_process
 from tests.conftest import write_pdf
 from tests.retrievers.small_encoders import build
@@ -31,24 +36,6 @@ def test_indexing_tells_what_it_did_and_says_by_its_status_that_a_file_was_bad(
     assert "3 pages added, 0 stored before, 1 not read" in done.stderr
     assert "MB a page" in done.stderr
     assert done.stdout == ""
-
-
-def test_bits_are_an_option_that_the_store_remembers(
-    documents: Path, model_folder: Path, tmp_path: Path
-) -> None:
-    common: list[object] = ["index", documents / "good.pdf", "--backbone", model_folder]
-    common += ["--max-pixels", 30 * 28 * 28, "--processes", 1, "--keep", "value-norm 1/3"]
-    common += ["--store", tmp_path / "store", "--bits"]
-    with pytest.raises(StoreError, match="bits spelled 'five'"):
-        invoke(*common, "five")
-    invoke(*common, "4/3 group 16")
-    with PageStore.open(tmp_path / "store") as opened:
-        lineage = opened.lineage
-    assert str(lineage.storage.numbers) == "4/3 group 16"
-    with pytest.raises(
-        LineageMismatch, match="made with --bits '4/3 group 16', not '4 group 16'; leave --bits out"
-    ):
-        invoke(*common, "4 group 16")
 
 
 def test_a_retriever_named_later_fills_in_vectors_and_is_remembered(
@@ -132,8 +119,7 @@ def test_ctrl_c_says_that_it_can_go_on(model_folder: Path, tmp_path: Path) -> No
 def test_a_new_store_needs_a_model_and_the_error_names_three(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BackboneError, match="needs a model") as caught:
         invoke("index", folder / "docs", "--store", tmp_path / "store")
-    for each in MODEL_CHOICES:
-        assert each.name in str(caught.value)
+    assert all(name in str(caught.value) for name in MODEL_CHOICES)
     assert "--backbone, or in RIDGERANK_BACKBONE" in str(caught.value)
     with pytest.raises(BackboneError, match="needs a model") as caught:
         index_documents(folder / "docs", tmp_path / "store")
@@ -145,10 +131,183 @@ def test_a_new_store_needs_a_model_and_the_error_names_three(folder: Path, tmp_p
 
 def test_the_bytes_that_the_error_names_are_those_of_the_results_and_of_the_layout() -> None:
     first_hour = json.loads((ROOT / "results/first_hour.json").read_text())
-    measured, *computed = MODEL_CHOICES
-    assert measured.name.endswith(first_hour["backbone"])
-    assert measured.page_megabytes == round(first_hour["bytes_per_page"] / 1e6, 2)
-    for each in computed:
-        shape = MODEL_SHAPES[each.name.rpartition("/")[2].lower().removesuffix("-instruct")]
+    (measured, (megabytes, *_)), *computed = MODEL_CHOICES.items()
+    assert measured.endswith(first_hour["backbone"])
+    assert megabytes == round(first_hour["bytes_per_page"] / 1e6, 2)
+    for name, (megabytes, *_) in computed:
+        shape = find_shape(name)
         setting = StorageSetting.from_preset("small", layers=shape.layers, reads_text=False)
-        assert each.page_megabytes == round(count_page_bytes(shape, setting) / 1e6, 2)
+        assert megabytes == round(count_page_bytes(shape, setting) / 1e6, 2)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_dry_run_counts_pages_and_measures_bytes_and_leaves_nothing_behind(
+    documents: Path, model_folder: Path, tmp_path: Path, stored: bool
+) -> None:
+    store = tmp_path / "store"
+    options: list[object] = ["--store", store, "--backbone", model_folder, "--max-pixels", 30 * 28 * 28]
+    options += ["--processes", 1]
+    if stored:
+        invoke("index", write_pdf(tmp_path / "other.pdf", pages=1, seed=8), *options)
+    before = sorted(path for path in tmp_path.rglob("*"))
+    dry = invoke("index", documents / "good.pdf", *options, "--dry-run").stdout
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+    assert dry.startswith("pages: 3, 0 of them stored already\n")
+    assert re.search(r"^time: about \d.* \(measured on 2 pages\)$", dry, flags=re.M)
+    said = re.search(r"^bytes: about .* \((\d+\.\d\d) MB a page, measured on 2 pages\)$", dry, flags=re.M)
+    assert said is not None
+    done = invoke("index", documents / "good.pdf", *options)
+    assert f"{said[1]} MB a page" in done.stderr
+    again = invoke("index", documents / "good.pdf", *options, "--dry-run").stdout
+    assert again == "pages: 3, 3 of them stored already\n"
+
+
+def test_a_dry_run_with_a_model_that_is_not_here_counts_bytes_by_its_shape(
+    documents: Path, tmp_path: Path
+) -> None:
+    words = ("index", documents / "good.pdf", "--store", tmp_path / "store", "--dry-run", "--backbone")
+    dry = invoke(*words, "qwen2.5-vl-3b").stdout
+    assert "bytes: about 3.1 MB (1.03 MB a page, by the model's shape)" in dry
+    assert "time: unknown, as the model is not on this machine" in dry
+    assert "bytes and time: unknown" in invoke(*words, "nobody/no-such-model").stdout
+    assert not (tmp_path / "store").exists()
+
+
+def test_pages_that_are_blank_to_a_text_model_are_counted_with_advice(tmp_path: Path) -> None:
+    model = build_text("qwen2", tmp_path / "text").folder
+    write_pdf(tmp_path / "in/scan.pdf", pages=2)
+    words = ("--store", tmp_path / "s", "--backbone", model, "--device", "cpu", "--processes", 1)
+    done = invoke("index", tmp_path / "in", *words)
+    assert "warning: 2 stored pages have no text, scan.pdf#1 among them" in done.stderr
+    assert "index into a new store with --ocr" in done.stderr
+
+
+SETTING = ("--exit-layer", 3, "--keep", "stride 1/2", "--bits", "4", "--max-pixels", 30 * 28 * 28)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
+    folder = tmp_path_factory.mktemp("settled")
+    write_pdf(folder / "first.pdf", pages=2)
+    common = ("--store", folder / "pages", "--backbone", model_folder, "--processes", 1)
+    invoke("index", folder / "first.pdf", *common, *SETTING)
+    return folder / "pages"
+
+
+def test_further_pages_take_the_model_and_the_setting_of_the_store(store: Path, model_folder: Path) -> None:
+    write_pdf(store.parent / "second.pdf", pages=1, seed=3)
+    done = invoke("index", store.parent / "second.pdf", "--store", store, "--processes", 1)
+    assert "1 pages added" in done.stderr
+    assert f"was made with {model_folder}, stride 1/2, 4 bits, exit 3: so are the new pages" in done.stderr
+    assert json.loads(invoke("store", "info", store, "--json").stdout)["pages"] == 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (
+            {"keep": "stride 1/4"},
+            "made with --keep 'stride 1/2', not 'stride 1/4'; leave --keep out, or index into another store",
+        ),
+        ({"exit_layer": 2, "bits": "8"}, "--bits '4', not '8', --exit-layer '3', not '2'"),
+        (
+            {"preset": "paper"},
+            "made with stride 1/2, 4 bits, exit 3, and --preset paper is stride 1/3, 8 bits; leave --preset "
+            "out, or index into another store",
+        ),
+    ],
+)
+def test_another_setting_is_refused_with_both_values_and_no_model(
+    store: Path, typed: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(LineageMismatch) as caught:
+        resolve_settings(str(store), ModelSettings(""), **typed)
+    assert message in str(caught.value)
+
+
+def test_another_model_is_refused_by_its_name_and_without_hashes(store: Path, documents: Path) -> None:
+    words = ("--store", store, "--backbone", weights("mini-qwen"), "--processes", 1)
+    with pytest.raises(LineageMismatch, match=r"model: .* there, '.*mini-qwen' here") as caught:
+        invoke("index", documents / "good.pdf", *words)
+    lineage = find_lineage(str(store))
+    assert lineage is not None
+    assert lineage.weights not in str(caught.value)
+    assert lineage.prompt not in str(caught.value)
+
+
+def test_a_model_of_another_kind_is_refused_by_its_name(store: Path, tmp_path: Path) -> None:
+    text_model = build_text("qwen2", tmp_path / "text").folder
+    settings = resolve_settings(str(store), ModelSettings(str(text_model)))
+    with pytest.raises(LineageMismatch, match=r"was made with .*, and .*text cannot take its place"):
+        settings.load_model(str(store))
+
+
+def test_the_preset_of_the_store_may_be_typed_again_and_another_exit_layer_is_refused(
+    tmp_path: Path, model_folder: Path
+) -> None:
+    write_pdf(tmp_path / "first.pdf", pages=1)
+    words: list[object] = ["index", tmp_path / "first.pdf", "--backbone", model_folder, "--processes", 1]
+    words += ["--max-pixels", 30 * 28 * 28, "--preset", "small"]
+    invoke(*words, "--store", tmp_path / "pages")
+    assert "0 pages added" in invoke(*words, "--store", tmp_path / "pages").stderr
+    invoke(*words, "--store", tmp_path / "cut", "--exit-layer", 2)
+    assert "0 pages added" in invoke(*words, "--store", tmp_path / "cut", "--exit-layer", 2).stderr
+    with pytest.raises(LineageMismatch, match="made with --exit-layer 2, and --preset small is 4 for"):
+        invoke(*words, "--store", tmp_path / "cut")
+
+
+def test_a_new_store_takes_the_small_preset_and_the_paper_s_by_name(tmp_path: Path) -> None:
+    model, new = ModelSettings(str(weights("mini-glm"))), str(tmp_path / "new")
+    for name, expected in (
+        (None, "value-norm 1/5, 3/2 bits, exit 6"),
+        ("paper", "stride 1/3, 8 bits, exit 6"),
+    ):
+        storage = resolve_settings(new, model, preset=name).storage(layers=8, reads_text=False)
+        assert str(storage) == expected
+    with pytest.raises(StoreError, match="no preset called 'tiny'; known: small, paper"):
+        resolve_settings(new, model, preset="tiny")
+
+
+@pytest.mark.parametrize(
+    ("preset", "reads_text", "setting"),
+    [
+        ("paper", False, "stride 1/3, 8 bits, exit 21"),
+        ("paper", True, "stride 1/3, 8 bits, exit 21"),
+        ("small", False, "value-norm 1/5, 3/2 bits, exit 21"),
+        ("small", True, "value-norm 1/2, 4/2 group 32 bits, exit 12"),
+    ],
+)
+def test_a_preset_is_the_setting_that_docs_name(preset: str, reads_text: bool, setting: str) -> None:
+    chosen = StorageSetting.from_preset(parse_storage_preset(preset), layers=30, reads_text=reads_text)
+    assert str(chosen) == setting
+
+
+def test_every_preset_was_measured() -> None:
+    """The settings of `small` are rows of results/compression.json, at the exit layer they give."""
+    rows = json.loads(Path(__file__).parents[2].joinpath("results/compression.json").read_text())["rows"]
+    measured = {
+        (row["backbone"], f"{row['keep']}, {row['bits']} bits, exit {row['exit_layer']}") for row in rows
+    }
+    images = StorageSetting.from_preset("small", layers=8, reads_text=False)
+    text = StorageSetting.from_preset("small", layers=30, reads_text=True)
+    assert {("mini-qwen", str(images)), ("mini-glm", str(images)), ("smollm2-135m", str(text))} <= measured
+
+
+def test_a_folder_without_documents_is_an_error_before_any_model(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "notes.txt").write_text("no page")
+    with pytest.raises(DocumentError, match=r"nothing to index under .*in; expected files with one of"):
+        require_documents([tmp_path / "in"])
+    done = run_process("index", tmp_path / "in", "--store", tmp_path / "s", "--backbone", "no/such-model")
+    assert done.returncode == 1
+    assert "error: nothing to index" in done.stderr
+    with pytest.raises(DocumentError, match="gone"):
+        require_documents([tmp_path / "gone"])
+
+
+def test_pruning_says_that_the_calibration_is_stale(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "store", tmp_path / "store")
+    some = sorted((folder / "docs").glob("*.pdf"))[0]
+    done = invoke("index", some, "--store", tmp_path / "store", "--prune", "--processes", 1)
+    assert re.search(r"the calibration .*default.* was fitted with them", done.stderr)
+    assert f"run `ridgerank calibrate --store {tmp_path / 'store'}`" in done.stderr

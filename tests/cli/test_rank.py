@@ -47,7 +47,7 @@ def test_rank_asks_the_store_twice_per_query_however_many_candidates_there_are(
     assert calls.lookups == [6] * (2 * len(run))  # to rank the candidates, and to name them as the run does
 
 
-@pytest.mark.parametrize("cut", [0, 1, 100, 700, 1200, -30, -1, None])
+@pytest.mark.parametrize("cut", [0, 100, 1200, -1, None])
 def test_rank_goes_on_where_it_stopped(folder: Path, run: object, cut: int | None) -> None:
     output = folder / "resumed.trec"
     whole = reranked(folder).stdout
@@ -58,7 +58,7 @@ def test_rank_goes_on_where_it_stopped(folder: Path, run: object, cut: int | Non
         assert "5 of 5 queries were done before" in done.stderr
 
 
-@pytest.mark.parametrize("cut", [0, 60, 150, -30, -1, None])
+@pytest.mark.parametrize("cut", [0, 150, -30, None])
 def test_rank_with_a_min_score_goes_on_past_queries_without_pages(
     folder: Path, run: dict[str, list[tuple[str, float]]], reranker: Reranker, cut: int | None
 ) -> None:
@@ -105,15 +105,6 @@ def test_rank_leaves_a_file_that_is_no_run_as_it_is(folder: Path, run: object, c
     assert output.read_bytes() == content
 
 
-def test_rank_keeps_what_stands_behind_its_last_line(folder: Path, run: object) -> None:
-    output = folder / "commented.trec"
-    content = reranked(folder).stdout + "to be sent"
-    output.write_text(content)
-    with pytest.raises(RunFileError, match="name another file"):
-        reranked(folder, "--output", output)
-    assert output.read_text() == content
-
-
 def test_rank_writes_through_a_pipe(folder: Path, run: object) -> None:
     pipe = folder / "pipe"
     os.mkfifo(pipe)
@@ -147,18 +138,17 @@ def test_an_interrupted_rank_says_how_to_go_on(
     assert output.read_text() == reranked(folder).stdout
 
 
-def test_missing_pages_are_named_or_encoded_on_the_fly(folder: Path, run: object, tmp_path: Path) -> None:
+def test_what_is_missing_is_named_and_pages_may_be_encoded_on_the_fly(
+    folder: Path, run: object, tmp_path: Path
+) -> None:
     (tmp_path / "new").mkdir()
     write_report(tmp_path / "new/new.pdf", pages=2, seed=99)
     (tmp_path / "run").write_text("q0 Q0 new.pdf#2 1 2.5 x\nq0 Q0 report-0.pdf#1 1 1.5 x\n")
     with pytest.raises(StoreError, match=r"new\.pdf#2; index them"):
         reranked(folder, "--run", tmp_path / "run")
+    (tmp_path / "unknown").write_text("q77 Q0 report-0.pdf#1 1 1.5 x\n")
+    with pytest.raises(QueryError, match="1 queries of the run have no text, 'q77' among them"):
+        reranked(folder, "--run", tmp_path / "unknown")
     done = reranked(folder, "--run", tmp_path / "run", "--encode-missing", tmp_path / "new")
     assert sorted(line.split()[2] for line in done.stdout.splitlines()) == ["new.pdf#2", "report-0.pdf#1"]
     assert "4 queries have no candidates in the run; left out" in done.stderr
-
-
-def test_queries_without_text_are_refused(folder: Path, run: object, tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("q77 Q0 report-0.pdf#1 1 1.5 x\n")
-    with pytest.raises(QueryError, match="1 queries of the run have no text, 'q77' among them"):
-        reranked(folder, "--run", tmp_path / "run")

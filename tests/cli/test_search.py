@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ridgerank.cli.image_files import save_pages
-from ridgerank.errors import ScoreError
+from ridgerank.cli.search import save_pages
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.sidecar import calibrations_folder
 from ridgerank.trec import read_run
@@ -81,13 +80,6 @@ def scored(folder: Path, reranker: Reranker) -> tuple[object, ...]:
     return ("search", "--store", folder / "store", "--readout", "scored", "--device", "cpu")
 
 
-def test_relevance_scores_are_printed(scored: tuple[object, ...]) -> None:
-    done = invoke(*scored, "margin of Norway", "--top", 3)
-    answer = json.loads(invoke(*scored, "margin of Norway", "--top", 3, "--json").stdout)
-    for page in answer["pages"]:
-        assert f"{page['relevance_score']:.2f}" in done.stdout
-
-
 def test_pages_below_min_score_are_left_out(scored: tuple[object, ...]) -> None:
     whole = json.loads(invoke(*scored, "revenue", "--top", 20, "--json").stdout)["pages"]
     least = whole[len(whole) // 2]["relevance_score"]
@@ -105,16 +97,6 @@ def test_a_query_without_pages_above_min_score_is_no_error(scored: tuple[object,
     done = invoke(*scored, "--queries", folder / "one.txt", "--min-score", 1)
     assert done.stdout == ""
     assert "no page reaches --min-score for 1 of 1 queries" in done.stderr
-
-
-def test_min_score_is_refused_if_no_margin_is_predicted(folder: Path, reranker: Reranker) -> None:
-    none = replace(reranker.calibration, target_readout=None)
-    none.save(calibrations_folder(str(folder / "store")), "plain")
-    with pytest.raises(ScoreError, match="only ranks"):
-        invoke(
-            *("search", "--store", folder / "store", "--readout", "plain", "--device", "cpu"),
-            *("revenue", "--min-score", 0.5),
-        )
 
 
 def test_one_query_or_a_file_of_them_is_wanted(folder: Path) -> None:

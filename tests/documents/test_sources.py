@@ -1,11 +1,29 @@
+"""Files are found, named and bounded, and their pages identified."""
+
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
 
-from ridgerank.documents.sources import Failure, SkippedFile, SourceFile, find_sources
+from ridgerank.documents.sources import (
+    MAX_ASPECT_RATIO,
+    Failure,
+    SkippedFile,
+    SourceFile,
+    chunk_page_names,
+    digest_file,
+    find_sources,
+    fit_within_pixels,
+    image_page_id,
+    text_page_id,
+)
+from ridgerank.errors import DocumentError
 from tests.conftest import refuse_listing
 
 
@@ -22,11 +40,6 @@ def _names(*paths: Path | str) -> list[str]:
 def test_a_folder_is_read_recursively_and_sorted(tmp_path: Path) -> None:
     _make(tmp_path, "b.pdf", "a/z.png", "a/c/y.TIFF", "c.webp", "a.jpg", "B.jpeg", "d.tif")
     assert _names(tmp_path) == ["B.jpeg", "a/c/y.TIFF", "a/z.png", "a.jpg", "b.pdf", "c.webp", "d.tif"]
-
-
-def test_a_lone_file_goes_by_its_name(tmp_path: Path) -> None:
-    _make(tmp_path, "deep/down/report.pdf")
-    assert _names(tmp_path / "deep/down/report.pdf") == ["report.pdf"]
 
 
 def test_a_relative_path_gives_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,11 +61,6 @@ def test_names_under_several_paths_stay_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_files_side_by_side_go_by_their_names_in_the_order_given(tmp_path: Path) -> None:
-    _make(tmp_path, "b.pdf", "a.pdf")
-    assert _names(tmp_path / "b.pdf", tmp_path / "a.pdf") == ["b.pdf", "a.pdf"]
-
-
 def test_a_file_reached_by_two_paths_is_found_once(tmp_path: Path) -> None:
     _make(tmp_path, "a/report.pdf", "b.pdf")
     assert _names(tmp_path, tmp_path / "a", tmp_path / "a/report.pdf", tmp_path) == ["a/report.pdf", "b.pdf"]
@@ -69,19 +77,11 @@ def test_other_files_are_passed_over_in_a_folder_and_refused_when_named(tmp_path
     assert list(find_sources([tmp_path])) == [SkippedFile("README"), SkippedFile("notes.txt")]
     [failure] = find_sources([tmp_path / "notes.txt"])
     assert isinstance(failure, Failure)
-    assert str(failure).startswith("notes.txt: a .txt file; wanted one of .jpeg .jpg .pdf")
+    assert str(failure).startswith("notes.txt: a .txt file; expected one of .jpeg .jpg .pdf")
     assert [type(source) for source in find_sources([tmp_path, tmp_path / "notes.txt"])] == [
         SkippedFile,
         SkippedFile,
         Failure,
-    ]
-
-
-def test_a_path_that_does_not_exist_is_a_failure_and_the_rest_goes_on(tmp_path: Path) -> None:
-    _make(tmp_path, "a.pdf")
-    assert list(find_sources([tmp_path / "gone.pdf", tmp_path / "a.pdf"])) == [
-        Failure("gone.pdf", "not there; check the path"),
-        SourceFile(tmp_path / "a.pdf", "a.pdf"),
     ]
 
 
@@ -127,3 +127,72 @@ def test_finding_files_needs_neither_pdfium_nor_pillow() -> None:
         "import sys, ridgerank.documents.render as _; sys.exit(bool({'pypdfium2', 'PIL'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_digest_depends_on_every_byte_of_a_file_longer_than_a_read(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"\0" * 3_000_000)
+    before = digest_file(path)
+    path.write_bytes(b"\0" * 2_999_999 + b"\1")
+    assert digest_file(path) != before
+
+
+def test_images_of_the_same_bytes_but_another_shape_or_mode_have_other_ids() -> None:
+    images = [Image.new("RGB", (4, 6)), Image.new("RGB", (6, 4)), Image.new("L", (12, 6))]
+    assert len({image.tobytes() for image in images}) == 1
+    assert len({image_page_id(image, "") for image in images}) == 3
+
+
+def test_the_text_is_part_of_the_id_of_an_image() -> None:
+    image = Image.new("RGB", (4, 6))
+    assert image_page_id(image, "one") != image_page_id(image, "two")
+    assert image_page_id(image, "one") == image_page_id(image.copy(), "one")
+    assert len({text_page_id("one"), text_page_id("two"), image_page_id(image, "one")}) == 3
+
+
+sides = st.floats(min_value=1e-3, max_value=1e9)
+ratios = st.floats(min_value=1.01 / MAX_ASPECT_RATIO, max_value=0.99 * MAX_ASPECT_RATIO)
+
+
+@given(
+    height=sides,
+    ratio=ratios,
+    budget=st.integers(1, 10**8),
+)
+def test_fitted_size_is_within_the_budget_and_loses_at_most_a_row_and_a_column(
+    height: float, ratio: float, budget: int
+) -> None:
+    columns, rows = fit_within_pixels(height * ratio, height, budget)
+    assert columns >= 1
+    assert rows >= 1
+    assert columns * rows <= budget
+    exact_columns, exact_rows = math.sqrt(budget * ratio), math.sqrt(budget / ratio)
+    assert columns * rows >= (exact_columns - 1) * (exact_rows - 1) * (1 - 1e-9) - 1
+
+
+@pytest.mark.parametrize("size", [(0, 10), (10, -1), (math.inf, 10), (10, math.nan), (1, 201), (1000, 4.9)])
+def test_a_page_without_area_or_as_thin_as_a_thread_is_refused(size: tuple[float, float]) -> None:
+    with pytest.raises(DocumentError, match=r"no area|cut it up"):
+        fit_within_pixels(*size, 1000)
+
+
+@pytest.mark.parametrize(
+    ("first_page", "metadata", "names"),
+    [
+        (0, {"source": "in/report.pdf", "page": 2}, ("in/report.pdf#3", "report.pdf#3")),
+        (0, {"source": "report.pdf", "page": 0, "page_label": "i"}, ("report.pdf#1",)),
+        (1, {"source": "report.pdf", "page": 3}, ("report.pdf#3",)),
+        (1, {"file_path": "report.pdf", "page_number": 3}, ("report.pdf#3",)),
+        (1, {"file_name": "report.pdf", "page_label": "3"}, ("report.pdf#3",)),
+        (1, {"filename": "report.pdf", "page_number": 3}, ("report.pdf#3",)),
+        (1, {"file_name": "report.pdf", "page_label": "iii"}, ()),
+        (1, {"source": "report.pdf", "page": 0}, ()),
+        (1, {"source": "report.pdf"}, ()),
+        (1, {"page": 3}, ()),
+        (1, {"source": "report.pdf", "page": True}, ()),
+    ],
+)
+def test_a_file_and_a_number_name_the_page(
+    first_page: int, metadata: dict[str, object], names: tuple[str, ...]
+) -> None:
+    assert chunk_page_names(metadata, first_page=first_page) == names

@@ -1,7 +1,5 @@
 import os
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 
 import pytest
 
@@ -20,11 +18,6 @@ def test_results_come_in_the_order_of_the_tasks(processes: int) -> None:
     assert list(results) == [2 * task for task in range(30)]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_no_tasks_give_no_results(processes: int) -> None:
-    assert list(map_in_order([], pool_tasks.doubling, on_lost=_lost, processes=processes)) == []
-
-
 def test_answers_larger_than_a_pipe_arrive_whole() -> None:
     answers = map_in_order(
         range(5), pool_tasks.answering_at_length, on_lost=lambda task, fate: b"", processes=2
@@ -35,17 +28,6 @@ def test_answers_larger_than_a_pipe_arrive_whole() -> None:
 def test_a_crash_costs_one_task_and_the_rest_goes_on() -> None:
     results = map_in_order(range(6), pool_tasks.crashing_on_odd, on_lost=_lost, processes=2)
     assert list(results) == [0, -1, 4, -3, 8, -5]
-
-
-def test_the_fate_of_a_lost_task_names_the_signal() -> None:
-    fates: list[str] = []
-
-    def note(task: int, fate: str) -> int:
-        fates.append(fate)
-        return task
-
-    list(map_in_order([1], pool_tasks.crashing_on_odd, on_lost=note, processes=2))
-    assert fates == [f"ended the process that read it ({signal.strsignal(signal.SIGSEGV)})"]
 
 
 def test_a_task_that_does_not_return_is_given_up() -> None:
@@ -73,10 +55,6 @@ def test_tasks_are_drawn_only_a_few_ahead_of_what_is_taken(processes: int) -> No
         next(results)
         assert drawn <= yielded + TASKS_AHEAD * processes
     results.close()
-
-
-def test_no_more_processes_start_than_there_are_tasks() -> None:
-    assert len(set(map_in_order(range(1), pool_tasks.naming_the_process, on_lost=_lost, processes=8))) == 1
 
 
 def _running(process: int) -> bool:
@@ -116,19 +94,3 @@ def test_processes_end_when_drawing_a_task_fails() -> None:
     with pytest.raises(RuntimeError, match="no more"):
         processes.update(map_in_order(failing(), pool_tasks.naming_the_process, on_lost=_lost, processes=2))
     assert not any(map(_running, processes))
-
-
-def test_in_this_process_the_work_is_closed_with_the_results() -> None:
-    closed: list[str] = []
-
-    class Opened(AbstractContextManager[Callable[[int], int]]):
-        def __enter__(self) -> Callable[[int], int]:
-            return lambda task: task
-
-        def __exit__(self, *error: object) -> None:
-            closed.append("closed")
-
-    results = map_in_order(range(3), Opened, on_lost=_lost, processes=1)
-    next(results)
-    results.close()
-    assert closed == ["closed"]

@@ -9,8 +9,7 @@ from PIL import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import StoreError
-from ridgerank.indexing.index import index_documents
-from ridgerank.indexing.progress import IndexReport
+from ridgerank.indexing.index import IndexReport, index_documents
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import locate_pages
 from tests.conftest import refuse_listing, write_pdf
@@ -92,19 +91,6 @@ def test_files_of_one_name_from_two_folders_keep_both_names_apart(
     report = index(tmp_path / "2024", store, small_backbone)
     assert (report.added, report.replaced, report.renamed) == (1, 2, ())
     assert names(store) == [name for name in expected if name != "2024/report.pdf#2"]
-
-
-def test_a_copy_under_the_same_name_in_another_folder_gets_a_name_of_its_own(
-    tmp_path: Path, store: Path, small_backbone: Backbone
-) -> None:
-    for folder in ("a", "b"):
-        write_pdf(tmp_path / folder / "report.pdf", pages=1)
-        index(tmp_path / folder, store, small_backbone)
-    assert names(store) == ["b/report.pdf#1", "report.pdf#1"]
-    write_pdf(tmp_path / "b/report.pdf", pages=1, seed=5)
-    report = index(tmp_path / "b", store, small_backbone)
-    assert (report.added, report.replaced) == (1, 0)
-    assert names(store) == ["b/report.pdf#1", "report.pdf#1"]
 
 
 def test_a_moved_file_takes_its_name_along(tmp_path: Path, store: Path, small_backbone: Backbone) -> None:

@@ -4,7 +4,6 @@ import multiprocessing
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,9 @@ from PIL import Image, ImageStat
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.render import render_pages
-from ridgerank.documents.sources import Failure
 from ridgerank.errors import BackboneError, LineageMismatch
 from ridgerank.indexing import encode
-from ridgerank.indexing import names as indexing_names
-from ridgerank.indexing.index import index_documents
-from ridgerank.indexing.progress import IndexPlan, IndexReport
+from ridgerank.indexing.index import IndexProgress, IndexReport, index_documents
 from ridgerank.lineage import Keep
 from ridgerank.store import store_writer
 from ridgerank.store.layout import pack
@@ -30,32 +26,13 @@ from ridgerank.store.vector_columns import VectorOrigin
 from tests.conftest import write_pdf
 
 
-@dataclass
-class Seen:
-    """A watcher that remembers."""
-
-    plans: list[IndexPlan] = field(default_factory=list)
-    commits: list[int] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-
-    def planned(self, plan: IndexPlan) -> None:
-        self.plans.append(plan)
-
-    def committed(self, pages: int, nbytes: int) -> None:
-        assert nbytes > 0
-        self.commits.append(pages)
-
-    def failed(self, failure: Failure) -> None:
-        self.failures.append(failure)
-
-
 def index(
     paths: list[Path],
     store: Path,
     backbone: Backbone,
     **options: Any,  # noqa: ANN401 (passed on)
 ) -> IndexReport:
-    return index_documents(paths, str(store), backbone, hook=Seen(), processes=1, **options)
+    return index_documents(paths, str(store), backbone, processes=1, **options)
 
 
 def contents(store: Path | str) -> dict[str, tuple[Any, ...]]:
@@ -74,18 +51,11 @@ def names(store: Path) -> list[str]:
     return sorted(name for row in contents(store).values() for name in row[0])
 
 
-def test_every_page_is_stored_under_its_name(tmp_path: Path, small_backbone: Backbone) -> None:
-    write_pdf(tmp_path / "in/a.pdf", pages=3)
-    write_pdf(tmp_path / "in/sub/b.pdf", pages=2)
-    report = index([tmp_path / "in"], tmp_path / "store", small_backbone)
-    assert (report.pages, report.added, report.skipped) == (5, 5, 0)
-    assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2", "a.pdf#3", "sub/b.pdf#1", "sub/b.pdf#2"]
-
-
 def test_a_second_run_encodes_only_what_is_new(tmp_path: Path, small_backbone: Backbone) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=3)
     index([tmp_path / "in"], tmp_path / "store", small_backbone)
     before = contents(tmp_path / "store")
+    assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2", "a.pdf#3"]
     write_pdf(tmp_path / "in/b.pdf", pages=2, seed=1)
     report = index([tmp_path / "in"], tmp_path / "store", small_backbone)
     assert (report.added, report.skipped) == (2, 3)
@@ -128,18 +98,23 @@ def test_pruning_spares_pages_of_a_file_that_cannot_be_read_this_time(
     assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2"]
 
 
-def test_bad_files_are_told_and_the_rest_goes_on(tmp_path: Path, small_backbone: Backbone) -> None:
-    write_pdf(tmp_path / "in/good.pdf", pages=1)
+def test_failures_and_commits_are_reported_and_the_rest_goes_on(
+    tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode, "_COMMIT_PAGES", 2)
+    write_pdf(tmp_path / "in/good.pdf", pages=3)
     (tmp_path / "in/empty.pdf").touch()
     (tmp_path / "in/fake.pdf").write_text("not a PDF")
     (tmp_path / "in/notes.txt").write_text("passed over")
-    seen = Seen()
-    report = index_documents(
-        [tmp_path / "in", tmp_path / "absent"], str(tmp_path / "store"), small_backbone, hook=seen
-    )
-    assert (report.added, report.skipped_files, len(report.failures)) == (1, 1, 3)
-    assert list(report.failures) == seen.failures
+    seen: list[IndexProgress] = []
+    paths = [tmp_path / "in", tmp_path / "absent"]
+    report = index(paths, tmp_path / "store", small_backbone, progress=seen.append, batch_pages=2)
+    assert (report.added, report.skipped_files, len(report.failures)) == (3, 1, 3)
+    assert [state.failure for state in seen if state.failure is not None] == list(report.failures)
     assert all("\n" not in str(failure) for failure in report.failures)
+    commits = [state for state in seen if state.failure is None]
+    assert [(state.done, state.total) for state in commits] == [(0, 3), (2, 3), (3, 3)]
+    assert commits[-1].nbytes == report.prefix_bytes > commits[1].nbytes > commits[0].nbytes == 0
 
 
 def test_another_lineage_is_refused_before_anything_is_read(tmp_path: Path, small_backbone: Backbone) -> None:
@@ -160,7 +135,7 @@ def test_layers_the_model_lacks_are_refused(tmp_path: Path, small_backbone: Back
 def test_rendering_in_processes_changes_nothing(tmp_path: Path, small_backbone: Backbone) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=6)
     index([tmp_path / "in"], tmp_path / "one", small_backbone)
-    index_documents([tmp_path / "in"], str(tmp_path / "two"), small_backbone, hook=Seen(), processes=2)
+    index_documents([tmp_path / "in"], str(tmp_path / "two"), small_backbone, processes=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
@@ -216,14 +191,6 @@ def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
         assert list(contents(store).items()) == list(expected.items())
 
 
-def test_the_ids_of_all_pages_differ(tmp_path: Path, small_backbone: Backbone) -> None:
-    write_pdf(tmp_path / "in/a.pdf", pages=6)
-    index([tmp_path / "in"], tmp_path / "store", small_backbone)
-    blocks = [row[-1] for row in contents(tmp_path / "store").values()]
-    assert len(blocks) == len(set(blocks)) == 6
-    assert np.unique([len(block) for block in blocks]).size == 1
-
-
 class Embedder:
     """Vectors that tell a page's size and colours, and how many pages were looked at."""
 
@@ -257,7 +224,7 @@ def test_a_page_is_rendered_once_for_its_prefix_and_its_vectors(
             rendered.append(page.reference)
             yield page
 
-    monkeypatch.setattr(indexing_names, "render_pages", watched)
+    monkeypatch.setattr(encode, "render_pages", watched)
     embedder = Embedder()
     report = index([tmp_path / "in"], tmp_path / "both", small_backbone, embedder=embedder)
     assert (report.added, report.embedded, report.without_vectors) == (6, 0, ())

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
 from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.backbones.decoder import PrefixBatch
@@ -15,8 +14,8 @@ from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.calibration.queries import queries_from_texts
 from ridgerank.calibration.teacher import TargetCache
-from ridgerank.cli.main import app
 from ridgerank.documents.ocr import Recognizer
+from ridgerank.documents.sources import text_page_id
 from ridgerank.errors import DocumentError, LineageMismatch
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
@@ -29,7 +28,6 @@ from ridgerank.store.sidecar import calibrations_folder, rerender_pages
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import WordOverlap, write_reports
 from tests.conftest import write_pdf
-from tests.indexing.test_index import Seen
 
 QUERY = "What was the revenue?"
 
@@ -62,19 +60,11 @@ def store(backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
         [root / "in"],
         str(root / "store"),
         backbone,
-        hook=Seen(),
         keep=Keep.parse("value-norm 1"),
         processes=1,
         recognizer=Told(),
     )
     return str(root / "store")
-
-
-def test_a_scan_is_stored_with_what_its_image_shows(store: str) -> None:
-    with PageStore.open(store) as opened:
-        texts = {page.references[0]: page.text for page in opened.pages(opened.page_ids())}
-    assert set(texts) == {"a.pdf#1", "a.pdf#2", "scan.png#1"}
-    assert texts["scan.png#1"] == "words that only the image of this page shows"
 
 
 @pytest.mark.parametrize("state", ["last", "mean"])
@@ -95,12 +85,6 @@ def test_states_over_stored_text_are_close_to_those_over_the_text(
         assert torch.nn.functional.cosine_similarity(found, exact).min() > 0.99
 
 
-def test_a_store_of_another_budget_is_refused(folder: Path, store: str) -> None:
-    other = load_backbone(folder, device="cpu", page_text="head 16")
-    with pytest.raises(LineageMismatch, match="page_text: 'head 512' there, 'head 16' here"):
-        ShallowPass(other, PageStore.open(store))
-
-
 def test_a_page_seen_again_has_the_text_it_is_stored_with(store: str) -> None:
     with PageStore.open(store) as opened:
         ids = opened.page_ids()
@@ -111,7 +95,7 @@ def test_a_page_seen_again_has_the_text_it_is_stored_with(store: str) -> None:
 def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) -> None:
     write_pdf(tmp_path / "a.pdf", pages=1)
     model = load_backbone(folder, device="cpu", page_text="head 40", prompt="plain")
-    index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, hook=Seen(), processes=1)
+    index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, processes=1)
     with PageStore.open(str(tmp_path / "store")) as opened:
         settings = ModelSettings.from_lineage(opened.lineage, device="cpu")
         assert settings == ModelSettings(str(folder), "cpu", page_text="head 40", prompt="plain")
@@ -123,7 +107,7 @@ def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) 
 def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_path: Path) -> None:
     reports, uri = write_reports(tmp_path / "reports", pages=20), str(tmp_path / "store")
     sizes: Any = {"candidates": 4, "query_count": 16}
-    index_documents([reports], uri, backbone, hook=Seen(), processes=1)
+    index_documents([reports], uri, backbone, processes=1)
     with PageStore.open(uri) as opened:
         texts = opened.texts()
         retriever = WordOverlap(texts)
@@ -137,23 +121,19 @@ def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_pa
     torch.testing.assert_close(kept, full, rtol=1e-4, atol=1e-4)
 
 
-def test_a_text_model_writes_queries_one_line_each(backbone: Backbone) -> None:
-    pages = backbone.encode(["Revenue rose.", "Costs fell in 2020."], exit_layer=backbone.geometry.layers)
-    written = backbone.write_queries(pages, max_tokens=5)
-    assert len(written) == 2
-    assert all("\n" not in text for text in written)
-
-
-def test_an_unstored_page_without_text_is_refused_by_a_text_model(backbone: Backbone, store: str) -> None:
+def test_an_unstored_page_of_a_text_model_is_a_text_or_has_one(backbone: Backbone, store: str) -> None:
     with PageStore.open(store) as opened:
         unstored = UnstoredPages(backbone, opened.lineage, capacity_bytes=1 << 20)
-    with pytest.raises(DocumentError, match=r"new.png#1 has no text.*OCR"):
+        [stored] = opened.pages([opened.find("scan.png#1")])
+    found = unstored.find(["mine"], {"mine": stored.text})["mine"]
+    assert (found.page_id, found.reference) == (text_page_id(stored.text), "mine")
+    with pytest.raises(DocumentError, match=r"new.png#1 carries no text.*--ocr"):
         unstored.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
 
 
 def test_an_explanation_names_the_lines_the_query_looked_at(backbone: Backbone, tmp_path: Path) -> None:
     reports, uri = write_reports(tmp_path / "reports", pages=2), str(tmp_path / "store")
-    index_documents([reports], uri, backbone, hook=Seen(), keep=Keep.parse("value-norm 1"), processes=1)
+    index_documents([reports], uri, backbone, keep=Keep.parse("value-norm 1"), processes=1)
     with ShallowPass(backbone, PageStore.open(uri)) as shallow:
         [page] = shallow.store.pages(shallow.store.page_ids()[:1])
         looked = explain(shallow, QUERY, page.page_id)
@@ -179,23 +159,13 @@ def test_pages_that_are_blank_to_a_text_model_are_named_and_read_ones_are_not(
     write_pdf(tmp_path / "in/scan.pdf", pages=2)
     write_reports(tmp_path / "in", pages=3)
     for number in ("first", "second"):  # the second run finds all pages stored, and still says so
-        told = index_documents([tmp_path / "in"], str(tmp_path / "bare"), backbone, hook=Seen(), processes=1)
+        told = index_documents([tmp_path / "in"], str(tmp_path / "bare"), backbone, processes=1)
         assert told.without_text == ("scan.pdf#1", "scan.pdf#2"), number
     read = index_documents(
         [tmp_path / "in"],
         str(tmp_path / "read"),
         backbone,
-        hook=Seen(),
         processes=1,
         recognizer=Told(),
     )
     assert read.without_text == ()
-
-
-def test_the_command_says_how_many_pages_are_blank_and_what_to_do(folder: Path, tmp_path: Path) -> None:
-    write_pdf(tmp_path / "in/scan.pdf", pages=2)
-    words = ["index", str(tmp_path / "in"), "--store", str(tmp_path / "s"), "--backbone", str(folder)]
-    done = CliRunner().invoke(app, [*words, "--device", "cpu", "--processes", "1"])
-    assert done.exit_code == 0, done.output
-    assert "warning: 2 stored pages have no text, scan.pdf#1 among them" in done.stderr
-    assert "index into a new store with --ocr" in done.stderr

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ridgerank.documents.render import page_from_text
-from ridgerank.errors import ScoreError, StoreError
+from ridgerank.errors import DocumentError, ScoreError, StoreError
 from ridgerank.integrations.sentence_transformers import PageCrossEncoder
 from ridgerank.reranker.reranker import Reranker
 from tests.integrations.conftest import QUERY, scan
@@ -101,21 +100,14 @@ def test_evaluators_over_pairs_run_on_the_pairwise_scores(reranker: Reranker) ->
     assert classification(model)["average_precision"] == pytest.approx(1.0)
 
 
-def test_texts_are_pages_of_their_own_on_request(reranker: Reranker) -> None:
-    texts = ["Sales rose by a third.", "report.pdf#2", "Sales rose by a third."]
-    model = PageCrossEncoder(reranker, pairwise=True, encode_missing=True)
-    scores = model.predict([(QUERY, text) for text in texts])
-    assert isinstance(scores, np.ndarray)
-    assert scores[0] == scores[2]
-    page = page_from_text(texts[0], "", max_pixels=reranker.backbone.page_budget)
-    drawn = reranker.rank(QUERY, ["drawn"], encode_missing={"drawn": page}, weight=1.0).pages[0]
-    stored = reranker.rank(QUERY, ["report.pdf#2"], weight=1.0).pages[0]
-    assert scores[:2].tolist() == pytest.approx([drawn.readout_score, stored.readout_score], rel=1e-5)
-    assert [row["text"] for row in model.rank(QUERY, texts[:1], return_documents=True)] == texts[:1]
+def test_a_text_that_names_no_page_needs_a_model_that_reads_text(reranker: Reranker) -> None:
+    pairs = [(QUERY, "Sales rose by a third."), (QUERY, "report.pdf#2")]
+    with pytest.raises(DocumentError, match="reads page images; index the document"):
+        PageCrossEncoder(reranker, pairwise=True, encode_missing=True).predict(pairs)
     with pytest.raises(StoreError, match="names no page"):
-        PageCrossEncoder(reranker, pairwise=True).predict([(QUERY, texts[0])])
+        PageCrossEncoder(reranker, pairwise=True).predict(pairs)
     with pytest.raises(ScoreError, match="the retriever does not know"):
-        PageCrossEncoder(reranker, encode_missing=True).predict([(QUERY, texts[0])])
+        PageCrossEncoder(reranker, encode_missing=True).predict(pairs[:1])
 
 
 def test_the_nano_beir_evaluator_runs_on_data_of_its_shape(

@@ -9,10 +9,10 @@ from PIL import Image
 from ridgerank.backbones.base import Backbone, cells
 from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.documents.render import read_pages
-from ridgerank.documents.text import TextBox
-from ridgerank.documents.word_boxes import match_words
+from ridgerank.documents.text import TextBox, match_words
 from ridgerank.errors import QueryError, StoreError
 from ridgerank.indexing.index import index_documents
+from ridgerank.lineage import Keep
 from ridgerank.records import Explanation, Page, Passage, Region
 from ridgerank.reranker.explain import (
     STRONGEST,
@@ -27,7 +27,6 @@ from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
 from tests.calibrated_store import ByDigest, random_calibration
 from tests.conftest import write_pdf
-from tests.indexing.test_index import Seen
 
 QUERY = "revenue in 2023"
 TEXT = "Net sales\n\n| Asia | 12 |\nCosts"
@@ -52,8 +51,7 @@ def opened(
     documents: str, backbone: Backbone, factory: pytest.TempPathFactory, *, keep: str, cache_bytes: int
 ) -> Reranker:
     uri = str(factory.mktemp("stores") / "store")
-    keeping = Keep.parse(keep)
-    index_documents([documents], uri, backbone, hook=Seen(), keep=keeping, exit_layer=4, processes=1)
+    index_documents([documents], uri, backbone, keep=Keep.parse(keep), exit_layer=4, processes=1)
     store = PageStore.open(uri)
     calibration = random_calibration(store.lineage, backbone.geometry.width)
     shallow = ShallowPass(backbone, store, cache_bytes=cache_bytes)

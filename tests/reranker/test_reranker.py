@@ -26,7 +26,6 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import ByDigest, index_pages, random_calibration
 from tests.conftest import write_pdf
-from tests.indexing.test_index import Seen
 
 QUERY = "revenue in 2023"
 
@@ -207,7 +206,7 @@ def test_a_missing_page_is_encoded_on_the_fly_as_if_it_were_stored(
 def test_stored_and_unstored_pages_score_alike(uri: str, small_backbone: Backbone, tmp_path: Path) -> None:
     """The same pages, once stored and once encoded on the fly."""
     documents, half = Path(uri).parent / "in", str(tmp_path / "half")
-    index_documents([documents / "0.pdf"], half, small_backbone, hook=Seen(), processes=1)
+    index_documents([documents / "0.pdf"], half, small_backbone, processes=1)
     with PageStore.open(half) as store:
         random_calibration(store.lineage, small_backbone.geometry.width).save(calibrations_folder(half))
     candidates = [(f"{number // 6}.pdf#{number % 6 + 1}", float(number)) for number in range(12)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from ridgerank.scaleout.ray_cluster import ClusterWorkers
+from ridgerank.indexing.ray import ClusterWorkers
 
 TWO_WORKERS = ClusterWorkers(count=2, num_cpus=1.0, num_gpus=0.0)
 _START_SECONDS = 120.0
@@ -31,7 +31,7 @@ def two_workers(folder: Path) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        ray.shutdattempt_folder()
+        ray.shutdown()
         _stop(head)
 
 

@@ -9,14 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lance.file import LanceFileSession
-from typer.testing import CliRunner
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.calibrate import TARGETS_STEP, calibrate
 from ridgerank.calibration.teacher import TargetCache
-from ridgerank.cli.main import app
-from ridgerank.errors import ArtifactError, StoreError
+from ridgerank.errors import ArtifactError
 from ridgerank.indexing.index import index_documents
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.retrievers.dense import Embeddings
@@ -33,7 +31,7 @@ from ridgerank.store.sidecar import (
 from ridgerank.store.store_writer import StoreWriter
 from tests.calibrated_store import WordOverlap
 from tests.calibration.conftest import RecordingProgress
-from tests.indexing.test_index import Seen, contents
+from tests.indexing.test_index import contents
 from tests.loopback_s3 import BUCKET, LoopbackS3
 from tests.store.pages import LINEAGE, page_id, row
 
@@ -43,17 +41,14 @@ _KILLED = """
 import os, signal, sys
 from ridgerank.indexing import encode, index
 from ridgerank.backbones.load import load_backbone
-from tests.indexing.test_index import Seen
 
-class Dying(Seen):
-    def committed(self, pages, nbytes):
-        super().committed(pages, nbytes)
-        if len(self.commits) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
+def die(state):
+    if state.done == 16:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 encode._COMMIT_PAGES = 8
 backbone = load_backbone(sys.argv[3], device="cpu", max_pixels=30 * 28 * 28)
-index.index_documents([sys.argv[1]], sys.argv[2], backbone, hook=Dying(), processes=1)
+index.index_documents([sys.argv[1]], sys.argv[2], backbone, progress=die, processes=1)
 """
 
 
@@ -61,7 +56,7 @@ index.index_documents([sys.argv[1]], sys.argv[2], backbone, hook=Dying(), proces
 def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The reports in a store on disk, calibrated."""
     uri = str(tmp_path_factory.mktemp("local") / "store")
-    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
+    index_documents([reports], uri, small_backbone, processes=1)
     _calibrate(uri, small_backbone)
     return uri
 
@@ -75,10 +70,8 @@ def bucket(reports: Path, small_backbone: Backbone, model_folder: Path, s3: Loop
     assert killed.returncode == -signal.SIGKILL
     with PageStore.open(uri) as half:
         assert 0 < len(half) < 40
-    watcher = Seen()
-    report = index_documents([reports], uri, small_backbone, hook=watcher, processes=1)
+    report = index_documents([reports], uri, small_backbone, processes=1)
     assert (report.added, report.skipped) == (24, 16)
-    assert watcher.plans[0].stored == 16
     _calibrate(uri, small_backbone)
     return uri
 
@@ -99,11 +92,6 @@ def _calibrate(uri: str, backbone: Backbone, progress: RecordingProgress | None 
 def test_killed_and_run_again_a_bucket_holds_the_bytes_of_a_folder(bucket: str, local: str) -> None:
     assert list(contents(bucket).items()) == list(contents(local).items())
     assert list(find_damage(bucket)) == []
-
-
-def test_a_bucket_is_checked_by_the_command_of_a_folder(bucket: str) -> None:
-    done = CliRunner().invoke(app, ["store", "check", bucket])
-    assert (done.exit_code, "40 pages, all as they were written" in done.output) == (0, True)
 
 
 def test_a_calibration_in_a_bucket_is_the_one_of_a_folder(bucket: str, local: str) -> None:
@@ -212,9 +200,3 @@ def test_no_credential_is_written_anywhere(bucket: str, s3: LoopbackS3, tmp_path
     for number, name in enumerate(names):
         whole.download_file(name, str(tmp_path / str(number)))
         assert not any(secret in (tmp_path / str(number)).read_bytes() for secret in secrets), name
-
-
-@pytest.mark.usefixtures("s3")
-def test_a_place_without_a_store_says_so() -> None:
-    with pytest.raises(StoreError, match="no page store at s3://"):
-        PageStore.open(f"s3://{BUCKET}/nothing")

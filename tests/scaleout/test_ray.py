@@ -11,26 +11,23 @@ from typing import Any
 
 import pytest
 import torch
-from ridgerank.scaleout.ray_serving import ReplicaCorpora, Replicas, ServePlan, deploy, undeploy
-from ridgerank.serving.build import open_service
 from starlette.testclient import TestClient
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.errors import LineageMismatch
-from ridgerank.indexing.index import index_documents
-from ridgerank.indexing.progress import IndexReport
+from ridgerank.indexing import ray as ray_indexing
+from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback, index_documents
+from ridgerank.indexing.ray import EncodingPlan, EncodingWorker, describe_plan, index_on_ray, plan_workers
 from ridgerank.lineage import Keep, StorageSetting
 from ridgerank.reranker.options import RerankerOptions
-from ridgerank.scaleout import ray_indexing as scaleout_index
-from ridgerank.scaleout.encoding_worker import EncodingPlan, EncodingWorker, describe_encoding
-from ridgerank.scaleout.ray_cluster import plan_workers
-from ridgerank.scaleout.ray_indexing import index_on_ray
 from ridgerank.serving.app import create_app
+from ridgerank.serving.ray import deploy, undeploy
+from ridgerank.serving.service import Service
 from ridgerank.serving.settings import ServeSettings
 from ridgerank.store.page_store import PageStore
-from tests.indexing.test_index import Seen, contents
+from tests.indexing.test_index import contents
 from tests.scaleout.local_ray import TWO_WORKERS, free_ports, kill_worker, workers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -61,7 +58,7 @@ def _single_thread() -> Iterator[None]:
 def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The reports indexed and calibrated in this process."""
     uri = str(tmp_path_factory.mktemp("local") / "store")
-    index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
+    index_documents([reports], uri, small_backbone, processes=1)
     with PageStore.open(uri) as store:
         calibrate(store, backbone=small_backbone, **OPTIONS)
     return uri
@@ -73,23 +70,16 @@ def plan(model_folder: Path) -> EncodingPlan:
     return EncodingPlan(model, partial(StorageSetting.from_preset, "paper"))
 
 
-class Killing(Seen):
-    """Kills a worker when the first pages are safe."""
-
-    def committed(self, pages: int, nbytes: int) -> None:
-        super().committed(pages, nbytes)
-        if len(self.commits) == 1:
-            kill_worker("EncodingWorker")
-
-
-class Interrupting(Seen):
-    def committed(self, pages: int, nbytes: int) -> None:
-        super().committed(pages, nbytes)
-        raise KeyboardInterrupt
-
-
-def on_ray(reports: Path, uri: str, plan: EncodingPlan, ray: Any, watcher: Seen) -> IndexReport:  # noqa: ANN401
-    return index_on_ray([reports], uri, plan, ray=ray, workers=TWO_WORKERS, hook=watcher, fragment_pages=8)
+def on_ray(
+    reports: Path,
+    uri: str,
+    plan: EncodingPlan,
+    ray: Any,  # noqa: ANN401
+    progress: ProgressCallback,
+) -> IndexReport:
+    return index_on_ray(
+        [reports], uri, plan, ray=ray, workers=TWO_WORKERS, progress=progress, fragment_pages=8
+    )
 
 
 def test_a_store_made_on_ray_is_the_local_one_though_a_worker_is_killed(
@@ -100,11 +90,17 @@ def test_a_store_made_on_ray_is_the_local_one_though_a_worker_is_killed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scaleout_index, "_COMMIT_SECONDS", 0.0)
-    watcher = Killing()
-    report = on_ray(reports, str(tmp_path / "store"), plan, ray_module, watcher)
+    monkeypatch.setattr(ray_indexing, "_COMMIT_SECONDS", 0.0)
+    done: list[int] = []
+
+    def kill_after_the_first_commit(state: IndexProgress) -> None:
+        done.append(state.done)
+        if len(done) == 2:
+            kill_worker("EncodingWorker")
+
+    report = on_ray(reports, str(tmp_path / "store"), plan, ray_module, kill_after_the_first_commit)
     assert (report.pages, report.added, report.skipped, report.failures) == (40, 40, 0, ())
-    assert (len(watcher.commits), sum(watcher.commits)) == (5, 40)
+    assert done == [0, 8, 16, 24, 32, 40]
     assert list(contents(tmp_path / "store").items()) == list(contents(local).items())
 
 
@@ -117,17 +113,22 @@ def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scaleout_index, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(ray_indexing, "_COMMIT_SECONDS", 0.0)
     uri = str(tmp_path / "store")
+
+    def interrupt(state: IndexProgress) -> None:
+        if state.done:
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        on_ray(reports, uri, plan, ray_module, Interrupting())
-    report = index_documents([reports], uri, small_backbone, hook=Seen(), processes=1)
+        on_ray(reports, uri, plan, ray_module, interrupt)
+    report = index_documents([reports], uri, small_backbone, processes=1)
     assert (report.added, report.skipped) == (32, 8)
     assert list(contents(uri).items()) == list(contents(local).items())
 
 
 def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Path) -> None:
-    description = describe_encoding(plan)
+    description = describe_plan(plan)
     other = replace(plan, storage=partial(plan.storage, keep=Keep.parse("stride 1/2")))
     with pytest.raises(LineageMismatch, match="stride 1/2"):
         EncodingWorker(other, str(tmp_path), description)
@@ -138,15 +139,8 @@ def test_a_cluster_without_gpus_has_a_worker_for_every_cpu(ray_module: Any) -> N
     assert plan_workers(ray_module, 2, "cpu") == TWO_WORKERS
 
 
-def rerank(address: str, corpus: str | None = None) -> tuple[int, Any]:
-    return post(f"{address}/v1/rerank", {"query": QUERY, "documents": DOCUMENTS}, corpus)
-
-
-def post(url: str, body: dict[str, Any], corpus: str | None = None) -> tuple[int, Any]:
-    headers = {"Content-Type": "application/json"}
-    if corpus is not None:
-        headers["serve_multiplexed_model_id"] = corpus
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+def post(url: str, body: dict[str, Any]) -> tuple[int, Any]:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.load(answer)
@@ -154,48 +148,27 @@ def post(url: str, body: dict[str, Any], corpus: str | None = None) -> tuple[int
         return error.code, json.load(error)
 
 
-def documents_of(answer: dict[str, Any]) -> set[str]:
-    return {page["reference"].partition("#")[0] for page in answer["results"]}
-
-
-def test_a_replica_searches_within_the_documents_of_a_request(local: str) -> None:
-    plan = ServePlan({"default": local}, ServeSettings(), RerankerOptions(device="cpu"))
-    corpus = ReplicaCorpora(plan).open("default")
-    with TestClient(corpus.app, base_url="http://127.0.0.1") as client:
-        answer = client.post("/v1/search", json=SEARCH_WITHIN)
-        assert (answer.status_code, documents_of(answer.json())) == (200, {"report-1.pdf"})
-        refused = client.post("/v1/search", json={**SEARCH_WITHIN, "documents": ["2019/*"]})
-        assert (refused.status_code, refused.json()["code"]) == (422, "nothing_to_search")
-
-
 def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
     local: str,
     ray_module: Any,  # noqa: ANN401
 ) -> None:
-    service = open_service(local, RerankerOptions(), ServeSettings(workers=1))
+    options, settings = RerankerOptions(device="cpu"), ServeSettings()
+    body = {"query": QUERY, "documents": DOCUMENTS}
+    service = Service(options.open(local), settings)
     with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-        expected = client.post("/v1/rerank", json={"query": QUERY, "documents": DOCUMENTS}).json()["results"]
+        expected = client.post("/v1/rerank", json=body).json()["results"]
     [port] = free_ports(1)
-    plan = ServePlan(
-        stores={"default": local, "second": local},
-        settings=ServeSettings(),
-        options=RerankerOptions(device="cpu"),
-    )
-    deploy(plan, Replicas(min_replicas=2, max_replicas=2), host="127.0.0.1", port=port)
+    worker = plan_workers(ray_module, 1, "cpu")
+    deploy(local, options, settings, replicas=(2, 2), worker=worker, host="127.0.0.1", port=port)
     try:
         address = f"http://127.0.0.1:{port}"
-        for corpus in (None, "default", "second"):
-            status, answer = rerank(address, corpus)
-            assert status == 200, answer
-            assert answer["results"] == expected
-        status, answer = post(f"{address}/v1/search", SEARCH_WITHIN, "second")
-        assert (status, documents_of(answer)) == (200, {"report-1.pdf"})
-        status, answer = rerank(address, "third")
-        assert (status, answer["code"]) == (404, "unknown_corpus")
         before = {process.pid for process in workers("ServeReplica")}
+        status, answer = post(f"{address}/v1/search", SEARCH_WITHIN)
+        assert status == 200, answer
+        assert {page["reference"].partition("#")[0] for page in answer["results"]} == {"report-1.pdf"}
         kill_worker("ServeReplica")
         for _ in range(3):
-            status, answer = rerank(address)
+            status, answer = post(f"{address}/v1/rerank", body)
             assert (status, answer["results"]) == (200, expected)
         assert len(before) == 2
     finally:

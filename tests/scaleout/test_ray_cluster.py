@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-from typer import BadParameter
 from typer.testing import CliRunner
 
 from ridgerank.cli.main import app
-from ridgerank.cli.serve import _parse_corpora
 from ridgerank.errors import BackboneError
-from ridgerank.scaleout.ray_cluster import plan_workers
+from ridgerank.indexing.ray import plan_workers
 
 
 class Cluster:
@@ -32,13 +30,6 @@ def test_a_worker_takes_a_gpu_where_there_are_any() -> None:
 def test_a_gpu_that_no_machine_has_is_refused() -> None:
     with pytest.raises(BackboneError, match="no GPU in the Ray cluster"):
         plan_workers(Cluster(CPU=8), None, "cuda")
-
-
-def test_corpora_are_named_once() -> None:
-    assert _parse_corpora("a", ["b=s3://x/b"]) == {"default": "a", "b": "s3://x/b"}
-    for wrong in (["b"], ["=c"], ["b="], ["default=x"], ["b=x", "b=y"]):
-        with pytest.raises(BadParameter, match="NAME=STORE"):
-            _parse_corpora("a", wrong)
 
 
 def test_one_pass_is_not_for_ray(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from ridgerank.records import Page
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
 from tests.conftest import write_pdf
-from tests.indexing.test_index import Seen
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(documents: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(tmp_path_factory.mktemp("stores") / "store")
     keep = Keep.parse("stride 1")
-    index_documents([documents], uri, small_backbone, hook=Seen(), keep=keep, processes=1)
+    index_documents([documents], uri, small_backbone, keep=keep, processes=1)
     return uri
 
 

@@ -75,7 +75,7 @@ def test_metadata_changes_without_encoding_a_page_again(
     index_documents(tmp_path / "docs", tmp_path / "pages", small_backbone, processes=1)
     assert selected(tmp_path / "pages", PageFilter.of(metadata={"year": 2})) == {"a.pdf"}
     (tmp_path / "docs" / "metadata.jsonl").write_text('{"year": 3}\n')
-    with pytest.raises(DocumentError, match=r"metadata\.jsonl, line 1: .* wanted an object with document"):
+    with pytest.raises(DocumentError, match=r"metadata\.jsonl, line 1: .* expected an object with document"):
         index_documents(tmp_path / "docs", tmp_path / "pages", small_backbone, processes=1)
 
 

@@ -12,7 +12,7 @@ class StageProgress(Protocol):
     def advance(self, count: int = 1) -> None:
         """Count `count` more items as done."""
 
-    def say(self, text: str) -> None:
+    def echo(self, text: str) -> None:
         """Print a line."""
 
 
@@ -25,5 +25,5 @@ class SilentProgress:
     def advance(self, count: int = 1) -> None:
         """Do nothing."""
 
-    def say(self, text: str) -> None:
+    def echo(self, text: str) -> None:
         """Do nothing."""

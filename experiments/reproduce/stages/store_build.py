@@ -11,9 +11,7 @@ from experiments.reproduce.stages.stage_progress import StageProgress
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.teacher import TargetCache, Teacher
 from ridgerank.documents.ocr import Recognizer
-from ridgerank.documents.sources import Failure
-from ridgerank.indexing.index import index_documents
-from ridgerank.indexing.progress import IndexPlan
+from ridgerank.indexing.index import IndexProgress, ProgressCallback, index_documents
 from ridgerank.lineage import Keep
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
@@ -45,7 +43,7 @@ def build_store(
             corpus.documents,
             uri,
             backbone,
-            hook=_ProgressHook(progress, f"{corpus.name}: pages into {Path(uri).parent.name}"),
+            progress=_count_pages(progress, f"{corpus.name}: pages into {Path(uri).parent.name}"),
             exit_layer=exit_layer,
             keep=keep,
             processes=1,  # rendering is little beside the models, and a process takes long to start
@@ -84,22 +82,19 @@ def gather_margins(
     return np.array(rows, dtype=np.float64)
 
 
-class _ProgressHook:
-    """An indexing hook that counts pages on the progress bar of the run."""
+def _count_pages(progress: StageProgress, what: str) -> ProgressCallback:
+    """Count pages on the progress bar of the run."""
+    counted: int | None = None
 
-    def __init__(self, progress: StageProgress, what: str) -> None:
-        self._progress = progress
-        self._what = what
+    def show(state: IndexProgress) -> None:
+        nonlocal counted
+        if state.failure is not None:
+            progress.echo(f"left out: {state.failure}")
+            return
+        if counted is None:
+            progress.start(what, state.total)
+            counted = 0
+        progress.advance(state.done - counted)
+        counted = state.done
 
-    def planned(self, plan: IndexPlan) -> None:
-        """Begin to count."""
-        self._progress.start(self._what, plan.pages)
-        self._progress.advance(plan.stored)
-
-    def committed(self, pages: int, nbytes: int) -> None:
-        """Count on."""
-        self._progress.advance(pages)
-
-    def failed(self, failure: Failure) -> None:
-        """Say it."""
-        self._progress.say(f"left out: {failure}")
+    return show

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli.talk import say
+from ridgerank.cli._console import echo
 
 if TYPE_CHECKING:
     from ridgerank.evaluation.metrics import Evaluation
@@ -53,7 +53,7 @@ def evaluate_command(
     judged_pages = {page for pages in judgements.values() for page in pages}
     for run, content, result in zip(runs, contents, evaluations, strict=True):
         if judged_pages and judged_pages.isdisjoint(content.vocabulary):
-            say(
+            echo(
                 f"note: {run}: none of its pages is judged. It names pages like {min(content.vocabulary)!r}, "
                 f"{qrels} like {min(judged_pages)!r}"
             )
@@ -74,7 +74,7 @@ def evaluate_command(
         )
         first = differences[0]
         low, high = first.interval
-        say(
+        echo(
             f"{run} − {runs[0]}: {first.measure} {first.difference:+.2f} points (95 % interval {low:+.2f} to "
             f"{high:+.2f}, over {first.groups} {'queries' if groups is None else 'groups'})"
         )
@@ -96,6 +96,6 @@ def _print_line(record: dict[str, Any]) -> None:
 
 def _print_counts(result: "Evaluation", prefix: str) -> None:
     if result.queries_missing:
-        say(f"note: {prefix}{result.queries_missing} judged queries are not in the run; they count as 0")
+        echo(f"note: {prefix}{result.queries_missing} judged queries are not in the run; they count as 0")
     if result.queries_unjudged:
-        say(f"note: {prefix}{result.queries_unjudged} queries of the run are not judged; left out")
+        echo(f"note: {prefix}{result.queries_unjudged} queries of the run are not judged; left out")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli.options import require_tag
-from ridgerank.cli.talk import say
+from ridgerank.cli._console import echo
+from ridgerank.cli._options import Tag, require_tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,16 +49,13 @@ def fuse_command(
             help="Pull the estimate towards a cautious prior; for two runs and few queries.",
         ),
     ] = False,
-    uniform: Annotated[
-        bool, typer.Option("--uniform", help="Weigh all ranks alike, not by the ranking metric's discount.")
-    ] = False,
     report: Annotated[
         Path | None, typer.Option(help="Write the weights and their reasons here, as JSON.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Write the fused run here (whole or not at all), not to stdout.")
     ] = None,
-    tag: Annotated[str, typer.Option(help="Name of the fused run, its last column.")] = "ridgerank",
+    tag: Tag = "ridgerank",
 ) -> None:
     """Fuse the runs of a retriever and of one or more rerankers at the best weights.
 
@@ -81,11 +78,11 @@ def fuse_command(
     fused_runs = [read_run(path) for path in runs]
     joined = join(*fused_runs)
     if len(runs) == 2 and weights is None:
-        estimate = _estimate(fused_runs, joined, qrels, third, weight, shrink=shrink, discounted=not uniform)
+        estimate = _estimate(fused_runs, joined, qrels, third, weight, shrink=shrink)
         facts = _make_report(estimate, joined)
         fused = fuse_runs(joined, estimate.weight)
     else:
-        facts = _weigh_many(joined, [path.name for path in runs], qrels, weights, discounted=not uniform)
+        facts = _weigh_many(joined, [path.name for path in runs], qrels, weights)
         fused = fuse_runs(joined, facts["weights"])
     if report is not None:
         with replace_text_file(report) as file:
@@ -109,7 +106,7 @@ def _require_one_source(
     weights: str | None,
 ) -> None:
     if runs < 2:
-        raise typer.BadParameter(f"{runs} run, wanted at least two to fuse")
+        raise typer.BadParameter(f"{runs} run, expected at least two to fuse")
     if sum(source is not None for source in (qrels, third, weight, weights)) != 1:
         raise typer.BadParameter("give exactly one source of weights: --qrels, --third, --weight, --weights")
     if runs > 2 and weight is not None:
@@ -126,7 +123,6 @@ def _estimate(
     weight: float | None,
     *,
     shrink: bool,
-    discounted: bool,
 ) -> "WeightEstimate":
     from ridgerank.fusion.correlations import correlate
     from ridgerank.fusion.estimate import closed_form_estimate, label_free_estimate, user_estimate
@@ -141,17 +137,17 @@ def _estimate(
         complete = joined.complete()
         b, s = complete.scores
         relevance = complete.relevance(read_qrels(qrels))
-        correlations = correlate(b, s, relevance, complete.lists, discounted=discounted)
+        correlations = correlate(b, s, relevance, complete.lists)
         return closed_form_estimate(correlations, prior=prior)
     assert third is not None  # one source was required
     complete = join(*runs, read_run(third)).complete()
     b, s, t = complete.scores
-    correlations = correlate(b, s, t, complete.lists, discounted=discounted)
+    correlations = correlate(b, s, t, complete.lists)
     return label_free_estimate(correlations, prior=prior)
 
 
 def _weigh_many(
-    joined: "JoinedRuns", names: list[str], qrels: Path | None, weights: str | None, *, discounted: bool
+    joined: "JoinedRuns", names: list[str], qrels: Path | None, weights: str | None
 ) -> dict[str, Any]:
     """Weights of three or more runs, given or from judgements, as the report has them."""
     from ridgerank.fusion.many_runs import judged_weights
@@ -163,7 +159,7 @@ def _weigh_many(
     else:
         complete = joined.complete()
         relevance = complete.relevance(read_qrels(qrels))
-        judged, queries = judged_weights(complete.scores, relevance, complete.lists, discounted=discounted)
+        judged, queries = judged_weights(complete.scores, relevance, complete.lists)
         method, shares = "closed-form", judged.tolist()
     return {
         "runs": names,
@@ -229,13 +225,13 @@ def _print_summary(facts: dict[str, Any]) -> None:
     low, high = facts["weight_interval"]
     spread = "" if facts["method"] == "given" else f" (95 % interval {low:.2f} to {high:.2f})"
     caution = ": an estimate without judgements" if facts["method"] == "label-free" else ""
-    say(f"weight {facts['weight']:.3f}{spread}, {facts['method']}{caution}")
+    echo(f"weight {facts['weight']:.3f}{spread}, {facts['method']}{caution}")
     if facts["note"]:
-        say(f"note: {facts['note']}")
+        echo(f"note: {facts['note']}")
     for name in ("retriever", "reranker"):
         queries, pages = facts[f"queries_missing_from_{name}"], facts[f"pages_missing_from_{name}"]
         if queries or pages:
-            say(
+            echo(
                 f"note: the {name} lacks {queries} queries and {pages} pages of other queries; "
                 "they are kept, below the fused pages"
             )
@@ -244,11 +240,11 @@ def _print_summary(facts: dict[str, Any]) -> None:
 def _print_many(facts: dict[str, Any]) -> None:
     """A line per run, then what each lacks."""
     for name, weight in zip(facts["runs"], facts["weights"], strict=True):
-        say(f"{name}: weight {weight:.3f}, {facts['method']}")
+        echo(f"{name}: weight {weight:.3f}, {facts['method']}")
     missing = zip(facts["runs"], facts["queries_missing"], facts["pages_missing"], strict=True)
     for name, queries, pages in missing:
         if queries or pages:
-            say(
+            echo(
                 f"note: {name} lacks {queries} queries and {pages} pages of other queries; "
                 "they are kept, below the fused pages"
             )

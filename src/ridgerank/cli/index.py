@@ -1,44 +1,160 @@
 """`ridgerank index`: documents into a store."""
 
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli.calibrate import calibration_progress
-from ridgerank.cli.calibration_report import print_report, warn_of_stale_calibrations
-from ridgerank.cli.index_options import (
-    AlsoCalibrate,
-    Bits,
-    CalibrationQueries,
-    DocumentPaths,
-    ExitLayer,
-    IndexBackbone,
-    KeepRule,
-    MaxPixels,
-    Ocr,
-    PageText,
-    PresetName,
-    PromptName,
-    Prune,
-    RenderProcesses,
-    VectorRetriever,
+from ridgerank.cli._console import Bar, echo, format_duration, warn
+from ridgerank.cli._options import (
+    Device,
+    Dtype,
+    Ray,
+    Store,
+    document_option,
+    machine_option,
+    model_option,
+    ranking_option,
+    retriever_option,
+    storage_option,
 )
-from ridgerank.cli.options import Device, Dtype, Ray, Store, Workers
-from ridgerank.cli.progress_bars import Bar, IndexProgress, format_speed
-from ridgerank.cli.talk import say, warn
+from ridgerank.cli.calibrate import calibration_progress, print_report
+from ridgerank.errors import BackboneError, DocumentError, LineageMismatch
+from ridgerank.extras import require_packages
 
 if TYPE_CHECKING:
-    import torch
-
-    from ridgerank.cli.index_settings import IndexSettings
-    from ridgerank.documents.ocr import Recognizer
-    from ridgerank.indexing.progress import IndexReport
-    from ridgerank.retrievers.encoders import MultiVectorEncoder
-    from ridgerank.scaleout.encoding_worker import EncodingPlan
+    from ridgerank.backbones.base import Backbone
+    from ridgerank.backbones.model_settings import ModelSettings
+    from ridgerank.documents.render import PageRef
+    from ridgerank.documents.sources import Failure
+    from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback
+    from ridgerank.lineage import Keep, Lineage, NumberFormat, StorageChoice, StoragePreset
 
 SOME_FAILED = 3
 """Exit status when the work was done but some files could not be read."""
+FAILURES_SHOWN = 3
+"""Pages of one file, lost for the same reason, that get a line each."""
+MEASURED_PAGES = 2
+"""Pages that a dry run encodes to measure bytes and time."""
+
+DocumentPaths = Annotated[
+    list[Path], typer.Argument(help="PDFs, images, folders of both.", show_default=False)
+]
+IndexBackbone = Annotated[
+    str | None,
+    model_option(
+        help="Model: a folder, a hub name (owner/name) or a short name. [default: the store's own]",
+        envvar="RIDGERANK_BACKBONE",
+        show_default=False,
+    ),
+]
+MaxPixels = Annotated[
+    int | None, model_option(help="Pixels of a page image. [default: what suits the model]")
+]
+PageText = Annotated[
+    str | None,
+    model_option(help="Text of a page that a text model reads: its first tokens. [default: head 512]"),
+]
+PromptName = Annotated[
+    str | None, model_option(help="Prompt of a text model. [default: what its tokenizer speaks]")
+]
+PresetName = Annotated[
+    str | None,
+    storage_option(
+        help="Of a new store: small, the best measured (images: value-norm 1/5, 3/2 bits; text: "
+        "value-norm 1/2, 4/2 group 32, layer 2/5), or paper (stride 1/3, 8 bits). [default: small]"
+    ),
+]
+KeepRule = Annotated[
+    str | None,
+    storage_option(
+        help="Positions of the page to keep: a rule (stride, value-norm) and a fraction. "
+        "[default: the store's, else the preset's]"
+    ),
+]
+Bits = Annotated[
+    str | None,
+    storage_option(
+        help="Bits of a number: 8, 4, 3, 2, keys/values 3/1, or '4 group 32'. "
+        "[default: the store's, else the preset's]"
+    ),
+]
+ExitLayer = Annotated[
+    int | None,
+    storage_option(
+        help="Read pages to this layer. [default: the store's, else the preset's: 21, or 3/4 of a smaller "
+        "model; 2/5 for text]"
+    ),
+]
+Ocr = Annotated[
+    bool, document_option("--ocr", help="Read pages without a text layer off their image (slow, cached).")
+]
+Prune = Annotated[
+    bool, document_option("--prune", help="Afterwards the store holds these paths' pages and no others.")
+]
+RenderProcesses = Annotated[int | None, machine_option(help="Processes that render. [default: one a core]")]
+VectorRetriever = Annotated[
+    str | None,
+    retriever_option(
+        help="Late interaction model whose vectors to store, too. [default: the store's, if any]"
+    ),
+]
+AlsoCalibrate = Annotated[bool, ranking_option("--calibrate", help="Calibrate, too, when pages are stored.")]
+CalibrationQueries = Annotated[
+    Path | None, ranking_option(help="With --calibrate: its queries. [default: made from the pages]")
+]
+Workers = Annotated[
+    int | None,
+    machine_option(min=1, help="With --ray: workers, a model each. [default: one a GPU, else one a CPU]"),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Print the pages, bytes and time it would take; store nothing."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """The model and how its pages are stored."""
+
+    model: "ModelSettings"
+    storage: "StorageChoice"
+    stored: "Lineage | None" = None
+    """The lineage of the store that is there."""
+    repeated_preset: "StoragePreset | None" = None
+    """Typed for a store that is there: its exit layer is compared once the model's layers are known."""
+
+    def load_model(self, store: str) -> "Backbone":
+        """Load the model; one that cannot read as the store's own did is refused by both names."""
+        from ridgerank.lineage import StorageSetting
+
+        echo(f"loading {self.model.name}")
+        try:
+            model = self.model.load()
+        except BackboneError as error:
+            if self.stored is None or self.stored.backbone == self.model.name:
+                raise
+            raise LineageMismatch(
+                f"{store} was made with {self.stored.backbone}, and {self.model.name} cannot take its place "
+                f"({error}); leave --backbone out, or index into another store"
+            ) from error
+        if self.stored is not None and self.repeated_preset is not None:
+            stored_layer = self.stored.storage.exit_layer
+            exit_layer = StorageSetting.from_preset(
+                self.repeated_preset, layers=model.geometry.layers, reads_text=model.reads_text
+            ).exit_layer
+            if exit_layer != stored_layer:
+                raise LineageMismatch(
+                    f"{store} was made with --exit-layer {stored_layer}, and --preset "
+                    f"{self.repeated_preset} is {exit_layer} for {self.model.name}; leave --preset out, or "
+                    "index into another store"
+                )
+        return model
 
 
 def index_command(
@@ -62,6 +178,7 @@ def index_command(
     queries: CalibrationQueries = None,
     ray: Ray = None,
     workers: Workers = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Read documents once and store what the model made of each page.
 
@@ -83,11 +200,7 @@ def index_command(
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
-    from ridgerank.extras import require_packages
-
     require_packages("torch", "transformers", "lance", "pyarrow", "pypdfium2", "PIL", "bm25s")
-    from ridgerank.cli.index_settings import require_documents, settle_index
-
     # Before the heavy imports, so that a mistake is reported at once.
     if queries is not None and not calibrate:
         raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
@@ -95,33 +208,30 @@ def index_command(
         raise typer.BadParameter(
             "not with --ray; use `ridgerank calibrate` after it", param_hint="--calibrate"
         )
+    from ridgerank.backbones.model_settings import ModelSettings
     from ridgerank.queries import read_queries
 
     calibration_queries = None if queries is None else read_queries(queries)
     require_documents(paths)
-    settings = settle_index(
-        store,
-        backbone=backbone,
-        device=device,
-        dtype=dtype,
-        preset=preset,
-        keep=keep,
-        bits=bits,
-        exit_layer=exit_layer,
-        max_pixels=max_pixels,
-        page_text=page_text,
-        prompt=prompt,
-    )
+    typed = ModelSettings(backbone or "", device, dtype, max_pixels, page_text, prompt)
+    settings = resolve_settings(store, typed, preset=preset, keep=keep, bits=bits, exit_layer=exit_layer)
+    if dry_run:
+        _print_estimate(paths, store, settings)
+        return
+    retriever = _choose_retriever(retriever, store)
     if ray is not None:
-        retriever = _choose_retriever(retriever, store)
-        plan = _plan_encoding(settings, retriever, ocr=ocr)
-        _finish(_index_on_ray(ray, workers, paths, store, plan, prune=prune), store, ocr=ocr)
+        report = _index_on_ray(ray, workers, paths, store, settings, retriever, ocr=ocr, prune=prune)
+        _summarize(report, store, ocr=ocr)
+        _exit_if_incomplete(report)
         return
     from ridgerank.backbones.load import parse_dtype
+    from ridgerank.cache_folder import cache_folder
+    from ridgerank.documents.ocr import Recognizer
     from ridgerank.indexing.index import index_documents
+    from ridgerank.retrievers.encoders import load_encoder
 
-    recognizer = _make_recognizer() if ocr else None
-    encoder = _load_encoder(retriever, store, device=device, dtype=parse_dtype(dtype))
+    recognizer = Recognizer(cache=cache_folder("ocr")) if ocr else None
+    encoder = None if retriever is None else load_encoder(retriever, device=device, dtype=parse_dtype(dtype))
     model = settings.load_model(store)
     storage = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
     try:
@@ -137,7 +247,7 @@ def index_command(
                 prune=prune,
                 processes=processes,
                 recognizer=recognizer,
-                hook=IndexProgress(bar),
+                progress=_show_progress(bar),
             )
     except KeyboardInterrupt:
         raise _report_interruption(store) from None
@@ -159,21 +269,23 @@ def index_command(
     _exit_if_incomplete(report)
 
 
-def _plan_encoding(settings: "IndexSettings", retriever: str | None, *, ocr: bool) -> "EncodingPlan":
-    from ridgerank.scaleout.encoding_worker import EncodingPlan
-
-    return EncodingPlan(settings.model, settings.storage, retriever, ocr)
-
-
 def _index_on_ray(
-    address: str, workers: int | None, paths: list[Path], store: str, plan: "EncodingPlan", *, prune: bool
+    address: str,
+    workers: int | None,
+    paths: list[Path],
+    store: str,
+    settings: IndexSettings,
+    retriever: str | None,
+    *,
+    ocr: bool,
+    prune: bool,
 ) -> "IndexReport":
-    from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
-    from ridgerank.scaleout.ray_indexing import index_on_ray
+    from ridgerank.indexing.ray import EncodingPlan, connect_ray, index_on_ray, plan_workers
 
+    plan = EncodingPlan(settings.model, settings.storage, retriever, ocr)
     with connect_ray(address) as cluster:
-        cluster_workers = plan_workers(cluster, workers, plan.model.device)
-        say(f"Ray at {address}: {cluster_workers.count} workers")
+        cluster_workers = plan_workers(cluster, workers, settings.model.device)
+        echo(f"Ray at {address}: {cluster_workers.count} workers")
         try:
             with Bar("listing") as bar:
                 return index_on_ray(
@@ -182,7 +294,7 @@ def _index_on_ray(
                     plan,
                     ray=cluster,
                     workers=cluster_workers,
-                    hook=IndexProgress(bar),
+                    progress=_show_progress(bar),
                     prune=prune,
                 )
         except KeyboardInterrupt:
@@ -192,11 +304,6 @@ def _index_on_ray(
 def _report_interruption(store: str) -> typer.Exit:
     typer.echo(f"\ninterrupted; what was committed is safe in {store}: run it again to go on", err=True)
     return typer.Exit(130)
-
-
-def _finish(report: "IndexReport", store: str, *, ocr: bool) -> None:
-    _summarize(report, store, ocr=ocr)
-    _exit_if_incomplete(report)
 
 
 def _exit_if_incomplete(report: "IndexReport") -> None:
@@ -210,29 +317,9 @@ def _choose_retriever(name: str | None, store: str) -> str | None:
 
     stored = find_vector_origin(store)
     if name is None and stored is not None:
-        say(f"{store} holds vectors of {stored.source}: new pages get theirs, too")
+        echo(f"{store} holds vectors of {stored.source}: new pages get theirs, too")
         name = stored.source
     return name
-
-
-def _load_encoder(
-    name: str | None, store: str, *, device: str | None, dtype: "torch.dtype | None"
-) -> "MultiVectorEncoder | None":
-    """The encoder of the named retriever, else of the one whose vectors the store holds, if any."""
-    name = _choose_retriever(name, store)
-    if name is None:
-        return None
-    from ridgerank.retrievers.encoders import load_encoder
-
-    return load_encoder(name, device=device, dtype=dtype)
-
-
-def _make_recognizer() -> "Recognizer":
-    """OCR with a cache of texts in the user's cache folder."""
-    from ridgerank.cache_folder import cache_folder
-    from ridgerank.documents.ocr import Recognizer
-
-    return Recognizer(cache=cache_folder("ocr"))
 
 
 def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool = False) -> None:
@@ -249,16 +336,16 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool
         facts.append(f"{report.skipped_files} files of other types passed over")
     if report.failures:
         facts.append(f"{len(report.failures)} not read")
-    say(f"{store}: {', '.join(facts)}")
+    echo(f"{store}: {', '.join(facts)}")
     for line in report.renamed:
-        say(line)
+        echo(line)
     if report.without_vectors:
         warn(
             f"{len(report.without_vectors)} stored pages have no vectors, {report.without_vectors[0]} among "
             "them: their documents were not given, so they cannot be rendered again; give them, or --prune"
         )
     if report.removed and not calibrated:
-        warn_of_stale_calibrations(store, report.removed)
+        _warn_of_stale_calibrations(store, report.removed)
     if report.without_text:
         blank = f"{len(report.without_text)} stored pages have no text, {report.without_text[0]} among them"
         advice = (
@@ -269,4 +356,244 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool
         warn(f"{blank}: to a model that reads text they are blank pages; {advice}")
     if report.added:
         size = report.prefix_bytes / report.added / 1e6
-        say(f"{format_speed(report.added, report.seconds)}, {size:.2f} MB a page")
+        echo(f"{format_speed(report.added, report.seconds)}, {size:.2f} MB a page")
+
+
+def _warn_of_stale_calibrations(store: str, removed: int) -> None:
+    """Say which calibrations were fitted with pages that the store no longer has, and what to type."""
+    from ridgerank.calibration.artifact import list_calibrations
+    from ridgerank.store.sidecar import open_calibrations
+
+    with open_calibrations(store) as folder:
+        names = list_calibrations(folder)
+    if names:
+        warn(
+            f"{removed} pages were removed, and the calibration {', '.join(names)} was fitted with them; it "
+            f"still ranks, at a weight for other pages: run `ridgerank calibrate --store {store}`"
+        )
+
+
+def format_speed(pages: int, seconds: float) -> str:
+    """Pages per second; seconds per page if that is less than one."""
+    return f"{pages / seconds:.1f} pages/s" if pages >= seconds else f"{seconds / pages:.1f} s/page"
+
+
+def _show_progress(bar: Bar) -> "ProgressCallback":
+    """Pages done, pages per second and bytes per page on a bar, and a line for what could not be read."""
+    failures: Counter[tuple[str, str]] = Counter()
+    done_before: int | None = None
+    counted = 0
+
+    def show(progress: "IndexProgress") -> None:
+        nonlocal done_before, counted
+        if progress.failure is not None:
+            _echo_failure(bar, progress.failure, failures)
+        elif done_before is None:
+            done_before = progress.done
+            bar.start("indexing", progress.total - progress.done)
+            bar.echo(f"{progress.total} pages, {progress.done} of them stored already")
+        else:
+            pages = progress.done - done_before
+            speed = f"{format_speed(pages, bar.seconds)}, " if bar.seconds else ""
+            bar.advance(pages - counted, rate=f"{speed}{progress.nbytes / pages / 1e6:.2f} MB/page")
+            counted = pages
+
+    return show
+
+
+def _echo_failure(bar: Bar, failure: "Failure", failures: "Counter[tuple[str, str]]") -> None:
+    """Say what could not be read; a file that loses many pages gets few lines."""
+    document = failure.reference.rpartition("#")[0] or failure.reference
+    failures[document, failure.reason] += 1
+    count = failures[document, failure.reason]
+    if count <= FAILURES_SHOWN:
+        bar.echo(f"not read: {failure}", style="yellow")
+    elif count == FAILURES_SHOWN + 1:
+        bar.echo(f"not read: more pages of {document}, for the same reason", style="yellow")
+
+
+def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> None:
+    """Print how many pages, bytes and seconds indexing would take; nothing is written or downloaded."""
+    from ridgerank.documents.render import PageRef, list_pages
+    from ridgerank.store.page_store import PageStore
+
+    listed = {ref.page_id: ref for ref in list_pages(paths) if isinstance(ref, PageRef)}
+    stored: set[str] = set()
+    if settings.stored is not None:
+        with PageStore.open(store) as opened:
+            stored = listed.keys() & set(opened.page_ids())
+    new = [ref for page_id, ref in listed.items() if page_id not in stored]
+    typer.echo(f"pages: {len(listed)}, {len(stored)} of them stored already")
+    if not new:
+        return
+    page_bytes, page_seconds, source = _measure_pages(new[:MEASURED_PAGES], settings)
+    if page_bytes is None:
+        typer.echo(f"bytes and time: unknown, {source}")
+        return
+    size = f"{page_bytes / 1e6:.2f} MB a page, {source}"
+    typer.echo(f"bytes: about {len(new) * page_bytes / 1e6:,.1f} MB ({size})")
+    if page_seconds is None:
+        typer.echo("time: unknown, as the model is not on this machine; download it to have it measured")
+    else:
+        typer.echo(f"time: about {format_duration(len(new) * page_seconds)} ({source})")
+
+
+def _measure_pages(refs: "list[PageRef]", settings: IndexSettings) -> tuple[float | None, float | None, str]:
+    """Bytes and seconds per page, and where they come from: a few pages encoded in memory, or arithmetic."""
+    from ridgerank.backbones.model_settings import find_model
+    from ridgerank.store.layout import count_page_bytes, find_shape
+
+    if not _is_downloaded(*find_model(settings.model.name)):
+        try:
+            shape = find_shape(settings.model.name)
+        except BackboneError:
+            return None, None, "as the model is not on this machine and its shape is not known"
+        setting = settings.storage(layers=shape.layers, reads_text=shape.reads_text)
+        return count_page_bytes(shape, setting), None, "by the model's shape"
+    from ridgerank.documents.render import render_pages
+    from ridgerank.indexing.encode import PageEncoder
+    from ridgerank.indexing.names import Listing
+    from ridgerank.records import Page
+
+    model = settings.model.load()
+    setting = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
+    encoder = PageEncoder.create(model, None, setting)
+    listing = Listing({ref.page_id: ref for ref in refs}, {ref.page_id: [ref.reference] for ref in refs})
+    start = time.perf_counter()
+    pages = [page for page in render_pages(refs, max_pixels=model.page_budget) if isinstance(page, Page)]
+    if not pages:
+        return None, None, "as none of the first pages can be read"
+    encoded = encoder.encode(pages, listing, frozenset())
+    seconds = (time.perf_counter() - start) / len(pages)
+    return encoded.prefix_bytes / len(pages), seconds, f"measured on {len(pages)} pages"
+
+
+def _is_downloaded(location: str, gguf: str | None) -> bool:
+    """Whether a model can be loaded without leaving files behind: GGUF files are converted to a cache."""
+    if gguf is not None or Path(location).is_dir():
+        return gguf is None
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        snapshot_download(location, local_files_only=True)
+    except LocalEntryNotFoundError:
+        return False
+    return True
+
+
+def resolve_settings(
+    store: str,
+    typed: "ModelSettings",
+    *,
+    preset: str | None = None,
+    keep: str | None = None,
+    bits: str | None = None,
+    exit_layer: int | None = None,
+) -> IndexSettings:
+    """What was typed, else what the store was made with, else a preset; a difference to the store is refused.
+
+    The name of the typed model is empty if none was typed. No model is loaded.
+    """
+    from ridgerank.backbones.model_settings import ModelSettings, find_model
+    from ridgerank.lineage import Keep, NumberFormat, StorageSetting, parse_storage_preset
+
+    chosen_preset = parse_storage_preset(preset or "small")
+    chosen_keep = None if keep is None else Keep.parse(keep)
+    numbers = None if bits is None else NumberFormat.parse(bits)
+    storage = partial(
+        StorageSetting.from_preset, chosen_preset, keep=chosen_keep, numbers=numbers, exit_layer=exit_layer
+    )
+    lineage = find_lineage(store)
+    if lineage is None:
+        if not typed.name:
+            from ridgerank.indexing.index import describe_models
+
+            raise BackboneError(
+                f"{describe_models(store)}\nName one with --backbone, or in RIDGERANK_BACKBONE."
+            )
+        find_model(typed.name)
+        return IndexSettings(typed, storage)
+    stored = lineage.storage
+    if preset is not None:
+        _require_preset(chosen_preset, chosen_keep, numbers, lineage, store)
+    _require_stored(
+        {
+            "--keep": (chosen_keep, stored.keep),
+            "--bits": (numbers, stored.numbers),
+            "--exit-layer": (exit_layer, stored.exit_layer),
+            "--max-pixels": (typed.max_pixels, lineage.max_pixels),
+            "--page-text": (typed.page_text, lineage.page_text),
+            "--prompt": (typed.prompt, lineage.prompt_name),
+        },
+        store,
+    )
+    name = typed.name or lineage.backbone
+    find_model(name)
+    if not typed.name:
+        echo(f"{store} was made with {name}, {stored}: so are the new pages")
+    return IndexSettings(
+        ModelSettings.from_lineage(lineage, name=name, device=typed.device, dtype=typed.dtype),
+        partial(storage, keep=stored.keep, numbers=stored.numbers, exit_layer=stored.exit_layer),
+        lineage,
+        None if preset is None or exit_layer is not None else chosen_preset,
+    )
+
+
+def find_lineage(store: str) -> "Lineage | None":
+    """What the store was made with, None if there is none yet."""
+    from ridgerank.store.lance_dataset import open_dataset, read_lineage
+
+    dataset = open_dataset(store)
+    return None if dataset is None else read_lineage(dataset, store)
+
+
+def require_documents(paths: Sequence[Path]) -> None:
+    """Refuse paths under which there is nothing to read, before any model is loaded."""
+    from ridgerank.documents.sources import SUFFIXES, Failure, SourceFile, find_sources
+
+    failures = []
+    for item in find_sources(paths):
+        if isinstance(item, SourceFile):
+            return
+        if isinstance(item, Failure):
+            failures.append(str(item))
+    names = ", ".join(map(str, paths))
+    reasons = f" ({'; '.join(failures[:3])})" if failures else ""
+    raise DocumentError(
+        f"nothing to index under {names}{reasons}; expected files with one of {' '.join(sorted(SUFFIXES))}"
+    )
+
+
+def _require_stored(compared: dict[str, tuple[Any, Any]], store: str) -> None:
+    """Refuse options whose typed value differs from the stored one, and say what to type."""
+    differing = {option: values for option, values in compared.items() if values[0] not in (None, values[1])}
+    if differing:
+        stored = ", ".join(
+            f"{option} {str(there)!r}, not {str(here)!r}" for option, (here, there) in differing.items()
+        )
+        raise LineageMismatch(
+            f"{store} was made with {stored}; leave {' and '.join(differing)} out, or index into another "
+            "store"
+        )
+
+
+def _require_preset(
+    preset: "StoragePreset",
+    keep: "Keep | None",
+    numbers: "NumberFormat | None",
+    lineage: "Lineage",
+    store: str,
+) -> None:
+    """Refuse a preset that differs from the store; what was typed beside it stands for its part."""
+    from ridgerank.lineage import StorageSetting
+
+    stored = lineage.storage
+    # Of the setting only the exit layer depends on the number of layers.
+    named = StorageSetting.from_preset(preset, layers=1, reads_text=lineage.page_text is not None)
+    keep, numbers = keep or named.keep, numbers or named.numbers
+    if (keep, numbers) != (stored.keep, stored.numbers):
+        raise LineageMismatch(
+            f"{store} was made with {stored}, and --preset {preset} is {keep}, {numbers} bits; leave "
+            "--preset out, or index into another store"
+        )

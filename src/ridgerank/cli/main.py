@@ -6,6 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from ridgerank.cli._console import CommandGroup, Quiet, Verbose, hide_library_bars, set_verbosity
 from ridgerank.cli.calibrate import calibrate_command
 from ridgerank.cli.evaluate import evaluate_command
 from ridgerank.cli.fuse import fuse_command
@@ -14,7 +15,6 @@ from ridgerank.cli.rank import rank_command
 from ridgerank.cli.search import search_command
 from ridgerank.cli.serve import serve_command
 from ridgerank.cli.store import store
-from ridgerank.cli.talk import CommandGroup, Quiet, Verbose, hide_library_bars, set_talk
 from ridgerank.errors import RidgeRankError
 from ridgerank.extras import name_missing_extra
 from ridgerank.version import __version__
@@ -51,7 +51,7 @@ def _common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    set_talk(quiet=quiet, verbose=verbose)
+    set_verbosity(quiet=quiet, verbose=verbose)
 
 
 def main() -> None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from ridgerank.cli.options import (
-    OUTPUT,
-    READING,
+from ridgerank.cli._console import Bar, echo
+from ridgerank.cli._options import (
     BackboneName,
     Device,
     Documents,
@@ -19,10 +18,12 @@ from ridgerank.cli.options import (
     MinScore,
     ReadoutName,
     Store,
+    Tag,
     Where,
+    document_option,
+    output_option,
     require_tag,
 )
-from ridgerank.cli.talk import say
 
 if TYPE_CHECKING:
     from ridgerank.records import Query
@@ -42,25 +43,17 @@ def rank_command(
     run: Annotated[Path, typer.Option(help="Your retriever's candidates, TREC.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the run here, not to stdout; what it holds already is not done again.",
-            rich_help_panel=OUTPUT,
-        ),
+        output_option(help="Write the run here, not to stdout; what it holds already is not done again."),
     ] = None,
     encode_missing: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Files or folders of candidates that are not stored: encoded on the fly.",
-            rich_help_panel=READING,
-        ),
+        document_option(help="Files or folders of candidates that are not stored: encoded on the fly."),
     ] = None,
     document: Documents = None,
     where: Where = None,
     min_score: MinScore = None,
     readout: ReadoutName = "default",
-    tag: Annotated[
-        str, typer.Option(help="Name of the run, its last column.", rich_help_panel=OUTPUT)
-    ] = "ridgerank",
+    tag: Tag = "ridgerank",
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -76,24 +69,18 @@ def rank_command(
 
     require_tag(tag)
     requests = _join_candidates(read_queries(queries), read_run(run))
-    from ridgerank.cli.progress_bars import Bar
     from ridgerank.reranker.options import RerankerOptions
     from ridgerank.store.page_filter import PageFilter
 
     within = PageFilter.parse(document or [], where or [])
-
-    reranker = RerankerOptions(
-        readout=readout,
-        backbone=backbone,
-        device=device,
-        dtype=dtype,
-    ).open(store)
+    options = RerankerOptions(readout=readout, backbone=backbone, device=device, dtype=dtype)
+    reranker = options.open(store)
     try:
         with reranker, Bar() as bar:
             ranker = _QueryRanker(reranker, encode_missing, tag, min_score, within)
             done = 0 if output is None else _resume(output, requests, ranker)
             if done:
-                bar.say(f"{done} of {len(requests)} queries were done before")
+                bar.echo(f"{done} of {len(requests)} queries were done before")
             bar.start("ranking", len(requests))
             bar.advance(done)
             with _open_output(output) as file:
@@ -105,7 +92,7 @@ def rank_command(
         again = "run it again to go on" if output is not None else "with --output it could go on"
         typer.echo(f"\ninterrupted; {again}", err=True)
         raise typer.Exit(130) from None
-    say(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
+    echo(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 
 class _QueryRanker:
@@ -155,12 +142,12 @@ def _join_candidates(queries: "list[Query]", run: "Run") -> "list[tuple[Query, C
     unknown = [query_id for query_id in scored if query_id not in known]
     if unknown:
         raise QueryError(
-            f"{len(unknown)} queries of the run have no text, {unknown[0]!r} among them; wanted them all in "
-            "--queries"
+            f"{len(unknown)} queries of the run have no text, {unknown[0]!r} among them; expected them all "
+            "in --queries"
         )
     without_candidates = [query for query in queries if query.query_id not in scored]
     if without_candidates:
-        say(f"note: {len(without_candidates)} queries have no candidates in the run; left out")
+        echo(f"note: {len(without_candidates)} queries have no candidates in the run; left out")
     return [(query, list(scored[query.query_id].items())) for query in queries if query.query_id in scored]
 
 
@@ -187,7 +174,7 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
         query, candidates = requests[done - 1]
         last = ranker.block(query, candidates)
         kept = "".join(f"{line}\n" for line in lines if line.partition(" ")[0] != query.query_id)
-    # Behind `kept` stand the last query's lines or their start; behind a whole query, the start of the next.
+    # After `kept` come the last query's lines or their start; after a whole query, the start of the next.
     continued = text[len(kept) :]
     if not last.startswith(continued):
         blocks = (ranker.block(query, candidates) for query, candidates in requests[done:])
@@ -202,7 +189,7 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
 
 
 def _count_done(present: list[str], query_ids: list[str], *, gaps: bool) -> int | None:
-    """How many queries were ranked when `present` have lines; None where these are another run's.
+    """How many queries were ranked when `present` have lines; None if these are another run's.
 
     With `gaps`, queries without a line before the last one that has some were ranked and had no answer.
     """
@@ -223,14 +210,16 @@ def _read_output(output: Path) -> str:
     try:
         return output.read_bytes().decode()  # not `read_text`: it would change line ends that are not ours
     except UnicodeDecodeError as error:
-        raise RunFileError(f"{output} is no run: not UTF-8 text; remove it, or name another file") from error
+        raise RunFileError(
+            f"{output} is not a run (not UTF-8 text); remove it, or name another file"
+        ) from error
     except OSError as error:
         raise RunFileError(f"{output} cannot be read: {error.strerror}; name another file") from error
 
 
 @contextmanager
 def _open_output(output: Path | None) -> Iterator[TextIO]:
-    """Where the run goes: stdout, the end of a file, or a pipe."""
+    """The file to write to: stdout, the end of a file, or a pipe."""
     from ridgerank.atomic import is_special, open_special, say_what_cannot_be_written
 
     if output is None:

@@ -3,39 +3,48 @@
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ridgerank.cli.image_files import page_images, save_explanations, save_pages
-from ridgerank.cli.options import (
-    FOUND,
-    OUTPUT,
+from ridgerank.cli._console import Bar, echo
+from ridgerank.cli._options import (
     AsJson,
     BackboneName,
     CalibratedRetriever,
+    CandidateCount,
     Device,
     Documents,
     Dtype,
     MinScore,
     ReadoutName,
     Store,
+    Tag,
     Where,
+    output_option,
     require_tag,
 )
-from ridgerank.cli.talk import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from PIL.Image import Image
 
     from ridgerank.records import Query, RankedPage, Ranking
     from ridgerank.reranker.reranker import Reranker
     from ridgerank.store.page_filter import PageFilter
+    from ridgerank.store.page_store import PageStore
 
 
+batch_option = partial(typer.Option, rich_help_panel="Many queries")
 _UNCUT_WIDTH = 1000
 """Columns; a table takes those it needs."""
+_PIXELS = 2_000_000
+"""Pixels per saved image: enough to read small print."""
+_NAME_BYTES = 200
+"""Of a reference in a file's name."""
 
 
 def search_command(
@@ -43,47 +52,29 @@ def search_command(
     query: Annotated[str | None, typer.Argument(help="What to look for.", show_default=False)] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(
+        batch_option(
             help="Many queries instead: JSON lines (query_id, text) or plain lines. A TREC run is written.",
             show_default=False,
-            rich_help_panel="Many queries",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="With --queries: write the run here (whole or not at all), not to stdout.",
-            rich_help_panel="Many queries",
-        ),
+        batch_option(help="With --queries: write the run here (whole or not at all), not to stdout."),
     ] = None,
-    tag: Annotated[
-        str,
-        typer.Option(
-            help="With --queries: name of the run, its last column.", rich_help_panel="Many queries"
-        ),
-    ] = "ridgerank",
-    top: Annotated[int, typer.Option(min=1, help="Pages to print.", rich_help_panel=OUTPUT)] = 5,
-    candidates: Annotated[
-        int, typer.Option(min=1, help="Pages the retriever finds, to be reranked.", rich_help_panel=FOUND)
-    ] = 20,
+    tag: Tag = "ridgerank",
+    top: Annotated[int, output_option(min=1, help="Pages to print.")] = 5,
+    candidates: CandidateCount = 20,
     document: Documents = None,
     where: Where = None,
     min_score: MinScore = None,
     as_json: AsJson = False,
     images: Annotated[
-        Path | None,
-        typer.Option(help="Write the pages found to this folder, as images.", rich_help_panel=OUTPUT),
+        Path | None, output_option(help="Write the pages found to this folder, as images.")
     ] = None,
-    show: Annotated[
-        bool,
-        typer.Option("--open", help="Open the pages found in your image viewer.", rich_help_panel=OUTPUT),
-    ] = False,
+    show: Annotated[bool, output_option("--open", help="Open the pages found in your image viewer.")] = False,
     explain: Annotated[
         Path | None,
-        typer.Option(
-            help="Write to this folder where the query looked on each page: a picture, and JSON.",
-            rich_help_panel=OUTPUT,
-        ),
+        output_option(help="Write to this folder where the query looked on each page: a picture, and JSON."),
     ] = None,
     readout: ReadoutName = "default",
     retriever: CalibratedRetriever = None,
@@ -131,15 +122,15 @@ def search_command(
         else:
             _print(ranking)
         if images is not None or show or explain is not None:
-            pictures = page_images(reranker.store, ranking)
+            pictures = _page_images(reranker.store, ranking)
             if images is not None or show:
                 save_pages(ranking, pictures, images, show=show)
             if explain is not None:
                 save_explanations(reranker, ranking, pictures, explain)
     if ranking.note:
-        say(f"note: {ranking.note}")
+        echo(f"note: {ranking.note}")
     times = ranking.latency
-    say(
+    echo(
         f"weight {ranking.weight:.3f}; retrieval {times.retrieval_ms:.0f} ms, "
         f"reading {times.reading_ms:.0f} ms, model {times.compute_ms:.0f} ms, "
         f"ranking {times.ranking_ms:.1f} ms"
@@ -197,7 +188,6 @@ def _write_run(
 ) -> None:
     """Search for every query and write all reranked candidates as one run, pages by their reference."""
     from ridgerank.atomic import replace_text_file
-    from ridgerank.cli.progress_bars import Bar
     from ridgerank.trec import Run, write_run
 
     scored: dict[str, dict[str, float]] = {}
@@ -220,12 +210,76 @@ def _write_run(
             write_run(run, file, tag=tag)
     for note, count in notes.items():
         if note:
-            say(f"note, for {count} of {len(queries)} queries: {note}")
+            echo(f"note, for {count} of {len(queries)} queries: {note}")
     if len(scored) < len(queries):
-        say(f"no page reaches --min-score for {len(queries) - len(scored)} of {len(queries)} queries")
-    say(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
+        echo(f"no page reaches --min-score for {len(queries) - len(scored)} of {len(queries)} queries")
+    echo(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 
 def _run_name(page: "RankedPage") -> str:
-    """The page's reference, or its id where the reference has blanks, which a run's columns cannot hold."""
+    """The page's reference, or its id if the reference has blanks, which a run's columns cannot hold."""
     return page.page_id if len(page.reference.split()) != 1 else page.reference
+
+
+def _page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
+    """Page id → image: rendered if the page's document is still there, else the store's thumbnail."""
+    import io
+
+    from PIL import Image
+
+    from ridgerank.records import Page
+    from ridgerank.store.sidecar import locate_pages, render_locations
+
+    stored = {page.page_id: page for page in store.pages([page.page_id for page in ranking.pages])}
+    pages = render_locations(locate_pages(store, list(stored)), max_pixels=_PIXELS)
+    rendered = {page.page_id: page.image for page in pages if isinstance(page, Page)}
+    thumbnails = {
+        page_id: Image.open(io.BytesIO(page.thumbnail))
+        for page_id, page in stored.items()
+        if page_id not in rendered
+    }
+    return {**rendered, **thumbnails}
+
+
+def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path | None, *, show: bool) -> None:
+    """Write the pages of a ranking to a folder, or a temporary one; with `show`, open them in a viewer."""
+    import tempfile
+
+    folder = folder or Path(tempfile.mkdtemp(prefix="ridgerank-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    for page in ranking.pages:
+        path = folder / f"{_file_name(page)}.png"
+        _save_png(images[page.page_id], path)
+        if show:
+            typer.launch(str(path))
+    echo(f"{folder}: {len(ranking.pages)} page images")
+
+
+def save_explanations(
+    reranker: "Reranker", ranking: "Ranking", images: "Mapping[str, Image]", folder: Path
+) -> None:
+    """Write the attention of the query over each page: as a heatmap and as JSON."""
+    from ridgerank.atomic import replace_text_file
+    from ridgerank.reranker.explain import draw_heatmap
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for page in ranking.pages:
+        explanation = reranker.explain(ranking.query, page.page_id)
+        _save_png(draw_heatmap(images[page.page_id], explanation), folder / f"{_file_name(page)}.png")
+        facts = {**asdict(explanation), "rank": page.rank, "reason": page.reason}
+        with replace_text_file(folder / f"{_file_name(page)}.json") as file:
+            file.write(json.dumps(facts, ensure_ascii=False) + "\n")
+    echo(f"{folder}: {len(ranking.pages)} pages explained, each a picture and its numbers")
+
+
+def _save_png(image: "Image", path: Path) -> None:
+    from ridgerank.atomic import replace_file
+
+    with replace_file(path) as scratch:
+        image.save(scratch, format="PNG")
+
+
+def _file_name(page: "RankedPage") -> str:
+    """Rank and reference; of a reference that is too long for a file's name, its end."""
+    reference = page.reference.replace("/", "-").replace("#", "-")
+    return f"{page.rank:02}-{reference.encode()[-_NAME_BYTES:].decode(errors='ignore')}"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ridgerank.cli.options import (
+from ridgerank.cli._console import echo
+from ridgerank.cli._options import (
     MACHINES,
     RANKED,
     BackboneName,
@@ -17,7 +18,6 @@ from ridgerank.cli.options import (
     ReadoutName,
     Store,
 )
-from ridgerank.cli.talk import say
 from ridgerank.extras import require_packages
 from ridgerank.serving.settings import Dialect
 
@@ -181,7 +181,7 @@ def serve_command(
 
     def say_started(reranker: "Reranker", workers: int) -> None:
         address = f"http://{host}:{listening.getsockname()[1]}"
-        say(f"{len(reranker.store)} pages, {workers} worker{'s' if workers > 1 else ''}; {address}")
+        echo(f"{len(reranker.store)} pages, {workers} worker{'s' if workers > 1 else ''}; {address}")
 
     serve(store, options, settings, listening, workers=workers, started=say_started)
 
@@ -199,7 +199,7 @@ def _serve_on_ray(
     import signal
     from threading import Event
 
-    from ridgerank.scaleout.ray_cluster import connect_ray, plan_workers
+    from ridgerank.indexing.ray import connect_ray, plan_workers
     from ridgerank.serving.ray import deploy, undeploy
 
     counts = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
@@ -209,13 +209,13 @@ def _serve_on_ray(
     with connect_ray(address) as cluster:
         worker = plan_workers(cluster, 1, options.device)
         deploy(store, options, settings, replicas=(least, most), worker=worker, host=host, port=port)
-        say(f"{replicas} replicas on Ray; http://{host}:{port}")
+        echo(f"{replicas} replicas on Ray; http://{host}:{port}")
         stop_requested = Event()
         for number in (signal.SIGINT, signal.SIGTERM):  # Ray would end on the second without undeploying
             signal.signal(number, lambda *_: stop_requested.set())
         while not stop_requested.wait(1.0):
             pass
-        say("stopping")
+        echo("stopping")
         undeploy()
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from ridgerank.cli.options import AsJson
-from ridgerank.cli.talk import CommandGroup, say
+from ridgerank.cli._console import CommandGroup, echo
+from ridgerank.cli._options import AsJson
 
 if TYPE_CHECKING:
     from ridgerank.store.maintenance import Damage
@@ -133,7 +133,7 @@ def check(uri: Uri) -> None:
     if damaged:
         typer.echo(f"{uri}: {_advise(damaged, pages)}", err=True)
         raise typer.Exit(1)
-    say(f"{uri}: {pages} pages, all as they were written")
+    echo(f"{uri}: {pages} pages, all as they were written")
 
 
 def _advise(damaged: "list[Damage]", pages: int) -> str:

@@ -29,15 +29,6 @@ _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
 """A marker; FF 00 and the restart markers D0 to D7 stand within a scan."""
 
 
-def require_few_scans(data: bytes) -> None:
-    """Refuse a JPEG file of more scans than any program writes; other bytes pass."""
-    scans = count_scans(data)
-    if scans > MAX_JPEG_SCANS:
-        raise DocumentError(
-            f"a JPEG of more than {MAX_JPEG_SCANS} scans, which takes long to decode; save it as plain JPEG"
-        )
-
-
 def count_scans(data: bytes) -> int:
     """The scans of a JPEG file, counted up to one above `MAX_JPEG_SCANS`; metadata is skipped."""
     scans, at = 0, 2
@@ -172,14 +163,18 @@ def _open_stream(file: IO[bytes]) -> Iterator[Image.Image]:
                 if image.format in ("JPEG", "MPO"):
                     start = file.tell()
                     file.seek(0)
-                    require_few_scans(file.read())
+                    if count_scans(file.read()) > MAX_JPEG_SCANS:
+                        raise DocumentError(
+                            f"a JPEG of more than {MAX_JPEG_SCANS} scans, which takes long to decode; "
+                            "save it as plain JPEG"
+                        )
                     file.seek(start)
                 yield image
         except (DocumentError, MemoryError):
             raise
         except UnidentifiedImageError as error:
             raise DocumentError(
-                "named as an image but is no PNG, JPEG, TIFF or WebP; give it its true suffix"
+                "named as an image but not a PNG, JPEG, TIFF or WebP; give it its true suffix"
             ) from error
         except Image.DecompressionBombError as error:
             raise DocumentError(f"an image of absurd size ({error}); scale it down") from error

@@ -1,12 +1,13 @@
-"""Text of pages without a text layer: recognized in the image by `rapidocr`, once, and cached.
+"""Text of pages without a text layer, recognized in the image by `rapidocr` once and cached; boxes of words.
 
 The wheel of `rapidocr` carries its models, so nothing is fetched. A page counts as without text when its
 layer has fewer than `MIN_ALPHANUMERICS` letters and digits: scans often carry a stamp or a page number.
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgerank.atomic import replace_text_file
-from ridgerank.documents.text import TextBox, clean_text, write_in_reading_order
+from ridgerank.documents.images import read_image
+from ridgerank.documents.pdf import PdfReader
+from ridgerank.documents.text import (
+    BoxedWord,
+    TextBox,
+    clean_text,
+    match_words,
+    sort_in_reading_order,
+    split_line,
+    write_in_reading_order,
+)
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from ridgerank.documents.render import ReadItem
+    from ridgerank.documents.render import PageRef, ReadItem
 
 MIN_ALPHANUMERICS = 16
 OCR_PIXELS = 1_600_000
@@ -32,7 +43,7 @@ class Recognizer:
     """One OCR engine, loaded at the first page that needs it; `cache` is a folder of recognized texts."""
 
     def __init__(self, *, cache: Path | None = None, threads: int | None = None) -> None:
-        """Refuse at once where the extra is missing. `threads` defaults to what the engine finds."""
+        """Refuse at once if the extra is missing. `threads` defaults to what the engine finds."""
         try:
             self._version = version("rapidocr")
             version("onnxruntime")
@@ -46,7 +57,7 @@ class Recognizer:
         self._engine: Any = None
 
     def read(self, page: Page) -> str:
-        """The page's text as its image shows it; from the cache where the same image was read before."""
+        """The page's text as its image shows it; from the cache if the same image was read before."""
         if self._cache is None:
             return self._recognize(page.image)
         cached_file = self._cache / f"{self._key(page)}.txt"
@@ -75,38 +86,54 @@ class Recognizer:
         return write_in_reading_order(self.lines(image))
 
 
-def recognize_pages(
-    pages: Iterable["ReadItem"],
-    recognizer: Recognizer,
-    *,
-    recognized: Callable[[Page], None] = lambda page: None,
-) -> Generator["ReadItem", None, None]:
+def recognize_pages(pages: Iterable["ReadItem"], recognizer: Recognizer) -> Generator["ReadItem", None, None]:
     """Pass pages on; those without a text layer get the text that is recognized in their image.
 
-    `recognized` is called with every such page, for a progress bar. What is no page passes through.
-    A text layer of a few characters stays where the image yields even fewer.
+    A text layer of a few characters stays if the image yields even fewer.
     """
     for page in pages:
         if isinstance(page, Page) and has_little_text(page.text):
             text = recognizer.read(page)
-            read = (
-                replace(page, text=text)
-                if count_alphanumerics(text) > count_alphanumerics(page.text)
-                else page
-            )
-            recognized(read)
-            yield read
+            more = _count_alphanumerics(text) > _count_alphanumerics(page.text)
+            yield replace(page, text=text) if more else page
         else:
             yield page
 
 
+@lru_cache(maxsize=128)
+def place_words(ref: "PageRef", text: str) -> tuple[BoxedWord, ...]:
+    """The words of a page's text that are recognized on the page, in the order of the text.
+
+    A stored text has no boxes: they are read again from the document, from its text layer or by OCR, as
+    fractions of the page's width and height.
+    """
+    return tuple(match_words(text, _read_words(ref)))
+
+
+def _read_words(ref: "PageRef") -> list[TextBox]:
+    with PdfReader() as pdfs:
+        if ref.source.is_pdf:
+            words = pdfs.words(ref.source.path, ref.number)
+            if not has_little_text(" ".join(word.text for word in words)):
+                return words
+            image, _ = pdfs.read(ref.source.path, ref.number, max_pixels=OCR_PIXELS)
+        else:
+            image = read_image(ref.source.path, ref.number, max_pixels=OCR_PIXELS)
+    lines = sort_in_reading_order(_recognizer().lines(image))
+    return [word for line in lines for word in split_line(line, image.size)]
+
+
+@cache
+def _recognizer() -> Recognizer:
+    return Recognizer()
+
+
 def has_little_text(text: str) -> bool:
     """Whether a text layer has too few letters and digits to represent its page."""
-    return count_alphanumerics(text) < MIN_ALPHANUMERICS
+    return _count_alphanumerics(text) < MIN_ALPHANUMERICS
 
 
-def count_alphanumerics(text: str) -> int:
-    """How many letters and digits there are."""
+def _count_alphanumerics(text: str) -> int:
     return sum(character.isalnum() for character in text)
 
 

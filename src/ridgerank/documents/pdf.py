@@ -16,7 +16,7 @@ import pypdfium2
 import pypdfium2.raw
 from PIL.Image import Image
 
-from ridgerank.documents.sources import MAX_DOCUMENT_PAGES, FileStamp, fit_within_pixels
+from ridgerank.documents.sources import MAX_DOCUMENT_PAGES, FileStamp, fit_within_pixels, stamp_file
 from ridgerank.documents.text import TextBox, page_text, page_words
 from ridgerank.errors import DocumentError
 
@@ -65,10 +65,6 @@ class PdfReader:
         """Page `number`, counted from 1: its RGB image, scaled to just within `max_pixels`, and its text."""
         return self._read(path, number, lambda page: (_render(page, max_pixels=max_pixels), page_text(page)))
 
-    def text(self, path: Path, number: int) -> str:
-        """The text of page `number`, counted from 1, without rendering it."""
-        return self._read(path, number, page_text)
-
     def words(self, path: Path, number: int) -> list[TextBox]:
         """The words of page `number`, counted from 1, and where they stand: see `page_words`."""
         return self._read(path, number, page_words)
@@ -82,7 +78,7 @@ class PdfReader:
                 raise DocumentError(f"pdfium cannot read this page ({error}); repair the PDF") from error
 
     def _open(self, path: Path) -> pypdfium2.PdfDocument:
-        file_version = (path, FileStamp.of(path))
+        file_version = (path, stamp_file(path))
         if self._document is None or self._opened != file_version:
             self._close()
             self._document, self._opened = _open(path), file_version
@@ -103,7 +99,7 @@ def _open(path: Path) -> pypdfium2.PdfDocument:
     """
     with path.open("rb") as file:
         if b"%PDF-" not in file.read(_HEADER_WITHIN):
-            raise DocumentError("named as a PDF but is none (no %PDF- at its start); give it its true suffix")
+            raise DocumentError("named as a PDF but not one (no %PDF- at its start); give it its true suffix")
     handle = pypdfium2.raw.FPDF_LoadDocument(os.fsencode(path), None)
     if handle:
         return pypdfium2.PdfDocument(handle)

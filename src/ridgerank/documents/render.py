@@ -24,6 +24,8 @@ from ridgerank.documents.sources import (
     file_page_id,
     find_sources,
     image_page_id,
+    stamp_file,
+    text_page_id,
 )
 from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PixelBudget, count_budget
@@ -132,14 +134,14 @@ class _WorkerPool(Generic[Task, Result]):
                         'in a script, put what starts them under `if __name__ == "__main__":`'
                     ) from None
                 self.results[number] = self._result_when_lost(task, str(loss))
-                worker.stop()
+                worker.process.kill()
                 self._workers.remove(worker)
             self._ever_ready |= worker.ready
 
     def stop(self) -> None:
         """Kill every process: they only read, so nothing is left half done."""
         for worker in self._workers:
-            worker.stop()
+            worker.process.kill()
 
 
 class _TaskLost(Exception):  # noqa: N818 (reads as the fact it states)
@@ -181,10 +183,6 @@ class _Worker(Generic[Task, Result]):
         self.task = None
         return [answer]
 
-    def stop(self) -> None:
-        """Stop the process at once."""
-        self.process.kill()
-
 
 def _run_worker(pipe: "connection.Connection", opener: Opener[Task, Result]) -> None:
     """Main function of a process: say it is ready, answer tasks, return when the parent is gone."""
@@ -220,43 +218,28 @@ ReadItem = Page | SkippedFile | Failure
 def list_pages(paths: Iterable[str | Path], *, processes: int = 1) -> Generator[ListedItem, None, None]:
     """List every page under `paths`. Files are hashed and their pages counted; nothing is rendered."""
     with closing(
-        map_in_order(find_sources(paths), _examiner, on_lost=_lost_failure, processes=processes)
+        map_in_order(
+            find_sources(paths),
+            _examiner,
+            on_lost=lambda source, fate: [_lost_failure(source, fate)],
+            processes=processes,
+        )
     ) as examined:
-        for item in examined:
-            if not isinstance(item, _FileContents):
-                yield item
-                continue
-            if item.caveat:
-                yield Failure(item.source.name, item.caveat, item.source.path)
-            for number in range(1, item.pages + 1):
-                yield PageRef(file_page_id(item.digest, number), item.source, number, item.stamp)
+        for items in examined:
+            yield from items
 
 
 def render_pages(
     listed: Iterable[ListedItem], *, max_pixels: PixelBudget, processes: int = 1
 ) -> Generator[ReadItem, None, None]:
-    """Read listed pages, each image within `max_pixels` pixels; what is no page passes through.
+    """Read listed pages, each image within `max_pixels` pixels; everything else passes through.
 
     With a `PageSizing` for `max_pixels`, images are resized once, as that processor would; PDF pages are
     drawn within its budget.
 
     From two processes on, a file that crashes its reader costs only the page it crashed on.
     """
-    _require_budget(max_pixels)
     return map_in_order(listed, partial(_renderer, max_pixels), on_lost=_lost_failure, processes=processes)
-
-
-def read_texts(refs: Iterable[PageRef]) -> Iterator[tuple[str, str]]:
-    """Page id and text layer of listed pages, without rendering; empty for images and unreadable files."""
-    from ridgerank.documents.pdf import PdfReader
-
-    with PdfReader() as pdfs:
-        for ref in refs:
-            text = ""
-            if ref.source.is_pdf:
-                with suppress(DocumentError, OSError):
-                    text = pdfs.text(ref.source.path, ref.number)
-            yield ref.page_id, text
 
 
 def read_pages(
@@ -280,53 +263,46 @@ def page_from_image(image: "Image", reference: str, *, max_pixels: PixelBudget, 
     """
     from ridgerank.documents.images import normalize_image, shrink_image
 
-    _require_budget(max_pixels)
     shown = normalize_image(image)
     return Page(image_page_id(shown, text), reference, shrink_image(shown, max_pixels=max_pixels), text)
 
 
-def page_from_text(text: str, reference: str, *, max_pixels: PixelBudget) -> Page:
-    """Make a page of a text alone: drawn for models that look at pages, as it is for those that read text."""
-    from ridgerank.documents.drawn_text import draw_text
+def page_from_text(text: str, reference: str) -> Page:
+    """Make a page of a text alone, for models that read text: its image is a single white pixel."""
+    from PIL import Image
 
-    return page_from_image(draw_text(text), reference, max_pixels=max_pixels, text=text)
-
-
-@dataclass(frozen=True, slots=True)
-class _FileContents:
-    """What listing found out about a file."""
-
-    source: SourceFile
-    digest: bytes
-    stamp: FileStamp
-    pages: int
-    caveat: str
-    """What is wrong with a file that can still be read; usually empty."""
+    return Page(text_page_id(text), reference, Image.new("RGB", (1, 1), "white"), text)
 
 
 @contextmanager
-def _examiner() -> Iterator[
-    Callable[[SourceFile | SkippedFile | Failure], _FileContents | SkippedFile | Failure]
-]:
+def _examiner() -> Iterator[Callable[[SourceFile | SkippedFile | Failure], Sequence[ListedItem]]]:
+    """Opens a function that lists the pages of a file, preceded by a `Failure` if the file is cut short."""
     from ridgerank.documents.images import count_frames
     from ridgerank.documents.pdf import count_pages, is_truncated
 
-    def examine(source: SourceFile) -> _FileContents:
-        stamp = FileStamp.of(source.path)
-        if stamp.size == 0:
+    def examine(source: SourceFile) -> list[ListedItem]:
+        stamp = stamp_file(source.path)
+        size = stamp[0]
+        if size == 0:
             raise DocumentError("an empty file; get a complete copy")
-        if stamp.size > MAX_FILE_BYTES:
-            raise DocumentError(f"{stamp.size:,} bytes, more than {MAX_FILE_BYTES:,}; split it")
+        if size > MAX_FILE_BYTES:
+            raise DocumentError(f"{size:,} bytes, more than {MAX_FILE_BYTES:,}; split it")
         pages = count_pages(source.path) if source.is_pdf else count_frames(source.path)
-        caveat = ""
+        items: list[ListedItem] = []
         if source.is_pdf and is_truncated(source.path):
-            caveat = f"cut short, {pages} pages were recovered, perhaps not whole; get a complete copy"
-        contents = _FileContents(source, digest_file(source.path), stamp, pages, caveat)
-        if FileStamp.of(source.path) != stamp:
+            reason = f"cut short, {pages} pages were recovered, perhaps not whole; get a complete copy"
+            items.append(Failure(source.name, reason, source.path))
+        digest = digest_file(source.path)
+        if stamp_file(source.path) != stamp:
             raise DocumentError("was written to while it was read; list it again")
-        return contents
+        numbers = range(1, pages + 1)
+        return items + [PageRef(file_page_id(digest, number), source, number, stamp) for number in numbers]
 
-    yield lambda item: _attempt(examine, item) if isinstance(item, SourceFile) else item
+    def examine_or_fail(item: SourceFile | SkippedFile | Failure) -> Sequence[ListedItem]:
+        examined = _attempt(examine, item) if isinstance(item, SourceFile) else item
+        return examined if isinstance(examined, list) else [examined]
+
+    yield examine_or_fail
 
 
 @contextmanager
@@ -362,16 +338,11 @@ def _attempt(work: Callable[[Item], Result], item: Item) -> Result | Failure:
 
 def _require_unchanged(ref: PageRef) -> None:
     try:
-        stamp = FileStamp.of(ref.source.path)
+        stamp = stamp_file(ref.source.path)
     except FileNotFoundError:
         raise DocumentError("gone since it was listed; put it back, or list again") from None
     if stamp != ref.stamp:
         raise DocumentError("changed since it was listed; list it again")
-
-
-def _require_budget(max_pixels: PixelBudget) -> None:
-    if (pixels := count_budget(max_pixels)) < 1:
-        raise ValueError(f"max_pixels is {pixels}, wanted at least 1")
 
 
 def _lost_failure(item: SourceFile | ListedItem, fate: str) -> Failure:

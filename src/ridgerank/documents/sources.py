@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ridgerank.errors import DocumentError
 
@@ -29,7 +29,7 @@ class Failure:
     reason: str
     """One line: what was found, and what to do about it."""
     path: Path | None = field(default=None, compare=False)
-    """The file, where it is known."""
+    """The file, if it is known."""
 
     def __str__(self) -> str:
         return f"{self.reference}: {self.reason}"
@@ -105,11 +105,10 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
 
     One path: names are relative to it, or the file's own name. Several: names are relative to the folder
     they share, so that `2023/report.pdf` and `2024/report.pdf` stay apart. Hidden entries of a folder are
-    skipped, and so are page stores: the pictures in them are no documents. A folder reached twice through
+    skipped, and so are page stores. A folder reached twice through
     symbolic links is read once, so loops end.
     """
-    # Not `resolve`: a link keeps the name the user gave it.
-    roots = _drop_nested_roots([Path(os.path.abspath(path)) for path in paths])  # noqa: PTH100
+    roots = _drop_nested_roots([_absolute(Path(path)) for path in paths])
     base = _naming_base(roots)
     seen: set[tuple[int, int]] = set()
     levels: list[Iterator[Path]] = [iter(roots)]  # the folders on the way down; recursion would run out
@@ -187,7 +186,9 @@ def _describe_unusable(path: Path, mode: int) -> str:
     if not stat.S_ISREG(mode):
         return "neither a file nor a folder; name a file or a folder"
     description = f"a {path.suffix} file" if path.suffix else "a file without a suffix"
-    return f"{description}; wanted one of {' '.join(sorted(SUFFIXES))}: convert it, or rename it if it is one"
+    return (
+        f"{description}; expected one of {' '.join(sorted(SUFFIXES))}: convert it, or rename it if it is one"
+    )
 
 
 def _display_name(path: Path, base: Path) -> str:
@@ -208,19 +209,14 @@ def escape_name(name: str) -> str:
 _BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class FileStamp:
-    """What changes when a file is written. Cheap to compare; hashing the file again is not."""
+FileStamp = tuple[int, int, int]
+"""Size, time in ns and inode of a file: what changes when it is written, cheaper to compare than its hash."""
 
-    size: int
-    modified_ns: int
-    inode: int
 
-    @classmethod
-    def of(cls, path: Path) -> Self:
-        """Take the stamp of the file as it is now."""
-        status = path.stat()
-        return cls(size=status.st_size, modified_ns=status.st_mtime_ns, inode=status.st_ino)
+def stamp_file(path: Path) -> FileStamp:
+    """Take the stamp of the file as it is now."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def digest_file(path: Path) -> bytes:
@@ -245,6 +241,11 @@ def image_page_id(image: "Image", text: str) -> str:
     return _digest(b"page image", header.encode(), image.tobytes(), text.encode("utf-8", "surrogatepass"))
 
 
+def text_page_id(text: str) -> str:
+    """Id of a page that is a text and has no image."""
+    return _digest(b"page text", text.encode("utf-8", "surrogatepass"))
+
+
 def _digest(kind: bytes, *parts: bytes) -> str:
     """Digest of parts, each preceded by its length so that no two lists of parts read the same."""
     digest = hashlib.blake2b(digest_size=_BYTES, person=kind)
@@ -252,6 +253,41 @@ def _digest(kind: bytes, *parts: bytes) -> str:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.hexdigest()
+
+
+SOURCE_KEYS = ("source", "file_path", "file_name", "filename")
+"""Where loaders put a file: LangChain, Haystack and LlamaIndex, LlamaIndex, Unstructured."""
+COUNTED_FROM_ONE = ("page_number", "page_label")
+"""Where loaders put a page's number from 1: Haystack and Unstructured, LlamaIndex."""
+
+
+def chunk_page_names(metadata: Mapping[str, object], *, first_page: int = 1) -> tuple[str, ...]:
+    """The references that the page of a text pipeline's chunk may have: its metadata names file and number.
+
+    `page` is counted from `first_page`, which is 0 for LangChain's loaders. Without it, the number is read
+    from `page_number` or `page_label`, counted from 1. Empty if metadata names no file or no number.
+    """
+    number = _chunk_page_number(metadata, first_page)
+    if number is None or number < 1:
+        return ()
+    sources = [source for key in SOURCE_KEYS if isinstance(source := metadata.get(key), str) and source]
+    return tuple(dict.fromkeys(name for source in sources for name in source_page_names(source, number)))
+
+
+def _chunk_page_number(metadata: Mapping[str, object], first_page: int) -> int | None:
+    page = metadata.get("page")
+    if isinstance(page, int) and not isinstance(page, bool):
+        return page - first_page + 1
+    for key in COUNTED_FROM_ONE:
+        number = metadata.get(key)
+        if isinstance(number, int | str) and str(number).isascii() and str(number).isdigit():
+            return int(number)
+    return None
+
+
+def source_page_names(source: str, number: int) -> tuple[str, ...]:
+    """The references that page `number` (from 1) of a file may have: with its folders, and without."""
+    return tuple(dict.fromkeys((f"{source}#{number}", f"{PurePath(source).name}#{number}")))
 
 
 METADATA_FILE = "metadata.jsonl"
@@ -276,7 +312,7 @@ def read_metadata(paths: Iterable[str | Path]) -> dict[Path, dict[str, Any]]:
 
 
 def _absolute(path: Path) -> Path:
-    """As `sources.py` writes paths: links are not followed."""
+    """Not `resolve`: a link keeps the name the user gave it."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
@@ -284,7 +320,7 @@ def _parse_line(line: str, where: str) -> Mapping[str, Any]:
     try:
         fields = json.loads(line)
     except ValueError as error:
-        raise DocumentError(f"{where}: no JSON ({error}); wanted an object with document and more") from error
+        raise DocumentError(f"{where}: not JSON ({error}); expected an object with document") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("document"), str):
-        raise DocumentError(f"{where}: {line.strip()[:60]!r}, wanted an object with document and more")
+        raise DocumentError(f"{where}: {line.strip()[:60]!r}, expected an object with document and more")
     return fields

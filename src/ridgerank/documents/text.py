@@ -1,4 +1,4 @@
-"""The text layer of a PDF page: its words with their boxes, put in reading order."""
+"""The text of a page: the words of a PDF's text layer and their boxes, put in reading order."""
 
 import ctypes
 import math
@@ -21,17 +21,21 @@ _CELL_GAP = 1.6
 _PROSE_FILL = 0.55
 """A column of running text fills this share of its width on the average line; a table's does not."""
 _PROSE_ROWS = 3
+_REACH = 400
+"""Characters within which the next word is looked for: what the text leaves out is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextBox:
-    """A word, or a line as OCR gives it, and where it stands."""
+    """A character, a word, or a line as OCR gives it, and where it stands."""
 
     text: str
     left: float
     top: float
     right: float
     bottom: float
+    turned: bool = False
+    """Written upwards, downwards or upside down."""
 
     @property
     def height(self) -> float:
@@ -44,21 +48,13 @@ Row = list[TextBox]
 
 def write_in_reading_order(boxes: Sequence[TextBox]) -> str:
     """The text of a page, line by line; a blank line between its parts."""
-    boxes_with_text = [box for box in boxes if box.text.strip(f" {HYPHEN}")]
-    if not boxes_with_text:
-        return ""
-    letter_height = median(box.height for box in boxes_with_text)
-    parts = [_write_rows(rows, letter_height) for rows in _split_rows(boxes_with_text, letter_height)]
-    return "\n\n".join(part for part in parts if part)
+    parts, letter_height = _split_parts(boxes)
+    return "\n\n".join(filter(None, (_write_rows(rows, letter_height) for rows in parts)))
 
 
 def sort_in_reading_order(boxes: Sequence[TextBox]) -> list[TextBox]:
     """The boxes that have text, in the order in which `write_in_reading_order` writes them."""
-    boxes_with_text = [box for box in boxes if box.text.strip(f" {HYPHEN}")]
-    if not boxes_with_text:
-        return []
-    letter_height = median(box.height for box in boxes_with_text)
-    return [box for rows in _split_rows(boxes_with_text, letter_height) for row in rows for box in row]
+    return [box for rows in _split_parts(boxes)[0] for row in rows for box in row]
 
 
 def group_rows(boxes: Sequence[TextBox]) -> list[Row]:
@@ -82,22 +78,19 @@ def group_rows(boxes: Sequence[TextBox]) -> list[Row]:
     return [sorted(row, key=lambda box: box.left) for row in rows]
 
 
-def _split_rows(boxes: list[TextBox], letter_height: float) -> list[list[Row]]:
-    """The rows of each part of a page, in reading order."""
-    return [group_rows(part) for part in _split_page(boxes, letter_height)]
-
-
-def _split_page(boxes: list[TextBox], letter_height: float) -> list[list[TextBox]]:
-    """The parts of a page in reading order."""
-    pending, parts = [boxes], []
+def _split_parts(boxes: Sequence[TextBox]) -> tuple[list[list[Row]], float]:
+    """The rows of each part of a page, in reading order, and the height of a letter."""
+    boxes_with_text = [box for box in boxes if box.text.strip(f" {HYPHEN}")]
+    letter_height = median([box.height for box in boxes_with_text] or [0.0])
+    pending, parts = [boxes_with_text] if boxes_with_text else [], []
     while pending:  # recursion would run out on a page of a thousand rows
         part = pending.pop()
         halves = _split_columns(part, letter_height) or _split_bands(part, letter_height)
         if halves is None:
-            parts.append(part)
+            parts.append(group_rows(part))
         else:
             pending += reversed(halves)
-    return parts
+    return parts, letter_height
 
 
 def _split_columns(boxes: list[TextBox], letter_height: float) -> tuple[list[TextBox], list[TextBox]] | None:
@@ -170,6 +163,43 @@ def _join_lines(lines: list[str]) -> str:
     return text.replace(HYPHEN, "").strip("\n")
 
 
+@dataclass(frozen=True, slots=True)
+class BoxedWord:
+    """A word of a page's text: `text[start:end]`, and where it stands on the page."""
+
+    start: int
+    end: int
+    box: TextBox
+
+
+def match_words(text: str, boxes: Sequence[TextBox]) -> Iterator[BoxedWord]:
+    """Look each word up in the text, after the one before; words the text does not have are left out."""
+    end = 0
+    for box in boxes:
+        start = text.find(box.text, end, end + _REACH + len(box.text)) if box.text else -1
+        if start >= 0:
+            end = start + len(box.text)
+            yield BoxedWord(start, end, box)
+
+
+def split_line(line: TextBox, size: tuple[int, int]) -> list[TextBox]:
+    """The words of a recognized line, as if all its characters were equally wide; `size` is the page's."""
+    width, height = size
+    edges = [-1, *(index for index, sign in enumerate(line.text) if sign == " "), len(line.text)]
+    step = (line.right - line.left) / max(len(line.text), 1)
+    return [
+        TextBox(
+            line.text[before + 1 : after],
+            (line.left + step * (before + 1)) / width,
+            line.top / height,
+            (line.left + step * after) / width,
+            line.bottom / height,
+        )
+        for before, after in pairwise(edges)
+        if after > before + 1
+    ]
+
+
 _NOT_TEXT = re.compile("[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HYPHENS = frozenset({0x02, 0xFFFE})
 """pdfium's marks for a hyphen at the end of a line, which divides a word."""
@@ -213,22 +243,9 @@ def clean_text(text: str) -> str:
     return _NOT_TEXT.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Character:
-    """One character, its box in the coordinates of the displayed page."""
-
-    text: str
-    left: float
-    top: float
-    right: float
-    bottom: float
-    turned: bool
-    """Written upwards, downwards or upside down."""
-
-
-def _split_words(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Iterator[list[_Character]]:
+def _split_words(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Iterator[list[TextBox]]:
     """Group characters into words, in the file's order."""
-    word: list[_Character] = []
+    word: list[TextBox] = []
     for character in _visible_characters(page, text_page):
         if word and (character is None or not _continues_word(word[-1], character)):
             yield word
@@ -239,7 +256,7 @@ def _split_words(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> I
         yield word
 
 
-def _continues_word(previous: _Character, character: _Character) -> bool:
+def _continues_word(previous: TextBox, character: TextBox) -> bool:
     if previous.turned or character.turned:
         return previous.turned and character.turned
     height = max(previous.bottom - previous.top, character.bottom - character.top)
@@ -248,12 +265,12 @@ def _continues_word(previous: _Character, character: _Character) -> bool:
     return beside and -1.2 * height < character.left - previous.right < _WORD_GAP * height
 
 
-def _word_text(word: list[_Character]) -> str:
+def _word_text(word: list[TextBox]) -> str:
     text = "".join(character.text for character in word)
     return clean_text(text) + (HYPHEN if text.endswith(HYPHEN) else "")
 
 
-def _word_box(word: list[_Character]) -> TextBox:
+def _word_box(word: list[TextBox]) -> TextBox:
     return TextBox(
         _word_text(word),
         min(character.left for character in word),
@@ -265,7 +282,7 @@ def _word_box(word: list[_Character]) -> TextBox:
 
 def _visible_characters(
     page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage
-) -> Iterator[_Character | None]:
+) -> Iterator[TextBox | None]:
     """Visible characters in the file's order; None where a word ends."""
     left, bottom, right, top = page.get_bbox()
     quarters = page.get_rotation() // 90
@@ -295,7 +312,7 @@ def _visible_characters(
         # Angles count clockwise, and so does the rotation of the page.
         angle = pdfium.FPDFText_GetCharAngle(text_page, index) + quarters * math.pi / 2
         turned = abs(math.remainder(angle, 2 * math.pi)) > 0.1
-        yield _Character(text, *corners, turned)
+        yield TextBox(text, *corners, turned)
 
 
 def _rotate_box(

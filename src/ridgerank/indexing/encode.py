@@ -1,22 +1,28 @@
-"""Rendered pages become rows of the store, in groups large enough to commit."""
+"""Listed pages are rendered, encoded and compressed: rows of the store, in groups large enough to commit."""
 
 import io
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.documents.ocr import Recognizer, recognize_pages
+from ridgerank.documents.render import PageRef, render_pages
+from ridgerank.documents.sources import Failure
 from ridgerank.indexing.names import Listing
-from ridgerank.lineage import StorageSetting
+from ridgerank.lineage import Lineage, StorageSetting
+from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
-from ridgerank.store.codec import compress
+from ridgerank.store.codec import compress, encode_shared
 from ridgerank.store.layout import SharedPositions, block_shape
 from ridgerank.store.page_store import PageRow, StoredPage
-from ridgerank.store.vector_columns import PageEmbedder
+from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 
 _COMMIT_SECONDS = 15.0
 _COMMIT_BYTES = 128 << 20
@@ -57,8 +63,14 @@ class PageEncoder:
     backbone: Backbone
     embedder: PageEmbedder | None
     storage: StorageSetting
-    shared: SharedPositions | None = None
-    """The positions before the page, where the store holds them once."""
+    shared: SharedPositions | None
+    """The positions before the page, if the store holds them once."""
+
+    @classmethod
+    def create(cls, backbone: Backbone, embedder: PageEmbedder | None, storage: StorageSetting) -> Self:
+        """An encoder for this setting; a layer that the model lacks is refused."""
+        backbone.geometry.require_layers(storage.exit_layer)
+        return cls(backbone, embedder, storage, encode_shared(backbone, storage))
 
     def encode(self, pages: Sequence[Page], listing: Listing, stored: frozenset[str]) -> EncodedPages:
         """Run one batch of rendered pages through both models; a stored page needs its vectors only."""
@@ -107,6 +119,52 @@ def _thumbnail(image: Image) -> bytes:
     return encoded.getvalue()
 
 
-def default_batch_pages(backbone: Backbone) -> int:
+@dataclass(frozen=True, slots=True)
+class EncodingDescription:
+    """What a store has to know of the models that encode its pages."""
+
+    lineage: Lineage
+    batch_pages: int
     """Pages per forward pass. The same on every machine: the last bits of prefixes depend on it."""
-    return 8 if backbone.device.type == "cuda" else 4
+    origin: VectorOrigin | None
+    reads_text: bool
+    shared: SharedPositions | None
+
+
+def describe_encoding(page_encoder: PageEncoder) -> EncodingDescription:
+    """Describe the models and the setting of an encoder."""
+    backbone, embedder = page_encoder.backbone, page_encoder.embedder
+    return EncodingDescription(
+        backbone.lineage(page_encoder.storage),
+        8 if backbone.device.type == "cuda" else 4,
+        None if embedder is None else embedder.origin,
+        backbone.reads_text,
+        page_encoder.shared,
+    )
+
+
+def render_batches(
+    numbered: Iterable[tuple[int, PageRef]],
+    failed: Callable[[Failure], None],
+    recognizer: Recognizer | None,
+    max_pixels: PixelBudget,
+    processes: int,
+) -> Iterator[list[Page]]:
+    """Render pages batch by batch; a page that cannot be rendered goes to `failed` and is left out."""
+    batch_of: dict[str, int] = {}
+
+    def refs() -> Iterator[PageRef]:
+        for number, ref in numbered:
+            batch_of[ref.page_id] = number
+            yield ref
+
+    def pages() -> Iterator[Page]:
+        images = render_pages(refs(), max_pixels=max_pixels, processes=processes)
+        for read in images if recognizer is None else recognize_pages(images, recognizer):
+            if isinstance(read, Page):
+                yield read
+            elif isinstance(read, Failure):
+                failed(read)
+
+    for _, batch in groupby(pages(), key=lambda page: batch_of.pop(page.page_id)):
+        yield list(batch)

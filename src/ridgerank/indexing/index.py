@@ -9,33 +9,29 @@ committed whole.
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.documents.ocr import Recognizer, has_little_text
-from ridgerank.documents.sources import read_metadata
+from ridgerank.documents.sources import Failure, read_metadata
 from ridgerank.errors import BackboneError, StoreError
-from ridgerank.indexing.encode import PageEncoder, default_batch_pages, group_for_commits
-from ridgerank.indexing.names import (
-    IndexTask,
-    Listing,
-    list_documents,
-    name_documents,
-    number_batches,
+from ridgerank.indexing.encode import (
+    EncodingDescription,
+    PageEncoder,
+    describe_encoding,
+    group_for_commits,
     render_batches,
 )
-from ridgerank.indexing.progress import IndexHook, IndexPlan, IndexReport, SilentIndexHook
-from ridgerank.lineage import Keep, Lineage, NumberFormat, StoragePreset, StorageSetting
+from ridgerank.indexing.names import Listing, list_documents, name_documents
+from ridgerank.lineage import Keep, NumberFormat, StoragePreset, StorageSetting
 from ridgerank.records import document_name
-from ridgerank.store.codec import encode_shared
 from ridgerank.store.lance_dataset import open_dataset, read_lineage
-from ridgerank.store.layout import SharedPositions
 from ridgerank.store.page_filter import labels_of
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import remember_sources, source_owners
@@ -46,6 +42,54 @@ from ridgerank.worker_process import usable_cores
 MIN_INDEXED_PAGES = 10_000
 """A store of at least this size gets indices: over page ids and references, to look pages up without listing
 all of them, and over vectors. The vectors of a smaller store are searched exactly, block by block."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgress:
+    """How far indexing is: passed to `progress` after listing, after each commit and for each failure."""
+
+    done: int = 0
+    """Pages under the paths that the store has, vectors included if a retriever is given."""
+    total: int = 0
+    """Different pages under the paths; 0 until all are listed."""
+    nbytes: int = 0
+    """Prefixes and vectors committed so far."""
+    failure: Failure | None = None
+    """The file or page that could not be read just now; indexing continues."""
+
+
+ProgressCallback = Callable[[IndexProgress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """The result of indexing."""
+
+    pages: int
+    """Different pages under the paths."""
+    added: int
+    skipped: int
+    """Pages the store had already."""
+    embedded: int
+    """Pages the store had already, that got vectors."""
+    without_vectors: tuple[str, ...]
+    """Stored pages that still have no vectors, by name: they are not among the documents given."""
+    without_text: tuple[str, ...]
+    """Stored pages that are blank to a model that reads text, by name."""
+    copies: int
+    """Further references to the same content: stored once, found by every reference."""
+    removed: int
+    """Pages that were not under the paths, with `prune`."""
+    replaced: int
+    """Pages of files that have changed since: removed."""
+    skipped_files: int
+    """Files in folders that are neither PDF nor image."""
+    prefix_bytes: int
+    """Bytes of the prefixes added."""
+    seconds: float
+    failures: tuple[Failure, ...]
+    renamed: tuple[str, ...]
+    """A line for each file whose name belongs to another one: its longer name, and why."""
 
 
 def index_documents(
@@ -62,7 +106,7 @@ def index_documents(
     batch_pages: int | None = None,
     recognizer: Recognizer | None = None,
     embedder: PageEmbedder | None = None,
-    hook: IndexHook | None = None,
+    progress: ProgressCallback | None = None,
 ) -> IndexReport:
     """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
 
@@ -74,7 +118,7 @@ def index_documents(
     A file whose name belongs to another file gets its folder in front of it. With `prune`, pages that are not
     under `paths` are removed, except pages of files that could not be read this time. With a `recognizer`,
     pages without a text layer get the text recognized in their image. With an `embedder`, every page also
-    gets a retriever's vectors, and a large store an index over them.
+    gets a retriever's vectors, and a large store an index over them. `progress` is called meanwhile.
     """
     if backbone is None:
         backbone = _load_stored_backbone(str(store))
@@ -88,30 +132,41 @@ def index_documents(
         numbers=numbers,
         exit_layer=exit_layer,
     )
-    backbone.geometry.require_layers(storage.exit_layer)
-    processes = _default_processes() if processes is None else processes
-    shared = encode_shared(backbone, storage)
+    page_encoder = PageEncoder.create(backbone, embedder, storage)
+    processes = min(8, usable_cores()) if processes is None else processes
+    description = describe_encoding(page_encoder)
     return run_index(
         [paths] if isinstance(paths, str | Path) else paths,
         str(store),
-        backbone.lineage(storage),
-        _LocalEncodingExecutor(
-            PageEncoder(backbone, embedder, storage, shared),
-            recognizer,
-            batch_pages or default_batch_pages(backbone),
-            processes,
+        description,
+        partial(
+            _encode_here,
+            page_encoder=page_encoder,
+            recognizer=recognizer,
+            batch_pages=batch_pages or description.batch_pages,
+            processes=processes,
         ),
-        hook=hook or SilentIndexHook(),
-        origin=None if embedder is None else embedder.origin,
-        reads_text=backbone.reads_text,
-        shared=shared,
+        progress=progress,
         prune=prune,
         processes=processes,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCounts:
+class IndexTask:
+    """What remains to be done once the documents are listed."""
+
+    writer: StoreWriter
+    listing: Listing
+    stored: frozenset[str]
+    """Pages that have their prefix."""
+    done: frozenset[str]
+    """Pages that have all they need."""
+    failed: Callable[[Failure], None]
+    """To be called with every page that could not be read."""
+
+
+class Commit(NamedTuple):
     """What one commit has added to the store."""
 
     added: int
@@ -122,49 +177,50 @@ class CommitCounts:
     """Prefixes and vectors."""
 
 
-class EncodingExecutor(Protocol):
-    """Encodes the pages of a task and commits them, in this process or on other machines."""
-
-    def commits(self, task: IndexTask, writer: StoreWriter, hook: IndexHook) -> Iterator[CommitCounts]:
-        """Do the task; yields after each commit."""
-
-
 def run_index(
     paths: Iterable[str | Path],
     uri: str,
-    lineage: Lineage,
-    executor: EncodingExecutor,
+    description: EncodingDescription,
+    encode: Callable[[IndexTask], Iterator[Commit]],
     *,
-    hook: IndexHook,
-    origin: VectorOrigin | None,
-    reads_text: bool,
-    shared: SharedPositions | None = None,
+    progress: ProgressCallback | None,
     prune: bool = False,
     processes: int = 1,
 ) -> IndexReport:
-    """List documents, let `executor` encode the missing pages, then update references and indices.
+    """List documents, let `encode` encode and commit the missing pages, then update references and indices.
 
-    To a model that `reads_text`, a page without text is blank: the report then names such pages.
+    To a model that reads text, a page without text is blank: the report then names such pages.
     """
     start = time.perf_counter()
     paths = list(paths)
     metadata = read_metadata(paths)
-    with StoreWriter(uri, lineage, shared) as writer:
+    origin = description.origin
+    added = embedded = prefix_bytes = nbytes = done_before = total = 0
+
+    def notify(failure: Failure | None = None) -> None:
+        if progress is not None:
+            progress(IndexProgress(done_before + added + embedded, total, nbytes, failure))
+
+    def fail(failure: Failure) -> None:
+        listing.failures.append(failure)
+        notify(failure)
+
+    with StoreWriter(uri, description.lineage, description.shared) as writer:
         page_ids_without_vectors = frozenset() if origin is None else writer.open_vectors(origin)
-        listing = list_documents(paths, hook, processes=processes)
+        listing = list_documents(paths, notify, processes=processes)
         stored = writer.page_ids()
         owners = source_owners(uri)
         renamed = name_documents(listing, owners, writer.references())
         remember_sources(uri, listing.paths)
         skipped = sum(page_id in stored for page_id in listing.refs)
         done = stored - page_ids_without_vectors
-        hook.planned(IndexPlan(len(listing.refs), sum(page_id in done for page_id in listing.refs)))
-        added = embedded = nbytes = 0
-        for commit in executor.commits(IndexTask(listing, stored, done), writer, hook):
-            hook.committed(commit.added + commit.embedded, commit.nbytes)
+        done_before, total = sum(page_id in done for page_id in listing.refs), len(listing.refs)
+        notify()
+        for commit in encode(IndexTask(writer, listing, stored, done, fail)):
             added, embedded = added + commit.added, embedded + commit.embedded
-            nbytes += commit.prefix_bytes
-        removed = update_references(writer, listing, _unread_names(listing, owners), prune=prune)
+            prefix_bytes, nbytes = prefix_bytes + commit.prefix_bytes, nbytes + commit.nbytes
+            notify()
+        replaced, pruned = update_references(writer, listing, _unread_names(listing, owners), prune=prune)
         update_labels(writer, listing, metadata)
         without_vectors = references_without_vectors(writer, origin)
         if len(writer.page_ids()) >= MIN_INDEXED_PAGES:
@@ -172,18 +228,18 @@ def run_index(
             if origin is not None and (added or embedded):
                 writer.index_vectors()
     return IndexReport(
-        pages=len(listing.refs),
+        pages=total,
         added=added,
         skipped=skipped,
         embedded=embedded,
         without_vectors=without_vectors,
-        without_text=references_without_text(uri) if reads_text else (),
+        without_text=references_without_text(uri) if description.reads_text else (),
         copies=listing.copies,
-        removed=removed.pruned,
-        replaced=removed.replaced,
-        renamed=tuple(map(str, renamed)),
+        removed=pruned,
+        replaced=replaced,
+        renamed=renamed,
         skipped_files=listing.skipped_files,
-        prefix_bytes=nbytes,
+        prefix_bytes=prefix_bytes,
         seconds=time.perf_counter() - start,
         failures=tuple(listing.failures),
     )
@@ -197,27 +253,24 @@ def _unread_names(listing: Listing, owners: Mapping[str, str]) -> set[str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalEncodingExecutor:
-    """Encodes in this process; only rendering runs in others."""
-
-    page_encoder: PageEncoder
-    recognizer: Recognizer | None
-    batch_pages: int
-    processes: int
-
-    def commits(self, task: IndexTask, writer: StoreWriter, hook: IndexHook) -> Iterator[CommitCounts]:
-        """Do the task; yields after each commit."""
-        numbered = number_batches(task.listing, task.done, self.batch_pages)
-        failed = partial(task.failed, hook)
-        max_pixels = self.page_encoder.backbone.page_budget
-        pages = render_batches(numbered, failed, self.recognizer, max_pixels, self.processes)
-        for commit in group_for_commits(
-            self.page_encoder.encode(batch, task.listing, task.stored) for batch in pages
-        ):
-            writer.append(commit.rows)
-            writer.set_vectors(commit.vectors)
-            yield CommitCounts(len(commit.rows), len(commit.vectors), commit.prefix_bytes, commit.nbytes)
+def _encode_here(
+    task: IndexTask,
+    *,
+    page_encoder: PageEncoder,
+    recognizer: Recognizer | None,
+    batch_pages: int,
+    processes: int,
+) -> Iterator[Commit]:
+    """Encode in this process; only rendering runs in others. Yields after each commit."""
+    numbered = task.listing.number_batches(task.done, batch_pages)
+    max_pixels = page_encoder.backbone.page_budget
+    pages = render_batches(numbered, task.failed, recognizer, max_pixels, processes)
+    for encoded in group_for_commits(
+        page_encoder.encode(batch, task.listing, task.stored) for batch in pages
+    ):
+        task.writer.append(encoded.rows)
+        task.writer.set_vectors(encoded.vectors)
+        yield Commit(len(encoded.rows), len(encoded.vectors), encoded.prefix_bytes, encoded.nbytes)
 
 
 def _load_stored_backbone(store: str) -> Backbone:
@@ -228,40 +281,23 @@ def _load_stored_backbone(store: str) -> Backbone:
     return ModelSettings.from_lineage(read_lineage(dataset, store)).load()
 
 
-def _default_processes() -> int:
-    return min(8, usable_cores())
-
-
-class ModelChoice(NamedTuple):
-    """A model, and the bytes of a page in the preset `small`."""
-
-    name: str
-    reads: str
-    page_megabytes: float
-    source: str
-
-
-MODEL_CHOICES = (
-    ModelChoice(
-        "HuggingFaceTB/SmolLM2-135M-Instruct",
-        "reads the text of pages, for CPUs",
+MODEL_CHOICES = {
+    "HuggingFaceTB/SmolLM2-135M-Instruct": (
         0.63,
-        "measured on 51 pages, results/first_hour.json",
+        "reads the text of pages, for CPUs",
+        "measured on 51 pages",
     ),
-    ModelChoice("Qwen/Qwen2.5-VL-3B-Instruct", "looks at page images, 7.6 GB of weights", 1.03, "arithmetic"),
-    ModelChoice(
-        "Qwen/Qwen2.5-VL-7B-Instruct", "looks at page images, 16.6 GB of weights", 2.05, "arithmetic"
-    ),
-)
+    "Qwen/Qwen2.5-VL-3B-Instruct": (1.03, "looks at page images, 7.6 GB of weights", "arithmetic"),
+    "Qwen/Qwen2.5-VL-7B-Instruct": (2.05, "looks at page images, 16.6 GB of weights", "arithmetic"),
+}
+"""Models to begin with: megabytes of a page in the preset `small`, what the model reads, and how we know."""
 
 
 def describe_models(store: str) -> str:
-    """What to say if a new store is given no model."""
+    """The error message for a new store without a model."""
     lines = [f"there is no page store at {store} yet, and a new one needs a model. Three to choose from:"]
-    lines += [
-        f"  {each.name:36} {each.reads}: {each.page_megabytes} MB a page ({each.source})"
-        for each in MODEL_CHOICES
-    ]
+    for name, (megabytes, reads, source) in MODEL_CHOICES.items():
+        lines.append(f"  {name:36} {reads}: {megabytes} MB a page ({source})")
     return "\n".join(lines)
 
 
@@ -300,23 +336,15 @@ def update_labels(writer: StoreWriter, listing: Listing, metadata: Mapping[Path,
     writer.set_labels({page_id: labels for page_id, labels in changed.items() if page_id in stored})
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedPages:
-    """How many pages left the store when its references were updated."""
-
-    replaced: int = 0
-    """Pages of files that have changed: their content is in no file any more."""
-    pruned: int = 0
-
-
 def update_references(
     writer: StoreWriter, listing: Listing, unread: Collection[str], *, prune: bool
-) -> RemovedPages:
+) -> tuple[int, int]:
     """Give every stored page the references it has now; a page that loses its last one is removed.
 
-    A reference stays where it is listed for this page, where its file is not under the paths, and where its
-    file, or the folder of it, is among `unread`: those could not be read whole this time. With `prune`, files
-    that are not under the paths have no pages either.
+    A reference stays if it is listed for this page, if its file is not under the paths, and if its file or
+    folder is among `unread`, which could not be read whole this time. With `prune`, files that are not under
+    the paths have no pages either. Returns how many pages were replaced, as their files have changed, and
+    how many were pruned.
     """
     listed_references = {name for references in listing.references.values() for name in references}
     listed_documents = {document_name(name) for name in listed_references}
@@ -348,7 +376,7 @@ def update_references(
     writer.set_references(changed)
     if replaced or pruned:
         writer.reclaim()
-    return RemovedPages(len(replaced), len(pruned))
+    return len(replaced), len(pruned)
 
 
 def _is_unread(reference: str, unread: Collection[str]) -> bool:

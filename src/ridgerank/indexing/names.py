@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, groupby
+from itertools import count
 from pathlib import Path
 
-from ridgerank.documents.ocr import Recognizer, recognize_pages
-from ridgerank.documents.render import PageRef, list_pages, render_pages
+from ridgerank.documents.render import PageRef, list_pages
 from ridgerank.documents.sources import Failure, SkippedFile, escape_name
-from ridgerank.indexing.progress import IndexHook
-from ridgerank.page_sizing import PixelBudget
-from ridgerank.records import Page, document_name
+from ridgerank.records import document_name
 
 
 @dataclass(slots=True)
@@ -31,8 +28,14 @@ class Listing:
         """Further references to the same content."""
         return sum(len(references) - 1 for references in self.references.values())
 
+    def number_batches(self, done: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
+        """The pages to encode, each with the number of its batch in the whole list."""
+        for position, (page_id, ref) in enumerate(self.refs.items()):
+            if page_id not in done:
+                yield position // size, ref
+
     def set_names(self, names: Mapping[Path, Sequence[str]]) -> None:
-        """Give the pages of every file its names, the first of which is where the page comes from."""
+        """Give the pages of every file its names, the first of which is the page's source."""
         self.refs, self.references = {}, {}
         self.paths = {name: path for path, file_names in names.items() for name in file_names}
         for path, refs in self.documents.items():
@@ -44,8 +47,10 @@ class Listing:
                 self.references.setdefault(ref.page_id, []).extend(references)
 
 
-def list_documents(paths: Iterable[str | Path], hook: IndexHook, *, processes: int) -> Listing:
-    """List all pages under the paths; failures go to the hook and are left out."""
+def list_documents(
+    paths: Iterable[str | Path], failed: Callable[[Failure], None], *, processes: int
+) -> Listing:
+    """List all pages under the paths; `failed` is called with what could not be read."""
     listing = Listing()
     for item in list_pages(paths, processes=min(processes, 2)):
         match item:
@@ -53,80 +58,17 @@ def list_documents(paths: Iterable[str | Path], hook: IndexHook, *, processes: i
                 listing.documents.setdefault(item.source.path, []).append(item)
             case Failure():
                 listing.failures.append(item)
-                hook.failed(item)
+                failed(item)
             case SkippedFile():
                 listing.skipped_files += 1
     listing.set_names({path: [refs[0].source.name] for path, refs in listing.documents.items()})
     return listing
 
 
-def number_batches(listing: Listing, done: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
-    """The pages to encode, each with the number of its batch in the whole list."""
-    for position, (page_id, ref) in enumerate(listing.refs.items()):
-        if page_id not in done:
-            yield position // size, ref
-
-
-def render_batches(
-    numbered: Iterable[tuple[int, PageRef]],
-    failed: Callable[[Failure], None],
-    recognizer: Recognizer | None,
-    max_pixels: PixelBudget,
-    processes: int,
-) -> Iterator[list[Page]]:
-    """Render pages batch by batch; a page that cannot be rendered goes to `failed` and is left out."""
-    batch_of: dict[str, int] = {}
-
-    def refs() -> Iterator[PageRef]:
-        for number, ref in numbered:
-            batch_of[ref.page_id] = number
-            yield ref
-
-    def pages() -> Iterator[Page]:
-        images = render_pages(refs(), max_pixels=max_pixels, processes=processes)
-        for read in images if recognizer is None else recognize_pages(images, recognizer):
-            if isinstance(read, Page):
-                yield read
-            elif isinstance(read, Failure):
-                failed(read)
-
-    for _, batch in groupby(pages(), key=lambda page: batch_of.pop(page.page_id)):
-        yield list(batch)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexTask:
-    """What remains to be done once the documents are listed."""
-
-    listing: Listing
-    stored: frozenset[str]
-    """Pages that have their prefix."""
-    done: frozenset[str]
-    """Pages that have all they need."""
-
-    def failed(self, hook: IndexHook, failure: Failure) -> None:
-        """Record a page that could not be read."""
-        self.listing.failures.append(failure)
-        hook.failed(failure)
-
-
-@dataclass(frozen=True, slots=True)
-class RenamedDocument:
-    """A file that is stored under a longer name than its own, which belongs to another file."""
-
-    path: Path
-    name: str
-    owner: str
-    """The file that has the shorter name."""
-
-    def __str__(self) -> str:
-        return f"{self.path} is stored as {self.name}: the shorter name is that of {self.owner}"
-
-
 def name_documents(
     listing: Listing, owners: Mapping[str, str], stored: Mapping[str, tuple[str, ...]]
-) -> tuple[RenamedDocument, ...]:
-    """Give every file of the listing its names; returns the files that got a longer one.
+) -> tuple[str, ...]:
+    """Give every file of the listing its names; returns a line for each file that got a longer one.
 
     `owners` says which file a name belongs to, `stored` has the references of every page of the store.
     """
@@ -140,7 +82,7 @@ def name_documents(
             names_of.setdefault(owner, []).append(name)
     taken = page_ids_by_name.keys() | {refs[0].source.name for refs in listing.documents.values()}
     names: dict[Path, list[str]] = {}
-    renamed: list[RenamedDocument] = []
+    renamed: list[str] = []
     for path, refs in listing.documents.items():
         name, file = refs[0].source.name, str(path.resolve())
         owner = owners.get(name, file)
@@ -150,7 +92,7 @@ def name_documents(
         aliases = names_of.get(file, [])
         if not is_free and not aliases:
             longer = next(each for each in _longer_names(path, name) if each not in taken)
-            renamed.append(RenamedDocument(path, longer, owner))
+            renamed.append(f"{path} is stored as {longer}: the shorter name is that of {owner}")
             aliases = [longer]
             taken.add(longer)
         names[path] = list(dict.fromkeys([name, *aliases] if is_free else aliases))

@@ -5,7 +5,7 @@ from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
 
-from ridgerank.documents.chunk_pages import ChunkPages
+from ridgerank.documents.sources import chunk_page_names
 from ridgerank.integrations.matching import PAGE_KEY, LibraryDocument, rank_documents
 from ridgerank.reranker.reranker import Reranker
 
@@ -54,7 +54,7 @@ class PageDocumentRanker:
     def _document(self, document: Document) -> LibraryDocument:
         names = (
             document.meta.get(self.page_key),
-            *ChunkPages().page_names(document.meta),
+            *chunk_page_names(document.meta),
             document.id,
             document.content,
         )

@@ -8,7 +8,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
-from ridgerank.documents.chunk_pages import ChunkPages
+from ridgerank.documents.sources import chunk_page_names
 from ridgerank.integrations.matching import (
     PAGE_KEY,
     RELEVANCE_KEY,
@@ -71,12 +71,11 @@ class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """Rank documents; the originals are not changed."""
-        chunks = ChunkPages(first_page=self.first_page)
         pages = [
             LibraryDocument(
                 (
                     document.metadata.get(self.page_key),
-                    *chunks.page_names(document.metadata),
+                    *chunk_page_names(document.metadata, first_page=self.first_page),
                     document.id,
                     document.page_content,
                 ),

@@ -4,7 +4,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 
-from ridgerank.documents.chunk_pages import ChunkPages
+from ridgerank.documents.sources import chunk_page_names
 from ridgerank.errors import QueryError
 from ridgerank.integrations.matching import (
     PAGE_KEY,
@@ -83,7 +83,7 @@ class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
 
     def _document(self, node: BaseNode, score: float | None) -> LibraryDocument:
         content = node.get_content(metadata_mode=MetadataMode.NONE)
-        chunk_names = ChunkPages().page_names(node.metadata)
+        chunk_names = chunk_page_names(node.metadata)
         names = (node.metadata.get(self.page_key), *chunk_names, node.node_id, content)
         image = image_loader(node.image, node.image_path) if isinstance(node, ImageNode) else None
         return LibraryDocument(names, score, image)

@@ -16,11 +16,11 @@ import numpy as np
 from PIL.Image import Image
 
 from ridgerank.documents.images import decode_image
-from ridgerank.documents.render import page_from_image, page_from_text
-from ridgerank.documents.sources import digest_bytes, file_page_id
+from ridgerank.documents.render import page_from_image
+from ridgerank.documents.sources import digest_bytes, file_page_id, text_page_id
 from ridgerank.errors import DocumentError, ScoreError, StoreError
 from ridgerank.ragged import Floats
-from ridgerank.records import Page, RankedPage
+from ridgerank.records import RankedPage
 from ridgerank.reranker.candidates import CandidateLike
 from ridgerank.reranker.reranker import CANDIDATES, Reranker
 
@@ -69,7 +69,7 @@ def rank_documents(
     known_pages = reranker.store.lookup_many(name for document in documents for name in document.page_names)
     indices: dict[str, list[int]] = defaultdict(list)  # page id → its documents
     candidates: list[CandidateLike] = []
-    unstored: dict[str, Image | Page] = {}
+    unstored: dict[str, Image | str] = {}
     for index, document in enumerate(documents):
         page_id = next((known_pages[name] for name in document.page_names if name in known_pages), None)
         if page_id is None:
@@ -135,14 +135,14 @@ def _read_path(path: Path) -> bytes:
 
 
 def _match_content(
-    reranker: Reranker, document: LibraryDocument, description: str, unstored: dict[str, Image | Page]
+    reranker: Reranker, document: LibraryDocument, description: str, unstored: dict[str, Image | str]
 ) -> str:
     """The page id of a document's image or text; what is not stored is added to `unstored`."""
     store, budget = reranker.store, reranker.backbone.page_budget
     if document.image is None and document.text is not None:
-        page = page_from_text(document.text, description, max_pixels=budget)
-        unstored[page.page_id] = page
-        return page.page_id
+        page_id = text_page_id(document.text)
+        unstored[page_id] = document.text
+        return page_id
     if document.image is None:
         shown = [repr(name if len(name) <= 40 else f"{name[:39]}…") for name in document.page_names]
         raise StoreError(

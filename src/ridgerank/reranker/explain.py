@@ -18,7 +18,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from ridgerank.backbones.text import CausalText
-from ridgerank.documents.word_boxes import BoxedWord, place_words
+from ridgerank.documents.ocr import place_words
+from ridgerank.documents.text import BoxedWord
 from ridgerank.errors import DocumentError, StoreError
 from ridgerank.ragged import Bools, Floats
 from ridgerank.records import Explanation, Passage, Region, State

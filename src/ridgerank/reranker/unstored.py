@@ -10,15 +10,15 @@ from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.byte_lru import ByteLRU
-from ridgerank.documents.render import PageRef, list_pages, page_from_image, render_pages
+from ridgerank.documents.render import PageRef, list_pages, page_from_image, page_from_text, render_pages
 from ridgerank.errors import DocumentError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.codec import compress
 from ridgerank.store.layout import PackedPrefix, SharedPositions, block_shape
 
-PageSource: TypeAlias = Mapping[str, Image | Page] | Iterable[str | Path]
-"""Missing pages: images or pages by the name of the page, or files and folders to look in."""
+PageSource: TypeAlias = Mapping[str, Image | Page | str] | Iterable[str | Path]
+"""Where missing pages come from: images, pages or texts by the name of the page, or files and folders."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,10 +57,17 @@ class UnstoredPages:
             return self._find_in_files(names, tuple(str(path) for path in source))
         return {name: self._encode(self._as_page(source[name], name)) for name in names if name in source}
 
-    def _as_page(self, image_or_page: Image | Page, name: str) -> Page:
-        if isinstance(image_or_page, Page):
-            return image_or_page
-        return page_from_image(image_or_page, name, max_pixels=self._backbone.page_budget)
+    def _as_page(self, content: Image | Page | str, name: str) -> Page:
+        if isinstance(content, Page):
+            return content
+        if not isinstance(content, str):
+            return page_from_image(content, name, max_pixels=self._backbone.page_budget)
+        if not self._backbone.reads_text:
+            raise DocumentError(
+                "a document is given as a text, and the model of this store reads page images; index the "
+                "document, or use a model that reads text"
+            )
+        return page_from_text(content, name)
 
     def _find_in_files(self, names: Sequence[str], paths: tuple[str, ...]) -> dict[str, UnstoredPage]:
         with self._lock:

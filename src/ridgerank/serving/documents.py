@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ridgerank.documents.chunk_pages import source_page_names
-from ridgerank.documents.render import page_from_image, page_from_text
+from ridgerank.documents.render import page_from_image
+from ridgerank.documents.sources import source_page_names, text_page_id
 from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
@@ -229,8 +229,8 @@ def _remote_address(field: str) -> ApiError:
     )
 
 
-class AttachmentPages(Mapping[str, Page]):
-    """The attachments of a request as pages, by name; one page is in memory at a time.
+class AttachmentPages(Mapping[str, Page | str]):
+    """The attachments of a request by name, images as pages; one page is in memory at a time.
 
     An attachment is decoded when it is read, and its page id is known from then on (`page_ids`).
     """
@@ -254,9 +254,12 @@ class AttachmentPages(Mapping[str, Page]):
         self._max_pixels = max_pixels
         self._decode = decode
 
-    def __getitem__(self, name: str) -> Page:
+    def __getitem__(self, name: str) -> Page | str:
         attachment = self._attachments[name]
         self._check_caller()
+        if attachment.kind == "text":
+            self.page_ids[name] = text_page_id(attachment.data)
+            return attachment.data
         try:
             page = self._make_page(attachment, name)
         except DocumentError as error:
@@ -274,8 +277,6 @@ class AttachmentPages(Mapping[str, Page]):
         return len(self._attachments)
 
     def _make_page(self, attachment: Attachment, name: str) -> Page:
-        if attachment.kind == "text":
-            return page_from_text(attachment.data, name, max_pixels=self._max_pixels)
         try:
             content = base64.b64decode(attachment.data, validate=True)
         except binascii.Error as error:

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from ridgerank.indexing.ray import ClusterWorkers
 from ridgerank.reranker.options import RerankerOptions
-from ridgerank.scaleout.ray_cluster import ClusterWorkers
 from ridgerank.serving.settings import ServeSettings
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgerank.errors import ArtifactError, StoreError
+from ridgerank.backbones.model_settings import SHORT_NAMES
+from ridgerank.errors import ArtifactError, BackboneError, StoreError
 from ridgerank.lineage import PAPER_NUMBERS, NumberFormat, StorageSetting
 
 HEADER_BYTES = 64
@@ -472,6 +473,15 @@ MODEL_SHAPES = {
     "qwen2.5-0.5b": ModelShape(2, 64, 512, *_QWEN_TEXT, 0.494e9, 24, reads_text=True),
 }
 """Models whose pages can be counted without loading them, by short name."""
+
+
+def find_shape(name: str) -> ModelShape:
+    """The shape of a model that is known, by the end of its name: `Qwen/Qwen2.5-VL-7B-Instruct` will do."""
+    plain = name.lower().rpartition("/")[2]
+    for known, shape in MODEL_SHAPES.items():
+        if plain.startswith(known) or name == SHORT_NAMES.get(known):
+            return shape
+    raise BackboneError(f"no known shape of {name!r}; known: {', '.join(MODEL_SHAPES)}")
 
 
 def count_page_bytes(shape: ModelShape, setting: StorageSetting) -> int:

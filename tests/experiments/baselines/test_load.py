@@ -28,7 +28,6 @@ from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
 from tests.backbones.small_text_models import build_text
 from tests.experiments.baselines.small_judges import build_mono_qwen
-from tests.indexing.test_index import Seen
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,7 +51,7 @@ def store(
     """Drawn pages, prefixes of a random backbone, vectors of the embedded retriever."""
     uri = str(tmp_path_factory.mktemp("store") / "pages")
     encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
-    index_documents(corpus.documents, uri, small_backbone, hook=Seen(), processes=1, embedder=encoder)
+    index_documents(corpus.documents, uri, small_backbone, processes=1, embedder=encoder)
     with PageStore.open(uri) as opened:
         yield opened
 

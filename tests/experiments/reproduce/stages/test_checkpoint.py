@@ -9,7 +9,7 @@ import pytest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete
 from experiments.reproduce.stages.paths import require_lineage
 from ridgerank.errors import LineageMismatch
-from ridgerank.lineage import Lineage
+from ridgerank.lineage import PAPER_NUMBERS, Keep, Lineage, StorageSetting
 
 
 class KilledError(Exception):

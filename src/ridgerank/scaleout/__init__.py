@@ -1,1 +1,0 @@
-"""The same work on many machines: Ray runs `indexing`, `calibration` and `serving` there."""

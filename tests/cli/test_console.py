@@ -1,0 +1,145 @@
+"""What commands print beside their data, and options that several of them share."""
+
+import os
+import re
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from ridgerank.cli._console import Bar, expand_home, format_duration, hide_library_bars
+from ridgerank.cli.index import FAILURES_SHOWN, _show_progress, format_speed
+from ridgerank.cli.main import app
+from ridgerank.cli.search import shorten_middle
+from ridgerank.documents.sources import Failure
+from ridgerank.errors import StoreError
+from ridgerank.indexing.index import IndexProgress
+from ridgerank.store.lance_dataset import local_root
+from ridgerank.store.store_writer import StoreWriter
+from tests.cli.commands import invoke
+from tests.store.pages import LINEAGE
+from tests.test_extras import leaf_commands
+
+COMMANDS = sorted(leaf_commands(get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_short_help_and_takes_quiet_and_verbose(name: str) -> None:
+    text = invoke(*name.split(), "-h").output
+    assert all(option in text for option in ("--quiet", "-q", "--verbose", "-v"))
+
+
+def test_quiet_after_the_command_leaves_only_the_data(world: Path) -> None:
+    fuse = ("fuse", world / "retriever.trec", world / "reranker.trec", "--weight", 0.5)
+    assert "weight 0.500" in invoke(*fuse).stderr
+    assert invoke(*fuse, "--quiet").stderr == ""
+    assert invoke("-q", *fuse).stderr == ""
+    assert "weight 0.500" in invoke(*fuse).stderr
+    assert "not together" in invoke(*fuse, "-q", "-v", code=2).output
+
+
+def test_options_stand_in_groups_with_their_variables() -> None:
+    text = invoke("search", "-h").output
+    assert all(heading in text for heading in ("Model", "Retriever", "Ranking", "Output", "Many queries"))
+    assert all(f"RIDGERANK_{name}" in text for name in ("STORE", "DEVICE", "DTYPE", "READOUT"))
+
+
+def test_the_store_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIDGERANK_STORE", str(tmp_path / "elsewhere"))
+    with pytest.raises(StoreError, match=r"no page store at .*elsewhere"):
+        invoke("search", "some words")
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = Event()
+
+    class Watched(Bar):
+        def echo(self, text: str, **options: Any) -> None:  # noqa: ANN401
+            super().echo(text, **options)
+            printed.set()
+
+    with Watched("listing", line_seconds=0.01) as bar:
+        assert printed.wait(60)
+        bar.start("indexing", 10)
+        bar.advance(4, rate="2.0 pages/s")
+        assert re.fullmatch(r"indexing: 4 of 10, \d+ s, about \d+ s left, 2.0 pages/s", bar.line())
+    assert "listing: 0 s" in capsys.readouterr().err
+
+
+def test_library_bars_are_off_unless_the_user_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "0")
+    monkeypatch.setenv("TQDM_DISABLE", "")
+    monkeypatch.delenv("TQDM_DISABLE")
+    hide_library_bars()
+    assert (os.environ["HF_HUB_DISABLE_PROGRESS_BARS"], os.environ["TQDM_DISABLE"]) == ("0", "1")
+
+
+def test_a_long_name_is_cut_in_the_middle_and_keeps_its_page() -> None:
+    name = "reports/2019/annual-report-of-the-north-sea-company-final.pdf#112"
+    short = shorten_middle(name, 30)
+    assert (len(short), short[-13:]) == (30, "final.pdf#112")
+    assert short.startswith("reports")
+    assert shorten_middle("a.pdf#1", 30) == "a.pdf#1"
+
+
+def test_durations_and_speeds_are_written_in_the_unit_that_fits() -> None:
+    assert [format_duration(seconds) for seconds in (40, 700, 12600)] == ["40 s", "12 min", "3.5 h"]
+    assert [format_speed(10, seconds) for seconds in (4.0, 350.0)] == ["2.5 pages/s", "35.0 s/page"]
+
+
+def test_a_file_that_loses_many_pages_gets_few_lines() -> None:
+    printed: list[str] = []
+
+    class Lines(Bar):
+        def echo(self, text: str, **_: Any) -> None:  # noqa: ANN401
+            printed.append(text)
+
+    show = _show_progress(Lines())
+    for number in range(1, 300):
+        failure = Failure(f"report.pdf#{number}", "the page is damaged; repair it")
+        show(IndexProgress(failure=failure))
+    show(IndexProgress(failure=Failure("other.pdf", "not a PDF; leave it out")))
+    assert len(printed) == FAILURES_SHOWN + 2
+    assert printed[-2] == "not read: more pages of report.pdf, for the same reason"
+    assert printed[-1] == "not read: other.pdf: not a PDF; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("calibrate", "--run", "r"), "--run needs the queries"),
+        (("calibrate", "--qrels", "q.trec"), "judgements need the queries"),
+        (("calibrate", "--target", "score"), "'score', expected auto, margin or likelihood"),
+        (("calibrate", "--state", "first"), "'first', expected auto, last or mean"),
+        (("rank", "--queries", "q", "--run", "r", "--tag", "two words"), "expected one word"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused(
+    folder: Path, run: object, words: tuple[str, ...], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "q.trec").write_text("q0 0 report-0.pdf#1 1\n")
+    assert reason in " ".join(invoke(*words, "--store", "store", code=2).output.replace("│", " ").split())
+
+
+def test_a_tilde_is_the_home_folder_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("store", "uri"):
+        assert expand_home(name, "~/pages") == str(tmp_path / "pages")
+    assert expand_home("paths", [Path("~/a"), Path("b~")]) == [tmp_path / "a", Path("b~")]
+    assert expand_home("query", "~/pages") == "~/pages"
+    assert local_root("~/pages") == tmp_path / "pages"
+
+
+def test_a_store_under_the_home_folder_lies_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    StoreWriter("~/pages", LINEAGE).close()
+    assert not (tmp_path / "~").exists()
+    assert (tmp_path / "home/pages/_versions").is_dir()
+    assert (tmp_path / "home/pages/_seals.json").exists()
