@@ -35,7 +35,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from benchmarks.report import publish
 from ridgerank.backbones.qwen_vl import Qwen25VL
 from ridgerank.calibration.artifact import Calibration, Diagnostics
-from ridgerank.fusion.estimate import user_estimate
+from ridgerank.fusion.weight import user_estimate
 from ridgerank.lineage import Lineage
 from ridgerank.readout.ridge import Readout
 from ridgerank.reranker.reranker import Reranker

@@ -14,8 +14,8 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.render import read_pages
 from ridgerank.errors import ArtifactError, LineageMismatch, QueryError, ScoreError, StoreError
-from ridgerank.fusion.estimate import user_estimate
 from ridgerank.fusion.standardize import fuse_scores
+from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents
 from ridgerank.ragged import Ragged
 from ridgerank.records import Candidate, Page, Ranking

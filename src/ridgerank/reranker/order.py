@@ -9,8 +9,8 @@ from scipy.special import expit
 
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.errors import ScoreError
-from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.fusion.standardize import standardize
+from ridgerank.fusion.weight import WeightEstimate
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.records import Latency, RankedPage, Ranking
 from ridgerank.reranker.batching import ListStates
