@@ -388,11 +388,13 @@ def _read_diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
 
 def _read_record(record: type[Record], facts: Mapping[str, Any]) -> Record:
     """The inverse of `to_json`: NaN where null stands for it, tuples for lists."""
-    numbers = {field.name for field in fields(record) if field.type is float}
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
-    return record(
-        **{name: math.nan if value is None and name in numbers else value for name, value in values.items()}
-    )
+    values: dict[str, Any] = {**facts}
+    for field in fields(record):
+        if isinstance(values.get(field.name), list):
+            values[field.name] = tuple(values[field.name])
+        elif field.type is float and values[field.name] is None:
+            values[field.name] = math.nan
+    return record(**values)
 
 
 def plot_calibration(calibration: Calibration, path: Path) -> bool:
@@ -417,8 +419,9 @@ def plot_calibration(calibration: Calibration, path: Path) -> bool:
     path_axes.set_title("The penalty")
     path_axes.legend()
 
+    assert calibration.lists is not None  # it was just fitted to them
     lists = calibration.lists
-    agreement = [] if lists is None else correlation(lists.readout, lists.targets, lists.lists)
+    agreement = correlation(lists.readout, lists.targets, lists.lists)
     agreement_axes.hist(agreement, bins=np.linspace(-1, 1, 21), color="C0")
     agreement_axes.axvline(
         facts.agreement, color="C3", linestyle="--", label=f"mean r = {facts.agreement:.2f}"

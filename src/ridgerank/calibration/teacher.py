@@ -137,8 +137,8 @@ def complete_targets(
     `documents` is where pages are rendered from again; `progress` is called with pages done and to do.
     """
     missing: dict[str, list[str]] = {}
-    for query, pages in candidates.items():
-        for each in pages:
+    for query, query_candidates in candidates.items():
+        for each in query_candidates:
             if any(cache.target(target, query, each.page_id) is None for target in targets):
                 missing.setdefault(each.page_id, []).append(query)
     done = 0
