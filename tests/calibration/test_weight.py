@@ -76,12 +76,6 @@ def test_judgements_set_the_weight_and_stand_before_those_of_another_corpus() ->
     assert world(200).decide(judged=True, transferred=transferred).deployed == judged.deployed
 
 
-def test_few_judged_queries_are_shrunk() -> None:
-    few, many = (world(queries).decide(judged=True).deployed for queries in (40, 120))
-    assert few.shrunk
-    assert not many.shrunk
-
-
 def test_a_readout_that_does_not_follow_its_teacher_gets_no_weight() -> None:
     scores = world(64)
     noise = np.random.default_rng(3).normal(size=scores.lists.members)

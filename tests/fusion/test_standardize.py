@@ -68,7 +68,7 @@ def test_the_end_points_are_the_two_scores_alone(b: Floats, s: Floats) -> None:
 
 @pytest.mark.parametrize("weight", [-0.01, 1.01, float("nan")])
 def test_a_weight_outside_zero_to_one_is_refused(weight: float) -> None:
-    with pytest.raises(ScoreError, match="wanted a number from 0"):
+    with pytest.raises(ScoreError, match="expected a number from 0"):
         fuse_scores(np.zeros(ONE_LIST), np.zeros(ONE_LIST), weight, LISTS)
 
 
