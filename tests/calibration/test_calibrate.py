@@ -119,64 +119,42 @@ def test_an_interrupted_calibration_goes_on_and_ends_the_same(
     np.testing.assert_allclose(again.readout.vector, whole.readout.vector, rtol=1e-3, atol=1e-6)
 
 
-def test_a_saved_calibration_ranks_and_a_model_that_cannot_read_is_not_trusted(
+def test_a_model_that_cannot_read_is_not_trusted_and_the_report_shows_it(
     store: str, small_backbone: Backbone
 ) -> None:
     """The model here is random: it agrees with itself, and with nothing else."""
     calibration = run(store, small_backbone)
     assert calibration.weight.weight == 0.0
     assert calibration.diagnostics.warnings
-    with PageStore.open(store) as opened:
-        retriever = overlap(opened)
-    with Reranker.open(store, backbone=small_backbone, retriever=retriever) as reranker:
-        ranking = reranker.search("margin of Norway", k=8, top_k=8)
-    assert ranking.weight == calibration.weight.weight
-    assert len(ranking.pages) == 8
     assert (calibrations_folder(store) / "default.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_given_queries_and_judgements_are_used_and_both_weights_reported(
-    store: str, small_backbone: Backbone
-) -> None:
-    queries = tuple(Query(f"q{number}", f"growth of market {number} in Chile") for number in range(20))
-    with PageStore.open(store) as opened:
-        names = [opened.reference(page_id) for page_id in opened.page_ids()]
-    qrels = {query.query_id: dict.fromkeys(names[number::7], 1) for number, query in enumerate(queries)}
-    query_options: Any = {"queries": [*queries, Query("again", queries[0].text)], "queries_from": "by hand"}
-    calibration = run(store, small_backbone, **query_options, qrels=qrels)
-    assert calibration.diagnostics.closed_form is not None
-    assert calibration.diagnostics.queries == 20
-    assert calibration.diagnostics.queries_from == "by hand"
-    assert calibration.diagnostics.closed_form.method == "closed-form"
-    with pytest.raises(CalibrationError, match="the judgements name none of the queries"):
-        run(store, small_backbone, **query_options, qrels={"other": {names[0]: 1}})
-
-
-def test_a_weight_can_come_from_the_judgements_of_another_corpus(
+def test_given_queries_and_judgements_are_used_and_their_weight_serves_another_store(
     store: str, small_backbone: Backbone, tmp_path: Path
 ) -> None:
     other = str(tmp_path / "other")
     shutil.copytree(store, other)
-    queries = tuple(Query(f"q{number}", f"growth of market {number} in Chile") for number in range(20))
-    lists = run(other, small_backbone, queries=queries).lists
+    queries = [Query(f"q{number}", f"growth of market {number} in Chile") for number in range(20)]
+    options: Any = {"queries": [*queries, Query("again", queries[0].text)], "queries_from": "by hand"}
+    lists = run(other, small_backbone, name="unjudged", **options).lists
     assert lists is not None
-    by_text = lists.by_query()  # judgements that the readout knows something of: the page it puts first
-    qrels = {
+    qrels = {  # judgements that the readout knows something of: the page it puts first
         query.query_id: {max(zip(pages.readout, pages.page_ids, strict=True))[1]: 1}
-        for query in queries
-        if (pages := by_text.get(query.text))
+        for query in lists.queries
+        if (pages := lists.by_query()[query.text])
     }
-    judged_calibration = run(other, small_backbone, queries=queries, qrels=qrels)
-    judged = judged_calibration.diagnostics.closed_form
+    diagnostics = run(other, small_backbone, **options, qrels=qrels).diagnostics
+    judged = diagnostics.closed_form
     assert judged is not None
-    transferred_calibration = run(store, small_backbone, weight_from=other)
-    transferred = transferred_calibration.diagnostics.closed_form
+    assert (diagnostics.queries, diagnostics.queries_from, judged.method) == (20, "by hand", "closed-form")
+    with pytest.raises(CalibrationError, match="the judgements name none of the queries"):
+        run(other, small_backbone, **options, qrels={"other": {"page": 1}})
+    transferred = run(store, small_backbone, weight_from=other).diagnostics.closed_form
     assert transferred is not None
     assert (transferred.weight, transferred.weight_interval) == (judged.weight, judged.weight_interval)
     assert transferred.note.startswith(f"read on the {judged.queries_used} judged queries of other")
     with pytest.raises(CalibrationError, match=r"weighs the scores of 'word-overlap', expected 'bm25'"):
         transfer_weight(other, lineage=PageStore.open(store).lineage, retriever="bm25")
-    run(other, small_backbone, name="unjudged")
     with pytest.raises(CalibrationError, match="was calibrated without judgements"):
         run(store, small_backbone, weight_from=f"{other}#unjudged")
 

@@ -18,13 +18,12 @@ from ridgerank.fusion.estimate import (
     combine_with_judgements,
     estimate_by_ratio,
     label_free_estimate,
-    read_misfit,
     read_ratio_from_rarity,
     read_ratio_from_teacher,
     third_moments,
 )
-from ridgerank.fusion.weight import WeightEstimate, objective, optimal_weight, resolve_heywood_case
-from ridgerank.ragged import Floats, Ragged
+from ridgerank.fusion.weight import WeightEstimate, objective, optimal_weight
+from ridgerank.ragged import Floats
 
 
 @dataclass(frozen=True)
@@ -131,16 +130,6 @@ def test_a_teacher_as_good_as_relevance_is_not_a_reason_to_fall_back() -> None:
     assert all(abs(estimate.weight - truth) < 0.15 for estimate in found)
 
 
-def test_a_score_settled_on_the_edge_is_relevance_itself() -> None:
-    low, middle, high = (np.asarray(value) for value in (0.4, 0.6, 0.9))
-    for triple_of, expected in (
-        ((low, middle, high), (0.6, 0.9)),  # c_t² = 1.35
-        ((middle, low, high), (0.6, 1.0)),  # c_s² = 1.35
-        ((middle, high, low), (1.0, 0.6)),  # c_b² = 1.35
-    ):
-        np.testing.assert_array_equal(resolve_heywood_case(*triple_of), expected)
-
-
 def test_shrinking_moves_few_queries_to_the_retriever_alone_and_leaves_many_alone() -> None:
     assert float(optimal_weight(*PRIOR)) == pytest.approx(0.0)
     few, many = constant(0.1, 0.9, 0.1, queries=2), constant(0.1, 0.9, 0.1, queries=5000)
@@ -160,35 +149,6 @@ def test_a_shrunk_weight_is_almost_never_worse_than_the_retriever_alone() -> Non
             weight = np.asarray(closed_form_estimate(seen, shrink=shrink).weight)
             losses[shrink] += int(objective(weight, *test) < test[0])
     assert losses[True] <= 5 < losses[False]
-
-
-def test_the_less_a_readout_follows_its_teacher_the_less_it_is_worth_and_the_wider_the_error() -> None:
-    followed = constant(0.5, 1.0, 0.5)
-    assert read_misfit(followed) == pytest.approx(0.0)
-    assert read_ratio_from_teacher(followed)[0] == pytest.approx(np.log(2.0))
-    readings = [read_ratio_from_teacher(constant(0.4, st, 0.4)) for st in (0.9, 0.7, 0.5)]
-    assert readings[0][0] > readings[1][0] > readings[2][0]
-    assert readings[0][1] < readings[1][1] < readings[2][1]
-
-
-def test_skewed_relevance_shows_the_ratio_even_of_a_readout_that_copies_a_poor_teacher() -> None:
-    generator = np.random.default_rng(0)
-    relevance = np.zeros((2000, 20))
-    relevance[:, 0] = 4.36  # one of twenty, standardized: skewness 4.1
-    relevance -= relevance.mean(axis=1, keepdims=True)
-
-    def score(correlation: float) -> Floats:
-        noise = generator.normal(size=relevance.shape)
-        scores: Floats = (correlation * relevance + np.sqrt(1 - correlation**2) * noise).ravel()
-        return scores
-
-    lists = Ragged.of_lengths([20] * len(relevance))
-    retriever, teacher = score(0.5), score(0.6)
-    reading = read_ratio_from_rarity(third_moments(retriever, teacher, lists))
-    assert reading is not None
-    assert reading[0] == pytest.approx(np.log(0.6 / 0.5), abs=0.08)
-    by_teacher = read_ratio_from_teacher(correlate(retriever, teacher, teacher, lists, discounted=False))
-    assert by_teacher[0] > 0.8
 
 
 def test_the_chance_of_gain_is_how_often_drawn_ratios_gain_and_never_certain() -> None:

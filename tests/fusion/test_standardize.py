@@ -30,12 +30,6 @@ def test_scale_and_offset_of_a_retriever_do_not_matter(v: Floats, scale: float, 
         np.testing.assert_allclose(standardize(moved, LISTS), standardize(v, LISTS), atol=1e-6)
 
 
-@given(values)
-def test_equal_weights_are_the_uniform_inner_product(v: Floats) -> None:
-    weighted = standardize_weighted(v, np.full(ONE_LIST, 0.37), LISTS)
-    np.testing.assert_allclose(weighted, standardize(v, LISTS), atol=1e-9)
-
-
 @given(values, arrays(np.float64, ONE_LIST, elements=st.floats(0.1, 10)))
 def test_weighted_standardization_is_standard_in_its_own_inner_product(v: Floats, omega: Floats) -> None:
     z = standardize_weighted(v, omega, LISTS)

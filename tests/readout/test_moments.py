@@ -68,12 +68,6 @@ def test_a_constant_added_to_one_list_changes_nothing() -> None:
     )
 
 
-def test_a_list_of_one_teaches_nothing() -> None:
-    lists = random_lists(30, seed=3)
-    alone = [(np.ones((1, DIM)), np.array([5.0]))]
-    np.testing.assert_allclose(ridge_path(gathered(lists + alone)), ridge_path(gathered(lists)), rtol=1e-9)
-
-
 def test_held_out_error_is_the_centered_squared_error_in_both_forms() -> None:
     readouts = np.random.default_rng(9).standard_normal((4, DIM))
     for lists in (random_lists(1, seed=4), random_lists(50, seed=4)):

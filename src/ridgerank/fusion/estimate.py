@@ -2,8 +2,7 @@
 
 With few queries the three correlations are noise, and the weight computed from them can rank far below the
 retriever alone. Shrinking pulls each correlation towards a prior by their precisions: a handful of
-queries moves the weight a little, a hundred leave nothing of the prior. It works on the correlations, not
-on the weight, because at the end points 0 and 1 the weight itself stops telling how uncertain it is.
+queries moves the weight a little, a hundred leave nothing of the prior.
 
 Calibration deploys a weight from one ratio and its error. w* depends on r = c_s / c_b and ρ alone; r = 1
 gives 0.5 whatever ρ is. Without judgements r is read twice:
@@ -43,8 +42,7 @@ from ridgerank.ragged import Floats, Ragged
 
 FALLBACK_WEIGHT = 0.2
 """Deployed, and said so, where no weight can be estimated. Near the retriever's end even a reranker that
-ranks badly alone tends to help (proposition 1 asks only for some partial correlation), and a useless
-one costs little."""
+ranks badly alone tends to help (proposition 1), and a useless one costs little."""
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 BEYOND_CHANCE = 2.58
@@ -81,8 +79,7 @@ _BLOCK = 1 << 21
 """Resampled queries drawn at a time: the bootstrap's memory, whatever the number of queries."""
 
 RatioReading: TypeAlias = tuple[float, float]
-"""log r = log c_s − log c_b as one argument reads it, and its standard deviation: chance over queries, and
-what the argument may be off."""
+"""log r = log c_s − log c_b as one argument reads it, and its standard deviation."""
 
 
 def closed_form_estimate(correlations: Correlations, *, shrink: bool = False) -> WeightEstimate:
@@ -182,11 +179,9 @@ def _chance_explains(correlations: Correlations) -> bool:
 def _fallback(correlations: Correlations, mean: Floats, *, heywood: bool, shrunk: bool) -> WeightEstimate:
     rho_bt, rho_st, rho_bs = mean.tolist()
     measured = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
-    reason = (
-        "an estimate exceeds 1, so the scores share more than relevance"
-        if heywood
-        else "not all three correlations are positive"
-    )
+    reason = "not all three correlations are positive"
+    if heywood:
+        reason = "an estimate exceeds 1, so the scores share more than relevance"
     cause = f"the one-factor model does not fit ({measured}): {reason}"
     return WeightEstimate(
         FALLBACK_WEIGHT,
@@ -446,5 +441,4 @@ def _read_teacher(means: Floats) -> Floats:
 def _spread(draws: Floats) -> float:
     """Half the width of the middle 68 %: a standard deviation that outliers do not move."""
     finite = draws[np.isfinite(draws)]
-    low, high = np.quantile(finite, [0.16, 0.84]) if len(finite) else (-1.0, 1.0)
-    return float(high - low) / 2.0
+    return float(np.ptp(np.quantile(finite, [0.16, 0.84]))) / 2.0 if len(finite) else 1.0

@@ -90,7 +90,9 @@ class JoinedRuns:
 def join(*runs: Run) -> JoinedRuns:
     """Align runs by query and page; queries in the order in which they first appear."""
     queries = tuple(dict.fromkeys(query for run in runs for query in run.queries))
-    vocabulary = _merge_vocabularies([run.vocabulary for run in runs])
+    vocabulary = runs[0].vocabulary
+    if any(run.vocabulary != vocabulary for run in runs):
+        vocabulary = tuple(sorted({page for run in runs for page in run.vocabulary}))
     keys, scores = zip(*(_sort_by_key(run, queries, vocabulary) for run in runs), strict=True)
     if all(np.array_equal(keys[0], other) for other in keys[1:]):
         union, aligned = keys[0], np.vstack(scores)
@@ -184,13 +186,6 @@ def _order_by_tier(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:
     steps = lists.positions() - lists.repeat(fused_pages) + 1.0
     final = np.where(tiers == 0, ordered, lists.repeat(lowest) - steps)
     return Run(joined.queries, joined.vocabulary, lists, joined.codes[order], final)
-
-
-def _merge_vocabularies(vocabularies: list[tuple[str, ...]]) -> tuple[str, ...]:
-    first = vocabularies[0]
-    if all(other == first for other in vocabularies[1:]):
-        return first
-    return tuple(sorted(set().union(*vocabularies)))
 
 
 def _sort_by_key(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]) -> tuple[Ints, Floats]:

@@ -53,12 +53,11 @@ def require_weight(weight: float) -> None:
 
 def fuse_many_scores(scores: Floats, weights: Floats, lists: Ragged) -> Floats:
     """F = Σ w_i z(s_i), eq. 2 for any number of scores: (scores, members), weights (scores,) → (members,)."""
-    if len(weights) != len(scores) or not (weights >= 0).all() or not np.isfinite(weights.sum()):
+    if len(weights) != len(scores) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
         raise ScoreError(
-            f"fusion weights {weights.tolist()} for {len(scores)} runs, expected one per run, none below 0"
+            f"fusion weights {weights.tolist()} for {len(scores)} runs, expected one per run, none below 0 "
+            "and not all 0"
         )
-    if not weights.sum() > 0:
-        raise ScoreError("all fusion weights are 0, expected at least one above 0")
     shares = weights / weights.sum()
     fused: Floats = np.sum(
         [share * standardize(row, lists) for share, row in zip(shares, scores, strict=True)], axis=0
