@@ -18,22 +18,22 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, track
 from rich.table import Table
 
 from experiments.protocols.recovery import recovery
 from miniature import weights
 from ridgerank.backbones.base import full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.calibration.teacher import TargetCache, Teacher
+from ridgerank.calibration.teacher import TargetCache, complete_targets
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.estimate import closed_form_estimate
-from ridgerank.fusion.join import fuse, join
+from ridgerank.fusion.runs import fuse, join
 from ridgerank.queries import read_queries
 from ridgerank.records import Candidate, Query, Ranking
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.store.sidecar import BATCH_PAGES, calibrations_folder, rerender_pages
+from ridgerank.store.sidecar import calibrations_folder, rerender_pages
 from ridgerank.trec import Qrels, Run, read_qrels
 
 CANDIDATES = 20
@@ -157,18 +157,19 @@ def read_fully(
     """
     store, backbone = reranker.store, reranker.backbone
     margins = TargetCache(calibrations_folder(store.uri), store.lineage)
-    teacher = Teacher(backbone, margins)
-    teacher.request(
-        {
-            query.text: [Candidate(page.page_id, page.retriever_score) for page in ranking.pages]
-            for query, ranking in rankings.items()
-        }
-    )
-    unread = teacher.missing
-    batches = rerender_pages(store, unread, max_pixels=backbone.page_budget)
-    total = -(-len(unread) // BATCH_PAGES)
-    for batch in track(batches, "full model", total=total, console=Console(stderr=True)):
-        teacher.encode(batch)
+    candidates = {
+        query.text: [Candidate(page.page_id, page.retriever_score) for page in ranking.pages]
+        for query, ranking in rankings.items()
+    }
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("full model")
+        complete_targets(
+            backbone,
+            store,
+            margins,
+            candidates,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
     timed = list(rankings.items())[:TIMED_QUERIES]
     timed_pages = sorted({page.page_id for _, ranking in timed for page in ranking.pages})
     shown = chain.from_iterable(rerender_pages(store, timed_pages, max_pixels=backbone.page_budget))

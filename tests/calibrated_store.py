@@ -10,7 +10,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration, Diagnostics
-from ridgerank.fusion.estimate import user_estimate
+from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats

@@ -19,7 +19,7 @@ LIGHT = [
     "ridgerank",
     "ridgerank.cli.main",
     "ridgerank.fusion.estimate",
-    "ridgerank.fusion.join",
+    "ridgerank.fusion.runs",
     "ridgerank.readout.ridge",
     "ridgerank.readout.ridge",
     "ridgerank.evaluation.metrics",
@@ -80,7 +80,7 @@ sys.modules["torch"] = sys.modules["transformers"] = None
 import numpy as np
 from ridgerank.evaluation.metrics import evaluate
 from experiments.simulation import World, simulate
-from ridgerank.fusion.join import fuse_runs, join
+from ridgerank.fusion.runs import fuse_runs, join
 from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
 sample = simulate(World(), queries=5, seed=0)

@@ -7,11 +7,10 @@ import numpy as np
 
 from experiments.baselines.base import Baseline
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.teacher import TargetCache, Teacher
+from ridgerank.calibration.teacher import TargetCache, complete_targets
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import rerender_pages
 
 
 class FullDepthBaseline(Baseline):
@@ -39,12 +38,7 @@ class FullDepthBaseline(Baseline):
 
     def score_many(self, candidates_of: Mapping[str, Sequence[Candidate]]) -> dict[str, Floats]:
         """Margins of many queries; those in the cache are not computed again."""
-        teacher = Teacher(self._backbone, self._margins)
-        teacher.request(candidates_of)
-        pixels = self._backbone.page_budget
-        missing = teacher.missing
-        for batch in rerender_pages(self._store, missing, max_pixels=pixels, documents=self._documents):
-            teacher.encode(batch)
+        complete_targets(self._backbone, self._store, self._margins, candidates_of, documents=self._documents)
         return {
             query: np.array(
                 [self._margins.margin(query, candidate.page_id) for candidate in candidates], dtype=np.float64

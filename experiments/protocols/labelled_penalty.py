@@ -25,9 +25,9 @@ def choose_penalty_by_relevance(
     corpora = {sample.corpus: sample for sample in samples}
     moments = {sample.corpus: corpus_moments(sample) for sample in samples}
     losses = {}
-    for fold in nested_folds(list(corpora)):
-        path = ridge_path(merge_moments(moments, fold.fitted), lambdas)
-        losses[fold.held_out] = -_quality(corpora[fold.validation], path, weight)
+    for held_out, validation, fitted in nested_folds(list(corpora)):
+        path = ridge_path(merge_moments(moments, fitted), lambdas)
+        losses[held_out] = -_quality(corpora[validation], path, weight)
     return deploy_modal(lambdas, losses)
 
 

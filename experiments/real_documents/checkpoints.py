@@ -3,16 +3,17 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 
 from experiments.real_documents.questions import Question, QuestionFolder, fingerprint
-from ridgerank.calibration.selection import CalibrationData
+from ridgerank.calibration.fit import CalibrationLists
 from ridgerank.errors import DatasetError
 from ridgerank.lineage import Keep
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.records import STATES, TARGETS, State, Target
+from ridgerank.records import STATES, TARGETS, Query, State, Target
 from ridgerank.trec import Qrels
 
 logger = logging.getLogger(__name__)
@@ -43,14 +44,18 @@ class QuestionTable:
         """The states over pages pruned by `keep`, by where they were read."""
         return {state: self.columns[f"{keep}, {state}"] for state in STATES}
 
-    def observed(self, without_kind: str | None, keep: str, *, judged: bool) -> CalibrationData:
+    def observed(self, without_kind: str | None, keep: str, *, judged: bool) -> CalibrationLists:
         """The questions of all kinds, or of all but one, as calibration sees them."""
         observed = self.kinds != without_kind
         lists, members = self.lists.select(observed)
         targets: dict[Target, Floats] = {target: self.columns[target][members] for target in TARGETS}
-        return CalibrationData(
+        return CalibrationLists(
+            queries=tuple(
+                Query(query, "", kind)
+                for query, kind in compress(zip(self.queries, self.kinds.tolist(), strict=True), observed)
+            ),
+            page_ids=tuple(compress(self.references, members)),
             lists=lists,
-            corpora=tuple(self.kinds[observed].tolist()),
             retriever=self.columns["bm25"][members],
             targets=targets,
             states={state: states[members] for state, states in self.states(keep).items()},

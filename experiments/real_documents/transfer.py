@@ -1,7 +1,7 @@
 """Readouts and weights for the questions of `real_documents`, taught by other questions.
 
 One kind of document is left out at a time. The questions of all other kinds together are calibrated on, as
-`ridgerank calibrate` does (`calibration/selection.py`: readout, penalty, weight), and the result ranks the
+`ridgerank calibrate` does (`calibration/fit.py`: readout, penalty, weight), and the result ranks the
 kind that was left out. Instead of the other kinds, all questions of another folder may teach.
 """
 
@@ -12,11 +12,10 @@ import numpy as np
 
 from experiments.real_documents.checkpoints import QuestionTable
 from experiments.real_documents.resample import SELECTED
-from ridgerank.calibration.selection import CalibrationData, FittedOption, select_readout
+from ridgerank.calibration.fit import CalibrationLists, WeighedReadout, fit, weigh
 from ridgerank.calibration.weight import MANY_JUDGED
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.estimate import FALLBACK_WEIGHT, closed_form_estimate
-from ridgerank.fusion.prior import Prior
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.fusion.weight import fit_one_factor, optimal_weight
 from ridgerank.ragged import Bools, Floats, Ragged
@@ -44,7 +43,7 @@ class Teaching:
     without_kind: str | None
     """Of the teachers: the kind that may not teach."""
 
-    def observed(self, keep: str, *, judged: bool) -> CalibrationData:
+    def observed(self, keep: str, *, judged: bool) -> CalibrationLists:
         """The teaching questions as calibration sees them."""
         return self.teachers.observed(self.without_kind, keep, judged=judged)
 
@@ -82,8 +81,9 @@ def transfer_readouts(
         kind, lists, members = teaching.kind, teaching.lists, teaching.members
         b = questions.columns["bm25"][members]
         observed = teaching.observed(keep, judged=True)
-        judged = select_readout(observed)
-        selection = select_readout(teaching.observed(keep, judged=False))
+        judged = weigh(observed, fit(observed))
+        unjudged = teaching.observed(keep, judged=False)
+        selection = weigh(unjudged, fit(unjudged))
         transferred.selected[kind] = selection.selected.option.name
         transferred.reasons[kind] = selection.reason
         for fitted, with_judgements in zip(selection.fitted, judged.fitted, strict=True):
@@ -94,7 +94,7 @@ def transfer_readouts(
                 JUDGED: with_judgements.decision.deployed.weight,
                 LABEL_FREE: fitted.decision.deployed.weight,
                 ONE_READING: fitted.decision.paper_label_free.weight,
-                PAPER_JUDGED: _paper_judged_weight(observed, with_judgements),
+                PAPER_JUDGED: _paper_judged_weight(with_judgements),
                 PAPER_LABEL_FREE: paper_label_free_weight(b, scores, target, lists),
             }
             for name in (option.name, *([SELECTED] if fitted is selection.selected else [])):
@@ -123,8 +123,8 @@ def fuse_by_judgements(
             teachers.relevance[members],
             lists,
         )
-        prior = Prior() if judged.queries < MANY_JUDGED else None
-        weights[teaching.kind] = round(closed_form_estimate(judged, prior=prior).weight, 3)
+        estimate = closed_form_estimate(judged, shrink=judged.queries < MANY_JUDGED)
+        weights[teaching.kind] = round(estimate.weight, 3)
         fused[teaching.members] = fuse_scores(
             questions.columns["bm25"][teaching.members],
             column[teaching.members],
@@ -134,13 +134,11 @@ def fuse_by_judgements(
     return fused, weights
 
 
-def _paper_judged_weight(observed: CalibrationData, fitted: FittedOption) -> float:
+def _paper_judged_weight(fitted: WeighedReadout) -> float:
     """Eq. 4 on held-out scores of the teaching questions."""
-    assert observed.relevance is not None
-    problem, members = observed.problem(fitted.option.target, fitted.option.state)
-    judged = correlate(
-        problem.retriever, fitted.fit.held_out_scores, observed.relevance[members], problem.lists
-    )
+    data = fitted.fit.data
+    assert data.relevance is not None
+    judged = correlate(data.retriever, fitted.fit.held_out_scores, data.relevance, data.lists)
     return closed_form_estimate(judged).weight
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ridgerank.backbones.load import load_backbone
     from ridgerank.calibration.calibrate import calibrate
     from ridgerank.errors import RidgeRankError
-    from ridgerank.fusion.join import fuse
+    from ridgerank.fusion.runs import fuse
     from ridgerank.indexing.index import index_documents
     from ridgerank.records import RankedPage, Ranking
     from ridgerank.reranker.reranker import Reranker
@@ -49,7 +49,7 @@ _HOMES = {
     "Reranker": "ridgerank.reranker.reranker",
     "RidgeRankError": "ridgerank.errors",
     "calibrate": "ridgerank.calibration.calibrate",
-    "fuse": "ridgerank.fusion.join",
+    "fuse": "ridgerank.fusion.runs",
     "index_documents": "ridgerank.indexing.index",
     "load_backbone": "ridgerank.backbones.load",
 }

@@ -1,8 +1,9 @@
 """The records that cross modules: a page, a query, a candidate, a ranking. They know no model and no file."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -16,6 +17,17 @@ State: TypeAlias = Literal["last", "mean"]
 
 TARGETS: tuple[Target, ...] = ("margin", "likelihood")
 STATES: tuple[State, ...] = ("last", "mean")
+
+
+def to_json(value: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
+    """A record, or values that hold records, as JSON has them. JSON has no NaN: null stands for it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {key: to_json(part) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [to_json(part) for part in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

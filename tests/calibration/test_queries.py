@@ -14,7 +14,7 @@ The demand for heating oil fell in every region that had district heating by the
 
 
 def query_texts(texts: dict[str, str], count: int = 99) -> list[str]:
-    return [query.text for query in queries_from_texts(texts, count).queries]
+    return [query.text for query in queries_from_texts(texts, count)[0]]
 
 
 def test_titles_captions_headers_and_phrases_are_all_made() -> None:
@@ -28,12 +28,12 @@ def test_titles_captions_headers_and_phrases_are_all_made() -> None:
 
 def test_kinds_take_turns_over_pages_and_the_report_counts_them() -> None:
     pages = {f"{number}": PAGE.replace("Norway", f"N{number}") for number in range(2)}
-    result = queries_from_texts({"a": PAGE, "b": PAGE.replace("cold", "warm")}, 2)
-    assert [query.text for query in result.queries] == [
+    queries, origin = queries_from_texts({"a": PAGE, "b": PAGE.replace("cold", "warm")}, 2)
+    assert [query.text for query in queries] == [
         "Energy use in cold climates",
         "Heating demand of old houses",
     ]
-    assert result.origin == "made from the pages' text: 1 titles, 1 captions"
+    assert origin == "made from the pages' text: 1 titles, 1 captions"
     assert len(query_texts(pages)) == 4
 
 
@@ -49,5 +49,5 @@ def test_pages_that_say_nothing_give_no_query() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "one two", "no no no no", "12 34 56 78", "word " * 30])
-def test_what_nobody_would_ask_is_no_query(text: str) -> None:
+def test_what_nobody_would_ask_is_not_a_query(text: str) -> None:
     assert not is_query(text)

@@ -1,5 +1,7 @@
-"""Readouts of other scores than the model's own."""
+"""Targets on disk, and readouts of other scores than the model's own."""
 
+import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +11,68 @@ import pytest
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.calibrate import calibrate
-from ridgerank.calibration.teacher import read_teacher
+from ridgerank.calibration.teacher import FILE_NAME, TargetCache, read_teacher
 from ridgerank.calibration.weight import transfer_weight
-from ridgerank.errors import CalibrationError, RunFileError
+from ridgerank.errors import CalibrationError, RidgeRankError, WriteError
 from ridgerank.records import Query
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import WordOverlap
+from tests.store.pages import LINEAGE
 
 QUERIES = [Query(f"q{number}", f"page {number} of report") for number in range(18)]
 
 
-def run(uri: str, backbone: Backbone, teacher: str, **options: Any) -> Calibration:  # noqa: ANN401
+def test_targets_are_read_back_to_the_last_digit_and_kept_apart(tmp_path: Path) -> None:
+    cache = TargetCache(tmp_path, LINEAGE)
+    cache.add({"page": {"first?": 0.1 + 0.2, "second?": -1e-17}, "other": {"first?": 3.0}})
+    cache.add({"page": {"first?": -2.5}}, target="likelihood")
+    cache.add_written_query("page", "what it says")
+    for reopened in (cache, TargetCache(tmp_path, LINEAGE)):
+        assert reopened.margin("first?", "page") == 0.1 + 0.2
+        assert reopened.margin("second?", "page") == -1e-17
+        assert reopened.margin("second?", "other") is None
+        assert reopened.target("likelihood", "first?", "page") == -2.5
+        assert (reopened.written_query("page"), reopened.written_query("other")) == ("what it says", None)
+        assert len(reopened) == 4
+
+
+def test_a_line_cut_short_by_a_kill_is_dropped_wherever_it_was_cut(tmp_path: Path) -> None:
+    cache = TargetCache(tmp_path, LINEAGE)
+    cache.add({"page": {"q": 1.0}})
+    whole = (tmp_path / FILE_NAME).read_bytes()
+    cache.add({"other": {"q": 2.0}})
+    both = (tmp_path / FILE_NAME).read_bytes()
+    for length in range(len(whole), len(both)):
+        (tmp_path / FILE_NAME).write_bytes(both[:length])
+        reopened = TargetCache(tmp_path, LINEAGE)
+        assert (reopened.margin("q", "page"), reopened.margin("q", "other")) == (1.0, None)
+        reopened.add({"third": {"q": 3.0}})
+        assert TargetCache(tmp_path, LINEAGE).margin("q", "third") == 3.0
+
+
+def test_targets_of_another_model_or_prompt_are_forgotten_but_not_those_of_another_store(
+    tmp_path: Path,
+) -> None:
+    TargetCache(tmp_path, LINEAGE).add({"page": {"q": 1.0}})
+    other_store = replace(LINEAGE, storage=replace(LINEAGE.storage, exit_layer=2))
+    assert TargetCache(tmp_path, other_store).margin("q", "page") == 1.0
+    assert TargetCache(tmp_path, replace(LINEAGE, prompt="another")).margin("q", "page") is None
+    assert len(TargetCache(tmp_path, LINEAGE)) == 0
+
+
+def test_a_disk_that_takes_no_more_is_named(tmp_path: Path) -> None:
+    """The limit on the size of files stands in for the end of a disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(WriteError, match=r"margins\.jsonl cannot be written: File too large"):
+            TargetCache(tmp_path, LINEAGE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def run(uri: str, backbone: Backbone, teacher: Path, **options: Any) -> Calibration:  # noqa: ANN401
     with PageStore.open(uri) as store:
         return calibrate(
             store,
@@ -33,68 +85,55 @@ def run(uri: str, backbone: Backbone, teacher: str, **options: Any) -> Calibrati
         )
 
 
-def write_scores(path: Path, uri: str, *, judgements: bool = False) -> Path:
-    """Scores of every query and page, by a rule one can repeat."""
+def write_scores(path: Path, uri: str, line: str) -> Path:
+    """Scores of every query and page, by a rule one can repeat, in lines of this form."""
     with PageStore.open(uri) as store:
         pages = store.page_ids()
-    rows = []
-    for number, query in enumerate(QUERIES):
-        for place, page in enumerate(pages):
-            score = (7 * number + 3 * place) % 5
-            rows.append(
-                f"{query.query_id} 0 {page} {score}"
-                if judgements
-                else f"{query.query_id} Q0 {page} 1 {score} t"
-            )
+    rows = [
+        line.format(query=query.query_id, page=page, score=(7 * number + 3 * place) % 5)
+        for number, query in enumerate(QUERIES)
+        for place, page in enumerate(pages)
+    ]
     path.write_text("\n".join(rows) + "\n")
     return path
 
 
-def test_a_run_is_a_teacher_and_the_report_says_so(
+def test_a_run_or_judgements_are_a_teacher_and_the_report_says_so(
     store: str, small_backbone: Backbone, tmp_path: Path
 ) -> None:
-    calibration = run(store, small_backbone, str(write_scores(tmp_path / "scores.trec", store)), name="run")
+    run_file = write_scores(tmp_path / "a.trec", store, "{query} Q0 {page} 1 {score} t")
+    calibration = run(store, small_backbone, run_file, name="run")
     assert calibration.target == "teacher"
-    assert calibration.diagnostics.teacher == "the run scores.trec"
     loaded = Calibration.load(calibrations_folder(store), "run")
-    assert loaded.diagnostics.teacher == "the run scores.trec"
+    assert loaded.diagnostics.teacher == "the run a.trec"
     assert {option.target for option in loaded.diagnostics.options} == {"teacher"}
-
-
-def test_judgements_give_the_readout_of_the_same_scores_as_a_run(
-    store: str, small_backbone: Backbone, tmp_path: Path
-) -> None:
-    one = run(store, small_backbone, str(write_scores(tmp_path / "a.trec", store)), name="a")
-    other = run(
-        store, small_backbone, str(write_scores(tmp_path / "b.qrels", store, judgements=True)), name="b"
+    judged = run(
+        store, small_backbone, write_scores(tmp_path / "b.qrels", store, "{query} 0 {page} {score}"), name="b"
     )
-    assert np.array_equal(one.readout.vector, other.readout.vector)
-    assert other.diagnostics.teacher == "the judgements b.qrels"
+    assert np.array_equal(calibration.readout.vector, judged.readout.vector)
+    assert judged.diagnostics.teacher == "the judgements b.qrels"
+    with PageStore.open(store) as pages, pytest.raises(CalibrationError, match=r"reproduces the run a\.trec"):
+        transfer_weight(f"{store}#run", lineage=pages.lineage, retriever="word-overlap")
 
 
-def test_a_file_that_is_neither_run_nor_judgements_is_refused(store: str, tmp_path: Path) -> None:
-    (tmp_path / "odd.txt").write_text("one two three\n")
-    with PageStore.open(store) as pages, pytest.raises(CalibrationError, match="3 fields in its first line"):
-        read_teacher(tmp_path / "odd.txt", pages)
-    (tmp_path / "bad.trec").write_text("q0 Q0 a 1 high t\n")
-    with PageStore.open(store) as pages, pytest.raises(RunFileError, match="score 'high'"):
-        read_teacher(tmp_path / "bad.trec", pages)
-
-
-def test_a_file_that_is_not_there_is_refused(store: str, tmp_path: Path) -> None:
-    with PageStore.open(store) as pages, pytest.raises(CalibrationError, match="no file"):
-        read_teacher(tmp_path / "gone.trec", pages)
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("one two three\n", "3 fields in its first line"),
+        ("q0 Q0 a 1 high t\n", "score 'high'"),
+        (None, "no file"),
+    ],
+)
+def test_what_is_neither_a_run_nor_judgements_is_refused(
+    store: str, tmp_path: Path, content: str | None, reason: str
+) -> None:
+    if content is not None:
+        (tmp_path / "file").write_text(content)
+    with PageStore.open(store) as pages, pytest.raises(RidgeRankError, match=reason):
+        read_teacher(tmp_path / "file", pages)
 
 
 def test_scores_of_other_queries_are_refused(store: str, small_backbone: Backbone, tmp_path: Path) -> None:
     (tmp_path / "other.trec").write_text("x Q0 y 1 0.5 t\n")
     with pytest.raises(CalibrationError, match="scores no two candidates of any of 18 queries"):
-        run(store, small_backbone, str(tmp_path / "other.trec"))
-
-
-def test_the_weight_of_another_teacher_is_not_transferred(
-    store: str, small_backbone: Backbone, tmp_path: Path
-) -> None:
-    run(store, small_backbone, str(write_scores(tmp_path / "s.trec", store)), name="taught")
-    with PageStore.open(store) as pages, pytest.raises(CalibrationError, match=r"reproduces the run s\.trec"):
-        transfer_weight(f"{store}#taught", lineage=pages.lineage, retriever="word-overlap")
+        run(store, small_backbone, tmp_path / "other.trec")

@@ -41,12 +41,6 @@ def test_queries_that_move_together_make_the_interval_wider() -> None:
     assert width[20] == pytest.approx(np.sqrt(10) * width[200], rel=0.15)
 
 
-def test_a_run_compared_with_itself_differs_by_nothing() -> None:
-    values = np.arange(5.0)
-    [paired] = compare_evaluations(evaluation(values), evaluation(values))
-    assert (paired.difference, paired.interval, paired.share_above) == (0.0, (0.0, 0.0), 0.0)
-
-
 def test_evaluations_of_other_queries_are_refused() -> None:
     with pytest.raises(ScoreError, match="other queries"):
         compare_evaluations(evaluation(np.zeros(3)), evaluation(np.zeros(4)))

@@ -114,7 +114,7 @@ def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_pa
         made = calibrate(opened, backbone=backbone, retriever=retriever, query_source="text", **sizes)
         cache = TargetCache(calibrations_folder(uri), opened.lineage)
     assert made.readout.lists == 16
-    query = queries_from_texts(texts, 16).queries[0].text
+    query = queries_from_texts(texts, 16)[0][0].text
     ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]
     kept = torch.tensor([cache.margin(query, page_id) for page_id in ids])
     full = full_margins(backbone, query, [texts[page_id] for page_id in ids])

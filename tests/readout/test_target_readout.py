@@ -4,7 +4,7 @@ import numpy as np
 
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.ridge import ListMeans, TargetReadout, fit_target_readouts
+from ridgerank.readout.ridge import TargetReadout, fit_target_readouts
 
 LISTS, MEMBERS, DIM = 32, 6, 5
 FOLDS = tuple(f"part {number % 4}" for number in range(LISTS))
@@ -22,8 +22,13 @@ def fit(states: Floats, targets: Floats) -> tuple[TargetReadout, dict[str, Targe
     within: dict[str, CenteredMoments] = {}
     for fold, list_states, list_targets in zip(FOLDS, states, targets, strict=True):
         within.setdefault(fold, CenteredMoments(DIM)).add(list_states, list_targets)
-    means = ListMeans(states.mean(axis=1), targets.mean(axis=1), FOLDS, float(states.shape[1]))
-    return fit_target_readouts(within, means)
+    return fit_target_readouts(
+        within,
+        mean_states=states.mean(axis=1),
+        mean_targets=targets.mean(axis=1),
+        folds=FOLDS,
+        members=states.shape[1],
+    )
 
 
 def test_it_solves_the_ridge_problem_around_each_folds_mean() -> None:

@@ -14,8 +14,8 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.render import read_pages
 from ridgerank.errors import LineageMismatch, QueryError, ScoreError, StoreError
-from ridgerank.fusion.estimate import user_estimate
 from ridgerank.fusion.standardize import fuse_scores
+from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
 from ridgerank.ragged import Ragged

@@ -9,14 +9,13 @@ from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import CandidatePools
 from experiments.reproduce.stages.stage_progress import StageProgress
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.teacher import TargetCache, Teacher
+from ridgerank.calibration.teacher import TargetCache, complete_targets
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.indexing.index import IndexProgress, ProgressCallback, index_documents
 from ridgerank.lineage import Keep
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import rerender_pages
 from ridgerank.store.vector_columns import PageEmbedder
 
 
@@ -35,8 +34,6 @@ def build_store(
     progress: StageProgress,
 ) -> None:
     """Index a corpus and compute the margin of every candidate; either continues where it was interrupted."""
-    teacher = Teacher(backbone, margins)
-    teacher.request(candidates_by_query(corpus, pools, candidates))
     indexed = Path(uri).with_name("indexed")
     if not indexed.exists():
         index_documents(
@@ -51,12 +48,18 @@ def build_store(
             recognizer=recognizer,
         )
         indexed.touch()
-    if teacher.missing:
-        with PageStore.open(uri) as store:
-            progress.start(f"{corpus.name}: margins", len(teacher.missing))
-            for batch in rerender_pages(store, teacher.missing, max_pixels=backbone.page_budget):
-                teacher.encode(batch)
-                progress.advance(len(batch))
+    counted = 0
+
+    def advance(done: int, total: int) -> None:
+        nonlocal counted
+        if done == 0 < total:
+            progress.start(f"{corpus.name}: margins", total)
+        progress.advance(done - counted)
+        counted = done
+
+    with PageStore.open(uri) as store:
+        wanted = candidates_by_query(corpus, pools, candidates)
+        complete_targets(backbone, store, margins, wanted, progress=advance)
 
 
 def candidates_by_query(

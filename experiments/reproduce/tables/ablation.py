@@ -10,7 +10,8 @@ from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.tables.table import Cell, Column, Row, Table, text_columns
 from ridgerank.ragged import Floats
-from ridgerank.readout.ablations import pointwise_path
+from ridgerank.readout.moments import CenteredMoments
+from ridgerank.readout.ridge import ridge_path
 
 Score = Callable[[int], tuple[Floats, float]]
 """The number of a corpus → its scores and the weight they are fused with."""
@@ -84,13 +85,17 @@ def table3(analysis: Analysis) -> Table:
 
 
 def _pointwise(samples: list[ScoredCorpus], penalty: float) -> Floats:
-    """(corpora, dim): ridge over all pairs with one intercept, each corpus left out in turn."""
+    """(corpora, dim): ridge over all pairs with one intercept, each corpus left out in turn.
+
+    That is eq. 8 with a single list that holds every pair. The intercept moves all scores alike.
+    """
     fitted = []
     for left_out in range(len(samples)):
         others = [sample for number, sample in enumerate(samples) if number != left_out]
         states = np.concatenate([sample.states for sample in others])
-        targets = np.concatenate([sample.margins for sample in others])
-        fitted.append(pointwise_path(states, targets, np.array([penalty]))[0])
+        moments = CenteredMoments(states.shape[1])
+        moments.add(states, np.concatenate([sample.margins for sample in others]))
+        fitted.append(ridge_path(moments, np.array([penalty]))[0])
     return np.stack(fitted)
 
 

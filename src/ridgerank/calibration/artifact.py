@@ -8,35 +8,48 @@ again from other judgements without any model.
 
 import hashlib
 import json
+import logging
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import ArtifactError
-from ridgerank.fusion.estimate import WeightEstimate
+from ridgerank.fusion.correlations import correlation
+from ridgerank.fusion.weight import WeightEstimate, objective
 from ridgerank.lineage import Lineage
-from ridgerank.ragged import Bools, Floats, Ragged
+from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout.ridge import Readout, TargetReadout
-from ridgerank.records import Candidate, Query, ScoredPages, State, Target
+from ridgerank.records import Query, ScoredPages, State, Target, to_json
 from ridgerank.store.maintenance import Damage
 
-DIGEST_KEY = "digest"
-_METADATA_NAMES = {"list_names", "format", "lineage", "fit", "facts", DIGEST_KEY}
+logger = logging.getLogger(__name__)
+
+FORMAT = "ridgerank-calibration-2"
+DEFAULT_NAME = "default"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TARGET_READOUT = "target_readout"
+"""A tensor, and the rest of it among the facts."""
+_LENGTHS, _SCORES, _RELEVANCE = "list_lengths", "list_scores", "list_relevance"
+"""Tensors."""
+_LIST_NAMES, _DIGEST = "list_names", "digest"
+_METADATA_NAMES = {_LIST_NAMES, "format", "lineage", "fit", "facts", _DIGEST}
+
+Record = TypeVar("Record", "WeightEstimate", "Diagnostics", "ReadoutOption")
 
 
 def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
     """Write the file whole or not at all, its digest among the metadata."""
     from safetensors.numpy import save
 
-    sealed = {**metadata, DIGEST_KEY: _digest(tensors, metadata)}
+    sealed = {**metadata, _DIGEST: _digest(tensors, metadata)}
     with replace_file(path) as scratch:
         scratch.write_bytes(save(dict(tensors), sealed))
 
@@ -52,21 +65,10 @@ def read_sealed(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{path}: not a readable calibration ({error}); calibrate again") from error
     unknown = sorted(metadata.keys() - _METADATA_NAMES)
-    digest = metadata.pop(DIGEST_KEY, None)
+    digest = metadata.pop(_DIGEST, None)
     if unknown or (digest is not None and digest != _digest(tensors, metadata)):
         raise ArtifactError(f"{path} is damaged: it is not as it was written; calibrate again")
     return metadata, tensors
-
-
-def find_damaged_calibrations(folder: Path) -> Iterator[Damage]:
-    """Every calibration of a folder that cannot be read, or is not as it was written."""
-    from ridgerank.calibration.artifact import Calibration, list_calibrations
-
-    for name in list_calibrations(folder):
-        try:
-            Calibration.load(folder, name)
-        except ArtifactError as error:
-            yield Damage(f"calibration {name}", None, str(error))
 
 
 def _digest(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
@@ -80,12 +82,6 @@ def _digest(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) ->
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.hexdigest()
-
-
-LENGTHS, SCORES, RELEVANCE = "list_lengths", "list_scores", "list_relevance"
-"""Tensors of a calibration's file."""
-NAMES = "list_names"
-"""An entry of its metadata."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,33 +102,16 @@ class ScoreLists:
     """(members,): grades of judgements that were given in a file, 0 where there is none; None where it is not
     known which there were."""
 
-    @classmethod
-    def of_candidates(
-        cls,
-        candidates: Mapping[Query, Sequence[Candidate]],
-        members: Bools,
-        retriever: Floats,
-        readout: Floats,
-        targets: Floats,
-        relevance: Floats | None = None,
-    ) -> Self:
-        """The lists that are marked in `members`, of all candidates laid end to end."""
-        every = Ragged.of_lengths(len(pages) for pages in candidates.values())
-        varied = members[every.offsets[:-1]]
-        page_ids = [candidate.page_id for pages in candidates.values() for candidate in pages]
-        return cls(
-            queries=tuple(query for query, kept in zip(candidates, varied, strict=True) if kept),
-            page_ids=tuple(page for page, kept in zip(page_ids, members, strict=True) if kept),
-            lists=every.select(varied)[0],
-            retriever=retriever,
-            readout=readout,
-            targets=targets,
-            relevance=relevance,
-        )
-
     def by_query(self) -> dict[str, ScoredPages]:
         """The text of each query → its candidates."""
-        return {query.text: pages for query, pages in zip(self.queries, self._pages(), strict=True)}
+        return {
+            query.text: ScoredPages(
+                self.page_ids[start:end],
+                tuple(self.retriever[start:end].tolist()),
+                tuple(self.readout[start:end].tolist()),
+            )
+            for query, (start, end) in zip(self.queries, pairwise(self.lists.offsets.tolist()), strict=True)
+        }
 
     def grades(self) -> dict[str, dict[str, int]]:
         """The text of each query with relevant pages → their grades by page id."""
@@ -156,19 +135,11 @@ class ScoreLists:
         ]
         return replace(self, relevance=np.array(grades, dtype=np.float64))
 
-    def _pages(self) -> Iterator[ScoredPages]:
-        for start, end in pairwise(self.lists.offsets.tolist()):
-            yield ScoredPages(
-                self.page_ids[start:end],
-                tuple(self.retriever[start:end].tolist()),
-                tuple(self.readout[start:end].tolist()),
-            )
-
     def tensors(self) -> dict[str, NDArray[Any]]:
         """What a calibration's file holds of them."""
         scores = np.stack([self.retriever, self.readout, self.targets])
-        tensors = {LENGTHS: self.lists.lengths, SCORES: scores}
-        return tensors if self.relevance is None else tensors | {RELEVANCE: self.relevance}
+        tensors = {_LENGTHS: self.lists.lengths, _SCORES: scores}
+        return tensors if self.relevance is None else tensors | {_RELEVANCE: self.relevance}
 
     def names(self) -> str:
         """What its metadata holds of them."""
@@ -179,23 +150,16 @@ class ScoreLists:
     def from_file(cls, tensors: Mapping[str, Floats], names: str) -> Self:
         """The inverse of `tensors` and `names`."""
         listed = json.loads(names)
-        retriever, readout, targets = np.asarray(tensors[SCORES], dtype=np.float64)
+        retriever, readout, targets = np.asarray(tensors[_SCORES], dtype=np.float64)
         return cls(
             queries=tuple(Query(query_id, text) for query_id, text in listed["queries"]),
             page_ids=tuple(listed["pages"]),
-            lists=Ragged.of_lengths(tensors[LENGTHS].astype(np.int64).tolist()),
+            lists=Ragged.of_lengths(tensors[_LENGTHS].astype(np.int64).tolist()),
             retriever=retriever,
             readout=readout,
             targets=targets,
-            relevance=np.asarray(tensors[RELEVANCE], np.float64) if RELEVANCE in tensors else None,
+            relevance=np.asarray(tensors[_RELEVANCE], np.float64) if _RELEVANCE in tensors else None,
         )
-
-
-FORMAT = "ridgerank-calibration-2"
-DEFAULT_NAME = "default"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_TARGET_READOUT = "target_readout"
-"""A tensor, and the rest of it among the facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +236,7 @@ class Diagnostics:
     readout_spread: float = math.nan
     """Mean standard deviation of the readout's scores within a held-out list: servers compare with it."""
     paper_label_free: WeightEstimate | None = None
-    """§B.6 of the selected reading alone, for comparison; None in files of an older release."""
+    """§B.6 of the selected reading alone, for comparison."""
     teacher: str = "the backbone itself"
     """Whose scores the readout reproduces."""
 
@@ -296,7 +260,7 @@ class Calibration:
     target_readout: TargetReadout | None = None
     """Predicts the full model's margin of a page; None if the target is another, or cannot be predicted."""
     lists: ScoreLists | None = None
-    """The lists the weight was estimated from; None in a calibration of an older release."""
+    """The lists the weight was estimated from, None if it was not estimated."""
 
     def save(self, folder: Path, name: str = DEFAULT_NAME) -> Path:
         """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
@@ -316,21 +280,26 @@ class Calibration:
             tensors[_TARGET_READOUT] = self.target_readout.vector
         if self.lists is not None:
             tensors |= self.lists.tensors()
-            metadata[NAMES] = self.lists.names()
+            metadata[_LIST_NAMES] = self.lists.names()
         write_sealed(path, tensors, metadata)
         return path
 
     def facts(self) -> dict[str, Any]:
         """The calibration without its vector, as JSON has it: what could not be estimated is null."""
-        retriever = {"retriever": self.retriever, "retriever_source": self.retriever_source}
-        option = {"target": self.target, "state": self.state}
-        parts = {**retriever, **option, "penalty": self.readout.penalty, "weight": asdict(self.weight)}
+        facts: dict[str, Any] = {
+            "retriever": self.retriever,
+            "retriever_source": self.retriever_source,
+            "target": self.target,
+            "state": self.state,
+            "penalty": self.readout.penalty,
+            "weight": to_json(self.weight),
+        }
         if self.target_readout is not None:
-            parts[_TARGET_READOUT] = {
-                part: getattr(self.target_readout, part) for part in ("intercept", "penalty")
+            facts[_TARGET_READOUT] = {
+                "intercept": self.target_readout.intercept,
+                "penalty": self.target_readout.penalty,
             }
-        facts: dict[str, Any] = _to_json({**parts, "diagnostics": asdict(self.diagnostics)})
-        return facts
+        return {**facts, "diagnostics": to_json(self.diagnostics)}
 
     @classmethod
     def load(cls, folder: Path, name: str = DEFAULT_NAME, *, lineage: Lineage | None = None) -> Self:
@@ -345,7 +314,7 @@ class Calibration:
         metadata, tensors = read_sealed(path)
         if metadata.get("format") != FORMAT:
             raise ArtifactError(
-                f"{path}: format {metadata.get('format')!r}, wanted {FORMAT!r}; calibrate again"
+                f"{path}: format {metadata.get('format')!r}, expected {FORMAT!r}; calibrate again"
             )
         try:
             return cls._parse(metadata, tensors, lineage, name)
@@ -369,25 +338,27 @@ class Calibration:
             raise ValueError("numbers that no calibration has")
         return cls(
             readout=Readout(vector=vector, lineage=saved_lineage, **json.loads(metadata["fit"])),
-            weight=_estimate(facts["weight"]),
+            weight=_read_record(WeightEstimate, facts["weight"]),
             retriever=facts["retriever"],
             retriever_source=facts["retriever_source"],
             target=facts["target"],
             state=facts["state"],
-            diagnostics=_diagnostics(facts["diagnostics"]),
+            diagnostics=_read_diagnostics(facts["diagnostics"]),
             target_readout=(
                 TargetReadout(np.asarray(tensors[_TARGET_READOUT], np.float64), **facts[_TARGET_READOUT])
                 if _TARGET_READOUT in facts
                 else None
             ),
-            lists=ScoreLists.from_file(tensors, metadata[NAMES]) if NAMES in metadata else None,
+            lists=ScoreLists.from_file(tensors, metadata[_LIST_NAMES]) if _LIST_NAMES in metadata else None,
         )
 
 
 def calibration_path(folder: Path, name: str) -> Path:
     """The file of the calibration called `name`."""
     if not _NAME.fullmatch(name):
-        raise ArtifactError(f"a calibration called {name!r}; wanted letters, digits, '.', '_' and '-'")
+        raise ArtifactError(
+            f"{name!r} is not a name for a calibration; expected letters, digits, '.', '_' and '-'"
+        )
     return folder / f"{name}.safetensors"
 
 
@@ -396,45 +367,82 @@ def list_calibrations(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.safetensors"))
 
 
-def _to_json(value: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
-    """JSON has no NaN: null stands for it."""
-    if isinstance(value, Mapping):
-        return {key: _to_json(part) for key, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_to_json(part) for part in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+def find_damaged_calibrations(folder: Path) -> Iterator[Damage]:
+    """Every calibration of a folder that cannot be read, or is not as it was written."""
+    for name in list_calibrations(folder):
+        try:
+            Calibration.load(folder, name)
+        except ArtifactError as error:
+            yield Damage(f"calibration {name}", None, str(error))
 
 
-def _estimate(facts: Mapping[str, Any]) -> WeightEstimate:
-    values = _field_values(WeightEstimate, facts)
-    return WeightEstimate(**{**values, "weight_interval": tuple(facts["weight_interval"])})
+def _read_diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
+    estimates = {
+        name: None if facts[name] is None else _read_record(WeightEstimate, facts[name])
+        for name in ("label_free", "closed_form", "paper_label_free")
+    }
+    errors = {part: tuple(values) for part, values in facts["errors"].items()}
+    options = [_read_record(ReadoutOption, option) for option in facts["options"]]
+    return _read_record(Diagnostics, {**facts, **estimates, "errors": errors, "options": options})
 
 
-def _optional_estimate(facts: Mapping[str, Any] | None) -> WeightEstimate | None:
-    return None if facts is None else _estimate(facts)
+def _read_record(record: type[Record], facts: Mapping[str, Any]) -> Record:
+    """The inverse of `to_json`: NaN where null stands for it, tuples for lists."""
+    values: dict[str, Any] = {**facts}
+    for field in fields(record):
+        if isinstance(values.get(field.name), list):
+            values[field.name] = tuple(values[field.name])
+        elif field.type is float and values[field.name] is None:
+            values[field.name] = math.nan
+    return record(**values)
 
 
-def _diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
-    return Diagnostics(
-        **{
-            **_field_values(Diagnostics, facts),
-            "penalties": tuple(facts["penalties"]),
-            "errors": {part: tuple(errors) for part, errors in facts["errors"].items()},
-            "agreement_interval": tuple(facts["agreement_interval"]),
-            "label_free": _estimate(facts["label_free"]),
-            "closed_form": _optional_estimate(facts["closed_form"]),
-            "paper_label_free": _optional_estimate(facts.get("paper_label_free")),
-            "warnings": tuple(facts["warnings"]),
-            "options": tuple(
-                ReadoutOption(**_field_values(ReadoutOption, option)) for option in facts["options"]
-            ),
-        }
+def plot_calibration(calibration: Calibration, path: Path) -> bool:
+    """Write the picture, or log that matplotlib is missing; returns whether it was written."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        logger.warning("no picture of the calibration: matplotlib is missing (pip install 'ridgerank[plot]')")
+        return False
+    facts, weight = calibration.diagnostics, calibration.weight
+    figure = Figure(figsize=(12.0, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    path_axes, agreement_axes, weight_axes = figure.subplots(1, 3)
+
+    for errors in facts.errors.values():
+        path_axes.plot(facts.penalties, errors, color="0.75", linewidth=1)
+    mean = np.mean([list(errors) for errors in facts.errors.values()], axis=0)
+    path_axes.plot(facts.penalties, mean, color="C0", marker="o", label="mean over folds")
+    path_axes.axvline(calibration.readout.penalty, color="C3", linestyle="--", label="deployed")
+    path_axes.set(xscale="log", xlabel="penalty λ", ylabel="held-out error, share of the targets'")
+    path_axes.set_title("The penalty")
+    path_axes.legend()
+
+    assert calibration.lists is not None  # it was just fitted to them
+    lists = calibration.lists
+    agreement = correlation(lists.readout, lists.targets, lists.lists)
+    agreement_axes.hist(agreement, bins=np.linspace(-1, 1, 21), color="C0")
+    agreement_axes.axvline(
+        facts.agreement, color="C3", linestyle="--", label=f"mean r = {facts.agreement:.2f}"
     )
+    agreement_axes.set(xlabel="correlation with the teacher, held-out lists", ylabel="lists")
+    agreement_axes.set_title("Agreement with the teacher")
+    agreement_axes.legend()
 
+    grid = np.linspace(0.0, 1.0, 101)
+    if np.isfinite(weight.c_b):
+        correlations = (np.asarray(value) for value in (weight.c_b, weight.c_s, weight.rho))
+        weight_axes.plot(grid, objective(grid, *correlations), color="C0")
+        weight_axes.axhline(weight.c_b, color="0.6", linewidth=1, label="retriever alone")
+    else:
+        weight_axes.text(0.5, 0.5, "no estimate:\nthe retriever alone", ha="center", va="center")
+    weight_axes.axvspan(*weight.weight_interval, color="C3", alpha=0.12, label="95 % interval")
+    weight_axes.axvline(weight.weight, color="C3", linestyle="--", label=f"w = {weight.weight:.2f}")
+    weight_axes.set(xlabel="weight of the readout", ylabel="correlation with relevance", xlim=(0, 1))
+    weight_axes.set_title(f"The weight ({weight.method})")
+    weight_axes.legend()
 
-def _field_values(
-    record: type[WeightEstimate] | type[Diagnostics] | type[ReadoutOption], facts: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The fields of a record, NaN where null stands for it."""
-    numbers = {field.name for field in fields(record) if field.type is float}
-    return {name: math.nan if value is None and name in numbers else value for name, value in facts.items()}
+    with replace_file(path) as scratch:
+        figure.savefig(scratch, format="png", dpi=110)
+    return True

@@ -6,7 +6,7 @@ interrupted calibration goes on where it stopped.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,19 +21,18 @@ from ridgerank.calibration.artifact import (
     Diagnostics,
     ScoreLists,
     calibration_path,
+    plot_calibration,
 )
-from ridgerank.calibration.plot import plot_calibration
-from ridgerank.calibration.queries import QUERIES, QuerySet, QuerySource, choose_queries
-from ridgerank.calibration.ridge_fit import predict_target
-from ridgerank.calibration.selection import CalibrationData, Selection, fit_options, weigh
+from ridgerank.calibration.fit import CalibrationLists, Selection, fit, predict_target, weigh
+from ridgerank.calibration.queries import QUERIES, QuerySource, choose_queries
 from ridgerank.calibration.teacher import (
     OWN,
     CandidateLists,
     TargetCache,
-    Teacher,
     TeacherScores,
+    complete_targets,
+    keep_scored,
     read_teacher,
-    restrict_lists,
 )
 from ridgerank.calibration.weight import transfer_weight
 from ridgerank.errors import CalibrationError
@@ -46,7 +45,7 @@ from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import edit_calibrations, rerender_pages
+from ridgerank.store.sidecar import edit_calibrations
 from ridgerank.trec import Qrels
 
 if TYPE_CHECKING:
@@ -65,23 +64,11 @@ def _ignore_progress(step: str, done: int, total: int) -> None:
     """Show nothing."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CalibrationLists:
-    """Queries with their candidates, and all that readouts are fitted to."""
-
-    query_set: QuerySet
-    candidates: CandidateLists
-    data: CalibrationData
-    teacher: str
-    """Whose scores the targets are."""
-
-
 def calibrate(
     store: str | Path | PageStore,
     *,
     backbone: Backbone | str | None = None,
     retriever: Retriever | str | None = None,
-    retriever_source: str = "",
     queries: Sequence[Query] | None = None,
     qrels: Qrels | None = None,
     name: str = DEFAULT_NAME,
@@ -101,8 +88,7 @@ def calibrate(
     """Fit a readout and a weight to a store and a retriever without labels, and save them beside the store.
 
     Where none is given, the backbone is the one the store was made with, and the retriever the one whose
-    vectors it holds, else BM25; both may be given by name. `retriever_source` is what to load a given
-    retriever by later, its name where empty. Without `queries`, `query_count` queries are
+    vectors it holds, else BM25; both may be given by name. Without `queries`, `query_count` queries are
     generated from the pages. `queries_from` tells the report where given queries come from.
 
     With `qrels` the weight is w* of eq. 4; `weight_from` takes it from another store that was calibrated with
@@ -116,20 +102,20 @@ def calibrate(
         folder = stack.enter_context(edit_calibrations(pages.uri))
         calibration_path(folder, name)  # refuses a bad name before any work
         given = read_teacher(Path(teacher), pages) if teacher else None
-        retriever_source = retriever_source or _default_source(retriever, pages)
+        retriever_source = _retriever_source(retriever, pages)
         if not isinstance(retriever, Retriever):
             retriever = load_retriever(retriever, pages, device=device, dtype=parse_dtype(dtype))
         transferred = None
         if weight_from:
-            transferred = transfer_weight(weight_from, lineage=pages.lineage, retriever=retriever.name)
-            target, state = transferred.target, transferred.state
+            transferred, target, state = transfer_weight(
+                weight_from, lineage=pages.lineage, retriever=retriever.name
+            )
         if not isinstance(backbone, Backbone):
             settings = ModelSettings.from_lineage(pages.lineage, name=backbone, device=device, dtype=dtype)
             backbone = settings.load()
-        shallow = ShallowPass(backbone, pages)
         cache = TargetCache(folder, pages.lineage)
         files = [Path(document) for document in documents]
-        query_set = choose_queries(
+        chosen, origin = choose_queries(
             queries,
             backbone,
             pages,
@@ -140,9 +126,8 @@ def calibrate(
             documents=files,
         )
         lists = make_lists(
-            shallow,
-            query_set,
-            find_candidates(retriever, query_set.queries, candidates),
+            ShallowPass(backbone, pages),
+            find_candidates(retriever, chosen, candidates),
             given or cache,
             targets=available_targets(pages.lineage.prompt_name) if target is None else (target,),
             states=STATES if state is None else (state,),
@@ -150,20 +135,18 @@ def calibrate(
             documents=files,
             progress=progress,
         )
-        selection = weigh(
-            lists.data,
-            fit_options(lists.data),
-            transferred=None if transferred is None else transferred.weight,
-        )
-        calibration = assemble_calibration(
+        selection = weigh(lists, fit(lists), transferred=transferred)
+        calibration = _assemble(
             selection,
-            lists,
-            candidates=candidates,
             lineage=pages.lineage,
             retriever=retriever.name,
             retriever_source=retriever_source,
+            teacher=OWN if given is None else given.name,
+            queries_from=origin,
+            queries=len(chosen),
+            candidates=candidates,
         )
-        save(calibration, selection, folder, name)
+        save(calibration, folder, name)
         return calibration
 
 
@@ -180,15 +163,14 @@ def find_candidates(retriever: Retriever, queries: Sequence[Query], k: int) -> d
 
 def make_lists(
     shallow: ShallowPass,
-    query_set: QuerySet,
     candidates: CandidateLists,
     teacher: TargetCache | TeacherScores,
     *,
     targets: Sequence[Target],
     states: Sequence[State],
-    qrels: Qrels | None,
-    documents: Sequence[Path],
-    progress: Progress,
+    qrels: Qrels | None = None,
+    documents: Sequence[Path] = (),
+    progress: Progress = _ignore_progress,
 ) -> CalibrationLists:
     """Targets and states of all candidates, laid end to end.
 
@@ -196,49 +178,37 @@ def make_lists(
     the scores of a file; candidates that the file does not score are left out.
     """
     if isinstance(teacher, TargetCache):
-        complete_targets(shallow, teacher, candidates, targets, documents, progress)
-        values = {
-            target: [teacher.target(target, query.text, each.page_id) for query, each in _pairs(candidates)]
-            for target in targets
-        }
+        complete_targets(
+            shallow.backbone,
+            shallow.store,
+            teacher,
+            {query.text: pages for query, pages in candidates.items()},
+            targets=targets,
+            documents=documents,
+            progress=partial(progress, TARGETS_STEP),
+        )
     else:
-        scores = teacher.score(candidates)
-        candidates = restrict_lists(candidates, scores, teacher=teacher.name)
-        values = {"teacher": [scores[query.query_id, each.page_id] for query, each in _pairs(candidates)]}
-    data = CalibrationData(
+        targets, candidates = ("teacher",), keep_scored(candidates, teacher)
+    return CalibrationLists(
+        queries=tuple(candidates),
+        page_ids=tuple(each.page_id for pages in candidates.values() for each in pages),
         lists=Ragged.of_lengths(len(pages) for pages in candidates.values()),
-        corpora=tuple(query.corpus for query in candidates),
-        retriever=np.array([candidate.score for _, candidate in _pairs(candidates)]),
-        targets={target: np.array(column, dtype=np.float64) for target, column in values.items()},
-        states=compute_states(shallow, candidates, states, progress),
+        retriever=np.array([each.score for pages in candidates.values() for each in pages]),
+        targets={
+            target: np.array(teacher.column(target, candidates), dtype=np.float64) for target in targets
+        },
+        states=_compute_states(shallow, candidates, states, progress),
         relevance=None if qrels is None else _read_relevance(shallow.store, qrels, candidates),
     )
-    name = OWN if isinstance(teacher, TargetCache) else teacher.name
-    return CalibrationLists(query_set, candidates, data, name)
 
 
-def complete_targets(
-    shallow: ShallowPass,
-    cache: TargetCache,
-    candidates: CandidateLists,
-    targets: Sequence[Target],
-    documents: Sequence[Path],
-    progress: Progress,
-) -> None:
-    """Compute and store the targets that are missing; each page is encoded once."""
-    teacher = Teacher(shallow.backbone, cache, targets=targets)
-    teacher.request({query.text: pages for query, pages in candidates.items()})
-    missing, done = teacher.missing, 0
-    progress(TARGETS_STEP, done, len(missing))
-    for pages in rerender_pages(
-        shallow.store, missing, max_pixels=shallow.backbone.page_budget, documents=documents
-    ):
-        teacher.encode(pages)
-        done += len(pages)
-        progress(TARGETS_STEP, done, len(missing))
+def save(calibration: Calibration, folder: Path, name: str) -> None:
+    """Write the calibration and its picture beside the store."""
+    path = calibration.save(folder, name)
+    plot_calibration(calibration, path.with_suffix(".png"))
 
 
-def compute_states(
+def _compute_states(
     shallow: ShallowPass, candidates: CandidateLists, states: Sequence[State], progress: Progress
 ) -> dict[State, Floats]:
     """(members, dim) each, in float64: states over the stored candidates, all of a query from one pass.
@@ -255,64 +225,6 @@ def compute_states(
     return {state: np.concatenate(column) for state, column in columns.items()}
 
 
-def assemble_calibration(
-    selection: Selection,
-    calibration_lists: CalibrationLists,
-    *,
-    candidates: int,
-    lineage: Lineage,
-    retriever: str,
-    retriever_source: str,
-) -> Calibration:
-    """The record that is saved beside the store; `candidates` is K."""
-    selected = selection.selected
-    lists = selected.problem.lists
-    readout = Readout(
-        vector=selected.fit.vector,
-        penalty=selected.fit.penalty.deployed,
-        lists=len(lists),
-        pairs=lists.members,
-        lineage=lineage,
-    )
-    return Calibration(
-        readout=readout,
-        weight=selected.decision.deployed,
-        retriever=retriever,
-        retriever_source=retriever_source,
-        diagnostics=_diagnostics(selection, calibration_lists, candidates),
-        target=selected.option.target,
-        state=selected.option.state,
-        lists=ScoreLists.of_candidates(
-            calibration_lists.candidates,
-            selected.members,
-            selected.problem.retriever,
-            selected.fit.held_out_scores,
-            selected.problem.targets,
-            selected.relevance,
-        ),
-        target_readout=predict_target(selected.problem) if selected.option.target == "margin" else None,
-    )
-
-
-def save(calibration: Calibration, selection: Selection, folder: Path, name: str) -> None:
-    """Write the calibration and its picture beside the store."""
-    path = calibration.save(folder, name)
-    plot_calibration(calibration, selection.selected.fit, path.with_suffix(".png"))
-
-
-def _default_source(retriever: Retriever | str | None, store: PageStore) -> str:
-    """What the retriever can be loaded by later: its name, or that of the model whose vectors are stored."""
-    if isinstance(retriever, Retriever):
-        return retriever.name
-    if retriever is not None:
-        return retriever
-    return "bm25" if store.vectors is None else store.vectors.origin.source
-
-
-def _pairs(lists: CandidateLists) -> list[tuple[Query, Candidate]]:
-    return [(query, candidate) for query, candidates in lists.items() for candidate in candidates]
-
-
 def _read_relevance(store: PageStore, qrels: Qrels, lists: CandidateLists) -> Floats:
     """(members,) graded relevance; a page without a judgement, or judged below 0, is not relevant."""
     page_ids = store.lookup_many(page for query in lists for page in qrels.get(query.query_id, {}))
@@ -322,26 +234,46 @@ def _read_relevance(store: PageStore, qrels: Qrels, lists: CandidateLists) -> Fl
     }
     if not any(judged.values()):
         raise CalibrationError(
-            "the judgements name none of the queries; wanted qrels whose query ids are those of --queries"
+            "the judgements name none of the queries; expected qrels with the query ids of the queries given"
         )
-    grades = [max(judged[query].get(candidate.page_id, 0), 0) for query, candidate in _pairs(lists)]
+    grades = [max(judged[query].get(each.page_id, 0), 0) for query, pages in lists.items() for each in pages]
     return np.array(grades, dtype=np.float64)
 
 
-def _diagnostics(selection: Selection, calibration_lists: CalibrationLists, candidates: int) -> Diagnostics:
+def _retriever_source(retriever: Retriever | str | None, store: PageStore) -> str:
+    """What the retriever can be loaded by later: its name, or that of the model whose vectors are stored."""
+    if isinstance(retriever, Retriever):
+        return retriever.name
+    if retriever is not None:
+        return retriever
+    return "bm25" if store.vectors is None else store.vectors.origin.source
+
+
+def _assemble(
+    selection: Selection,
+    *,
+    lineage: Lineage,
+    retriever: str,
+    retriever_source: str,
+    teacher: str,
+    queries_from: str,
+    queries: int,
+    candidates: int,
+) -> Calibration:
+    """The record that is saved beside the store; `queries` were asked, `candidates` is K."""
     selected = selection.selected
-    lists, fit, decision = selected.problem.lists, selected.fit, selected.decision
-    penalty = fit.penalty
-    return Diagnostics(
-        teacher=calibration_lists.teacher,
-        queries_from=calibration_lists.query_set.origin,
-        queries=len(calibration_lists.query_set.queries),
-        lists=len(lists),
+    fitted, decision, option = selected.fit, selected.decision, selected.option
+    data, penalty = fitted.data, fitted.penalty
+    diagnostics = Diagnostics(
+        teacher=teacher,
+        queries_from=queries_from,
+        queries=queries,
+        lists=len(data.lists),
         candidates=candidates,
-        pairs=lists.members,
+        pairs=data.lists.members,
         penalties=tuple(penalty.penalties.tolist()),
         errors={
-            fold: tuple((errors / fit.validation_squares[fold]).tolist())
+            fold: tuple((errors / fitted.validation_squares[fold]).tolist())
             for fold, errors in penalty.errors.items()
         },
         chosen=dict(penalty.chosen),
@@ -357,5 +289,30 @@ def _diagnostics(selection: Selection, calibration_lists: CalibrationLists, cand
         warnings=decision.warnings,
         reason=selection.reason,
         options=selection.options,
-        readout_spread=float(standard_deviations(fit.held_out_scores, lists).mean()),
+        readout_spread=float(standard_deviations(fitted.held_out_scores, data.lists).mean()),
+    )
+    return Calibration(
+        readout=Readout(
+            vector=fitted.vector,
+            penalty=penalty.deployed,
+            lists=len(data.lists),
+            pairs=data.lists.members,
+            lineage=lineage,
+        ),
+        weight=decision.deployed,
+        retriever=retriever,
+        retriever_source=retriever_source,
+        diagnostics=diagnostics,
+        target=option.target,
+        state=option.state,
+        lists=ScoreLists(
+            queries=data.queries,
+            page_ids=data.page_ids,
+            lists=data.lists,
+            retriever=data.retriever,
+            readout=fitted.held_out_scores,
+            targets=fitted.targets,
+            relevance=data.relevance,
+        ),
+        target_readout=predict_target(fitted) if option.target == "margin" else None,
     )

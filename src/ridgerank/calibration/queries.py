@@ -8,12 +8,11 @@ words; the report of a calibration says where its queries came from.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.ridge_fit import LEAST_LISTS
+from ridgerank.calibration.fit import LEAST_LISTS
 from ridgerank.calibration.teacher import TargetCache
 from ridgerank.errors import CalibrationError
 from ridgerank.queries import MAX_CHARACTERS
@@ -36,12 +35,8 @@ _LEAST_WORDS, _MOST_WORDS = 3, 14
 _PHRASE_WORDS = 7
 
 
-@dataclass(frozen=True, slots=True)
-class QuerySet:
-    """Queries, and in one line where they came from."""
-
-    queries: tuple[Query, ...]
-    origin: str
+QuerySet: TypeAlias = tuple[tuple[Query, ...], str]
+"""Queries, and in one line where they came from."""
 
 
 def choose_queries(
@@ -55,32 +50,21 @@ def choose_queries(
     count: int,
     documents: Sequence[Path],
 ) -> QuerySet:
-    """The queries given, or else `count` generated ones; too few are refused."""
-    if queries:
-        query_set = QuerySet(unique_queries(queries), origin)
-    else:
-        query_set = _generate_queries(backbone, store, cache, source, count, documents)
-    if len(query_set.queries) < LEAST_LISTS:
+    """The queries given, each text once, or else `count` generated ones; too few are refused."""
+    by_text: dict[str, Query] = {}
+    for query in queries or ():
+        by_text.setdefault(query.text, query)
+    chosen = tuple(by_text.values())
+    if not queries and source != "model":
+        chosen, origin = queries_from_texts(store.texts(), count)
+    if not queries and source != "text" and len(chosen) < LEAST_LISTS:
+        chosen, origin = write_queries(backbone, store, cache, count=count, documents=documents)
+    if len(chosen) < LEAST_LISTS:
         raise CalibrationError(
-            f"{len(query_set.queries)} different queries ({query_set.origin}), wanted at least "
-            f"{LEAST_LISTS}; give them in a file (--queries): no judgements are needed"
+            f"{len(chosen)} different queries ({origin}), expected at least {LEAST_LISTS}; give them in a "
+            "file: no judgements are needed"
         )
-    return query_set
-
-
-def _generate_queries(
-    backbone: Backbone,
-    store: PageStore,
-    cache: TargetCache,
-    source: QuerySource,
-    count: int,
-    documents: Sequence[Path],
-) -> QuerySet:
-    if source != "model":
-        query_set = queries_from_texts(store.texts(), count)
-        if source == "text" or len(query_set.queries) >= LEAST_LISTS:
-            return query_set
-    return write_queries(backbone, store, cache, count=count, documents=documents)
+    return chosen, origin
 
 
 def write_queries(
@@ -103,15 +87,7 @@ def write_queries(
                 queries.setdefault(text.casefold(), Query(f"asked-{page_id[:16]}", text))
         if len(queries) == count:
             break
-    return QuerySet(tuple(queries.values()), f"asked of the model: {len(queries)}, a page each")
-
-
-def unique_queries(queries: Sequence[Query]) -> tuple[Query, ...]:
-    """Queries of differing text: of queries with the same text, the first."""
-    by_text: dict[str, Query] = {}
-    for query in queries:
-        by_text.setdefault(query.text, query)
-    return tuple(by_text.values())
+    return tuple(queries.values()), f"asked of the model: {len(queries)}, a page each"
 
 
 def queries_from_texts(texts: Mapping[str, str], count: int) -> QuerySet:
@@ -134,7 +110,7 @@ def queries_from_texts(texts: Mapping[str, str], count: int) -> QuerySet:
     counts = Counter(kind for _, kind in text_and_kind.values())
     listed = ", ".join(f"{counts[kind]} {kind}s" for kind in kinds if counts[kind])
     queries = tuple(Query(query_id, text) for query_id, (text, _) in text_and_kind.items())
-    return QuerySet(queries, f"made from the pages' text: {listed}")
+    return queries, f"made from the pages' text: {listed}"
 
 
 def is_query(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Targets: what a teacher says of queries and pages. A readout learns to reproduce it.
 
 The teacher is the full-depth model over uncompressed pages: the margin (eq. 6) or the query's likelihood.
-Which of them suits a model is measured (`selection.py`), and a page that is in memory at full depth gives
+Which of them suits a model is measured (`fit.py`), and a page that is in memory at full depth gives
 both for little more than one. Its targets are stored on disk as they are computed, so that an interrupted
 calibration goes on where it stopped. Or the teacher is a file: a TREC run of any reranker, or judgements.
 """
@@ -9,7 +9,7 @@ calibration goes on where it stopped. Or the teacher is a file: a TREC run of an
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Prefix, PrefixBatch
 from ridgerank.errors import CalibrationError
 from ridgerank.lineage import Lineage
-from ridgerank.records import Candidate, Page, Query, Target
+from ridgerank.records import Candidate, Query, Target
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import rerender_pages
 from ridgerank.trec import QRELS_COLUMNS, RUN_COLUMNS, read_qrels, read_run
 
 OWN = "the backbone itself"
@@ -60,6 +61,14 @@ class TargetCache:
     def target(self, target: Target, query: str, page_id: str) -> float | None:
         """One target of a query over a page, None where it was never computed."""
         return self._targets.get((target, _digest(query), page_id))
+
+    def column(self, target: Target, lists: CandidateLists) -> list[float | None]:
+        """One target of all candidates, list by list."""
+        return [
+            self.target(target, query.text, each.page_id)
+            for query, candidates in lists.items()
+            for each in candidates
+        ]
 
     def written_query(self, page_id: str) -> str | None:
         """The query the model wrote for a page, None where it was not asked for one."""
@@ -113,66 +122,58 @@ class TargetCache:
                 self._targets[target, query, page_id] = value
 
 
-class Teacher:
-    """Computes targets that are requested and not stored yet, from pages encoded to full depth."""
+def complete_targets(
+    backbone: Backbone,
+    store: PageStore,
+    cache: TargetCache,
+    candidates: Mapping[str, Iterable[Candidate]],
+    *,
+    targets: Sequence[Target] = ("margin",),
+    documents: Sequence[Path] = (),
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Compute and store the targets of each query (by its text) that are missing; a page is encoded once.
 
-    def __init__(
-        self, backbone: Backbone, cache: TargetCache, *, targets: Sequence[Target] = ("margin",)
-    ) -> None:
-        self._backbone = backbone
-        self._cache = cache
-        self._targets = tuple(targets)
-        self._queries: dict[str, list[str]] = {}
-
-    def request(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
-        """Request the missing targets of every query (by its text) over its candidates."""
-        self._queries = find_missing_targets(candidates, self._cache, self._targets)
-
-    @property
-    def missing(self) -> list[str]:
-        """The pages of which a target is requested, in the order of their ids."""
-        return sorted(self._queries)
-
-    def compute(self, page_ids: Sequence[str], prefixes: Sequence[Prefix]) -> None:
-        """Compute and store the targets requested of these pages, encoded to full depth."""
-        pairs = [
-            (page_id, query, prefix)
-            for page_id, prefix in zip(page_ids, prefixes, strict=True)
-            for query in self._queries.get(page_id, [])
-        ]
-        values: dict[Target, dict[str, dict[str, float]]] = {target: {} for target in self._targets}
-        for start in range(0, len(pairs), _PAIRS_PER_PASS):
-            batch = pairs[start : start + _PAIRS_PER_PASS]
-            prefix_batch = PrefixBatch([prefix for _, _, prefix in batch])
-            targets = self._backbone.targets(
-                [query for _, query, _ in batch], prefix_batch, targets=self._targets
-            )
-            for target, pair_values in targets.items():
-                for (page_id, query, _), value in zip(batch, pair_values.tolist(), strict=True):
-                    values[target].setdefault(page_id, {})[query] = value
-        for target, by_page in values.items():
-            self._cache.add(by_page, target=target)
-        for page_id in {pair[0] for pair in pairs}:
-            del self._queries[page_id]
-
-    def encode(self, pages: Sequence[Page]) -> None:
-        """Encode pages to full depth and compute the targets requested of them."""
-        contents = [self._backbone.content(page) for page in pages]
-        prefixes = self._backbone.encode(contents, exit_layer=self._backbone.geometry.layers)
-        self.compute([page.page_id for page in pages], prefixes)
-
-
-def find_missing_targets(
-    candidates: Mapping[str, Sequence[Candidate]], cache: TargetCache, targets: Sequence[Target]
-) -> dict[str, list[str]]:
-    """Page id → queries of which a target over this page is not stored yet."""
-    queries_by_page: dict[str, list[str]] = {}
+    `documents` is where pages are rendered from again; `progress` is called with pages done and to do.
+    """
+    missing: dict[str, list[str]] = {}
     for query, query_candidates in candidates.items():
-        for candidate in query_candidates:
-            stored = (cache.target(target, query, candidate.page_id) for target in targets)
-            if any(value is None for value in stored):
-                queries_by_page.setdefault(candidate.page_id, []).append(query)
-    return queries_by_page
+        for each in query_candidates:
+            if any(cache.target(target, query, each.page_id) is None for target in targets):
+                missing.setdefault(each.page_id, []).append(query)
+    done = 0
+    progress(done, len(missing))
+    batches = rerender_pages(store, sorted(missing), max_pixels=backbone.page_budget, documents=documents)
+    for pages in batches:
+        prefixes = backbone.encode(
+            [backbone.content(page) for page in pages], exit_layer=backbone.geometry.layers
+        )
+        pairs = [
+            (page.page_id, query, prefix)
+            for page, prefix in zip(pages, prefixes, strict=True)
+            for query in missing[page.page_id]
+        ]
+        _add_targets(backbone, cache, pairs, targets)
+        done += len(pages)
+        progress(done, len(missing))
+
+
+def _add_targets(
+    backbone: Backbone,
+    cache: TargetCache,
+    pairs: Sequence[tuple[str, str, Prefix]],
+    targets: Sequence[Target],
+) -> None:
+    """Compute and store the targets of pages (by id), queries and full-depth prefixes."""
+    values: dict[Target, dict[str, dict[str, float]]] = {target: {} for target in targets}
+    for start in range(0, len(pairs), _PAIRS_PER_PASS):
+        page_ids, queries, prefixes = zip(*pairs[start : start + _PAIRS_PER_PASS], strict=True)
+        computed = backbone.targets(list(queries), PrefixBatch(list(prefixes)), targets=tuple(targets))
+        for target, column in computed.items():
+            for page_id, query, value in zip(page_ids, queries, column.tolist(), strict=True):
+                values[target].setdefault(page_id, {})[query] = value
+    for target, by_page in values.items():
+        cache.add(by_page, target=target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +187,15 @@ class TeacherScores:
     default: float | None
     """The score of a page without one, under a query that the file names; None: such a page has none."""
 
-    def score(self, lists: CandidateLists) -> dict[tuple[str, str], float]:
-        """Scores by query id and page id; pairs the teacher does not know are left out."""
-        scored = {
-            (query.query_id, candidate.page_id): self.scores[query.query_id].get(
-                candidate.page_id, self.default
-            )
-            for query, candidates in lists.items()
+    def column(self, target: Target, lists: CandidateLists) -> list[float | None]:
+        """The score of every candidate, list by list; None where the file has none."""
+        return [
+            self.scores[query.query_id].get(each.page_id, self.default)
             if query.query_id in self.scores
-            for candidate in candidates
-        }
-        return {pair: score for pair, score in scored.items() if score is not None}
+            else None
+            for query, candidates in lists.items()
+            for each in candidates
+        ]
 
 
 def read_teacher(path: Path, store: PageStore) -> TeacherScores:
@@ -229,19 +228,18 @@ def read_teacher(path: Path, store: PageStore) -> TeacherScores:
     return TeacherScores(name, known, default)
 
 
-def restrict_lists(
-    lists: CandidateLists, scores: Mapping[tuple[str, str], float], *, teacher: str
-) -> dict[Query, list[Candidate]]:
+def keep_scored(lists: CandidateLists, teacher: TeacherScores) -> dict[Query, list[Candidate]]:
     """The candidates a teacher has scored; a query with fewer than two of them is left out."""
+    scores = iter(teacher.column("teacher", lists))
     scored = {
-        query: [each for each in candidates if (query.query_id, each.page_id) in scores]
+        query: [each for each in candidates if next(scores) is not None]
         for query, candidates in lists.items()
     }
     kept = {query: candidates for query, candidates in scored.items() if len(candidates) > 1}
     if not kept:
         raise CalibrationError(
-            f"{teacher} scores no two candidates of any of {len(lists)} queries; expected scores under the "
-            "same query ids and page names as here"
+            f"{teacher.name} scores no two candidates of any of {len(lists)} queries; expected scores under "
+            "the same query ids and page names as here"
         )
     return kept
 

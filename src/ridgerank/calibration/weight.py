@@ -4,7 +4,7 @@ Calibrating must not make a ranking worse than the retriever's unnoticed. So the
 - 0, the retriever's own order, where the readout does not agree with its teacher on lists it has not seen,
   or where the estimate promises no gain over the retriever;
 - 0 as well where no estimate is possible: without judgements, where the retriever does not agree with both
-  others beyond chance, or where the two readings of `fusion/ratio_estimate.py` differ too much. Few
+  others beyond chance, or where the two readings of `fusion/estimate.py` differ too much. Few
   judgements change this only where they show, beyond chance, that the readout knows relevance;
 - the estimate otherwise: w* of many judgements, here or of another corpus; of few judgements averaged with
   the label-free estimate; or that alone.
@@ -23,34 +23,24 @@ from pathlib import PurePath
 
 import numpy as np
 
-from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
-from ridgerank.calibration.ridge_fit import RidgeFit, RidgeProblem
+from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration, ScoreLists
 from ridgerank.errors import CalibrationError
-from ridgerank.fusion.correlations import (
-    Correlations,
-    ThirdMoments,
-    correlate,
-    correlation,
-    measure_third_moments,
-)
+from ridgerank.fusion.correlations import Correlations, correlate, correlation
 from ridgerank.fusion.estimate import (
     BEYOND_CHANCE,
-    WeightEstimate,
-    closed_form_estimate,
-    label_free_estimate,
-)
-from ridgerank.fusion.prior import Prior
-from ridgerank.fusion.ratio_estimate import (
     LARGEST_MISFIT,
     LogRatio,
+    closed_form_estimate,
     combine_readings,
     combine_with_judgements,
     estimate_by_ratio,
+    label_free_estimate,
     read_misfit,
     read_ratio_from_rarity,
     read_ratio_from_teacher,
+    third_moments,
 )
-from ridgerank.fusion.weight import fit_one_factor, objective
+from ridgerank.fusion.weight import WeightEstimate, fit_one_factor, objective
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout.ridge import relevance_floor
@@ -87,28 +77,6 @@ class WeightDecision:
 
 
 def decide_weight(
-    problem: RidgeProblem,
-    fit: RidgeFit,
-    relevance: Floats | None,
-    *,
-    transferred: WeightEstimate | None = None,
-) -> WeightDecision:
-    """Estimate the weight from held-out scores; `relevance` (members,) where there are judgements.
-
-    A weight `transferred` from the judgements of another corpus takes the place of w* where there are none
-    here.
-    """
-    b, s, t, lists = problem.retriever, fit.held_out_scores, problem.targets, problem.lists
-    judged = teacher_relevance = None
-    if relevance is not None:
-        judged = correlate(b, s, relevance, lists)
-        teacher_relevance = float(correlate(b, t, relevance, lists).reranker.mean())
-    return decide_from_scores(
-        b, s, t, lists, judged, teacher_relevance=teacher_relevance, transferred=transferred
-    )
-
-
-def decide_from_scores(
     b: Floats,
     s: Floats,
     t: Floats,
@@ -118,22 +86,23 @@ def decide_from_scores(
     teacher_relevance: float | None = None,
     transferred: WeightEstimate | None = None,
 ) -> WeightDecision:
-    """The same from scores alone: retriever, held-out readout and target, (members,) each.
+    """Estimate the weight from the scores of retriever, held-out readout and target, (members,) each.
 
     `judged` are correlations with relevance, of these lists or of others; `teacher_relevance` is c_t by the
-    same judgements.
+    same judgements. A weight `transferred` from the judgements of another corpus takes the place of w* where
+    there are none here.
     """
     correlations = correlate(b, s, t, lists)
     rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0).tolist()
     paper = label_free_estimate(correlations)
     doubt = _doubt_reading(correlations)
-    ratio, cause = _measure_ratio(correlations, measure_third_moments(b, s, lists), doubt)
+    ratio, cause = _measure_ratio(correlations, third_moments(b, s, lists), doubt)
     label_free = _unsupported(paper, cause) if ratio is None else estimate_by_ratio(paper, ratio, rho_bs)
     estimate = closed_form = transferred
     if judged is not None:
         shown, evidence = _shows_relevance(judged)
         doubt = "" if not doubt or shown else f"{doubt}, nor do {evidence}"
-        closed_form = closed_form_estimate(judged, prior=_prior(judged.queries))
+        closed_form = closed_form_estimate(judged, shrink=judged.queries < MANY_JUDGED)
         estimate = closed_form
         if judged.queries < MANY_JUDGED and ratio is not None:
             estimate = combine_with_judgements(closed_form, judged, ratio, rho_bs)
@@ -170,7 +139,7 @@ def _shows_relevance(judged: Correlations) -> tuple[bool, str]:
     """Whether judgements show beyond chance that the readout knows relevance, and what they were."""
     mean, (low, _) = mean_interval(judged.reranker, errors=BEYOND_CHANCE)
     measured = f"c_s {mean:.2f}, 99 % interval from {low:.2f}"
-    return low > 0, f"{judged.queries} judged {_queries(judged.queries)} ({measured})"
+    return low > 0, f"{judged.queries} judged {'query' if judged.queries == 1 else 'queries'} ({measured})"
 
 
 def _doubt_reading(correlations: Correlations) -> str:
@@ -194,9 +163,7 @@ def _doubt_reading(correlations: Correlations) -> str:
     return ""
 
 
-def _measure_ratio(
-    correlations: Correlations, moments: ThirdMoments, doubt: str
-) -> tuple[LogRatio | None, str]:
+def _measure_ratio(correlations: Correlations, moments: Floats, doubt: str) -> tuple[LogRatio | None, str]:
     """log c_s / c_b without judgements; where these scores cannot tell, None and why."""
     if doubt:
         return None, doubt
@@ -259,14 +226,6 @@ def _keep_retriever_order(
     return replace(estimate, weight=0.0, interior=False, cause=cause, note=warning), 0.0, (warning,)
 
 
-def _queries(count: int) -> str:
-    return "query" if count == 1 else "queries"
-
-
-def _prior(queries: int) -> Prior | None:
-    return Prior() if queries < MANY_JUDGED else None
-
-
 def mean_interval(values: Floats, *, errors: float = 1.96) -> tuple[float, tuple[float, float]]:
     """A mean and the interval of `errors` standard errors around it: 1.96 are 95 %. One value has none."""
     mean = float(values.mean())
@@ -301,7 +260,7 @@ def reweigh(
     """
     judged = _with_kept(calibration, judged)
     scored = _scored(calibration, known, judged)
-    decision = _decide(calibration, judged_correlations(scored, judged))
+    decision = _decide(calibration, scored, judged)
     diagnostics = replace(
         calibration.diagnostics,
         label_free=decision.label_free,
@@ -322,24 +281,9 @@ def weigh_step_by_step(
     steps: list[WeightStep] = []
     for count in counts.tolist():
         part = dict(list(scored.items())[:count])
-        deployed = _decide(calibration, judged_correlations(part, judged)).deployed
+        deployed = _decide(calibration, part, judged).deployed
         steps.append(WeightStep(count, deployed.weight, deployed.weight_interval))
     return deployed, steps
-
-
-def judged_correlations(
-    scored: Mapping[str, ScoredPages], judged: Mapping[str, Grades]
-) -> Correlations | None:
-    """c_b, c_s and ρ of judged queries; None where none has a relevant candidate and another one."""
-    if not scored:
-        return None
-    lists = Ragged.of_lengths(len(pages.page_ids) for pages in scored.values())
-    retriever, readout = (
-        np.array([score for pages in scored.values() for score in getattr(pages, part)], dtype=np.float64)
-        for part in ("retriever", "readout")
-    )
-    correlations = correlate(retriever, readout, _relevance(scored, judged), lists)
-    return correlations if correlations.queries else None
 
 
 def propose_pages(pages: ScoredPages, judged: Grades, *, pool: int = 5) -> list[str]:
@@ -364,28 +308,34 @@ def _scored(
     calibration: Calibration, known: Mapping[str, ScoredPages], judged: Mapping[str, Grades]
 ) -> dict[str, ScoredPages]:
     """Candidates of the judged queries that have any, in the order of the judgements."""
-    if calibration.lists is None:
-        raise CalibrationError(
-            "this calibration is of an older release, which kept no scores of its lists; calibrate once "
-            "more, then the weight can be estimated alone"
-        )
-    every = {**known, **calibration.lists.by_query()}
+    every = {**known, **_lists(calibration).by_query()}
     return {text: every[text] for text, grades in judged.items() if grades and text in every}
 
 
-def _relevance(scored: Mapping[str, ScoredPages], judged: Mapping[str, Grades]) -> Floats:
-    """(members,): the grade of each candidate, 0 where nobody judged it."""
-    return np.array(
-        [max(judged[text].get(page, 0), 0) for text, pages in scored.items() for page in pages.page_ids],
-        dtype=np.float64,
-    )
+def _lists(calibration: Calibration) -> ScoreLists:
+    if calibration.lists is None:
+        raise CalibrationError(
+            "this calibration has no lists to estimate a weight from; calibrate once more, then the weight "
+            "can be estimated alone"
+        )
+    return calibration.lists
 
 
-def _decide(calibration: Calibration, judged: Correlations | None) -> WeightDecision:
-    lists = calibration.lists
-    if lists is None:
-        raise CalibrationError("no lists to estimate a weight from")
-    return decide_from_scores(lists.retriever, lists.readout, lists.targets, lists.lists, judged)
+def _decide(
+    calibration: Calibration, scored: Mapping[str, ScoredPages], judged: Mapping[str, Grades]
+) -> WeightDecision:
+    """The weight by the judgements of `scored`, if any of them has a relevant candidate and another one."""
+    correlations = None
+    if scored:
+        pages = list(scored.values())
+        b = np.array([score for each in pages for score in each.retriever], dtype=np.float64)
+        s = np.array([score for each in pages for score in each.readout], dtype=np.float64)
+        grades = [max(judged[text].get(page, 0), 0) for text in scored for page in scored[text].page_ids]
+        lists = Ragged.of_lengths(len(each.page_ids) for each in pages)
+        correlations = correlate(b, s, np.array(grades, dtype=np.float64), lists)
+    own = _lists(calibration)
+    usable = correlations if correlations is not None and correlations.queries else None
+    return decide_weight(own.retriever, own.readout, own.targets, own.lists, usable)
 
 
 def _standardized(scores: Sequence[float]) -> Floats:
@@ -394,23 +344,14 @@ def _standardized(scores: Sequence[float]) -> Floats:
     return standardized
 
 
-@dataclass(frozen=True, slots=True)
-class TransferredWeight:
-    """A weight, and the target and state of the readout it was estimated for."""
-
-    weight: WeightEstimate
-    target: Target
-    state: State
-
-
-def transfer_weight(source: str, *, lineage: Lineage, retriever: str) -> TransferredWeight:
-    """The closed-form weight of another store's calibration, `STORE` or `STORE#NAME`."""
+def transfer_weight(source: str, *, lineage: Lineage, retriever: str) -> tuple[WeightEstimate, Target, State]:
+    """The closed-form weight, target and state of another store's calibration, `STORE` or `STORE#NAME`."""
     uri, _, name = source.partition("#")
     with open_calibrations(uri) as folder:
         calibration = Calibration.load(folder, name or DEFAULT_NAME, lineage=lineage)
     if calibration.retriever != retriever:
         raise CalibrationError(
-            f"the calibration of {source} weighs the scores of {calibration.retriever!r}, wanted "
+            f"the calibration of {source} weighs the scores of {calibration.retriever!r}, expected "
             f"{retriever!r}; calibrate it for this retriever"
         )
     if calibration.target == "teacher":
@@ -425,4 +366,4 @@ def transfer_weight(source: str, *, lineage: Lineage, retriever: str) -> Transfe
         )
     origin = f"read on the {estimate.queries_used} judged queries of {PurePath(uri).name}"
     weight = replace(estimate, note=f"{origin}; {estimate.note}" if estimate.note else origin)
-    return TransferredWeight(weight, calibration.target, calibration.state)
+    return weight, calibration.target, calibration.state

@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +14,8 @@ from ridgerank.cli._options import Tag, require_tag
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ridgerank.fusion.estimate import WeightEstimate
-    from ridgerank.fusion.join import JoinedRuns
+    from ridgerank.fusion.runs import JoinedRuns
+    from ridgerank.fusion.weight import WeightEstimate
     from ridgerank.trec import Run
 
 
@@ -70,7 +69,7 @@ def fuse_command(
     Example: `ridgerank fuse bm25.trec colpali.trec readout.trec --qrels qrels.trec > fused.trec`
     """
     from ridgerank.atomic import replace_text_file
-    from ridgerank.fusion.join import fuse_runs, join
+    from ridgerank.fusion.runs import fuse_runs, join
     from ridgerank.trec import read_run, write_run
 
     _require_one_source(len(runs), qrels, third, weight, weights)
@@ -125,12 +124,11 @@ def _estimate(
     shrink: bool,
 ) -> "WeightEstimate":
     from ridgerank.fusion.correlations import correlate
-    from ridgerank.fusion.estimate import closed_form_estimate, label_free_estimate, user_estimate
-    from ridgerank.fusion.join import join
-    from ridgerank.fusion.prior import Prior
+    from ridgerank.fusion.estimate import closed_form_estimate, label_free_estimate
+    from ridgerank.fusion.runs import join
+    from ridgerank.fusion.weight import user_estimate
     from ridgerank.trec import read_qrels, read_run
 
-    prior = Prior() if shrink else None
     if weight is not None:
         return user_estimate(weight)
     if qrels is not None:
@@ -138,19 +136,19 @@ def _estimate(
         b, s = complete.scores
         relevance = complete.relevance(read_qrels(qrels))
         correlations = correlate(b, s, relevance, complete.lists)
-        return closed_form_estimate(correlations, prior=prior)
+        return closed_form_estimate(correlations, shrink=shrink)
     assert third is not None  # one source was required
     complete = join(*runs, read_run(third)).complete()
     b, s, t = complete.scores
     correlations = correlate(b, s, t, complete.lists)
-    return label_free_estimate(correlations, prior=prior)
+    return label_free_estimate(correlations, shrink=shrink)
 
 
 def _weigh_many(
     joined: "JoinedRuns", names: list[str], qrels: Path | None, weights: str | None
 ) -> dict[str, Any]:
     """Weights of three or more runs, given or from judgements, as the report has them."""
-    from ridgerank.fusion.many_runs import judged_weights
+    from ridgerank.fusion.runs import judged_weights
     from ridgerank.trec import read_qrels
 
     if qrels is None:
@@ -189,11 +187,10 @@ def _parse_weights(text: str, runs: int) -> list[float]:
 
 
 def _make_report(estimate: "WeightEstimate", joined: "JoinedRuns") -> dict[str, Any]:
-    """The report. JSON has no NaN, so values that could not be estimated are null."""
-    facts: dict[str, Any] = {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in asdict(estimate).items()
-    }
+    """The report. Values that could not be estimated are null."""
+    from ridgerank.records import to_json
+
+    facts: dict[str, Any] = to_json(estimate)
     facts |= _partial_correlations(estimate)
     facts["queries"] = len(joined.queries)
     for name, queries, pages in zip(

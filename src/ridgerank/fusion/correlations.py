@@ -50,7 +50,7 @@ class Correlations:
             raise CalibrationError(
                 f"none of {self.skipped} queries can be used: the retriever's scores are constant in "
                 f"{self.constant_retriever}, the reranker's in {self.constant_reranker}, relevance (or the "
-                f"third score) in {self.constant_third}; wanted at least one query whose lists vary"
+                f"third score) in {self.constant_third}; expected at least one query whose lists vary"
             )
 
 
@@ -64,7 +64,7 @@ def correlate(
     """
     weights = discounts(retriever, lists) if discounted else np.ones(lists.members)
     flat_retriever, flat_reranker, flat_third = (
-        _constant(values, lists) for values in (retriever, reranker, third)
+        is_constant(values, lists) for values in (retriever, reranker, third)
     )
     varied = ~(flat_retriever | flat_reranker | flat_third)
     kept, members = lists.select(varied)
@@ -81,28 +81,6 @@ def correlate(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ThirdMoments:
-    """How two standardized scores are skewed together in each query whose lists vary: (queries,) each."""
-
-    with_reranker: Floats
-    """E[b s s]."""
-    with_retriever: Floats
-    """E[b b s]."""
-
-    def stacked(self) -> Floats:
-        """(queries, 2)."""
-        return np.column_stack([self.with_reranker, self.with_retriever])
-
-
-def measure_third_moments(retriever: Floats, reranker: Floats, lists: Ragged) -> ThirdMoments:
-    """Third moments of two scores (members,), every candidate counting alike."""
-    kept, members = lists.select(~(_constant(retriever, lists) | _constant(reranker, lists)))
-    ones = np.ones(kept.members)
-    b, s = (standardize_weighted(values[members], ones, kept) for values in (retriever, reranker))
-    return ThirdMoments(kept.sum(b * s * s) / kept.lengths, kept.sum(b * b * s) / kept.lengths)
-
-
 def correlation(x: Floats, y: Floats, lists: Ragged, *, weights: Floats | None = None) -> Floats:
     """Correlation of two vectors within each list: (members,) twice → (lists,); 0 where one is constant.
 
@@ -113,5 +91,6 @@ def correlation(x: Floats, y: Floats, lists: Ragged, *, weights: Floats | None =
     return lists.sum(omega * product) / lists.sum(omega)
 
 
-def _constant(values: Floats, lists: Ragged) -> Bools:
+def is_constant(values: Floats, lists: Ragged) -> Bools:
+    """(lists,): all members of a list are equal."""
     return np.asarray(lists.max(values) == lists.min(values))

@@ -41,19 +41,23 @@ def standard_deviations(values: Floats, lists: Ragged) -> Floats:
 
 def fuse_scores(retriever: Floats, reranker: Floats, weight: float, lists: Ragged) -> Floats:
     """F = (1 − w) z(b) + w z(s), eq. 2: w = 0 is the retriever alone, w = 1 the reranker alone."""
-    if not 0.0 <= weight <= 1.0:
-        raise ScoreError(f"fusion weight {weight}, wanted a number from 0 (retriever) to 1 (reranker)")
+    require_weight(weight)
     return (1.0 - weight) * standardize(retriever, lists) + weight * standardize(reranker, lists)
+
+
+def require_weight(weight: float) -> None:
+    """Refuse a weight outside 0 to 1."""
+    if not 0.0 <= weight <= 1.0:
+        raise ScoreError(f"fusion weight {weight}, expected a number from 0 (retriever) to 1 (reranker)")
 
 
 def fuse_many_scores(scores: Floats, weights: Floats, lists: Ragged) -> Floats:
     """F = Σ w_i z(s_i), eq. 2 for any number of scores: (scores, members), weights (scores,) → (members,)."""
-    if len(weights) != len(scores) or not (weights >= 0).all() or not np.isfinite(weights.sum()):
+    if len(weights) != len(scores) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
         raise ScoreError(
-            f"fusion weights {weights.tolist()} for {len(scores)} runs, wanted one per run, none below 0"
+            f"fusion weights {weights.tolist()} for {len(scores)} runs, expected one per run, none below 0 "
+            "and not all 0"
         )
-    if not weights.sum() > 0:
-        raise ScoreError("all fusion weights are 0, wanted at least one above")
     shares = weights / weights.sum()
     fused: Floats = np.sum(
         [share * standardize(row, lists) for share, row in zip(shares, scores, strict=True)], axis=0

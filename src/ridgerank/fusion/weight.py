@@ -1,10 +1,14 @@
-"""The closed-form weight of proposition 1 and its label-free estimate, §B.6: pure formulas."""
+"""The closed-form weight of proposition 1 and the one-factor model of §B.6, and the record of a weight."""
 
+import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ridgerank.ragged import Bools, Floats
+
+Method: TypeAlias = Literal["closed-form", "label-free", "combined", "prior", "given"]
 
 _UNIT = 1.0 - 1e-12
 """|ρ| beyond this is 1 to rounding: the two scores are one score, or its mirror image."""
@@ -95,3 +99,41 @@ def resolve_heywood_case(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> tupl
     largest = int(np.argmax([estimates.c_b, estimates.c_s, estimates.c_third]))
     unit = np.ones_like(rho_bs)
     return ((unit, rho_bs), (rho_bs, unit), (rho_bt, rho_st))[largest]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightEstimate:
+    """A fusion weight and what it was estimated from."""
+
+    weight: float
+    weight_interval: tuple[float, float]
+    """95 % bootstrap interval over queries; (0, 1) where there are fewer than two queries."""
+    method: Method
+    c_b: float = math.nan
+    """Correlation of the retriever's score with relevance; NaN where it could not be estimated."""
+    c_s: float = math.nan
+    """Correlation of the reranker's score with relevance; NaN where it could not be estimated."""
+    rho: float = math.nan
+    """Correlation of the two scores with each other."""
+    interior: bool = False
+    """Both scores deserve weight (proposition 1)."""
+    queries_used: int = 0
+    queries_skipped: int = 0
+    shrunk: bool = False
+    """The correlations were shrunk towards a prior before the weight was computed."""
+    chance_of_gain: float = math.nan
+    """Share of the resampled query sets in which this weight beats the retriever alone; NaN if unknown."""
+    note: str = ""
+    """What a careful reader should know, empty if nothing."""
+    cause: str = ""
+    """Why the weight is not an estimate, or why an estimate is not deployed; empty where it is."""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it rests on relevance judgements, if only in part."""
+        return self.method in ("closed-form", "combined")
+
+
+def user_estimate(weight: float) -> WeightEstimate:
+    """A weight that the user gives: nothing is estimated."""
+    return WeightEstimate(weight, (weight, weight), "given", interior=0.0 < weight < 1.0)

@@ -63,7 +63,7 @@ class CenteredMoments:
         if H.ndim != 2 or H.shape[1] != self.dim or t.shape != (len(H),):
             raise CalibrationError(
                 f"states of shape {H.shape} with targets of shape {t.shape}, "
-                f"wanted (K, {self.dim}) and (K,): one state and one target per candidate"
+                f"expected (K, {self.dim}) and (K,): one state and one target per candidate"
             )
         if not (np.isfinite(H).all() and np.isfinite(t).all()):
             raise CalibrationError("a state or target is NaN or infinite; leave that candidate out")
@@ -78,7 +78,9 @@ class CenteredMoments:
     def merge(self, other: "CenteredMoments") -> None:
         """Add all lists of another corpus; the order of merging does not matter but for rounding."""
         if other.dim != self.dim:
-            raise CalibrationError(f"moments of {other.dim} dimensions, wanted {self.dim}: another model's")
+            raise CalibrationError(
+                f"moments of {other.dim} dimensions, expected {self.dim}: they are of another model"
+            )
         if other._gram is not None:
             self._add_to_products()
             assert self._gram is not None

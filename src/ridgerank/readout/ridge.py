@@ -32,11 +32,11 @@ def ridge_path(moments: CenteredMoments, penalties: Floats = PENALTIES) -> Float
     """
     lambdas = np.asarray(penalties, dtype=np.float64)
     if lambdas.ndim != 1 or not len(lambdas) or not ((lambdas > 0) & np.isfinite(lambdas)).all():
-        raise CalibrationError(f"penalties {penalties}, wanted at least one, all positive and finite")
+        raise CalibrationError(f"penalties {penalties}, expected at least one, all positive and finite")
     if moments.target_square == 0.0:
         raise CalibrationError(
             f"the targets of all {moments.lists} lists are constant within their list: "
-            "there is no order to learn; wanted lists in which the full model tells pages apart"
+            "there is no order to learn; expected lists in which the full model tells pages apart"
         )
     problem = moments.problem()
     if isinstance(problem, Rows):
@@ -88,15 +88,6 @@ def _solve_by_eigenvectors(values: Floats, vectors: Floats, right: Floats) -> Fl
     return solution
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """One outer fold: a corpus set aside, one that validates, the others that fit."""
-
-    held_out: str
-    validation: str
-    fitted: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PenaltyChoice:
     """The λ a rule picked in each fold and the one it deploys."""
@@ -116,18 +107,18 @@ class PenaltyChoice:
         return self.deployed in (float(self.penalties[0]), float(self.penalties[-1]))
 
 
-def nested_folds(corpora: Sequence[str]) -> list[Fold]:
-    """Every corpus held out once; the next in cyclic order validates, the rest fit."""
+def nested_folds(corpora: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """(held-out corpus, the next in cyclic order, which validates, and the others, which fit) for each."""
     if len(corpora) < 3 or len(set(corpora)) != len(corpora):
         raise CalibrationError(
-            f"{len(corpora)} corpora {list(corpora)}, wanted at least three different ones "
+            f"{len(corpora)} corpora {list(corpora)}, expected at least three different ones "
             "(one held out, one to validate, one to fit); split the queries of one corpus into parts"
         )
     folds = []
     for number, held_out in enumerate(corpora):
         validation = corpora[(number + 1) % len(corpora)]
-        fitted = tuple(name for name in corpora if name not in (held_out, validation))
-        folds.append(Fold(held_out, validation, fitted))
+        fitted = [name for name in corpora if name not in (held_out, validation)]
+        folds.append((held_out, validation, fitted))
     return folds
 
 
@@ -135,9 +126,9 @@ def choose_penalty(corpora: Mapping[str, CenteredMoments], penalties: Floats = P
     """The teacher's rule: in each fold the λ of least held-out centered error, eq. 8 without the penalty."""
     lambdas = np.sort(np.asarray(penalties, dtype=np.float64))
     errors = {}
-    for fold in nested_folds(list(corpora)):
-        path = ridge_path(merge_moments(corpora, fold.fitted), lambdas)
-        errors[fold.held_out] = corpora[fold.validation].squared_error(path)
+    for held_out, validation, fitted in nested_folds(list(corpora)):
+        path = ridge_path(merge_moments(corpora, fitted), lambdas)
+        errors[held_out] = corpora[validation].squared_error(path)
     return deploy_modal(lambdas, errors)
 
 
@@ -226,46 +217,33 @@ class TargetReadout:
         return states @ self.vector + self.intercept
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ListMeans:
-    """The mean state and target of every list, and the fold each list belongs to."""
+def fit_target_readouts(
+    within: Mapping[str, CenteredMoments],
+    *,
+    mean_states: Floats,
+    mean_targets: Floats,
+    folds: Sequence[str],
+    members: float,
+) -> tuple[TargetReadout, dict[str, TargetReadout]]:
+    """The readout of all lists, and for each fold the one fitted on the others, at a λ chosen without it.
 
-    states: Floats
-    """(lists, dim)."""
-    targets: Floats
-    """(lists,)."""
-    folds: tuple[str, ...]
-    members: float
-    """Candidates per list, on average: how often a list's mean counts."""
-
-
-def add_between_lists(within: Mapping[str, CenteredMoments], means: ListMeans) -> dict[str, CenteredMoments]:
-    """Moments around the mean of each fold: those within its lists, and those of its lists' means.
-
-    Every list's mean counts as often as a list has members on average.
+    Moments are those `within` the lists of each fold, and those of its lists' means: (lists, dim) states and
+    (lists,) targets, with the fold of each list. Every list's mean counts as often as a list has `members` on
+    average.
     """
-    scale = np.sqrt(means.members)
-    fold_names = np.array(means.folds, dtype=object)
-    total = {}
+    scale, fold_names = np.sqrt(members), np.array(folds, dtype=object)
+    total: dict[str, CenteredMoments] = {}
     for fold, moments in within.items():
         between = CenteredMoments(moments.dim)
         lists = fold_names == fold
-        between.add(scale * means.states[lists], scale * means.targets[lists])
+        between.add(scale * mean_states[lists], scale * mean_targets[lists])
         total[fold] = merge_moments({"within": moments, "between": between}, ["within", "between"])
-    return total
-
-
-def fit_target_readouts(
-    within: Mapping[str, CenteredMoments], means: ListMeans
-) -> tuple[TargetReadout, dict[str, TargetReadout]]:
-    """The readout of all lists, and for each fold the one fitted on the others, at a λ chosen without it."""
-    total = add_between_lists(within, means)
     penalty = choose_penalty(total)
 
     def fit(names: Sequence[str], chosen: float) -> TargetReadout:
         [vector] = ridge_path(merge_moments(total, names), np.array([chosen]))
-        lists = np.isin(np.array(means.folds, dtype=object), names)
-        intercept = float((means.targets[lists] - means.states[lists] @ vector).mean())
+        lists = np.isin(fold_names, names)
+        intercept = float((mean_targets[lists] - mean_states[lists] @ vector).mean())
         return TargetReadout(vector, intercept, chosen)
 
     held_out = {fold: fit([name for name in total if name != fold], penalty.chosen[fold]) for fold in total}

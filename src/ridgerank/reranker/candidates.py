@@ -15,8 +15,8 @@ from scipy.special import expit
 
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.errors import ScoreError, StoreError
-from ridgerank.fusion.estimate import WeightEstimate
 from ridgerank.fusion.standardize import standardize
+from ridgerank.fusion.weight import WeightEstimate
 from ridgerank.ragged import Floats, Ragged, finite_scores
 from ridgerank.records import Candidate, Latency, RankedPage, Ranking, State
 from ridgerank.reranker.unstored import PageSource, UnstoredPage, UnstoredPages

@@ -110,5 +110,5 @@ def example_queries(reranker: Reranker) -> list[str]:
         short = [query.text for query in lists.queries if len(query.text) <= _EXAMPLE_CHARACTERS]
         return choose_evenly(short or [query.text for query in lists.queries], PROPOSED_QUERIES)
     pages = reranker.store.pages(reranker.store.page_ids()[:_EXAMPLE_PAGES])
-    made = queries_from_texts({page.page_id: page.text for page in pages}, PROPOSED_QUERIES)
-    return [query.text for query in made.queries]
+    queries, _ = queries_from_texts({page.page_id: page.text for page in pages}, PROPOSED_QUERIES)
+    return [query.text for query in queries]

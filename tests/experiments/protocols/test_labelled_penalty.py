@@ -34,12 +34,12 @@ def test_the_labelled_rule_maximizes_ndcg_on_the_validation_corpus() -> None:
     corpora = {name: make_corpus(name, seed) for seed, name in enumerate("abcd")}
     choice = choose_penalty_by_relevance(list(corpora.values()), weight=0.85, penalties=PENALTIES)
     moments = {name: corpus_moments(corpus) for name, corpus in corpora.items()}
-    for fold in nested_folds(list(corpora)):
-        path = ridge_path(merge_moments(moments, fold.fitted), PENALTIES)
-        held = corpora[fold.validation]
+    for held_out, validation, fitted in nested_folds(list(corpora)):
+        path = ridge_path(merge_moments(moments, fitted), PENALTIES)
+        held = corpora[validation]
         quality = [
             held.ndcg(fuse_scores(held.retriever, held.states @ readout, 0.85, held.lists)).mean()
             for readout in path
         ]
-        assert quality[list(PENALTIES).index(choice.chosen[fold.held_out])] == max(quality)
-        np.testing.assert_allclose(-choice.errors[fold.held_out], quality)
+        assert quality[list(PENALTIES).index(choice.chosen[held_out])] == max(quality)
+        np.testing.assert_allclose(-choice.errors[held_out], quality)

@@ -4,7 +4,7 @@ import pytest
 from experiments.protocols.weight_sweep import GRID, WeightSweep, sweep_weights
 from experiments.simulation import World, simulate
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.fusion.join import fuse_runs, join
+from ridgerank.fusion.runs import fuse_runs, join
 
 
 def test_the_sweep_evaluates_every_weight_and_picks_the_best() -> None:

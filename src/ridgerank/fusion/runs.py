@@ -1,4 +1,8 @@
-"""Runs over the same queries become aligned lists; pages that only some runs score are kept and counted."""
+"""Two or more runs become one: aligned by query and page, weighed, fused.
+
+Pages that only some runs score are kept and counted. Weights of three or more runs are given, or come from
+judgements by proposition 1 for any number of scores, proved in docs/fusion.md.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,13 +11,21 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ridgerank.errors import ScoreError
-from ridgerank.fusion.standardize import fuse_many_scores, standardize
+from ridgerank.errors import CalibrationError, ScoreError
+from ridgerank.fusion.standardize import (
+    discounts,
+    fuse_many_scores,
+    require_weight,
+    standardize,
+    standardize_weighted,
+)
 from ridgerank.ragged import Bools, Floats, Ints, Ragged
 from ridgerank.trec import Qrels, Run
 
 RunScores: TypeAlias = Run | Mapping[str, Mapping[str, float]]
 """A run, or query id → page id → score."""
+_NEGLIGIBLE = 1e-12
+"""Eigenvalues of Σ below this share of the largest are rounding: some scores are combinations of others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,9 +79,8 @@ class JoinedRuns:
 
     def run(self, scores: Floats) -> Run:
         """A run over these pages with the given scores: (members,)."""
-        order = np.lexsort(
-            (-scores, self.lists.list_numbers())
-        )  # stable: equal scores stay by page id, last first
+        # Stable: equal scores stay by page id, last first.
+        order = np.lexsort((-scores, self.lists.list_numbers()))
         return Run(self.queries, self.vocabulary, self.lists, self.codes[order], scores[order])
 
     def _lacks_queries(self, present: Bools) -> Bools:
@@ -79,7 +90,9 @@ class JoinedRuns:
 def join(*runs: Run) -> JoinedRuns:
     """Align runs by query and page; queries in the order in which they first appear."""
     queries = tuple(dict.fromkeys(query for run in runs for query in run.queries))
-    vocabulary = _merge_vocabularies([run.vocabulary for run in runs])
+    vocabulary = runs[0].vocabulary
+    if any(run.vocabulary != vocabulary for run in runs):
+        vocabulary = tuple(sorted({page for run in runs for page in run.vocabulary}))
     keys, scores = zip(*(_sort_by_key(run, queries, vocabulary) for run in runs), strict=True)
     if all(np.array_equal(keys[0], other) for other in keys[1:]):
         union, aligned = keys[0], np.vstack(scores)
@@ -145,9 +158,8 @@ def _weights_per_run(weight: float | Sequence[float], runs: int) -> Floats:
     if not isinstance(weight, (int, float)):
         return np.asarray(weight, dtype=np.float64)
     if runs != 2:
-        raise ScoreError(f"one weight for {runs} runs, wanted one number per run")
-    if not 0.0 <= weight <= 1.0:
-        raise ScoreError(f"fusion weight {weight}, wanted a number from 0 (retriever) to 1 (reranker)")
+        raise ScoreError(f"one weight for {runs} runs, expected one number per run")
+    require_weight(weight)
     return np.array([1.0 - weight, weight])
 
 
@@ -176,13 +188,6 @@ def _order_by_tier(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:
     return Run(joined.queries, joined.vocabulary, lists, joined.codes[order], final)
 
 
-def _merge_vocabularies(vocabularies: list[tuple[str, ...]]) -> tuple[str, ...]:
-    first = vocabularies[0]
-    if all(other == first for other in vocabularies[1:]):
-        return first
-    return tuple(sorted(set().union(*vocabularies)))
-
-
 def _sort_by_key(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]) -> tuple[Ints, Floats]:
     """One ascending whole number per (query, page), pages last first, and the scores in that order."""
     numbers = {query: number for number, query in enumerate(queries)}
@@ -194,3 +199,51 @@ def _sort_by_key(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]
     keys = np.repeat(rows, run.lists.lengths) * len(vocabulary) + (len(vocabulary) - 1 - codes)
     order = np.argsort(keys)
     return keys[order], run.scores[order]
+
+
+def judged_weights(
+    scores: Floats, relevance: Floats, lists: Ragged, *, discounted: bool = True
+) -> tuple[Floats, int]:
+    """The weights of highest correlation with relevance, (scores,), and how many queries they rest on.
+
+    Scores are (scores, members), relevance (members,). Correlations (eq. 3) are taken per query and averaged;
+    queries in which a score or relevance is constant are left out. `discounted` weighs positions by the
+    ranking metric's discount under the order of the first score.
+    """
+    columns = np.vstack([scores, relevance])
+    varied = np.all([lists.max(column) > lists.min(column) for column in columns], axis=0)
+    if not varied.any():
+        raise CalibrationError(
+            f"none of {len(lists)} queries can be used: in each a score or relevance is constant; expected "
+            "at least one query whose lists vary"
+        )
+    kept, members = lists.select(varied)
+    omega = (discounts(scores[0], lists) if discounted else np.ones(lists.members))[members]
+    z = np.column_stack([standardize_weighted(column[members], omega, kept) for column in columns])
+    products = omega[:, None, None] * z[:, :, None] * z[:, None, :]
+    correlations = (kept.sum(products) / kept.sum(omega)[:, None, None]).mean(axis=0)
+    return optimal_weights(correlations[:-1, -1], correlations[:-1, :-1]), len(kept)
+
+
+def optimal_weights(relevance: Floats, mutual: Floats) -> Floats:
+    """(scores,): the weights w of highest correlation c'w / √(w'Σw); not negative, they add up to 1.
+
+    c (scores,) are the scores' correlations with relevance, Σ (scores, scores) those with each other. The
+    weights are proportional to Σ⁻¹c if that has no negative. In general they minimize w'Σw − 2c'w over w ≥ 0,
+    a non-negative least squares problem ‖Fw − F⁻ᵀc‖ with F'F = Σ. If no score agrees with relevance, the
+    least wrong one is best alone.
+    """
+    best_alone = np.zeros(len(relevance))
+    best_alone[int(np.argmax(relevance))] = 1.0
+    if not relevance.max() > 0:
+        return best_alone
+    from scipy.optimize import nnls  # here, so that only those who weigh many runs pay for loading it
+
+    eigenvalues, vectors = np.linalg.eigh(mutual)
+    kept = eigenvalues > _NEGLIGIBLE * eigenvalues[-1]
+    roots = np.sqrt(eigenvalues[kept])
+    factor = roots[:, None] * vectors[:, kept].T
+    solution, _ = nnls(factor, (vectors[:, kept].T @ relevance) / roots)
+    total = solution.sum()
+    weights: Floats = solution / total if total > 0 else best_alone
+    return weights

@@ -1,14 +1,21 @@
+"""Runs become one; weights of many runs against brute force over the simplex."""
+
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgerank.errors import ScoreError
-from ridgerank.fusion.join import fuse, fuse_runs, join
+from experiments.simulation import World, simulate
+from ridgerank.errors import CalibrationError, ScoreError
+from ridgerank.fusion.runs import fuse, fuse_runs, join, judged_weights, optimal_weights
 from ridgerank.fusion.standardize import standardize
-from ridgerank.ragged import Ragged
+from ridgerank.fusion.weight import optimal_weight
+from ridgerank.ragged import Floats, Ragged
 from ridgerank.trec import Run
 
+Scored = dict[str, dict[str, float]]
 scored = st.dictionaries(
     st.sampled_from("pqr"),
     st.dictionaries(st.sampled_from("abcdef"), st.floats(-5, 5), min_size=1),
@@ -16,27 +23,12 @@ scored = st.dictionaries(
 )
 
 
-@given(scored, scored)
-def test_joining_matches_a_dictionary_lookup(
-    first: dict[str, dict[str, float]], second: dict[str, dict[str, float]]
-) -> None:
-    joined = join(Run.of_dict(first), Run.of_dict(second))
-    scores_by_page = {}
-    for number, query in enumerate(joined.queries):
-        for member in range(*joined.lists.offsets[number : number + 2].tolist()):
-            scores_by_page[query, joined.vocabulary[joined.codes[member]]] = joined.scores[:, member]
-    expected = {(query, page) for run in (first, second) for query, pages in run.items() for page in pages}
-    assert set(scores_by_page) == expected
-    for (query, page), (first_scores, second_scores) in scores_by_page.items():
-        np.testing.assert_equal(first_scores, first.get(query, {}).get(page, np.nan))
-        np.testing.assert_equal(second_scores, second.get(query, {}).get(page, np.nan))
-
-
 @given(scored, scored, st.floats(0, 1))
 def test_fusing_keeps_every_page_and_matches_the_formula(
-    first: dict[str, dict[str, float]], second: dict[str, dict[str, float]], weight: float
+    first: Scored, second: Scored, weight: float
 ) -> None:
     fused = fuse_runs(join(Run.of_dict(first), Run.of_dict(second)), weight).to_dict()
+    assert fused.keys() == first.keys() | second.keys()
     for query, pages in fused.items():
         first_scores, second_scores = first.get(query, {}), second.get(query, {})
         assert set(pages) == set(first_scores) | set(second_scores)
@@ -64,12 +56,8 @@ def test_pages_one_run_lacks_follow_in_their_own_order_and_are_counted() -> None
     assert joined.missing_pages().tolist() == [2, 2]
 
 
-def test_equal_fused_scores_rank_by_page_id_last_first() -> None:
-    constant = Run.of_dict({"q": {"a": 1.0, "b": 1.0, "c": 1.0}})
-    assert fuse_runs(join(constant, constant), 0.5).pages(0) == ["c", "b", "a"]
-
-
 def test_the_output_is_already_in_the_order_a_reader_would_sort_it_into() -> None:
+    """Equal scores by page id, last first."""
     generator = np.random.default_rng(0)
     runs = [
         Run.of_dict(
@@ -116,3 +104,64 @@ def test_weights_that_do_not_match_the_runs_are_refused(weight: float | tuple[fl
     run = {"q": {"a": 3.0, "b": 2.0}}
     with pytest.raises(ScoreError, match="weight"):
         fuse(run, run, run, weight=weight)
+
+
+def random_case(count: int, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    """c and Σ of random vectors: every combination that can occur."""
+    vectors = generator.standard_normal((count + 1, count + 1)) @ generator.standard_normal((count + 1, 9))
+    gram = np.asarray(np.corrcoef(vectors + generator.normal() * vectors[:1]))
+    return gram[:-1, -1], gram[:-1, :-1]
+
+
+def fused_correlation(weights: Floats, relevance: Floats, mutual: Floats) -> Floats:
+    """c'w / √(w'Σw)."""
+    variance = np.einsum("...i,ij,...j->...", weights, mutual, weights)
+    value: Floats = weights @ relevance / np.sqrt(variance)
+    return value
+
+
+@pytest.mark.parametrize(("count", "steps"), [(2, 400), (3, 60), (4, 20)])
+def test_no_point_of_the_simplex_correlates_more_with_relevance(count: int, steps: int) -> None:
+    generator = np.random.default_rng(count)
+    corners = [cell for cell in product(range(steps + 1), repeat=count) if sum(cell) == steps]
+    grid = np.array(corners) / steps
+    supports = set()
+    for _ in range(300):
+        c, mutual = random_case(count, generator)
+        weights = optimal_weights(c, mutual)
+        assert weights.sum() == pytest.approx(1.0)
+        assert (weights >= 0).all()
+        reached = float(fused_correlation(weights, c, mutual))
+        values = fused_correlation(grid, c, mutual)
+        near = 0.98 * grid[values.argmax()] + 0.02 * generator.dirichlet(np.ones(count), size=200)
+        assert reached >= max(values.max(), fused_correlation(near, c, mutual).max()) - 1e-12
+        supports.add(tuple(weights > 0))
+        if count == 2:  # proposition 1
+            assert weights[1] == pytest.approx(float(optimal_weight(c[0], c[1], mutual[0, 1])), abs=1e-9)
+    assert len(supports) == 2**count - 1  # every face of the simplex has been the best one
+
+
+def test_a_score_given_twice_changes_nothing() -> None:
+    c, mutual = np.array([0.5, 0.6, 0.6]), np.array([[1.0, 0.2, 0.2], [0.2, 1.0, 1.0], [0.2, 1.0, 1.0]])
+    once = optimal_weights(c[:2], mutual[:2, :2])
+    twice = optimal_weights(c, mutual)
+    np.testing.assert_allclose([twice[0], twice[1] + twice[2]], once)
+
+
+def test_scores_that_all_point_away_from_relevance_leave_the_least_wrong_alone() -> None:
+    c = np.array([-0.3, -0.1, -0.2])
+    np.testing.assert_array_equal(optimal_weights(c, np.eye(3)), [0.0, 1.0, 0.0])
+
+
+def test_judged_weights_approach_the_inverse_times_c() -> None:
+    sample = simulate(World(c_b=0.4, c_s=0.6, c_t=0.7), queries=400, seed=0)
+    scores = np.vstack([sample.retriever, sample.reranker, sample.teacher])
+    weights, queries = judged_weights(scores, sample.grades, sample.lists)
+    c = np.array([0.4, 0.6, 0.7])
+    mutual = np.outer(c, c)
+    np.fill_diagonal(mutual, 1.0)
+    expected = np.linalg.solve(mutual, c)
+    np.testing.assert_allclose(weights, expected / expected.sum(), atol=0.05)
+    assert 0 < queries <= 400
+    with pytest.raises(CalibrationError, match="none of 1 queries can be used"):
+        judged_weights(np.zeros((2, 4)), np.arange(4.0), Ragged.of_lengths([4]))
