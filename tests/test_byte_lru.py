@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgerank.byte_lru import ByteLRU, LoadingCache
 from ridgerank.errors import RidgeRankError, StoreError
+from ridgerank.store.reading import ByteLRU, LoadingCache
 
 
 def test_the_least_recently_used_leaves_first() -> None:

@@ -1,4 +1,4 @@
-"""Validation of queries, and files of queries, one per line. Knows no model and no corpus."""
+"""Files of queries, one per line. Knows no model and no corpus."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,27 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgerank.errors import QueryError
-from ridgerank.records import Query
-
-MAX_CHARACTERS = 2000
-"""A longer query is refused: it runs with all candidates in one pass, and memory grows with its square."""
-
-
-def validate_query(text: str) -> str:
-    """The query without white space around it; an empty or too long query is refused."""
-    if not isinstance(text, str):
-        raise QueryError(f"a query that is {_describe(text)}; wanted text")
-    query = text.strip()
-    if not is_unicode(query):
-        raise QueryError("a query with bytes that are not UTF-8, or half a character; write it as UTF-8 text")
-    if not query:
-        raise QueryError("an empty query; wanted some words")
-    if len(query) > MAX_CHARACTERS:
-        raise QueryError(
-            f"a query of {len(query):,} characters, wanted at most {MAX_CHARACTERS:,}; "
-            "ask for what matters in it, or split it"
-        )
-    return query
+from ridgerank.records import Query, describe_json, validate_query
 
 
 def read_queries(path: Path) -> list[Query]:
@@ -58,15 +38,6 @@ def require_distinct_ids(queries: Iterable[Query], *, source: str) -> list[Query
     return list(by_id.values())
 
 
-def is_unicode(text: str) -> bool:
-    """Whether every character can be written as UTF-8; what stands for other bytes cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _parse_line(line: str, path: Path, number: int) -> Query:
     try:
         if not line.lstrip().startswith("{"):
@@ -96,19 +67,13 @@ def _parse_row(row: Mapping[str, Any]) -> Query:
     if isinstance(query_id, int) and not isinstance(query_id, bool):
         query_id = str(query_id)
     if not isinstance(query_id, str):
-        raise QueryError(f"a query_id that is {_describe(query_id)}; wanted text or a whole number")
+        raise QueryError(f"a query_id that is {describe_json(query_id)}; wanted text or a whole number")
     if query_id.split() != [query_id] or not query_id.isprintable():
         raise QueryError(
             f"the query_id {query_id!r}, which a run cannot hold; wanted one word without blanks"
         )
     if not isinstance(text, str):
-        raise QueryError(f"a text that is {_describe(text)}; wanted text in quotes")
+        raise QueryError(f"a text that is {describe_json(text)}; wanted text in quotes")
     if not isinstance(corpus, str):
-        raise QueryError(f"a corpus that is {_describe(corpus)}; wanted text")
+        raise QueryError(f"a corpus that is {describe_json(corpus)}; wanted text")
     return Query(query_id, validate_query(text), corpus)
-
-
-def _describe(value: object) -> str:
-    """What JSON calls a value that is no text."""
-    kinds = {type(None): "null", bool: "true or false", int: "a number", float: "a number", list: "a list"}
-    return kinds.get(type(value), f"of type {type(value).__name__}")

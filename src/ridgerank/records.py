@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from ridgerank.errors import QueryError
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -195,3 +197,39 @@ class Explanation:
     """The attention on the query's own tokens and the cue for the answer."""
     passages: tuple[Passage, ...] = ()
     """The lines the model read, top to bottom; empty where it reads the page's image."""
+
+
+MAX_QUERY_CHARACTERS = 2000
+"""A longer query is refused: it runs with all candidates in one pass, and memory grows with its square."""
+
+
+def validate_query(text: str) -> str:
+    """The query without white space around it; an empty or too long query is refused."""
+    if not isinstance(text, str):
+        raise QueryError(f"a query that is {describe_json(text)}; expected text")
+    query = text.strip()
+    if not is_unicode(query):
+        raise QueryError("a query with bytes that are not UTF-8, or half a character; write it as UTF-8 text")
+    if not query:
+        raise QueryError("query must not be empty")
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise QueryError(
+            f"a query of {len(query):,} characters, expected at most {MAX_QUERY_CHARACTERS:,}; "
+            "ask for what matters in it, or split it"
+        )
+    return query
+
+
+def is_unicode(text: str) -> bool:
+    """Whether every character can be written as UTF-8; what stands for other bytes cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def describe_json(value: object) -> str:
+    """What JSON calls a value that is not a text."""
+    kinds = {type(None): "null", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+    return kinds.get(type(value), f"of type {type(value).__name__}")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import QueryError
-from ridgerank.queries import MAX_CHARACTERS, read_queries, validate_query
-from ridgerank.records import Query
+from ridgerank.queries import read_queries
+from ridgerank.records import MAX_QUERY_CHARACTERS, Query, validate_query
 
 
 def test_json_lines_and_plain_lines_are_read(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_limit_itself_is_allowed() -> None:
-    assert len(validate_query("x" * MAX_CHARACTERS)) == MAX_CHARACTERS
+    assert len(validate_query("x" * MAX_QUERY_CHARACTERS)) == MAX_QUERY_CHARACTERS
 
 
 def test_only_a_line_feed_ends_a_query(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.store.catalog import Catalog, IndexedCatalog, has_page_index, open_catalog
 from ridgerank.store.lance_dataset import open_dataset
-from ridgerank.store.page_store import PageStore
+from ridgerank.store.page_store import Catalog, IndexedCatalog, PageStore, has_page_index, open_catalog
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
 

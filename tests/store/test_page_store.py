@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.store.catalog import CatalogEntry
 from ridgerank.store.layout import block_shape
-from ridgerank.store.page_store import PageStore
+from ridgerank.store.page_store import CatalogEntry, PageStore
 from ridgerank.store.reading import BlockReader, LayerStream, LocalBlockReader, RemoteBlockReader
 from ridgerank.store.store_writer import StoreWriter, build_table
 from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row

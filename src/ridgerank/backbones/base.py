@@ -18,7 +18,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 from PIL.Image import Image
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -363,6 +363,12 @@ class Backbone(ABC):
     def _build_decoder(self) -> Decoder:
         """Name the parts of the text model's layers."""
 
+    @cached_property
+    def _embedding(self) -> nn.Module:
+        """Token ids to vectors."""
+        embedding: nn.Module = self._text_model().get_input_embeddings()
+        return embedding
+
     @abstractmethod
     def _text_model(self) -> PreTrainedModel:
         """Return the module with `embed_tokens`, `layers`, `norm` and `rotary_emb`."""
@@ -411,7 +417,7 @@ class Backbone(ABC):
         return weight
 
     def _embed(self, ids: Tensor) -> Tensor:
-        embedded: Tensor = self._text_model().embed_tokens(ids)
+        embedded: Tensor = self._embedding(ids)
         return embedded
 
 

@@ -15,8 +15,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.fit import LEAST_LISTS
 from ridgerank.calibration.teacher import TargetCache
 from ridgerank.errors import CalibrationError
-from ridgerank.queries import MAX_CHARACTERS
-from ridgerank.records import Query
+from ridgerank.records import MAX_QUERY_CHARACTERS, Query
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import rerender_pages
 
@@ -120,7 +119,7 @@ def is_query(text: str) -> bool:
         len(words) >= _LEAST_WORDS
         and len(text.split()) <= _MOST_WORDS
         and len({word.casefold() for word in words}) >= _LEAST_WORDS
-        and len(text) <= MAX_CHARACTERS
+        and len(text) <= MAX_QUERY_CHARACTERS
     )
 
 

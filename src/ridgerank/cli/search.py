@@ -92,7 +92,8 @@ def search_command(
 
     Example: `ridgerank search --store pages --queries queries.jsonl --output run.trec`
     """
-    from ridgerank.queries import read_queries, validate_query
+    from ridgerank.queries import read_queries
+    from ridgerank.records import validate_query
 
     # Before the heavy imports, so that a mistake is reported at once.
     pictures_or_json = as_json or images is not None or show or explain is not None

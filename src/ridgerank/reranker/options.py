@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ridgerank.byte_lru import CACHE_BYTES
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.reading import CACHE_BYTES
 from ridgerank.store.sidecar import open_calibrations
 
 if TYPE_CHECKING:

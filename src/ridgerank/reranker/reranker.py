@@ -22,11 +22,9 @@ import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import ModelSettings
-from ridgerank.byte_lru import CACHE_BYTES, CacheCounts
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.errors import LineageMismatch, ScoreError, StoreError
-from ridgerank.queries import validate_query
-from ridgerank.records import Explanation, Ranking
+from ridgerank.records import Explanation, Ranking, validate_query
 from ridgerank.reranker.candidates import (
     CandidateList,
     Candidates,
@@ -47,6 +45,7 @@ from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_filter import PageFilter
+from ridgerank.store.reading import CACHE_BYTES, CacheCounts
 
 CANDIDATES = 20
 """K, as in the paper."""

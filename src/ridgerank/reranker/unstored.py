@@ -9,13 +9,13 @@ from typing import TypeAlias
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.byte_lru import ByteLRU
 from ridgerank.documents.render import PageRef, list_pages, page_from_image, page_from_text, render_pages
 from ridgerank.errors import DocumentError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.records import Page
 from ridgerank.store.codec import compress
 from ridgerank.store.layout import PackedPrefix, SharedPositions, block_shape
+from ridgerank.store.reading import ByteLRU
 
 PageSource: TypeAlias = Mapping[str, Image | Page | str] | Iterable[str | Path]
 """Where missing pages come from: images, pages or texts by the name of the page, or files and folders."""

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Attention
-from ridgerank.byte_lru import CacheCounts, LoadingCache
 from ridgerank.errors import StoreError
 from ridgerank.records import State
 from ridgerank.store.codec import StoredPrefixes
 from ridgerank.store.layout import PackedPrefix, block_shape
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import LayerStream
+from ridgerank.store.reading import CacheCounts, LayerStream, LoadingCache
 
 QueryPages: TypeAlias = tuple[str, Sequence[str]]
 """A query and the ids of the pages it runs over."""

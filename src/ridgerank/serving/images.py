@@ -15,7 +15,6 @@ from threading import Lock
 
 from PIL import Image
 
-from ridgerank.byte_lru import ByteLRU
 from ridgerank.documents.render import decode_page, draw_page
 from ridgerank.errors import DocumentError
 from ridgerank.isolated_process import IsolatedProcess, TookTooLong
@@ -24,6 +23,7 @@ from ridgerank.records import Page
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.reading import ByteLRU
 from ridgerank.store.sidecar import recall_sources
 from ridgerank.worker_process import WorkerDied
 

@@ -13,8 +13,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ridgerank.errors import QueryError, StoreError
-from ridgerank.queries import validate_query
-from ridgerank.records import Explanation
+from ridgerank.records import Explanation, validate_query
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.serving.dialects import foreign_warnings, rerank_answer, token_usage, weight_source
 from ridgerank.serving.documents import AttachmentPages, RequestDocuments, query_text, resolve_documents

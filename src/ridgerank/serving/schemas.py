@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from ridgerank.calibration.weight import WeightStep
-from ridgerank.queries import MAX_CHARACTERS
+from ridgerank.records import MAX_QUERY_CHARACTERS
 from ridgerank.serving.matching_line import MatchedLine
 
 MAX_DOCUMENTS = 1000
@@ -29,7 +29,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, patte
 DataUri = Annotated[str, StringConstraints(min_length=5, max_length=MAX_DATA_URI)]
 QueryText = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=MAX_CHARACTERS, pattern=r"\S"),
+    StringConstraints(min_length=1, max_length=MAX_QUERY_CHARACTERS, pattern=r"\S"),
     Field(description="What to look for.", examples=["operating margin in 2019"]),
 ]
 Score = Annotated[float, Field(allow_inf_nan=False)]

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from ridgerank.errors import StoreError
 from ridgerank.records import document_name
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.catalog import DESCRIBE_BLOBS, CatalogEntry, read_prefix_ranges
 from ridgerank.store.lance_dataset import find_broken_seals, shorten
-from ridgerank.store.page_store import PageStore
+from ridgerank.store.page_store import DESCRIBE_BLOBS, CatalogEntry, PageStore, read_prefix_ranges
 from ridgerank.store.sidecar import forget_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import read_vectors

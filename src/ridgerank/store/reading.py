@@ -1,4 +1,4 @@
-"""Reading the bytes of prefixes: as ranges of a data file, or as Lance blobs, whole or layer by layer.
+"""Reading the bytes of prefixes: as ranges of a data file, or as Lance blobs; and what is kept of them.
 
 On a local disk a prefix is one range of its fragment's data file, copied once, into the caller's memory.
 Bytes that the system already has in memory are copied from a lasting map of the file: with the other core
@@ -11,22 +11,24 @@ time. Where the range is not known, Lance reads the blob.
 import mmap
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from lance.file import LanceFileSession
 from numpy.typing import NDArray
 
-from ridgerank.errors import StoreError
+from ridgerank.errors import RidgeRankError, StoreError
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.catalog import CatalogEntry
 from ridgerank.store.layout import PackedPrefix
 
 if TYPE_CHECKING:
-    from ridgerank.store.page_store import PageStore
+    from ridgerank.store.page_store import CatalogEntry, PageStore
 
 
 class BlockReader(ABC):
@@ -38,14 +40,14 @@ class BlockReader(ABC):
     """Whether reading a prefix in one piece is faster than layer by layer."""
 
     @abstractmethod
-    def read(self, entry: CatalogEntry, start: int, out: memoryview) -> None:
+    def read(self, entry: "CatalogEntry", start: int, out: memoryview) -> None:
         """Fill `out` with bytes of this prefix, from its byte `start` on."""
 
-    def group(self, entries: Sequence[CatalogEntry]) -> list[list[int]]:
+    def group(self, entries: Sequence["CatalogEntry"]) -> list[list[int]]:
         """Which prefixes to read together, by their numbers; each by itself unless there is more to gain."""
         return [[number] for number in range(len(entries))]
 
-    def read_group(self, entries: Sequence[CatalogEntry], outs: Sequence[memoryview]) -> None:
+    def read_group(self, entries: Sequence["CatalogEntry"], outs: Sequence[memoryview]) -> None:
         """Fill each of `outs` with a whole prefix of one group."""
         for entry, out in zip(entries, outs, strict=True):
             self.read(entry, 0, out)
@@ -61,7 +63,7 @@ class DataFiles:
         ]
         self._paths: dict[int, str | None] = {}
 
-    def path(self, entry: CatalogEntry) -> str | None:
+    def path(self, entry: "CatalogEntry") -> str | None:
         """The file's path within the store, None if prefixes are not known to be entries of one file."""
         fragment = entry.fragment
         if fragment not in self._paths:
@@ -101,12 +103,12 @@ class LocalBlockReader(BlockReader):
         self._maps: dict[Path, NDArray[np.uint8]] = {}
         self._mapping = mapped and hasattr(os, "RWF_NOWAIT")
 
-    def file(self, entry: CatalogEntry) -> Path | None:
+    def file(self, entry: "CatalogEntry") -> Path | None:
         """The data file a prefix lies in, None if it is not read directly."""
         path = self._files.path(entry)
         return None if path is None else self._root / path
 
-    def read(self, entry: CatalogEntry, start: int, out: memoryview) -> None:
+    def read(self, entry: "CatalogEntry", start: int, out: memoryview) -> None:
         """Fill `out` with bytes of this prefix, from its byte `start` on."""
         path = self.file(entry)
         if path is None:
@@ -178,7 +180,7 @@ class RemoteBlockReader(BlockReader):
         self._fallback = LanceBlockReader(dataset)
         self._session = LanceFileSession(uri)
 
-    def read(self, entry: CatalogEntry, start: int, out: memoryview) -> None:
+    def read(self, entry: "CatalogEntry", start: int, out: memoryview) -> None:
         """Fill `out` with bytes of this prefix, from its byte `start` on."""
         path = self._files.path(entry)
         if path is None:
@@ -187,7 +189,7 @@ class RemoteBlockReader(BlockReader):
         with lance_dataset.wrap_errors(f"reading {path}"):
             out[:] = self._session.read_range(path, entry.offset + start, len(out))
 
-    def group(self, entries: Sequence[CatalogEntry]) -> list[list[int]]:
+    def group(self, entries: Sequence["CatalogEntry"]) -> list[list[int]]:
         """Neighbours in one file, as far as one request for all of them stays short."""
         groups: list[list[int]] = []
         first, end = None, 0
@@ -210,7 +212,7 @@ class RemoteBlockReader(BlockReader):
             end = max(end, each.offset + each.nbytes)
         return groups
 
-    def read_group(self, entries: Sequence[CatalogEntry], outs: Sequence[memoryview]) -> None:
+    def read_group(self, entries: Sequence["CatalogEntry"], outs: Sequence[memoryview]) -> None:
         """Fill each of `outs` with a whole prefix of one group, by one request."""
         if len(entries) == 1:
             super().read_group(entries, outs)
@@ -237,7 +239,7 @@ class LanceBlockReader(BlockReader):
     def __init__(self, dataset: Any) -> None:  # noqa: ANN401 (Lance is untyped)
         self._dataset = dataset
 
-    def read(self, entry: CatalogEntry, start: int, out: memoryview) -> None:
+    def read(self, entry: "CatalogEntry", start: int, out: memoryview) -> None:
         """Fill `out` with bytes of this prefix, from its byte `start` on."""
         with lance_dataset.wrap_errors("reading a prefix"):
             [blob] = self._dataset.take_blobs(layout.PREFIX, addresses=[entry.address])
@@ -252,7 +254,7 @@ def choose_reader(dataset: Any, uri: str, *, mapped: bool) -> BlockReader:  # no
 
 def read_whole(
     reader: BlockReader,
-    entries: Sequence[CatalogEntry],
+    entries: Sequence["CatalogEntry"],
     buffers: Sequence[NDArray[np.uint8]],
     threads: ThreadPoolExecutor,
 ) -> None:
@@ -357,3 +359,124 @@ class LayerStream:
     def __exit__(self, *_: object) -> None:
         """Stop reading: after this no thread writes to the memory any more."""
         wait([future for step in self._steps for future in step if not future.cancel()])
+
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+CACHE_BYTES = 1 << 30
+"""What a reranker keeps of its pages in memory unless told otherwise."""
+
+
+class ByteLRU(Generic[Key, Value]):
+    """A mapping of bounded size; safe for any number of threads."""
+
+    def __init__(self, capacity_bytes: int, *, count_bytes: Callable[[Value], int]) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._count_bytes = count_bytes
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+        self._nbytes = 0
+        self._lock = Lock()
+
+    def get(self, key: Key) -> Value | None:
+        """The value of a key, which becomes the most recently used; None if there is none."""
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def put(self, key: Key, value: Value) -> None:
+        """Hold a value as the most recently used; one larger than the whole capacity is not held."""
+        nbytes = self._count_bytes(value)
+        with self._lock:
+            if key in self._values:
+                self._nbytes -= self._count_bytes(self._values.pop(key))
+            if nbytes > self._capacity_bytes:
+                return
+            self._values[key] = value
+            self._nbytes += nbytes
+            while self._nbytes > self._capacity_bytes:
+                _, evicted = self._values.popitem(last=False)
+                self._nbytes -= self._count_bytes(evicted)
+
+    def size(self) -> tuple[int, int]:
+        """How many values are held, and their bytes."""
+        with self._lock:
+            return len(self._values), self._nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounts:
+    """Hits and misses of a cache so far, and what it holds now."""
+
+    hits: int
+    """Values that were in the cache, or already being read for another thread."""
+    misses: int
+    """Values that were read."""
+    pages: int
+    nbytes: int
+
+
+class LoadingCache(Generic[Key, Value]):
+    """Reads values through a bounded memory; safe for any number of threads.
+
+    A value that two threads need at once is read once. One larger than the whole cache is not held.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Sequence[Key]], list[Value]],
+        capacity_bytes: int,
+        *,
+        count_bytes: Callable[[Value], int],
+    ) -> None:
+        if capacity_bytes < 0:
+            raise RidgeRankError(f"cache size must be 0 bytes or more, not {capacity_bytes}")
+        self._read_missing = read
+        self._lock = Lock()
+        self._held: ByteLRU[Key, Value] = ByteLRU(capacity_bytes, count_bytes=count_bytes)
+        self._pending: dict[Key, Future[Value]] = {}
+        self._hits = self._misses = 0
+
+    def read(self, keys: Sequence[Key]) -> list[Value]:
+        """The values of keys, from memory if they are held."""
+        values: dict[Key, Value] = {}
+        awaited: dict[Key, Future[Value]] = {}
+        to_read: dict[Key, Future[Value]] = {}
+        with self._lock:
+            for key in dict.fromkeys(keys):
+                if (value := self._held.get(key)) is not None:
+                    values[key] = value
+                elif key in self._pending:
+                    awaited[key] = self._pending[key]
+                else:
+                    to_read[key] = self._pending[key] = Future()
+            self._hits += len(values) + len(awaited)
+            self._misses += len(to_read)
+        if to_read:
+            values |= self._read(to_read)
+        values |= {key: future.result() for key, future in awaited.items()}
+        return [values[key] for key in keys]
+
+    def counts(self) -> CacheCounts:
+        """Hits, misses and what is held now."""
+        with self._lock:
+            return CacheCounts(self._hits, self._misses, *self._held.size())
+
+    def _read(self, to_read: dict[Key, Future[Value]]) -> dict[Key, Value]:
+        try:
+            values = dict(zip(to_read, self._read_missing(list(to_read)), strict=True))
+        except BaseException as error:
+            with self._lock:
+                for key, future in to_read.items():
+                    del self._pending[key]
+                    future.set_exception(error)
+            raise
+        with self._lock:
+            for key, value in values.items():
+                self._held.put(key, value)
+                del self._pending[key]
+        for key, future in to_read.items():
+            future.set_result(values[key])
+        return values

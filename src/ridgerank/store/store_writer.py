@@ -31,10 +31,9 @@ from ridgerank.atomic import list_scratch_files
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.catalog import has_page_index, ids_filter
 from ridgerank.store.lance_dataset import seal_store, write_shared
 from ridgerank.store.layout import PackedPrefix, SharedPositions
-from ridgerank.store.page_store import PageRow
+from ridgerank.store.page_store import PageRow, has_page_index, ids_filter
 from ridgerank.store.vector_columns import (
     VectorOrigin,
     build_vector_columns,

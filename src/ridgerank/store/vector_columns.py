@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 from ridgerank.lineage import list_differences, to_json_line
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.catalog import Catalog
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from ridgerank.store.page_store import Catalog
 
 _PAGES_PER_BLOCK = 64
 _READ_AHEAD_BYTES = 64 << 20
@@ -93,7 +94,7 @@ class VectorBlock:
 class VectorColumn:
     """The vectors of one version of a store."""
 
-    def __init__(self, dataset: Any, uri: str, origin: VectorOrigin, catalog: Catalog) -> None:  # noqa: ANN401
+    def __init__(self, dataset: Any, uri: str, origin: VectorOrigin, catalog: "Catalog") -> None:  # noqa: ANN401
         self.origin = origin
         self._dataset = dataset
         self._uri = uri
