@@ -70,12 +70,12 @@ from ridgerank.errors import RidgeRankError
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.lineage import Keep, default_exit_layer
+from ridgerank.processes import usable_cores
 from ridgerank.ragged import Floats
 from ridgerank.records import STATES, TARGETS, Page, State
 from ridgerank.store.codec import StoredPrefixes, compress
 from ridgerank.store.layout import PackedPrefix, block_shape, pack, unpack
 from ridgerank.trec import Qrels, Run
-from ridgerank.worker_process import usable_cores
 
 KEEPS = ("stride 1/3", "stride 1")
 """How stored pages are kept, the first as the paper does."""

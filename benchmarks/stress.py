@@ -48,12 +48,11 @@ from ridgerank.calibration.artifact import find_damaged_calibrations
 from ridgerank.documents.render import PageRef, list_pages
 from ridgerank.errors import RidgeRankError
 from ridgerank.indexing.index import index_documents
-from ridgerank.isolated_process import IsolatedProcess, TookTooLong
+from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
-from ridgerank.worker_process import WorkerDied
 
 QUERIES = 20
 CALLERS = 3

@@ -17,7 +17,7 @@ from experiments.reproduce.settings import ExperimentSettings
 from experiments.reproduce.stages.checkpoint import short_digest
 from experiments.reproduce.stages.stage_progress import SilentProgress
 from ridgerank.atomic import replace_text_file
-from ridgerank.worker_process import usable_cores
+from ridgerank.processes import usable_cores
 
 
 class Step(NamedTuple):

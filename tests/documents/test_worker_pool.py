@@ -3,8 +3,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ridgerank.documents.render import TASKS_AHEAD, map_in_order
 from ridgerank.errors import DocumentError
+from ridgerank.processes import TASKS_AHEAD, map_in_order
 from tests.documents import pool_tasks
 
 

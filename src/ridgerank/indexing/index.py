@@ -30,6 +30,7 @@ from ridgerank.indexing.encode import (
 )
 from ridgerank.indexing.names import Listing, list_documents, name_documents
 from ridgerank.lineage import Keep, NumberFormat, StoragePreset, StorageSetting
+from ridgerank.processes import usable_cores
 from ridgerank.records import document_name
 from ridgerank.store.lance_dataset import open_dataset, read_lineage
 from ridgerank.store.page_filter import labels_of
@@ -37,7 +38,6 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import remember_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
-from ridgerank.worker_process import usable_cores
 
 MIN_INDEXED_PAGES = 10_000
 """A store of at least this size gets indices: over page ids and references, to look pages up without listing

@@ -17,15 +17,14 @@ from PIL import Image
 
 from ridgerank.documents.render import decode_page, draw_page
 from ridgerank.errors import DocumentError
-from ridgerank.isolated_process import IsolatedProcess, TookTooLong
 from ridgerank.page_sizing import PixelBudget
+from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied
 from ridgerank.records import Page
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.reading import ByteLRU
 from ridgerank.store.sidecar import recall_sources
-from ridgerank.worker_process import WorkerDied
 
 PIXELS = 2_000_000
 """Of a page image: enough to read small print."""

@@ -24,6 +24,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from ridgerank.errors import RidgeRankError, ServingError
+from ridgerank.processes import usable_cores
 from ridgerank.reranker.options import RerankerOptions
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.app import create_app
@@ -31,7 +32,6 @@ from ridgerank.serving.logs import log_json
 from ridgerank.serving.metrics import SHARED_FOLDER
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import ServeSettings
-from ridgerank.worker_process import usable_cores
 
 log = logging.getLogger(__name__)
 
