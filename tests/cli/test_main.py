@@ -33,7 +33,7 @@ def test_an_error_is_one_line(tmp_path: Path) -> None:
     assert "error: no page store" in done.stderr
     assert "Traceback" not in done.stderr
     empty = subprocess.run([*command[:-1], " "], capture_output=True, text=True, check=False)
-    assert "error: an empty query" in empty.stderr
+    assert "error: query must not be empty" in empty.stderr
 
 
 def test_a_closed_pipe_is_no_traceback(world: Path) -> None:

@@ -196,7 +196,7 @@ def test_one_bad_request_does_not_spoil_the_others(
     held.leave.release(10)
     assert ranking_of(good).ranking.pages
     assert ranking_of(first).ranking.pages
-    with pytest.raises(Exception, match="an empty query"):
+    with pytest.raises(Exception, match="query must not be empty"):
         bad.result.result(SECONDS)
 
 
