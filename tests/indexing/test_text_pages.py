@@ -127,7 +127,7 @@ def test_an_unstored_page_of_a_text_model_is_a_text_or_has_one(backbone: Backbon
         [stored] = opened.pages([opened.find("scan.png#1")])
     found = unstored.find(["mine"], {"mine": stored.text})["mine"]
     assert (found.page_id, found.reference) == (text_page_id(stored.text), "mine")
-    with pytest.raises(DocumentError, match=r"new.png#1 carries no text.*--ocr"):
+    with pytest.raises(DocumentError, match=r"new.png#1 has no text.*with OCR"):
         unstored.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
 
 

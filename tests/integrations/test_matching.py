@@ -76,7 +76,7 @@ def test_images_that_cannot_be_read_say_so(reranker: Reranker) -> None:
         rank_documents(reranker, QUERY, [LibraryDocument((), 1.0, image_loader("no base64!", None))])
     with pytest.raises(DocumentError, match=r"absent\.png: No such file"):
         rank_documents(reranker, QUERY, [LibraryDocument((), 1.0, image_loader(None, "absent.png"))])
-    with pytest.raises(DocumentError, match="no PNG, JPEG, TIFF or WebP"):
+    with pytest.raises(DocumentError, match="not a PNG, JPEG, TIFF or WebP"):
         rank_documents(reranker, QUERY, [LibraryDocument((), 1.0, lambda: b"no image")])
     assert image_loader(None, None) is None
 

@@ -18,7 +18,7 @@ from ridgerank.errors import ArtifactError
 from ridgerank.indexing.index import index_documents
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.retrievers.dense import Embeddings
-from ridgerank.store import lance_dataset
+from ridgerank.store import lance_dataset, sidecar
 from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.reading import LayerStream
@@ -153,7 +153,7 @@ def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backb
 def test_margins_reach_the_bucket_while_a_calibration_runs(
     s3: LoopbackS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance_dataset, "_UPLOAD_INTERVAL_S", 0.05)
+    monkeypatch.setattr(sidecar, "_UPLOAD_INTERVAL_S", 0.05)
     uri = f"s3://{BUCKET}/saved"
     with edit_calibrations(uri) as folder:
         (folder / "margins.jsonl").write_text("first\n")
