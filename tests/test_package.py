@@ -41,15 +41,7 @@ def test_the_front_door_shows_what_it_has() -> None:
 
 
 def test_the_front_door_opens_with_one_import() -> None:
-    from ridgerank import (
-        PageStore,
-        Reranker,
-        RidgeRankError,
-        calibrate,
-        fuse,
-        index_documents,
-        load_backbone,
-    )
+    from ridgerank import PageStore, Reranker, RidgeRankError, calibrate, fuse, index_documents, load_backbone
 
     assert all(callable(each) for each in (calibrate, fuse, index_documents, load_backbone))
     assert issubclass(RidgeRankError, Exception)

@@ -81,16 +81,6 @@ def test_what_one_run_lacks_is_said_and_counted(world: Path, tmp_path: Path) -> 
     assert done.stdout.count("\n") == 800
 
 
-def test_a_malformed_line_is_one_line_of_error_and_no_output(world: Path, tmp_path: Path) -> None:
-    (tmp_path / "bad.trec").write_text("q1 Q0 page\n")
-    done = run_command("fuse", world / "retriever.trec", tmp_path / "bad.trec", "--weight", 0.5, check=False)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert "bad.trec, line 1: 3 fields" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_an_unusable_estimate_says_so_and_uses_a_cautious_weight(world: Path, tmp_path: Path) -> None:
     """The retriever upside down as third score: its correlation with the retriever is −1."""
     lines = (line.split() for line in (world / "retriever.trec").read_text().splitlines())

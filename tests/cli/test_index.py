@@ -17,7 +17,7 @@ from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.cli.index import find_lineage, require_documents, resolve_settings
 from ridgerank.errors import BackboneError, DocumentError, LineageMismatch, StoreError
 from ridgerank.indexing.index import MODEL_CHOICES, index_documents
-from ridgerank.lineage import StorageSetting, parse_storage_preset
+from ridgerank.lineage import StorageSetting
 from ridgerank.store.layout import count_page_bytes, find_shape
 from tests.backbones.small_text_models import build_text
 from tests.cli.commands import invoke, run_process
@@ -266,20 +266,6 @@ def test_a_new_store_takes_the_small_preset_and_the_paper_s_by_name(tmp_path: Pa
         assert str(storage) == expected
     with pytest.raises(StoreError, match="no preset called 'tiny'; known: small, paper"):
         resolve_settings(new, model, preset="tiny")
-
-
-@pytest.mark.parametrize(
-    ("preset", "reads_text", "setting"),
-    [
-        ("paper", False, "stride 1/3, 8 bits, exit 21"),
-        ("paper", True, "stride 1/3, 8 bits, exit 21"),
-        ("small", False, "value-norm 1/5, 3/2 bits, exit 21"),
-        ("small", True, "value-norm 1/2, 4/2 group 32 bits, exit 12"),
-    ],
-)
-def test_a_preset_is_the_setting_that_docs_name(preset: str, reads_text: bool, setting: str) -> None:
-    chosen = StorageSetting.from_preset(parse_storage_preset(preset), layers=30, reads_text=reads_text)
-    assert str(chosen) == setting
 
 
 def test_every_preset_was_measured() -> None:

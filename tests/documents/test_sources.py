@@ -154,11 +154,7 @@ sides = st.floats(min_value=1e-3, max_value=1e9)
 ratios = st.floats(min_value=1.01 / MAX_ASPECT_RATIO, max_value=0.99 * MAX_ASPECT_RATIO)
 
 
-@given(
-    height=sides,
-    ratio=ratios,
-    budget=st.integers(1, 10**8),
-)
+@given(height=sides, ratio=ratios, budget=st.integers(1, 10**8))
 def test_fitted_size_is_within_the_budget_and_loses_at_most_a_row_and_a_column(
     height: float, ratio: float, budget: int
 ) -> None:

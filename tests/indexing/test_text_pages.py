@@ -162,10 +162,6 @@ def test_pages_that_are_blank_to_a_text_model_are_named_and_read_ones_are_not(
         told = index_documents([tmp_path / "in"], str(tmp_path / "bare"), backbone, processes=1)
         assert told.without_text == ("scan.pdf#1", "scan.pdf#2"), number
     read = index_documents(
-        [tmp_path / "in"],
-        str(tmp_path / "read"),
-        backbone,
-        processes=1,
-        recognizer=Told(),
+        [tmp_path / "in"], str(tmp_path / "read"), backbone, processes=1, recognizer=Told()
     )
     assert read.without_text == ()

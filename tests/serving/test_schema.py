@@ -25,8 +25,8 @@ CONFIG = {
     "checks": {
         # A request in the right form may still name a page nobody stored, an image nobody can decode, or a
         # deadline nobody can meet.
-        "positive_data_acceptance": {"expected-statuses": ["2xx", "304", "404", "408", "409", "422"]},
-    },
+        "positive_data_acceptance": {"expected-statuses": ["2xx", "304", "404", "408", "409", "422"]}
+    }
 }
 
 

@@ -49,16 +49,6 @@ def test_given_pages_come_in_the_order_asked_for(uri: str, vectors: dict[str, ND
     np.testing.assert_array_equal(block.vectors, np.concatenate([vectors[one] for one in wanted]))
 
 
-def test_a_store_without_a_retriever_has_no_vectors(uri: str) -> None:
-    with PageStore.open(uri) as store:
-        assert store.vectors is None
-
-
-def test_texts_are_those_of_the_pages(uri: str) -> None:
-    with PageStore.open(uri) as store:
-        assert store.texts() == {page_id(number): f"text of page {number}" for number in range(12)}
-
-
 def test_an_index_finds_what_it_was_made_of_and_what_came_later(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     origin = VectorOrigin(source="r", fingerprint="f", dim=16)
