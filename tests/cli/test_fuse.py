@@ -48,15 +48,13 @@ def test_fusing_ranks_better_than_either_run_and_reports_why(
     assert quality(output, world) > best_alone
 
 
-def test_stdout_and_output_hold_the_same_run(world: Path, tmp_path: Path) -> None:
-    printed = fuse(world, "--weight", 0.3).stdout
-    fuse(world, "--weight", 0.3, "--output", tmp_path / "run")
+def test_stdout_and_output_hold_the_same_run_and_a_given_weight_leaves_the_estimates_null(
+    world: Path, tmp_path: Path
+) -> None:
+    printed = fuse(world, "--weight", 0.25).stdout
+    fuse(world, "--weight", 0.25, "--output", tmp_path / "run", "--report", tmp_path / "r")
     assert (tmp_path / "run").read_text() == printed
     assert printed.count("\n") == 800
-
-
-def test_a_given_weight_leaves_the_estimates_null(world: Path, tmp_path: Path) -> None:
-    fuse(world, "--weight", 0.25, "--report", tmp_path / "r")
     facts = json.loads((tmp_path / "r").read_text())
     assert (facts["weight"], facts["method"], facts["c_b"]) == (0.25, "given", None)
 

@@ -21,15 +21,10 @@ TEXTS = [
 ]
 
 
-def store_of(uri: str, texts: list[str]) -> PageStore:
+def store_of(uri: str, texts: list[str], *, first: int = 0) -> PageStore:
+    rows = [(row(number), text) for number, text in enumerate(texts, start=first)]
     with StoreWriter(uri, LINEAGE) as writer:
-        rows = [row(number) for number in range(len(texts))]
-        writer.append(
-            [
-                replace(page_row, page=replace(page_row.page, text=text))
-                for page_row, text in zip(rows, texts, strict=True)
-            ]
-        )
+        writer.append([replace(each, page=replace(each.page, text=text)) for each, text in rows])
     return PageStore.open(uri)
 
 
