@@ -1,9 +1,11 @@
 """Calls in a process of their own: results and errors come back, time is limited, a crash costs one call."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -78,3 +80,30 @@ def test_closing_ends_a_process_that_is_being_started(monkeypatch: pytest.Monkey
         process.call(time.sleep, SECONDS, SECONDS)
     closing.join(SECONDS)
     assert not closing.is_alive()
+
+
+def ignore_the_end(pipe: Connection) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pipe.send(signal.getsignal(signal.SIGINT))
+    signal.pause()
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_process_that_does_not_end_is_killed_and_an_interrupt_is_left_to_the_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ridgerank.worker_process._END_SECONDS", 0.01)
+    process = WorkerProcess(ignore_the_end)
+    pid = process.pid
+    assert pid is not None
+    assert process.pipe.recv() is signal.SIG_IGN
+    assert process.describe_end() == "no answer"
+    process.stop()
+    assert not running(pid)

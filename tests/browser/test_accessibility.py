@@ -55,9 +55,7 @@ def test_every_control_has_a_name_a_screen_reader_can_say(page: PageUnderTest, a
 
 def nameless(page: PageUnderTest) -> list[str]:
     """Controls and pictures without a name, by the browser's own accessibility tree."""
-    control_roles = set(
-        ["button", "searchbox", "slider", "checkbox", "link", "textbox", "img", "image", "dialog"]
-    )
+    control_roles = {"button", "searchbox", "slider", "checkbox", "link", "textbox", "img", "image", "dialog"}
     tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     controls = [node for node in tree if not node["ignored"] and node["role"]["value"] in control_roles]
     assert len(controls) > 5, "the tree is empty"
