@@ -20,7 +20,7 @@ LIGHT = [
     "ridgerank.fusion.estimate",
     "ridgerank.fusion.runs",
     "ridgerank.readout.ridge",
-    "ridgerank.readout.ridge",
+    "ridgerank.documents.render",
     "ridgerank.evaluation.metrics",
 ]
 HEAVY = {"torch", "transformers", "lance", "pyarrow", "PIL", "pypdfium2", "fastapi", "ray", "matplotlib"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pypdfium2.internal import ObjectTracker
 
 from ridgerank.documents import pdf as pdf_module
-from ridgerank.documents.pdf import PdfReader, count_pages, is_truncated
+from ridgerank.documents.pdf import PdfReader, count_pages
 from ridgerank.documents.render import PageRef, list_pages
 from ridgerank.documents.sources import Failure
 from ridgerank.errors import DocumentError
@@ -82,11 +82,6 @@ def test_a_pdf_of_too_many_pages_is_refused(report: Path, monkeypatch: pytest.Mo
 def test_a_page_that_is_gone_from_its_document_is_an_error(report: Path) -> None:
     with PdfReader() as reader, pytest.raises(DocumentError, match="cannot read this page"):
         reader.read(report, 6, max_pixels=BUDGET)
-
-
-def test_a_file_without_its_end_is_cut_short(report: Path) -> None:
-    assert not is_truncated(report)
-    assert is_truncated(_write(report, numbered_pdf(5)[:-10]))
 
 
 def test_a_document_is_opened_once_for_all_its_pages(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:

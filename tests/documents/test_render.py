@@ -8,7 +8,7 @@ from PIL import Image
 from ridgerank.documents import render as pages_module
 from ridgerank.documents.pdf import PdfReader
 from ridgerank.documents.render import PageRef, list_pages, page_from_image, read_pages, render_pages
-from ridgerank.documents.sources import Failure, SkippedFile, digest_file
+from ridgerank.documents.sources import Failure, SkippedFile
 from ridgerank.records import Page
 from tests.documents.sample_files import encrypted_pdf, numbered_pdf, pdf
 
@@ -186,25 +186,6 @@ def test_readers_that_are_killed_cost_the_pages_they_had(tmp_path: Path) -> None
     assert 1 <= len(lost) <= 2
     assert all("ended the process that read it (Killed)" in failure.reason for failure in lost)
     assert multiprocessing.active_children() == []
-
-
-def test_files_are_looked_at_only_as_their_pages_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(20):
-        (tmp_path / f"{number:02}.pdf").write_bytes(numbered_pdf(2))
-    examined: list[Path] = []
-
-    def noting(path: Path) -> bytes:
-        examined.append(path)
-        return digest_file(path)
-
-    monkeypatch.setattr(pages_module, "digest_file", noting)
-    pages = read_pages([tmp_path], max_pixels=BUDGET)
-    for read_count in range(1, 11):
-        next(pages)
-        assert len(examined) == (read_count + 1) // 2
-    pages.close()
 
 
 def test_an_image_in_memory_is_a_page_within_the_budget_with_an_id_that_does_not_depend_on_it() -> None:

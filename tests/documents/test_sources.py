@@ -2,8 +2,6 @@
 
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -120,13 +118,6 @@ def test_an_unreadable_folder_is_a_failure(tmp_path: Path, monkeypatch: pytest.M
         SourceFile(tmp_path / "a.pdf", "a.pdf"),
         Failure("locked", "may not be read by this user; grant the permission to read it"),
     ]
-
-
-def test_finding_files_needs_neither_pdfium_nor_pillow() -> None:
-    code = (
-        "import sys, ridgerank.documents.render as _; sys.exit(bool({'pypdfium2', 'PIL'} & set(sys.modules)))"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_digest_depends_on_every_byte_of_a_file_longer_than_a_read(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """The cross encoder's interface, beside sentence-transformers' own."""
 
 import inspect
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,27 +106,3 @@ def test_a_text_that_names_no_page_needs_a_model_that_reads_text(reranker: Reran
         PageCrossEncoder(reranker, pairwise=True).predict(pairs)
     with pytest.raises(ScoreError, match="the retriever does not know"):
         PageCrossEncoder(reranker, encode_missing=True).predict(pairs[:1])
-
-
-def test_the_nano_beir_evaluator_runs_on_data_of_its_shape(
-    model: PageCrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluation = pytest.importorskip("sentence_transformers.cross_encoder.evaluation")
-    config = pytest.importorskip("datasets", reason="the [vidore] extra is not installed").config
-    monkeypatch.setattr(config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    best = NAMES[model.rank(QUERY, NAMES)[0]["corpus_id"]]
-    tables: dict[str, list[dict[str, object]]] = {
-        "corpus": [{"_id": name, "text": name} for name in NAMES],
-        "queries": [{"_id": "q", "text": QUERY}],
-        "qrels": [{"query-id": "q", "corpus-id": best}],
-        "bm25": [{"query-id": "q", "corpus-ids": NAMES}],
-    }
-    card = ["---", "configs:"]
-    for name, rows in tables.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        card += [f"- config_name: {name}", "  data_files:", "  - split: NanoNQ", f"    path: {name}.jsonl"]
-    (tmp_path / "README.md").write_text("\n".join([*card, "---", ""]))
-    evaluator = evaluation.CrossEncoderNanoBEIREvaluator(["nq"], dataset_id=str(tmp_path), write_csv=False)
-    measured = evaluator(model)
-    assert measured["NanoBEIR_R100_mean_ndcg@10"] == measured["NanoNQ_R100_ndcg@10"] == 1.0
-    assert measured["NanoNQ_R100_base_mrr@10"] == 1 / (1 + NAMES.index(best))

@@ -117,6 +117,8 @@ PATHS = [
     f"/v1/pages/{'0' * 64}%0a/image",
     f"/v1/pages/{'0' * 60_000}/thumbnail",
     "/page/../serving/app.py",
+    *("/page/", "/page", "/page/index.html"),
+    *("/page/../page.py", "/page/%2e%2e/page.py", "/page/..%2fpage.py"),
     "/..%2fapp.py",
     "/page.js/..%2f..%2fapp.py",
     "/static/../../etc/passwd",

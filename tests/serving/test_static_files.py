@@ -3,7 +3,6 @@
 import re
 from importlib.resources import files
 
-import pytest
 from fastapi.testclient import TestClient
 
 from tests.serving.conftest import MakeService, client_of
@@ -11,7 +10,6 @@ from tests.serving.conftest import MakeService, client_of
 FOLDER = files("ridgerank.serving") / "static"
 TEXTS = {entry.name: entry.read_text(encoding="utf-8") for entry in FOLDER.iterdir()}
 MARKUP = TEXTS["index.html"]
-FILES = set(TEXTS) - {"index.html"}
 
 
 def test_each_file_is_served_as_what_it_is_and_without_a_key(make_service: MakeService) -> None:
@@ -24,14 +22,6 @@ def test_each_file_is_served_as_what_it_is_and_without_a_key(make_service: MakeS
             assert answer.text == text
         assert client.get("/docs").status_code == 200
         assert client.get("/v1/store").status_code == 401
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/page/", "/page", "/page/index.html", "/page/../page.py", "/page/%2e%2e/page.py", "/page/..%2fpage.py"],
-)
-def test_nothing_else_is_served(client: TestClient, path: str) -> None:
-    assert client.get(path).status_code == 404
 
 
 def test_the_policy_allows_neither_inline_script_nor_anything_from_elsewhere(client: TestClient) -> None:
