@@ -15,7 +15,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     page_ids: list[str] = []
 
     def counting(read: Callable[[PageImages, str], EncodedImage]) -> Callable[..., EncodedImage]:
-        return lambda images, page_id: page_ids.append(page_id) or read(images, page_id)
+        def counted(images: PageImages, page_id: str) -> EncodedImage:
+            page_ids.append(page_id)
+            return read(images, page_id)
+
+        return counted
 
     for name in ("_render", "thumbnail"):
         monkeypatch.setattr(PageImages, name, counting(getattr(PageImages, name)))
