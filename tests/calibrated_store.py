@@ -98,26 +98,8 @@ class WordOverlap(Retriever):
 
 
 _SUBJECTS = [
-    "margin",
-    "revenue",
-    "growth",
-    "cost",
-    "energy",
-    "water",
-    "staff",
-    "safety",
-    "audit",
-    "risk",
-    "patent",
-    "market",
-    "client",
-    "price",
-    "export",
-    "import",
-    "profit",
-    "debt",
-    "equity",
-    "rate",
+    *["margin", "revenue", "growth", "cost", "energy", "water", "staff", "safety", "audit", "risk"],
+    *["patent", "market", "client", "price", "export", "import", "profit", "debt", "equity", "rate"],
 ]
 _VERBS = ["rose", "fell", "doubled", "stalled", "recovered", "shrank", "improved", "worsened"]
 _PLACES = ["Norway", "Chile", "Ghana", "Japan", "Spain", "Canada", "Kenya", "Peru", "India", "Poland"]

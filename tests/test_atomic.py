@@ -89,12 +89,6 @@ def test_stdout_is_written_to_where_it_stands(tmp_path: Path) -> None:
     assert piped.stdout == b"second\n"
 
 
-def test_a_device_stays_a_device() -> None:
-    with replace_text_file(Path("/dev/null")) as file:
-        file.write("nothing")
-    assert Path("/dev/null").is_char_device()
-
-
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="is a folder; name a file"), replace_file(tmp_path):
         pass

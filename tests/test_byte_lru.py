@@ -58,10 +58,7 @@ class Source:
         return [bytes([key] * 10) for key in keys]
 
 
-@given(
-    capacity=st.integers(0, 60),
-    requests=st.lists(st.lists(st.integers(0, 8), max_size=5), max_size=12),
-)
+@given(capacity=st.integers(0, 60), requests=st.lists(st.lists(st.integers(0, 8), max_size=5), max_size=12))
 def test_a_cache_never_holds_more_than_it_may_and_always_answers_right(
     capacity: int, requests: list[list[int]]
 ) -> None:

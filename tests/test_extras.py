@@ -122,7 +122,7 @@ def test_every_package_that_is_imported_is_a_dependency_or_of_an_extra() -> None
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 imported.add(node.module.partition(".")[0])
-    own = {"ridgerank", "experiments", "__future__", "_typeshed"} | sys.stdlib_module_names
+    own = {"ridgerank", "_typeshed"} | sys.stdlib_module_names
     assert imported - own - core - with_others - set(PACKAGES) == set()
 
 

@@ -4,7 +4,6 @@ import ast
 import json
 import subprocess
 import sys
-import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -21,7 +20,7 @@ LIGHT = [
     "ridgerank.fusion.estimate",
     "ridgerank.fusion.runs",
     "ridgerank.readout.ridge",
-    "ridgerank.readout.ridge",
+    "ridgerank.documents.render",
     "ridgerank.evaluation.metrics",
 ]
 HEAVY = {"torch", "transformers", "lance", "pyarrow", "PIL", "pypdfium2", "fastapi", "ray", "matplotlib"}
@@ -38,23 +37,6 @@ def test_the_front_door_shows_what_it_has() -> None:
         assert getattr(ridgerank, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Rerank'; it has PageFilter"):
         _ = ridgerank.Rerank
-
-
-def test_the_front_door_opens_with_one_import() -> None:
-    from ridgerank import (
-        PageStore,
-        Reranker,
-        RidgeRankError,
-        calibrate,
-        fuse,
-        index_documents,
-        load_backbone,
-    )
-
-    assert all(callable(each) for each in (calibrate, fuse, index_documents, load_backbone))
-    assert issubclass(RidgeRankError, Exception)
-    assert Reranker.open.__doc__
-    assert PageStore.open.__doc__
 
 
 @pytest.mark.parametrize("module", LIGHT)
@@ -103,31 +85,8 @@ def test_no_public_name_stands_twice() -> None:
     assert {name: paths for name, paths in names.items() if len(paths) > 1 and name[0] != "_"} == {}
 
 
-def test_a_backbone_has_at_most_ten_public_methods() -> None:
-    from ridgerank.backbones.base import Backbone
-
-    public = [name for name, value in vars(Backbone).items() if callable(value) and not name.startswith("_")]
-    properties = [name for name, value in vars(Backbone).items() if isinstance(value, property)]
-    assert len(public) + len(properties) <= 10
-
-
-def test_the_wheel_holds_the_package_and_nothing_else_of_the_repository() -> None:
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert build["targets"]["wheel"] == {"packages": ["src/ridgerank"]}
-    for path in PACKAGE.rglob("*.py"):
-        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, IMPORTS)]
-        roots = {root for node in imports for root in imported_roots(node)}
-        assert not roots & {"experiments", "benchmarks", "miniature", "tests"}, path
-
-
 def test_the_package_trains_nothing() -> None:
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text()
         assert "torch.optim" not in text, path
         assert ".backward(" not in text, path
-
-
-def imported_roots(node: ast.AST) -> set[str]:
-    names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-    names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-    return {name.partition(".")[0] for name in names}

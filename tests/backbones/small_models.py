@@ -25,6 +25,7 @@ _SENTENCES = [
 ] * 50
 
 _QWEN = "<|endoftext|> <|im_start|> <|im_end|> <|vision_start|> <|vision_end|> <|image_pad|> <|video_pad|>"
+QWEN_TOKENS = _QWEN.split()
 _GLM = (
     "<|endoftext|> [gMASK] <sop> <|user|> <|assistant|> <|begin_of_image|> <|end_of_image|> <|image|> "
     "<|begin_of_video|> <|end_of_video|> <|video|>"
@@ -35,7 +36,7 @@ _TILED = [
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
 ]
 _CONTROL = {
-    **dict.fromkeys(["qwen2_5_vl", "qwen2_vl", "qwen3_vl"], _QWEN.split()),
+    **dict.fromkeys(["qwen2_5_vl", "qwen2_vl", "qwen3_vl"], QWEN_TOKENS),
     **dict.fromkeys(["glm4v", "glm46v"], _GLM.split()),
     **dict.fromkeys(["idefics3", "smolvlm"], _TILED),
 }
@@ -96,9 +97,9 @@ def train_tokenizer(control: list[str], plain_added: list[str]) -> PreTrainedTok
     backend.train_from_iterator(_SENTENCES, trainer)
     backend.add_special_tokens(control)
     backend.add_tokens(plain_added)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|endoftext|>", pad_token="<|endoftext|>"
-    )
+    pad, eos = ("<pad>", "<eos>") if "<pad>" in control else ("<|endoftext|>", "<|endoftext|>")
+    named = {"bos_token": "<bos>"} if "<bos>" in control else {}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=eos, pad_token=pad, **named)
 
 
 def text_settings(tokenizer: PreTrainedTokenizerFast, **more: object) -> dict[str, Any]:

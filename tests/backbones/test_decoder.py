@@ -33,26 +33,6 @@ def test_memory_does_not_grow_with_the_number_of_pages(monkeypatch: pytest.Monke
         assert joined._keys.shape[0] == 1
 
 
-def test_one_page_for_many_suffixes_is_read_once_a_layer() -> None:
-    reads = []
-
-    class Counted(PrefixBatch):
-        def fill(self, index: int, keys: torch.Tensor, values: torch.Tensor, *, start: int = 0) -> None:
-            reads.append(index)
-            super().fill(index, keys, values, start=start)
-
-    own = torch.randn(7, 2, 6, 4)
-    prefix = random_prefix(5, 0)
-    joined = JoinedPages(Counted([prefix]), GEOMETRY, pairs=7, suffix=6, like=own)
-    joined._at_once = 3
-    parts = [(pairs, keys.clone()) for pairs, keys, _ in joined.join(1, own, own)]
-    assert reads == [1]
-    assert [len(keys) for _, keys in parts] == [3, 3, 1]
-    for pairs, keys in parts:
-        assert torch.equal(keys[:, :, :5], prefix.keys[1].expand(len(keys), -1, -1, -1))
-        assert torch.equal(keys[:, :, 5:], own[pairs])
-
-
 def test_weights_are_the_softmax_head_by_head() -> None:
     generator = torch.Generator().manual_seed(1)
     queries = torch.randn(2, 6, 8, generator=generator)

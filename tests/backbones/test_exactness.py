@@ -304,16 +304,6 @@ def test_call_order_does_not_matter_and_the_model_stays_as_it_was(
     assert getattr(backbone._model.model, "rope_deltas", None) is None
 
 
-def test_two_pages_of_a_size_never_share_a_key(backbone: Backbone, pages: list[Content]) -> None:
-    other_page = "Expenses\nThe expenses in 2023 were 12345." if backbone.reads_text else pages[3]
-    one, other = backbone.encode([pages[0], other_page], exit_layer=2)
-    start = int(one.visual.nonzero().min())
-    assert torch.equal(one.keys[:, :, :start], other.keys[:, :, :start]), "what comes before has not seen it"
-    end = [int(prefix.visual.nonzero().max()) + 1 for prefix in (one, other)]
-    differ = (one.keys[1, :, end[0] :] - other.keys[1, :, end[1] :]).abs().amax(dim=(0, 2)) > 1e-4
-    assert differ.all(), "above the first layer the instruction has seen the page"
-
-
 def test_what_is_handed_out_may_be_changed_in_place(backbone: Backbone, pages: list[Content]) -> None:
     [prefix] = backbone.encode(pages[:1], exit_layer=2)
     states = backbone.states([QUERY], PrefixBatch([prefix]))

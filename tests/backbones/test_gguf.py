@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedModel
 
 from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import converted_folder, find_converted, keep_converted, load_backbone
@@ -44,8 +43,11 @@ def packed_name(name: str) -> str:
     return f"{block}{_NAMES[module]}.{kind}"
 
 
-def pack(folder: Path, model: PreTrainedModel, path: Path) -> None:
-    """Write a Qwen2 and the tokenizer of its folder as one file of float32 tensors."""
+def packed_model(tmp_path: Path) -> tuple[Path, Path]:
+    """A Qwen2 in a folder, and with its tokenizer as one file of float32 tensors."""
+    built = build_text("qwen2", tmp_path / "folder")
+    folder, model, path = built.folder, built.model, tmp_path / "packed" / "small.gguf"
+    path.parent.mkdir()
     config = model.config
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     added = {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
@@ -74,14 +76,12 @@ def pack(folder: Path, model: PreTrainedModel, path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    return folder, path
 
 
 def test_a_packed_model_gives_the_targets_and_states_of_the_folder_it_was_made_of(tmp_path: Path) -> None:
-    built = build_text("qwen2", tmp_path / "folder")
-    (tmp_path / "packed").mkdir()
-    path = tmp_path / "packed" / "small.gguf"
-    pack(built.folder, built.model, path)
-    whole = load_backbone(built.folder, device="cpu")
+    folder, path = packed_model(tmp_path)
+    whole = load_backbone(folder, device="cpu")
     wanted = whole.targets([QUERY], PrefixBatch(whole.encode(PAGES, exit_layer=LAYERS)))
     shallow = whole.states([QUERY], PrefixBatch(whole.encode(PAGES, exit_layer=3)), state="mean")
     for name in (path, path.parent):
@@ -98,9 +98,7 @@ def test_a_packed_model_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.Mon
     from ridgerank.backbones import load
 
     monkeypatch.setenv("RIDGERANK_CACHE", str(tmp_path / "cache"))
-    built = build_text("qwen2", tmp_path / "folder")
-    path = tmp_path / "small.gguf"
-    pack(built.folder, built.model, path)
+    _, path = packed_model(tmp_path)
     with monkeypatch.context() as without_cache:
         without_cache.setattr(load, "_find_or_convert", lambda file: None)
         direct = load_backbone(path, device="cpu")
@@ -118,9 +116,7 @@ def test_a_packed_model_loads_where_it_cannot_be_kept(
 ) -> None:
     monkeypatch.setenv("RIDGERANK_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").write_text("a file where the folder would be")
-    built = build_text("qwen2", tmp_path / "folder")
-    pack(built.folder, built.model, tmp_path / "small.gguf")
-    assert load_backbone(tmp_path / "small.gguf", device="cpu").reads_text
+    assert load_backbone(packed_model(tmp_path)[1], device="cpu").reads_text
     assert "is not kept converted" in caplog.text
 
 

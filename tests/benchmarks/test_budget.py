@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.budget import count_concepts, holds_storage_settings, measure_sizes, single_importer_modules
+from benchmarks.budget import count_concepts, measure_sizes, single_importer_modules
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,14 +50,6 @@ def test_a_small_module_with_one_importer_is_named(tmp_path: Path) -> None:
     assert single_importer_modules(tmp_path, {path: ast.parse(path.read_text()) for path in files}) == [
         "package.small"
     ]
-
-
-def test_a_record_with_kept_positions_and_bits_holds_storage_settings() -> None:
-    both, one = ast.parse("class Both:\n  keep: str\n  key_bits: int\nclass One:\n  keep: str\n").body
-    assert isinstance(both, ast.ClassDef)
-    assert isinstance(one, ast.ClassDef)
-    assert holds_storage_settings(both)
-    assert not holds_storage_settings(one)
 
 
 def test_concepts_of_the_project_are_counted() -> None:

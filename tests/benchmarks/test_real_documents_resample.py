@@ -10,9 +10,7 @@ from experiments.real_documents.resample import (
     format_recovery,
     read_written_questions,
     resample_documents,
-    summarize,
     summarize_recovery,
-    write_questions,
 )
 from ridgerank.errors import DatasetError
 from ridgerank.ragged import Floats
@@ -55,14 +53,6 @@ def test_recovery_has_no_bound_where_the_teacher_may_gain_nothing() -> None:
     assert row["recovery"] == 2.0
     assert row["recovery_interval"] is None
     assert format_recovery(row) == "200 % [no bound]"
-
-
-def test_what_was_written_is_read_back(tmp_path: Path) -> None:
-    written = qualities(np.array([1.25, -3.5]), np.array([2.0, 3.0]), ["a, b.pdf", "ü.pdf"])
-    write_questions(written, tmp_path / "questions.csv")
-    read = read_written_questions(tmp_path / "questions.csv")
-    assert (read.queries, read.documents, read.kinds) == (written.queries, written.documents, written.kinds)
-    assert summarize(read) == summarize(written)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ridgerank.trec import read_qrels
-from tests.browser.chromium import Driver, emulate, resize
-from tests.browser.page import PageUnderTest
+from tests.browser.chromium import Driver
+from tests.browser.page import PageUnderTest, fresh_page
 from tests.browser.server import serving
 
 
@@ -22,16 +22,10 @@ def judged_store(corpus: tuple[Path, list[str]], tmp_path_factory: pytest.TempPa
 def page(
     judged_store: Path, driver: Driver, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PageUnderTest]:
-    emulate(driver)
-    resize(driver, 1440, 1000)
     log = tmp_path_factory.mktemp("judging") / "log"
     with serving(judged_store, "--judge", log=log) as address:
-        driver.get(address)
-        driver.execute_script("localStorage.clear(); sessionStorage.clear()")
-        driver.get_log("browser")
-        opened = PageUnderTest(driver, address)
-        yield opened
-        assert opened.complaints() == []
+        with fresh_page(driver, address) as opened:
+            yield opened
         driver.get("about:blank")
 
 

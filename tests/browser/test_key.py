@@ -29,9 +29,7 @@ def test_the_page_asks_for_a_key_until_it_fits(locked: PageUnderTest, corpus: tu
     locked.by_id("key-value").send_keys(KEY, "\n")
     locked.until(lambda: len(locked.all("#report .card")) == 4)
     locked.search(corpus[1][0])
-    locked.until(
-        lambda: locked.run("return document.querySelector('#after img').naturalWidth > 0"),
-    )
+    locked.until(lambda: locked.run("return document.querySelector('#after img').naturalWidth > 0"))
     locked.all("#after button")[0].click()
     locked.until_heated()
     assert locked.run("return Object.values(localStorage).includes(arguments[0])", KEY) is False

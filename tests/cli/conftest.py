@@ -32,19 +32,8 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def indexed(documents: Path, model_folder: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """The store of these documents, and what the command said."""
     store = documents.parent / "store-of-cli"
-    done = run_process(
-        "index",
-        documents,
-        "--store",
-        store,
-        "--backbone",
-        model_folder,
-        "--max-pixels",
-        30 * 28 * 28,
-        "--preset",
-        "paper",
-    )
-    return store, done
+    words = ("--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--preset", "paper")
+    return store, run_process("index", documents, "--store", store, *words)
 
 
 @pytest.fixture(scope="session")

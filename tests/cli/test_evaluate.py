@@ -29,12 +29,6 @@ def test_two_runs_are_compared_with_an_interval(world: Path) -> None:
     assert "nDCG@5 +" in done.stderr
 
 
-def test_a_group_nobody_can_read_is_one_line_of_error(world: Path) -> None:
-    done = run_process("evaluate", world / "teacher.trec", "--qrels", world / "qrels.trec", "--group", "(")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: --group '('")
-
-
 def test_qrels_that_name_pages_otherwise_are_noticed(world: Path, tmp_path: Path) -> None:
     lines = (world / "qrels.trec").read_text().splitlines()
     renamed = [

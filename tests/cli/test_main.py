@@ -19,21 +19,11 @@ def test_the_version_is_printed() -> None:
 
 
 def test_an_error_is_one_line(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "ridgerank.cli.main",
-        "search",
-        "--store",
-        str(tmp_path / "none"),
-        "query",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_process("search", "--store", tmp_path / "none", "query")
     assert done.returncode == 1
     assert "error: no page store" in done.stderr
     assert "Traceback" not in done.stderr
-    empty = subprocess.run([*command[:-1], " "], capture_output=True, text=True, check=False)
-    assert "error: query must not be empty" in empty.stderr
+    assert "error: query must not be empty" in run_process("search", "--store", tmp_path / "none", " ").stderr
 
 
 def test_a_closed_pipe_is_no_traceback(world: Path) -> None:

@@ -53,12 +53,6 @@ def test_check_of_a_store_without_its_shared_positions_says_one_thing(
     assert "remove" not in done.stdout + done.stderr
 
 
-def test_a_missing_store_says_how_to_make_one(tmp_path: Path) -> None:
-    done = run_process("store", "info", tmp_path / "nothing")
-    assert done.returncode == 1
-    assert "make one with `ridgerank index`" in done.stderr
-
-
 def test_a_removed_document_is_found_neither_by_list_nor_by_search(folder: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(folder / "store", store)

@@ -3,13 +3,19 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 
 @contextmanager
-def doubling() -> Iterator[Callable[[int], int]]:
-    yield lambda task: 2 * task
+def doubling(sleep: Mapping[int, float] | None = None) -> Iterator[Callable[[int], int]]:
+    """Doubles its tasks, some of them after so many seconds."""
+
+    def work(task: int) -> int:
+        time.sleep((sleep or {}).get(task, 0))
+        return 2 * task
+
+    yield work
 
 
 @contextmanager
@@ -26,24 +32,6 @@ def crashing_on_odd() -> Iterator[Callable[[int], int]]:
     def work(task: int) -> int:
         if task % 2:
             os.kill(os.getpid(), signal.SIGSEGV)
-        return 2 * task
-
-    yield work
-
-
-@contextmanager
-def sleeping_on_one() -> Iterator[Callable[[int], int]]:
-    def work(task: int) -> int:
-        time.sleep(60 if task == 1 else 0)
-        return 2 * task
-
-    yield work
-
-
-@contextmanager
-def slow_at_first() -> Iterator[Callable[[int], int]]:
-    def work(task: int) -> int:
-        time.sleep(0.2 if task == 0 else 0)
         return 2 * task
 
     yield work

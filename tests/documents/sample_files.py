@@ -1,5 +1,7 @@
-"""PDFs made on the spot, byte by byte: whole ones, and broken in known ways."""
+"""Files made on the spot, byte by byte: whole PDFs, PDFs broken in known ways, images that lie."""
 
+import struct
+import zlib
 from collections.abc import Sequence
 
 
@@ -53,3 +55,15 @@ def encrypted_pdf(*, security_handler: str = "Standard") -> bytes:
         f"<< /Filter /{security_handler} /V 1 /R 2 /Length 40 /P -44 /O <{'5a' * 32}> /U <{'a5' * 32}> >>"
     )
     return pdf([page("secret")], trailer=f"/Encrypt 6 0 R /ID [<{'00' * 16}> <{'00' * 16}>]", more=[encrypt])
+
+
+def png_bomb(side: int, *, text: bytes = b"") -> bytes:
+    """A small PNG file that claims to be large."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(min(side * (side + 1), 10_000_000)), 9)
+    parts = [chunk(b"IHDR", header), chunk(b"zTXt", text) if text else b"", chunk(b"IDAT", rows)]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts) + chunk(b"IEND", b"")

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from ridgerank.documents import ocr
-from ridgerank.documents.ocr import Recognizer, has_little_text, recognize_pages
+from ridgerank.documents.ocr import Recognizer, recognize_pages
 from ridgerank.documents.sources import Failure
 from ridgerank.errors import DocumentError
 from ridgerank.records import Page
@@ -58,9 +58,10 @@ def test_only_pages_without_a_layer_are_read_and_everything_else_passes_through(
 
 
 def test_a_layer_of_few_signs_stays_where_the_image_yields_fewer() -> None:
-    (page,) = recognize_pages([drawn("a", layer="page 12")], Counting("pg"))
+    engine = Counting("pg")
+    (page,) = recognize_pages([drawn("a", layer="page 12")], engine)
     assert isinstance(page, Page)
-    assert page.text == "page 12"
+    assert (page.text, engine.calls) == ("page 12", 1)
 
 
 def test_a_page_is_read_once_with_a_cache(tmp_path: Path) -> None:
@@ -79,10 +80,3 @@ def test_a_missing_extra_is_said_with_the_command_that_installs_it(monkeypatch: 
     with pytest.raises(DocumentError, match=r"needs rapidocr.*ridgerank\[ocr\]"):
         Recognizer()
     assert importlib.metadata.version("numpy")
-
-
-@pytest.mark.parametrize(
-    ("text", "lacks"), [("", True), ("- 12 -", True), ("a line of real text, as pages have", False)]
-)
-def test_a_stamp_is_no_text_layer(text: str, lacks: bool) -> None:
-    assert has_little_text(text) is lacks

@@ -1,4 +1,5 @@
 import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from PIL import Image
 from ridgerank.documents import render as pages_module
 from ridgerank.documents.pdf import PdfReader
 from ridgerank.documents.render import PageRef, list_pages, page_from_image, read_pages, render_pages
-from ridgerank.documents.sources import Failure, SkippedFile, digest_file
+from ridgerank.documents.sources import Failure, SkippedFile
 from ridgerank.records import Page
 from tests.documents.sample_files import encrypted_pdf, numbered_pdf, pdf
 
@@ -88,7 +89,9 @@ def test_a_bad_file_costs_one_line_and_the_rest_goes_on(tmp_path: Path, processe
         "f-no-pdf.pdf": b"<html></html>",
         "g-no-image.png": b"<html></html>",
         "h-empty.jpg": b"",
-        "i-good.pdf": good,
+        "i-unknown-lock.pdf": encrypted_pdf(security_handler="Unheard"),
+        "j-cut.pdf": numbered_pdf(3)[:60],
+        "k-good.pdf": good,
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -102,6 +105,8 @@ def test_a_bad_file_costs_one_line_and_the_rest_goes_on(tmp_path: Path, processe
         "f-no-pdf.pdf: named as a PDF but not one (no %PDF- at its start); give it its true suffix",
         "g-no-image.png: named as an image but not a PNG, JPEG, TIFF or WebP; give it its true suffix",
         "h-empty.jpg: an empty file; get a complete copy",
+        "i-unknown-lock.pdf: encrypted in a way pdfium does not know; save a copy without encryption",
+        "j-cut.pdf: a truncated or damaged PDF; get a complete copy, or repair it",
     ]
 
 
@@ -122,28 +127,28 @@ def test_a_file_larger_than_the_limit_is_not_opened(corpus: Path, monkeypatch: p
     assert failure.reason.endswith("bytes, more than 100; split it")
 
 
-def test_a_file_one_may_not_read_is_a_failure(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(pages_module, "digest_file", refuse)
-    assert list(list_pages([corpus / "a.pdf"])) == [
-        Failure("a.pdf", "may not be read by this user; grant the permission to read it")
-    ]
+def _refuse(path: Path) -> bytes:
+    raise PermissionError(13, "Permission denied")
 
 
-def test_a_file_written_to_while_it_is_listed_is_a_failure(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
+def _grow(path: Path) -> bytes:
+    with path.open("ab") as file:
+        file.write(b"more")
+    return b"\0" * 32
+
+
+@pytest.mark.parametrize(
+    ("read", "reason"),
+    [
+        (_refuse, "may not be read by this user; grant the permission to read it"),
+        (_grow, "was written to while it was read; list it again"),
+    ],
+)
+def test_a_file_one_may_not_read_or_that_is_written_to_is_a_failure(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], bytes], reason: str
 ) -> None:
-    def grow(path: Path) -> bytes:
-        with path.open("ab") as file:
-            file.write(b"more")
-        return b"\0" * 32
-
-    monkeypatch.setattr(pages_module, "digest_file", grow)
-    assert list(list_pages([corpus / "a.pdf"])) == [
-        Failure("a.pdf", "was written to while it was read; list it again")
-    ]
+    monkeypatch.setattr(pages_module, "digest_file", read)
+    assert list(list_pages([corpus / "a.pdf"])) == [Failure("a.pdf", reason)]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -181,25 +186,6 @@ def test_readers_that_are_killed_cost_the_pages_they_had(tmp_path: Path) -> None
     assert 1 <= len(lost) <= 2
     assert all("ended the process that read it (Killed)" in failure.reason for failure in lost)
     assert multiprocessing.active_children() == []
-
-
-def test_files_are_looked_at_only_as_their_pages_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(20):
-        (tmp_path / f"{number:02}.pdf").write_bytes(numbered_pdf(2))
-    examined: list[Path] = []
-
-    def noting(path: Path) -> bytes:
-        examined.append(path)
-        return digest_file(path)
-
-    monkeypatch.setattr(pages_module, "digest_file", noting)
-    pages = read_pages([tmp_path], max_pixels=BUDGET)
-    for read_count in range(1, 11):
-        next(pages)
-        assert len(examined) == (read_count + 1) // 2
-    pages.close()
 
 
 def test_an_image_in_memory_is_a_page_within_the_budget_with_an_id_that_does_not_depend_on_it() -> None:

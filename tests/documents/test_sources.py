@@ -2,8 +2,6 @@
 
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -122,13 +120,6 @@ def test_an_unreadable_folder_is_a_failure(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
-def test_finding_files_needs_neither_pdfium_nor_pillow() -> None:
-    code = (
-        "import sys, ridgerank.documents.render as _; sys.exit(bool({'pypdfium2', 'PIL'} & set(sys.modules)))"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_digest_depends_on_every_byte_of_a_file_longer_than_a_read(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(b"\0" * 3_000_000)
@@ -154,11 +145,7 @@ sides = st.floats(min_value=1e-3, max_value=1e9)
 ratios = st.floats(min_value=1.01 / MAX_ASPECT_RATIO, max_value=0.99 * MAX_ASPECT_RATIO)
 
 
-@given(
-    height=sides,
-    ratio=ratios,
-    budget=st.integers(1, 10**8),
-)
+@given(height=sides, ratio=ratios, budget=st.integers(1, 10**8))
 def test_fitted_size_is_within_the_budget_and_loses_at_most_a_row_and_a_column(
     height: float, ratio: float, budget: int
 ) -> None:

@@ -1,5 +1,6 @@
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,9 @@ def _lost(task: int, fate: str) -> int:
 
 @pytest.mark.parametrize("processes", [0, 1, 2])
 def test_results_come_in_the_order_of_the_tasks(processes: int) -> None:
-    results = map_in_order(range(30), pool_tasks.slow_at_first, on_lost=_lost, processes=processes)
+    results = map_in_order(
+        range(30), partial(pool_tasks.doubling, {0: 0.2}), on_lost=_lost, processes=processes
+    )
     assert list(results) == [2 * task for task in range(30)]
 
 
@@ -31,7 +34,9 @@ def test_a_crash_costs_one_task_and_the_rest_goes_on() -> None:
 
 
 def test_a_task_that_does_not_return_is_given_up() -> None:
-    results = map_in_order(range(4), pool_tasks.sleeping_on_one, on_lost=_lost, processes=2, timeout_s=5)
+    results = map_in_order(
+        range(4), partial(pool_tasks.doubling, {1: 60}), on_lost=_lost, processes=2, timeout_s=5
+    )
     assert list(results) == [0, -1, 4, 6]
 
 

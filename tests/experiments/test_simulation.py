@@ -1,14 +1,7 @@
-import numpy as np
 import pytest
 
 from experiments.simulation import World, simulate
 from ridgerank.fusion.correlations import correlation
-
-
-def test_the_same_seed_draws_the_same_sample() -> None:
-    first, second = (simulate(World(), queries=5, seed=3) for _ in range(2))
-    np.testing.assert_array_equal(first.retriever, second.retriever)
-    assert first.qrels() == second.qrels()
 
 
 def test_scores_correlate_with_each_other_as_one_factor_predicts() -> None:

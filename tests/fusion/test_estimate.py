@@ -107,8 +107,7 @@ def test_one_query_says_nothing_about_its_own_uncertainty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("retriever_third", "note"),
-    [(0.005, "exceeds 1"), (-0.1, "not all three correlations are positive")],
+    ("retriever_third", "note"), [(0.005, "exceeds 1"), (-0.1, "not all three correlations are positive")]
 )
 def test_an_undefined_one_factor_estimate_falls_back_to_a_cautious_weight_and_says_so(
     retriever_third: float, note: str

@@ -18,7 +18,6 @@ from ridgerank.documents.render import render_pages
 from ridgerank.errors import BackboneError, LineageMismatch
 from ridgerank.indexing import encode
 from ridgerank.indexing.index import IndexProgress, IndexReport, index_documents
-from ridgerank.lineage import Keep
 from ridgerank.store import store_writer
 from ridgerank.store.layout import pack
 from ridgerank.store.page_store import PageStore
@@ -115,15 +114,6 @@ def test_failures_and_commits_are_reported_and_the_rest_goes_on(
     commits = [state for state in seen if state.failure is None]
     assert [(state.done, state.total) for state in commits] == [(0, 3), (2, 3), (3, 3)]
     assert commits[-1].nbytes == report.prefix_bytes > commits[1].nbytes > commits[0].nbytes == 0
-
-
-def test_another_lineage_is_refused_before_anything_is_read(tmp_path: Path, small_backbone: Backbone) -> None:
-    write_pdf(tmp_path / "in/a.pdf", pages=1)
-    index([tmp_path / "in"], tmp_path / "store", small_backbone)
-    with pytest.raises(LineageMismatch, match="keep: 'stride 1/3' there, 'value-norm 1/4' here"):
-        index([tmp_path / "in"], tmp_path / "store", small_backbone, keep=Keep.parse("value-norm 1/4"))
-    with pytest.raises(LineageMismatch, match="exit_layer: 4 there, 3 here"):
-        index([tmp_path / "in"], tmp_path / "store", small_backbone, exit_layer=3)
 
 
 def test_layers_the_model_lacks_are_refused(tmp_path: Path, small_backbone: Backbone) -> None:

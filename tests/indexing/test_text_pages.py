@@ -19,7 +19,7 @@ from ridgerank.documents.sources import text_page_id
 from ridgerank.errors import DocumentError, LineageMismatch
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
-from ridgerank.records import Page
+from ridgerank.records import STATES, Page, State
 from ridgerank.reranker.explain import explain
 from ridgerank.reranker.unstored import UnstoredPages
 from ridgerank.scoring.shallow import ShallowPass
@@ -67,21 +67,18 @@ def store(backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(root / "store")
 
 
-@pytest.mark.parametrize("state", ["last", "mean"])
+@pytest.mark.parametrize("state", STATES)
 def test_states_over_stored_text_are_close_to_those_over_the_text(
-    backbone: Backbone, store: str, state: str
+    backbone: Backbone, store: str, state: State
 ) -> None:
     for cache_bytes in (0, 1 << 20):
         with ShallowPass(backbone, PageStore.open(store), cache_bytes=cache_bytes) as shallow:
             ids = shallow.store.page_ids()
             texts = [page.text for page in shallow.store.pages(ids)]
-            found = shallow.run(QUERY, ids, state="mean" if state == "mean" else "last").states
+            found = shallow.run(QUERY, ids, state=state).states
             exit_layer = shallow.store.lineage.storage.exit_layer
-        exact = backbone.states(
-            [QUERY],
-            PrefixBatch(backbone.encode(texts, exit_layer=exit_layer)),
-            state="mean" if state == "mean" else "last",
-        )
+        prefixes = PrefixBatch(backbone.encode(texts, exit_layer=exit_layer))
+        exact = backbone.states([QUERY], prefixes, state=state)
         assert torch.nn.functional.cosine_similarity(found, exact).min() > 0.99
 
 
@@ -162,10 +159,6 @@ def test_pages_that_are_blank_to_a_text_model_are_named_and_read_ones_are_not(
         told = index_documents([tmp_path / "in"], str(tmp_path / "bare"), backbone, processes=1)
         assert told.without_text == ("scan.pdf#1", "scan.pdf#2"), number
     read = index_documents(
-        [tmp_path / "in"],
-        str(tmp_path / "read"),
-        backbone,
-        processes=1,
-        recognizer=Told(),
+        [tmp_path / "in"], str(tmp_path / "read"), backbone, processes=1, recognizer=Told()
     )
     assert read.without_text == ()

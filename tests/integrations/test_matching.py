@@ -3,12 +3,7 @@
 import pytest
 
 from ridgerank.errors import DocumentError, ScoreError, StoreError
-from ridgerank.integrations.matching import (
-    LibraryDocument,
-    image_loader,
-    rank_documents,
-    score_in,
-)
+from ridgerank.integrations.matching import LibraryDocument, image_loader, rank_documents, score_in
 from ridgerank.reranker.reranker import Reranker
 from tests.integrations.conftest import QUERY, png, scan
 from tests.store_calls import count_store_calls

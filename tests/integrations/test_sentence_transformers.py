@@ -1,8 +1,6 @@
 """The cross encoder's interface, beside sentence-transformers' own."""
 
 import inspect
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest

@@ -3,15 +3,7 @@ from reportlab.pdfbase.pdfmetrics import stringWidth
 
 from miniature.draw import font
 from miniature.layouts import width_cells
-from miniature.vocabulary import (
-    ENTITIES,
-    FIELDS,
-    FILLER,
-    MEASURES,
-    NUMBERS,
-    SUBJECTS,
-    YEARS,
-)
+from miniature.vocabulary import ENTITIES, FIELDS, FILLER, MEASURES, NUMBERS, SUBJECTS, YEARS
 from miniature.world import CELL_PIXELS, FACES, MAX_SHIFT_X, Face, Role
 
 SPOKEN: dict[Role, tuple[str, ...]] = {

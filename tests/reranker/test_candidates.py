@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import ScoreError
 from ridgerank.records import Candidate
-from ridgerank.reranker.candidates import (
-    PAGES_PER_PASS,
-    relevance_scores,
-    separate_scores,
-)
+from ridgerank.reranker.candidates import PAGES_PER_PASS, relevance_scores, separate_scores
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore

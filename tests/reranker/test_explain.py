@@ -20,7 +20,6 @@ from ridgerank.reranker.explain import (
     draw_heatmap,
     smooth_field,
     split_passages,
-    token_regions,
 )
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
@@ -138,18 +137,6 @@ def test_what_cannot_be_explained_is_said(reranker: Reranker) -> None:
         reranker.explain(QUERY, "a.pdf#1", layer=4)
     with pytest.raises(QueryError, match="empty"):
         reranker.explain(" ", "a.pdf#1")
-
-
-def test_a_token_lies_where_its_word_stands_and_others_have_no_place() -> None:
-    regions = token_regions(SPANS, list(match_words(TEXT, BOXES)))
-    assert regions == [
-        (0.1, 0.1, 0.2, 0.15),
-        (0.25, 0.1, 0.4, 0.15),
-        None,
-        (0.1, 0.5, 0.2, 0.55),
-        (0.5, 0.5, 0.55, 0.55),
-        None,
-    ]
 
 
 def test_a_line_has_the_attention_of_its_tokens_and_the_box_around_its_words() -> None:

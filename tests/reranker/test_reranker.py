@@ -221,12 +221,7 @@ def test_stored_and_unstored_pages_score_alike(uri: str, small_backbone: Backbon
 
 
 @pytest.mark.parametrize(
-    ("query", "reason"),
-    [
-        (" \n\t", "empty"),
-        ("x" * 10_000, "10,000 characters"),
-        (None, "query"),
-    ],
+    ("query", "reason"), [(" \n\t", "empty"), ("x" * 10_000, "10,000 characters"), (None, "query")]
 )
 def test_queries_nobody_can_ask_are_refused(reranker: Reranker, query: Any, reason: str) -> None:  # noqa: ANN401
     with pytest.raises(QueryError, match=reason):

@@ -8,14 +8,14 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import MistralConfig, MistralModel
 
-from tests.retrievers.small_encoders import tokenizer_with
+from tests.backbones.small_models import train_tokenizer
 
 
 def build_embedder(
     folder: Path, *, pooling: str = "lasttoken", prompts: dict[str, str] | None = None, seed: int = 0
 ) -> Path:
     """Make it and save it as sentence-transformers does."""
-    tokenizer = tokenizer_with(["<pad>", "<eos>", "<bos>"])
+    tokenizer = train_tokenizer(["<pad>", "<eos>", "<bos>"], [])
     config = MistralConfig(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, pad_token_id=tokenizer.pad_token_id,

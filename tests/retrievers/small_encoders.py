@@ -8,7 +8,6 @@ from typing import Any
 
 import peft
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     BaseImageProcessor,
     ColPaliConfig,
@@ -24,12 +23,9 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from ridgerank.retrievers.encoders import ProjectedQwen25
+from tests.backbones.small_models import QWEN_TOKENS, shaken, train_tokenizer
 
 WIDTH = 48
-_QWEN_TOKENS = [
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
-    "<|video_pad|>",
-]  # fmt: skip
 _GEMMA_TOKENS = ["<pad>", "<eos>", "<bos>", "<image>"]
 _TEXT = {"hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 _QWEN_IMAGES = Qwen2VLImageProcessorPil(size={"shortest_edge": 28 * 28, "longest_edge": 24 * 28 * 28})
@@ -52,10 +48,10 @@ class Built:
 def build(family: str, folder: Path, **settings: str) -> Built:
     """Make a model, its tokenizer and its image processor; save all, and processor settings if any."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = tokenizer_with(_GEMMA_TOKENS if family == "colpali" else _QWEN_TOKENS)
+    tokenizer = train_tokenizer(_GEMMA_TOKENS if family == "colpali" else QWEN_TOKENS, [])
     torch.manual_seed(3)
     model, image_processor = _BUILDERS[family](tokenizer)
-    _stir(model)
+    shaken(model)
     model.eval()
     for part in (model, tokenizer, image_processor):
         part.save_pretrained(folder)
@@ -75,10 +71,10 @@ def build_adapted(folder: Path, *, old_names: bool, replaces_projection: bool = 
     if old_names:
         _rename(base / "model.safetensors", "language_model.", "model.")
     targets = LORA_TARGETS.partition("|.*(custom")[0] + ")" if replaces_projection else LORA_TARGETS
+    saved = ["custom_text_proj"] if replaces_projection else None
     config = peft.LoraConfig(
-        r=4, lora_alpha=8, target_modules=targets, base_model_name_or_path=str(base),
-        modules_to_save=["custom_text_proj"] if replaces_projection else None,
-    )  # fmt: skip
+        r=4, lora_alpha=8, target_modules=targets, base_model_name_or_path=str(base), modules_to_save=saved
+    )
     model.name_or_path = str(base)
     adapted = peft.get_peft_model(model, config)
     torch.manual_seed(5)
@@ -99,42 +95,11 @@ def build_adapted(folder: Path, *, old_names: bool, replaces_projection: bool = 
     return Built(adapter, merged, built.tokenizer, built.image_processor)
 
 
-def tokenizer_with(tokens: list[str]) -> PreTrainedTokenizerFast:
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
-    )
-    sentences = [
-        "Describe the image.",
-        "Query: what was the revenue in 2023?",
-        "Question: who is on page 7",
-    ] * 20
-    backend.train_from_iterator(sentences, trainer)
-    backend.add_special_tokens(tokens)
-    named = {"bos_token": "<bos>"} if "<bos>" in tokens else {}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token=tokens[1], pad_token=tokens[0], **named
-    )
-
-
 def _rename(path: Path, old: str, new: str) -> None:
     from safetensors.torch import load_file, save_file
 
     tensors = {name.replace(old, new, 1): value for name, value in load_file(path).items()}
     save_file(tensors, path, metadata={"format": "pt"})
-
-
-def _stir(model: PreTrainedModel) -> None:
-    """Biases and norms start out trivial: make them matter."""
-    for name, parameter in model.named_parameters():
-        if name.endswith("bias"):
-            torch.nn.init.normal_(parameter, std=0.3)
-        elif "norm" in name:
-            torch.nn.init.normal_(parameter, mean=1.0, std=0.2)
-        elif any(part in name for part in ("proj", "embed_tokens")):
-            torch.nn.init.normal_(parameter, std=0.15)
 
 
 def _vlm(config_class: type[Any], tokenizer: PreTrainedTokenizerFast) -> Any:  # noqa: ANN401

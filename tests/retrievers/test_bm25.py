@@ -8,6 +8,7 @@ import pytest
 
 from ridgerank.errors import RetrieverError, StoreError
 from ridgerank.retrievers.bm25 import BM25
+from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, page_id, row
@@ -21,15 +22,10 @@ TEXTS = [
 ]
 
 
-def store_of(uri: str, texts: list[str]) -> PageStore:
+def store_of(uri: str, texts: list[str], *, first: int = 0) -> PageStore:
+    rows = [(row(number), text) for number, text in enumerate(texts, start=first)]
     with StoreWriter(uri, LINEAGE) as writer:
-        rows = [row(number) for number in range(len(texts))]
-        writer.append(
-            [
-                replace(page_row, page=replace(page_row.page, text=text))
-                for page_row, text in zip(rows, texts, strict=True)
-            ]
-        )
+        writer.append([replace(each, page=replace(each.page, text=text)) for each, text in rows])
     return PageStore.open(uri)
 
 
@@ -93,3 +89,10 @@ def test_an_empty_store_and_unknown_pages_are_errors(tmp_path: Path, bm25: BM25)
         bm25.score("revenue", ["nothing"])
     with pytest.raises(RetrieverError, match="must not be empty"):
         bm25.search(" ", 3)
+
+
+def test_a_search_within_pages_has_the_scores_of_a_search_among_all(bm25: BM25) -> None:
+    among_all = {candidate.page_id: candidate for candidate in bm25.search("costs 2023", 5)}
+    some = [page_id(1), page_id(0)]
+    [within] = bm25.search_within(["costs 2023"], 2, PageSelection(frozenset(some), ""))
+    assert within == [among_all[one] for one in some]

@@ -1,6 +1,5 @@
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,12 @@ from ridgerank.errors import ArtifactError, RetrieverError
 from ridgerank.retrievers import dense
 from ridgerank.retrievers.dense import INSTRUCTION, DenseText
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.store_writer import StoreWriter
 from tests.retrievers.small_embedder import build_embedder
-from tests.store.pages import LINEAGE, page_id, row
+from tests.retrievers.test_bm25 import store_of
+from tests.store.pages import page_id
 
 TEXTS = ["revenue rose in 2023", "who is on page 7", " ", "the image", "what was the revenue"]
 QUERY = "revenue in 2023?"
-
-
-def add(uri: str, texts: list[str], *, first: int = 0) -> None:
-    with StoreWriter(uri, LINEAGE) as writer:
-        rows = [row(first + number) for number in range(len(texts))]
-        writer.append(
-            [
-                replace(page_row, page=replace(page_row.page, text=text))
-                for page_row, text in zip(rows, texts, strict=True)
-            ]
-        )
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +25,8 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def uri(tmp_path: Path) -> str:
-    add(str(tmp_path / "store"), TEXTS)
-    return str(tmp_path / "store")
-
-
-@pytest.fixture
-def store(uri: str) -> Iterator[PageStore]:
-    with PageStore.open(uri) as opened:
+def store(tmp_path: Path) -> Iterator[PageStore]:
+    with store_of(str(tmp_path / "store"), TEXTS) as opened:
         yield opened
 
 
@@ -81,7 +63,7 @@ def test_the_prompt_is_the_models(
 
 
 def test_pages_are_embedded_once(
-    embedder: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    embedder: Path, store: PageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded: list[str] = []
     real = DenseText._embed
@@ -93,22 +75,20 @@ def test_pages_are_embedded_once(
 
     monkeypatch.setattr(DenseText, "_embed", watched)
     monkeypatch.setattr(dense, "_PAGES_PER_SAVE", 2)
-    with PageStore.open(uri) as store:
-        first = DenseText(str(embedder), store, device="cpu").search(QUERY, 5)
-        assert embedded == TEXTS
-        assert DenseText(str(embedder), store, device="cpu").search(QUERY, 5) == first
-    add(uri, ["a page that came later"], first=5)
-    with PageStore.open(uri) as store:
-        DenseText(str(embedder), store, device="cpu")
+    first = DenseText(str(embedder), store, device="cpu").search(QUERY, 5)
+    assert embedded == TEXTS
+    assert DenseText(str(embedder), store, device="cpu").search(QUERY, 5) == first
+    with store_of(store.uri, ["a page that came later"], first=5) as grown:
+        DenseText(str(embedder), grown, device="cpu")
         assert embedded == [*TEXTS, "a page that came later"]
-        DenseText(str(build_embedder(tmp_path / "other", seed=1)), store, device="cpu")
+        DenseText(str(build_embedder(tmp_path / "other", seed=1)), grown, device="cpu")
         assert len(embedded) == 12
-    assert len(list((Path(uri) / "embeddings").iterdir())) == 2
+    assert len(list((Path(store.uri) / "embeddings").iterdir())) == 2
 
 
-def test_damaged_embeddings_are_refused(embedder: Path, store: PageStore, uri: str) -> None:
+def test_damaged_embeddings_are_refused(embedder: Path, store: PageStore) -> None:
     DenseText(str(embedder), store, device="cpu")
-    [kept] = (Path(uri) / "embeddings").iterdir()
+    [kept] = (Path(store.uri) / "embeddings").iterdir()
     kept.write_bytes(kept.read_bytes()[:-20])
     with pytest.raises(ArtifactError, match=r"cannot be read as embeddings.*remove it"):
         DenseText(str(embedder), store, device="cpu")
@@ -117,9 +97,8 @@ def test_damaged_embeddings_are_refused(embedder: Path, store: PageStore, uri: s
 def test_pages_without_text_and_unknown_models_are_refused(
     tmp_path: Path, embedder: Path, store: PageStore
 ) -> None:
-    add(str(tmp_path / "scans"), ["", ""])
     with (
-        PageStore.open(str(tmp_path / "scans")) as scans,
+        store_of(str(tmp_path / "scans"), ["", ""]) as scans,
         pytest.raises(RetrieverError, match=r"none of the 2 pages .* text layer"),
     ):
         DenseText(str(embedder), scans)

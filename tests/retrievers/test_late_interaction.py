@@ -12,7 +12,6 @@ from PIL.Image import Image
 from torch import Tensor
 
 from ridgerank.errors import LineageMismatch, RetrieverError, StoreError
-from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 from ridgerank.retrievers import late_interaction as module
 from ridgerank.retrievers.base import require_queries, top_candidates
@@ -33,13 +32,8 @@ def fill(uri: str, origin: VectorOrigin, vectors: Sequence[NDArray[np.float16]],
         writer.open_vectors(origin)
         for first in range(0, len(vectors), batch):
             numbers = range(first, min(first + batch, len(vectors)))
-            rows = [row(number, layers=1, positions=1) for number in numbers]
-            writer.append(
-                [
-                    replace(page_row, page=replace(page_row.page, vectors=vectors[number]))
-                    for number, page_row in zip(numbers, rows, strict=True)
-                ]
-            )
+            rows = [(row(number, layers=1, positions=1), vectors[number]) for number in numbers]
+            writer.append([replace(each, page=replace(each.page, vectors=own)) for each, own in rows])
 
 
 @pytest.fixture(scope="module")
@@ -243,21 +237,6 @@ def _maxsim_by_hand(query: NDArray[np.float32], page: NDArray[np.float16]) -> fl
     return sum(max(float(a @ b) for b in page.astype(np.float64)) for a in query.astype(np.float64))
 
 
-def case(
-    seed: int, pages: list[int], tokens: list[int]
-) -> tuple[list[torch.Tensor], NDArray[np.float16], NDArray[np.int64], Floats]:
-    random = np.random.default_rng(seed)
-    page_vectors = [random.standard_normal((count, 6)).astype(np.float16) for count in pages]
-    queries = [random.standard_normal((count, 6)).astype(np.float32) for count in tokens]
-    expected = np.array([[_maxsim_by_hand(query, page) for page in page_vectors] for query in queries])
-    return (
-        [torch.from_numpy(query) for query in queries],
-        np.concatenate(page_vectors),
-        np.array(pages),
-        expected,
-    )
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 99),
@@ -265,8 +244,12 @@ def case(
     st.lists(st.integers(1, 7), min_size=1, max_size=4),
 )
 def test_scores_are_those_of_brute_force(seed: int, pages: list[int], tokens: list[int]) -> None:
-    queries, vectors, lengths, expected = case(seed, pages, tokens)
-    np.testing.assert_allclose(maxsim(queries, vectors, lengths), expected, rtol=1e-5, atol=1e-5)
+    random = np.random.default_rng(seed)
+    vectors = [random.standard_normal((count, 6)).astype(np.float16) for count in pages]
+    queries = [random.standard_normal((count, 6)).astype(np.float32) for count in tokens]
+    expected = [[_maxsim_by_hand(query, page) for page in vectors] for query in queries]
+    found = maxsim([torch.from_numpy(query) for query in queries], np.concatenate(vectors), np.array(pages))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.integers(1, 40))

@@ -1,6 +1,5 @@
 """Files of queries: what is read, and what is refused with the line named."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -67,8 +66,3 @@ def test_only_a_line_feed_ends_a_query(tmp_path: Path) -> None:
     path = tmp_path / "q"
     path.write_text("net\u2028margin\x0b?\r\nnext\x85line\r\n", encoding="utf-8", newline="")
     assert [query.text for query in read_queries(path)] == ["net\u2028margin\x0b?", "next\x85line"]
-
-
-def test_a_query_from_a_terminal_that_is_not_utf_8_is_refused() -> None:
-    with pytest.raises(QueryError, match="not UTF-8"):
-        validate_query(os.fsdecode(b"caf\xe9"))

@@ -1,11 +1,14 @@
 import io
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ridgerank.errors import RunFileError, ScoreError
+from ridgerank.errors import RidgeRankError, RunFileError, ScoreError
+from ridgerank.queries import read_queries
 from ridgerank.trec import Run, read_qrels, read_run, write_qrels, write_run
 
 words = st.text("abcé#./-_0123456789", min_size=1, max_size=6)
@@ -106,3 +109,19 @@ def test_a_page_twice_under_one_query_and_nan_are_refused() -> None:
 def test_top_keeps_the_best_of_every_query() -> None:
     run = Run.of_dict({"q": {"a": 1.0, "b": 3.0, "c": 2.0}, "r": {"a": 1.0}}).top(2)
     assert run.to_dict() == {"q": {"b": 3.0, "c": 2.0}, "r": {"a": 1.0}}
+
+
+_WORDS = [b'{"query_id": 1, "text": ', b'"x"}', b"q Q0 a 1 0.5 t", b"q 0 a 1", b"\n", b"\xff", b"[", b"1e999"]
+content = st.lists(st.sampled_from(_WORDS) | st.binary(max_size=8), max_size=12).map(b" ".join)
+
+
+@pytest.mark.parametrize("read", [read_queries, read_run, read_qrels])
+@settings(max_examples=100, deadline=None)
+@given(data=content)
+def test_any_bytes_are_read_or_refused_with_an_error_of_ours(
+    read: Callable[[Path], object], data: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzzed"
+    path.write_bytes(data)
+    with suppress(RidgeRankError):
+        read(path)

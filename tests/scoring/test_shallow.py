@@ -6,9 +6,8 @@ import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import PrefixBatch
-from ridgerank.backbones.load import load_backbone
 from ridgerank.documents.render import read_pages
-from ridgerank.errors import LineageMismatch, StoreError
+from ridgerank.errors import StoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
 from ridgerank.records import Page
@@ -83,12 +82,3 @@ def test_a_page_that_is_not_stored_is_named(store: str, small_backbone: Backbone
             shallow.run("revenue", ["no-such-page"])
         with pytest.raises(StoreError, match="no pages"):
             shallow.run("revenue", [])
-
-
-def test_a_store_of_another_model_is_refused(store: str, tmp_path: Path, model_folder: Path) -> None:
-    other = load_backbone(model_folder, device="cpu", max_pixels=99 * 28 * 28)
-    with (
-        PageStore.open(store) as opened,
-        pytest.raises(LineageMismatch, match="max_pixels: 23520 there, 77616 here"),
-    ):
-        ShallowPass(other, opened)

@@ -1,5 +1,7 @@
 """A calibrated store of the miniature, and servers over it on loopback, each in a thread of its own."""
 
+import base64
+import io
 import json
 import socket
 import threading
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
+from PIL import Image
 from typer.testing import CliRunner
 
 from miniature import weights
@@ -56,18 +59,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     (folder / "some.jsonl").write_text("\n".join(lines))
     documents = sorted((folder / "documents").glob("*.pdf"))[:2]
     store = folder / "pages"
-    command(
-        "index",
-        *documents,
-        "--store",
-        store,
-        "--backbone",
-        weights("mini-qwen"),
-        "--retriever",
-        weights("mini-colqwen-small"),
-        "--preset",
-        "paper",
-    )
+    models = ("--backbone", weights("mini-qwen"), "--retriever", weights("mini-colqwen-small"))
+    command("index", *documents, "--store", store, *models, "--preset", "paper")
     command("calibrate", "--store", store, "--queries", folder / "some.jsonl")
     return Corpus(folder / "documents", str(store), tuple(json.loads(line)["text"] for line in lines))
 
@@ -95,9 +88,7 @@ def make_service(reranker: Reranker) -> Iterator[MakeService]:
 
     yield make
     for service in services:
-        service.engine.close()
-        service.end_processes()
-        service.page_images.close()
+        end(service)
 
 
 @pytest.fixture
@@ -131,14 +122,31 @@ def text_client(text_reranker: Reranker) -> Iterator[TestClient]:
 
 
 @contextmanager
-def text_server(reranker: Reranker, **settings: object) -> Iterator[TestClient]:
+def text_service(reranker: Reranker, **settings: object) -> Iterator[Service]:
     made = ServeSettings(limits=PATIENT_LIMITS, encode_missing=True, **settings)  # type: ignore[arg-type]
     service = Service(reranker, made)
-    with client_of(service) as opened:
+    yield service
+    end(service)
+
+
+@contextmanager
+def text_server(reranker: Reranker, **settings: object) -> Iterator[TestClient]:
+    with text_service(reranker, **settings) as service, client_of(service) as opened:
         yield opened
+
+
+def end(service: Service) -> None:
+    """Close a service; its model stays."""
     service.engine.close()
     service.end_processes()
     service.page_images.close()
+
+
+def png(colour: str = "white") -> str:
+    """A page of one colour, as base64."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (120, 160), colour).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 Serve = Callable[[Service], AbstractContextManager[str]]

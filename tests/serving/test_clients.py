@@ -6,14 +6,10 @@ from typing import Any
 import cohere
 import pytest
 from langchain_cohere import CohereRerank
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
-from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.retrievers import BaseRetriever
+from langchain_core.documents import Document
 
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.service import Service
-from ridgerank.serving.settings import ServeSettings
-from tests.serving.conftest import PATIENT_LIMITS, Corpus, MakeService, serve
+from tests.serving.conftest import Corpus, MakeService, serve, text_service
 
 KEY = "a-key-of-some-length"
 
@@ -22,30 +18,6 @@ KEY = "a-key-of-some-length"
 def address(make_service: MakeService) -> Iterator[str]:
     with serve(make_service(keys=(KEY,), encode_missing=True)) as running:
         yield running
-
-
-class Stored(BaseRetriever):  # type: ignore[misc]  # the library is not looked into
-    """A first stage that returns pages by their reference."""
-
-    references: list[str]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return [Document(page_content=reference) for reference in self.references]
-
-
-class Reranked(BaseRetriever):  # type: ignore[misc]
-    """A retriever whose documents a remote reranker puts in order."""
-
-    first: BaseRetriever
-    compressor: BaseDocumentCompressor
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        retrieved = self.first.invoke(query)
-        return list(self.compressor.compress_documents(retrieved, query))
 
 
 def references(reranker: Reranker, count: int) -> list[str]:
@@ -71,11 +43,12 @@ def test_the_cohere_client_gets_our_ranking(
 
 def test_the_cohere_client_sends_texts_and_gets_them_back(text_reranker: Reranker) -> None:
     texts = ["costs of Fenrow", "sales of Fenrow"]
-    service = Service(text_reranker, ServeSettings(limits=PATIENT_LIMITS, encode_missing=True))
-    with serve(service) as address, cohere.Client(api_key=KEY, base_url=address) as client:
+    with (
+        text_service(text_reranker) as service,
+        serve(service) as address,
+        cohere.Client(api_key=KEY, base_url=address) as client,
+    ):
         answer = client.rerank(model="ridgerank", query="profit", documents=texts, return_documents=True)
-    service.engine.close()
-    service.page_images.close()
     assert {result.document.text for result in answer.results if result.document is not None} == set(texts)
 
 
@@ -93,14 +66,15 @@ def test_the_cohere_client_is_told_of_a_wrong_key_and_a_page_there_is_not(addres
     assert told.value.body["code"] == "page_not_found"
 
 
-def test_a_langchain_retriever_is_reranked_by_the_server(
+def test_documents_of_langchain_are_reranked_by_the_server(
     address: str, reranker: Reranker, corpus: Corpus
 ) -> None:
     documents = references(reranker, 10)
     with cohere.ClientV2(api_key=KEY, base_url=address) as client:
         compressor = CohereRerank(client=client, model="ridgerank", top_n=4)
-        retriever = Reranked(first=Stored(references=documents), compressor=compressor)
-        retrieved = retriever.invoke(corpus.queries[0])
+        retrieved = compressor.compress_documents(
+            [Document(page_content=reference) for reference in documents], corpus.queries[0]
+        )
     expected = reranker.rank(corpus.queries[0], documents, top_k=4)
     assert [result.page_content for result in retrieved] == [page.reference for page in expected.pages]
     scores = [result.metadata["relevance_score"] for result in retrieved]

@@ -1,23 +1,14 @@
 """Requests and answers of other servers, to the letter where a dialect is set."""
 
-import base64
-import io
 import math
 
 import pytest
 from fastapi.testclient import TestClient
-from PIL import Image
 
 from ridgerank.reranker.reranker import Reranker
-from tests.serving.conftest import Corpus, text_server
+from tests.serving.conftest import Corpus, png, text_server
 
 TEXTS = ["costs of Fenrow", "sales of Fenrow"]
-
-
-def png(colour: str = "white") -> str:
-    buffer = io.BytesIO()
-    Image.new("RGB", (120, 160), colour).save(buffer, "PNG")
-    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def scores(client: TestClient, path: str = "/score", **body: object) -> list[float]:

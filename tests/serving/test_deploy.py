@@ -34,19 +34,10 @@ def test_the_entry_point_serves_the_store_with_keys(tmp_path: Path) -> None:
         RIDGERANK_PORT="9000",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        *(
-            "serve",
-            "--store",
-            str(tmp_path / "my pages"),
-            "--host",
-            "0.0.0.0",
-            "--port",
-            "9000",
-            "--json-logs",
-        ),
-        *("--api-key-file", "/run/key", "--encode-missing"),
-    ]
+    address = ["--host", "0.0.0.0", "--port", "9000"]
+    store = ["serve", "--store", str(tmp_path / "my pages")]
+    keys = ["--api-key-file", "/run/key"]
+    assert done.stdout.splitlines() == [*store, *address, "--json-logs", *keys, "--encode-missing"]
 
 
 @pytest.mark.parametrize("words", [(), ("serve",)])

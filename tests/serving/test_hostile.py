@@ -2,7 +2,6 @@
 
 import base64
 import json
-import struct
 import zlib
 from collections.abc import Iterator
 
@@ -10,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ridgerank.serving.settings import Limits
+from tests.documents.sample_files import png_bomb
 from tests.serving.conftest import SECONDS, MakeService, client_of
 
 QUERY = "costs"
@@ -26,18 +26,6 @@ def client(make_service: MakeService) -> Iterator[TestClient]:
 
 def uri(data: bytes, kind: str = "png") -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-
-
-def chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def png_bomb(side: int, *, text: bytes = b"") -> bytes:
-    """A small file that claims to be large."""
-    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
-    rows = zlib.compress(bytes(min(side * (side + 1), 10_000_000)), 9)
-    parts = [chunk(b"IHDR", header), chunk(b"zTXt", text) if text else b"", chunk(b"IDAT", rows)]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts) + chunk(b"IEND", b"")
 
 
 ZIP_BOMB = b"Comment\0\0" + zlib.compress(bytes(100_000_000), 9)
@@ -129,6 +117,8 @@ PATHS = [
     f"/v1/pages/{'0' * 64}%0a/image",
     f"/v1/pages/{'0' * 60_000}/thumbnail",
     "/page/../serving/app.py",
+    *("/page/", "/page", "/page/index.html"),
+    *("/page/../page.py", "/page/%2e%2e/page.py", "/page/..%2fpage.py"),
     "/..%2fapp.py",
     "/page.js/..%2f..%2fapp.py",
     "/static/../../etc/passwd",

@@ -25,12 +25,13 @@ CONFIG = {
     "checks": {
         # A request in the right form may still name a page nobody stored, an image nobody can decode, or a
         # deadline nobody can meet.
-        "positive_data_acceptance": {"expected-statuses": ["2xx", "304", "404", "408", "409", "422"]},
-    },
+        "positive_data_acceptance": {"expected-statuses": ["2xx", "304", "404", "408", "409", "422"]}
+    }
 }
 
 
 LIMITS = Limits(admitted=64, images=3, deadline_seconds=300)
+UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
 @contextmanager
@@ -70,13 +71,7 @@ def test_no_answer_breaks_the_contract(api: BaseSchema, mode: GenerationMode) ->
             continue  # nothing is sent, so nothing can be wrong with it
 
         @given(case=operation.as_strategy(generation_mode=mode))
-        @settings(
-            max_examples=12,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
+        @settings(UNHURRIED, max_examples=12)
         def keeps_to_it(case: schemathesis.Case[Any]) -> None:
             nonlocal requests
             requests += 1
@@ -95,16 +90,7 @@ def test_a_page_that_was_found_can_be_shown_explained_and_judged_in_any_order(ju
         def after_call(self, response: Response, case: schemathesis.Case[Any]) -> None:
             answers[case.operation.path, response.status_code] += 1
 
-    Walk.run(
-        settings=settings(
-            max_examples=10,
-            stateful_step_count=6,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-    )
+    Walk.run(settings=settings(UNHURRIED, max_examples=10, stateful_step_count=6))
     assert answers["/v1/search", 200], answers
     linked = ("/v1/pages/{page_id}/image", "/v1/pages/{page_id}/thumbnail", "/v1/explain", "/v1/judgements")
     assert any(answers[path, 200] for path in linked), answers

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.stress import Ledger, expected_rankings, stress
+from benchmarks.stress import expected_rankings, stress
 from tests.serving.conftest import Corpus
 
 
@@ -16,15 +16,3 @@ def test_a_short_stress_test_loses_nothing_and_nothing_is_wrong(corpus: Corpus, 
     assert (report["lost"], report["wrong"]) == (0, 0), report["notes"]
     assert report["faults"] > 0
     assert report["operations_by_kind"]["answered at the end"] > 0
-
-
-def test_a_ledger_adds_up() -> None:
-    ledger = Ledger()
-    ledger.count("search", 3)
-    ledger.count_fault("kill worker")
-    ledger.count_fault("flip bit")
-    ledger.record_lost(2, "two pages gone")
-    ledger.record_wrong("another answer")
-    report = ledger.report()
-    assert (report["operations"], report["kills"], report["faults"]) == (3, 1, 2)
-    assert (report["lost"], report["wrong"], len(report["notes"])) == (2, 1, 2)

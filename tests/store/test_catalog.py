@@ -57,8 +57,10 @@ def test_an_indexed_store_reads_as_any_other(indexed: PageStore) -> None:
     assert [page.text for page in indexed.pages([page_id(9)])] == ["text of page 9"]
     assert page_id(4) in indexed
     assert page_id(99) not in indexed
-    with pytest.raises(StoreError, match="pages not in the page store"):
-        indexed.read_prefixes([page_id(4), page_id(99)])
+    with pytest.raises(
+        StoreError, match=r"not in the page store .*unknown one, unknown two; index them first"
+    ):
+        indexed.read_prefixes([page_id(4), "unknown one", "unknown two"])
     assert indexed.pages([]) == []
 
 

@@ -20,11 +20,24 @@ def flip(uri: str, content: bytes, at: int) -> None:
     file.write_bytes(held)
 
 
-@pytest.mark.parametrize("number", [0, 11])
-@pytest.mark.parametrize("where", [0.0, 0.1, 0.5, 0.999])
-def test_a_flipped_byte_is_found_and_its_page_named(uri: str, number: int, where: float) -> None:
+@pytest.fixture
+def packed_uri(tmp_path: Path) -> str:
+    """A store of packed numbers, twelve pages in two commits."""
+    uri = str(tmp_path / "packed")
+    with StoreWriter(uri, PACKED_LINEAGE, SHARED) as writer:
+        writer.append([packed_row(number) for number in range(6)])
+        writer.append([packed_row(number) for number in range(6, 12)])
+    return uri
+
+
+@pytest.mark.parametrize(("store", "number"), [("uri", 0), ("uri", 11), ("packed_uri", 5)])
+@pytest.mark.parametrize("where", [0.0, 0.05, 0.1, 0.5, 0.999])
+def test_a_flipped_byte_is_found_and_its_page_named(
+    request: pytest.FixtureRequest, store: str, number: int, where: float
+) -> None:
+    uri = request.getfixturevalue(store)
     assert list(find_damage(uri)) == []
-    block = pack(prefix(number)).tobytes()
+    block = pack(prefix(number) if store == "uri" else packed_row(number).prefix).tobytes()
     flip(uri, block, int(where * len(block)))
     [found] = find_damage(uri)
     assert (found.what, found.page_id) == (f"report.pdf#{number}", page_id(number))
@@ -79,32 +92,11 @@ def test_a_byte_flipped_anywhere_in_a_data_file_never_crashes_the_check(uri: str
         assert all(found.reason for found in find_damage(uri))
 
 
-@pytest.fixture
-def packed_uri(tmp_path: Path) -> str:
-    """A store of packed numbers, twelve pages in two commits."""
-    uri = str(tmp_path / "packed")
-    with StoreWriter(uri, PACKED_LINEAGE, SHARED) as writer:
-        writer.append([packed_row(number) for number in range(6)])
-        writer.append([packed_row(number) for number in range(6, 12)])
-    return uri
-
-
-@pytest.mark.parametrize("where", [0.0, 0.05, 0.5, 0.999])
-def test_a_flipped_byte_of_a_packed_page_is_found(packed_uri: str, where: float) -> None:
-    assert list(find_damage(packed_uri)) == []
-    block = pack(packed_row(5).prefix).tobytes()
-    flip(packed_uri, block, int(where * len(block)))
-    [damage] = find_damage(packed_uri)
-    assert (damage.what, damage.page_id) == ("report.pdf#5", page_id(5))
-
-
 def test_damaged_or_missing_shared_positions_are_found_and_no_page_is_read_without_them(
     packed_uri: str,
 ) -> None:
     path = Path(packed_uri) / layout.SHARED
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+    flip_bit(path, 8 * path.stat().st_size - 1)
     for state in ("damaged", "missing"):
         [damage] = find_damage(packed_uri)
         assert (damage.what, damage.page_id) == (layout.SHARED, None)

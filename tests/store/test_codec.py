@@ -33,11 +33,9 @@ from ridgerank.store.codec import (
     restore_groups,
     unpack_codes,
 )
-from ridgerank.store.lance_dataset import read_shared, write_shared
 from ridgerank.store.layout import PackedPrefix, pack, packed_rows, unpack
 from tests.backbones.small_models import build
 from tests.backbones.small_text_models import build_text
-from tests.store.pages import SHARED
 
 EXIT = 4
 QUERY = "revenue in 2023"
@@ -165,14 +163,6 @@ def test_one_bit_has_the_means_of_two_halves_as_levels_and_takes_the_nearer(
         assert torch.equal(codes[clear], nearer[clear])
 
 
-def test_groups_of_a_channel_run_along_positions_and_the_last_may_be_smaller() -> None:
-    x = outlying(0, 1.0)
-    assert quantize_keys(x)[1].shape == (3, 2, 1, 16)
-    assert quantize_values(x)[1].shape == (3, 2, 40, 1)
-    assert quantize_groups(x, bits=4, dim=-2, group=32).steps.shape == (3, 2, 2, 16)
-    assert quantize_groups(x, bits=4, dim=-1, group=8).minima.shape == (3, 2, 40, 2)
-
-
 @pytest.mark.parametrize("bits", [2, 1])
 @pytest.mark.parametrize("value", [0.0, 1.5, -3.0])
 def test_numbers_that_are_all_equal_survive(value: float, bits: int) -> None:
@@ -206,14 +196,6 @@ def test_codes_of_pages_of_any_length_come_back_from_their_bytes(
         assert torch.equal(memory[row, :, :count], codes.bfloat16())
         assert not memory[row, :, count:-4].any()
     assert (memory[:, :, -4:] == 7).all()
-
-
-def test_a_byte_holds_one_channel_of_neighbouring_positions() -> None:
-    codes = torch.tensor([[[1], [2], [3]]], dtype=torch.uint8)
-    assert pack_codes(codes, 4).flatten().tolist() == [1 + (2 << 4), 3]
-    assert pack_codes(codes, 2).flatten().tolist() == [1 + (2 << 2) + (3 << 4)]
-    assert pack_codes(codes & 1, 1).flatten().tolist() == [0b101]
-    assert pack_codes(codes + 3, 3).flatten().tolist() == [0 + (1 << 2) + (2 << 4), 0b111]
 
 
 @pytest.fixture(scope="module")
@@ -275,15 +257,6 @@ def test_stored_pages_give_the_states_of_what_they_stand_for(
     states = small_backbone.states([QUERY], StoredPrefixes(packed))
     expected = small_backbone.states([QUERY], PrefixBatch([decompressed(page) for page in packed]))
     torch.testing.assert_close(states, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_with_every_position_kept_int8_moves_a_state_by_little(
-    small_backbone: Backbone, prefixes: list[Prefix]
-) -> None:
-    packed = [compress(prefix, Keep.parse("stride 1")) for prefix in prefixes]
-    states = small_backbone.states([QUERY], StoredPrefixes(packed))
-    exact = small_backbone.states([QUERY], PrefixBatch(prefixes))
-    assert ((states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.02
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
@@ -359,10 +332,3 @@ def test_pages_of_every_family_start_with_the_shared_positions(
         packed = compress(prefix, storage.keep, storage.numbers, shared)
         assert packed.total == len(prefix.visual)
         assert int(packed.positions[0]) >= count
-
-
-def test_shared_positions_are_read_back_and_another_digest_is_refused(tmp_path: Path) -> None:
-    digest = write_shared(str(tmp_path), SHARED)
-    np.testing.assert_array_equal(read_shared(str(tmp_path), digest), SHARED)
-    with pytest.raises(StoreError, match="damaged"):
-        read_shared(str(tmp_path), "0" * 64)

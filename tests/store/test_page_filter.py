@@ -7,7 +7,6 @@ import pytest
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import DocumentError, StoreError
 from ridgerank.indexing.index import index_documents
-from ridgerank.retrievers.bm25 import BM25
 from ridgerank.store.page_filter import PageFilter, labels_of
 from ridgerank.store.page_store import PageStore
 from tests.conftest import write_pdf
@@ -83,22 +82,6 @@ def test_labels_are_text_numbers_and_lists() -> None:
     assert labels_of("kind", ["a", 1, 2.5, True]) == ["kind=a", "kind=1", "kind=2.5", "kind=true"]
     with pytest.raises(StoreError, match="kind is None, expected text"):
         labels_of("kind", None)
-
-
-class Texts:
-    uri = "somewhere"
-
-    def texts(self) -> dict[str, str]:
-        return {"a": "norway debt", "b": "norway debt debt", "c": "norway water"}
-
-
-def test_a_search_within_pages_has_the_scores_of_a_search_among_all() -> None:
-    from ridgerank.store.page_filter import PageSelection
-
-    retriever = BM25(Texts())
-    among_all = {candidate.page_id: candidate for candidate in retriever.search("debt norway", 3)}
-    [within] = retriever.search_within(["debt norway"], 2, PageSelection(frozenset("ac"), ""))
-    assert within == [among_all["a"], among_all["c"]]
 
 
 def test_a_store_gives_examples_of_its_labels_one_per_key(store: Path) -> None:

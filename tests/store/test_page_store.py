@@ -48,11 +48,6 @@ def test_prefixes_fill_the_memory_given(store: PageStore) -> None:
         assert_same(one, prefix(number))
 
 
-def test_missing_pages_are_named(store: PageStore) -> None:
-    with pytest.raises(StoreError, match="unknown one, unknown two; index them first"):
-        store.read_prefixes([page_id(0), "unknown one", "unknown two"])
-
-
 def test_a_missing_store_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"no page store at .*; make one"):
         PageStore.open(str(tmp_path / "nowhere"))

@@ -74,13 +74,6 @@ def test_another_format_is_refused(uri: str) -> None:
         PageStore.open(uri)
 
 
-def test_writing_goes_on_where_it_stopped(uri: str) -> None:
-    with StoreWriter(uri, LINEAGE) as writer:
-        assert writer.page_ids() == {page_id(number) for number in range(12)}
-        writer.append([row(number) for number in range(14) if page_id(number) not in writer.page_ids()])
-    read_back(uri, list(range(14)))
-
-
 def test_a_page_is_never_stored_twice(uri: str) -> None:
     with StoreWriter(uri, LINEAGE) as writer:
         for batch in ([row(50), row(3)], [row(50), row(50)]):

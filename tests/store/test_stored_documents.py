@@ -73,8 +73,3 @@ def test_a_kill_between_the_two_commits_loses_no_page_and_no_name(
     assert documents(shared_uri) == {"": 1, "C#/b.pdf": 4, "a.pdf": 2, "report.pdf": 5}
     remove_documents(shared_uri, ["a.pdf"])
     assert documents(shared_uri) == {"": 1, "C#/b.pdf": 4, "report.pdf": 5}
-
-
-def test_a_store_that_is_written_to_is_left_alone(shared_uri: str) -> None:
-    with StoreWriter(shared_uri, LINEAGE), pytest.raises(StoreError, match="another process"):
-        remove_documents(shared_uri, ["a.pdf"])

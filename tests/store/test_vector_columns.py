@@ -49,44 +49,10 @@ def test_given_pages_come_in_the_order_asked_for(uri: str, vectors: dict[str, ND
     np.testing.assert_array_equal(block.vectors, np.concatenate([vectors[one] for one in wanted]))
 
 
-def test_a_store_without_a_retriever_has_no_vectors(uri: str) -> None:
-    with PageStore.open(uri) as store:
-        assert store.vectors is None
-
-
-def test_texts_are_those_of_the_pages(uri: str) -> None:
-    with PageStore.open(uri) as store:
-        assert store.texts() == {page_id(number): f"text of page {number}" for number in range(12)}
-
-
-def test_an_index_finds_what_it_was_made_of_and_what_came_later(tmp_path: Path) -> None:
-    random = np.random.default_rng(1)
-    origin = VectorOrigin(source="r", fingerprint="f", dim=16)
-    made = {page_id(number): unit(random.standard_normal((6, 16))) for number in range(90)}
-    uri = str(tmp_path / "store")
-    with StoreWriter(uri, LINEAGE) as writer:
-        writer.append([row(number) for number in range(80)])
-        writer.open_vectors(origin)
-        writer.set_vectors({one: made[one] for one in writer.page_ids()})
-        writer.index_vectors()
-        writer.append([row(number) for number in range(80, 90)])
-        writer.set_vectors({page_id(number): made[page_id(number)] for number in range(80, 90)})
-    for settled in (False, True):
-        if settled:
-            with StoreWriter(uri, LINEAGE) as writer:
-                writer.index_vectors()
-        with PageStore.open(uri) as store:
-            assert store.vectors is not None
-            assert store.vectors.indexed
-            for number in (3, 85):
-                query = made[page_id(number)][:3].astype(np.float32)
-                assert store.vectors.nearest(query, 20)[0] == page_id(number)
-
-
-def test_an_index_lives_through_filling_removing_and_reclaiming(tmp_path: Path) -> None:
+def test_an_index_lives_through_filling_adding_removing_and_reclaiming(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     origin = VectorOrigin(source="r", fingerprint="f", dim=16)
-    made = {page_id(number): unit(random.standard_normal((6, 16))) for number in range(80)}
+    made = {page_id(number): unit(random.standard_normal((6, 16))) for number in range(90)}
     uri = str(tmp_path / "store")
 
     def changed(change: Callable[[StoreWriter], None]) -> None:
@@ -95,6 +61,7 @@ def test_an_index_lives_through_filling_removing_and_reclaiming(tmp_path: Path) 
         with PageStore.open(uri) as store:
             column = store.vectors
             assert column is not None
+            assert column.indexed
             for one in set(store.page_ids()) - set(column.missing()):
                 found = column.nearest(made[one][:3].astype(np.float32), 10)
                 assert found[0] == one
@@ -107,8 +74,14 @@ def test_an_index_lives_through_filling_removing_and_reclaiming(tmp_path: Path) 
         writer.set_vectors({page_id(number): made[page_id(number)] for number in range(70)})
         writer.index_vectors()
 
+    def add(writer: StoreWriter) -> None:
+        writer.append([row(number) for number in range(80, 90)])
+        writer.set_vectors({page_id(number): made[page_id(number)] for number in range(80, 90)})
+
     changed(start)
     changed(lambda writer: writer.set_vectors({page_id(n): made[page_id(n)] for n in range(70, 80)}))
+    changed(add)
+    changed(lambda writer: writer.index_vectors())
     changed(lambda writer: writer.remove([page_id(n) for n in range(20)]))
     changed(lambda writer: writer.reclaim())
     changed(lambda writer: writer.index_vectors())

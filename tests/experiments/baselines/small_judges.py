@@ -6,26 +6,10 @@ from pathlib import Path
 import peft
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (
-    BaseImageProcessor,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    Qwen2VLConfig,
-    Qwen2VLForConditionalGeneration,
-)
+from transformers import AutoTokenizer, BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from tests.backbones.small_models import WIDTH, shaken, text_settings, train_tokenizer
-
-CONTROL = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-]
+from tests.backbones.small_models import build
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +26,12 @@ class BuiltJudge:
 def build_mono_qwen(folder: Path) -> BuiltJudge:
     """Make base and adapter; the adapter's tensors are named as when MonoQwen2-VL was published."""
     base, adapter = folder / "base", folder / "adapter"
-    tokenizer = train_tokenizer(CONTROL, [])
-    torch.manual_seed(13)
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
-    ids = tokenizer.convert_tokens_to_ids
-    vision = {"depth": 2, "embed_dim": 32, "hidden_size": WIDTH, "num_heads": 2, "mlp_ratio": 2}
-    config = Qwen2VLConfig(
-        text_config=text_settings(tokenizer, rope_parameters=rope),
-        vision_config=vision,
-        image_token_id=ids("<|image_pad|>"),
-        video_token_id=ids("<|video_pad|>"),
-        vision_start_token_id=ids("<|vision_start|>"),
-        vision_end_token_id=ids("<|vision_end|>"),
-        tie_word_embeddings=False,
-    )
-    model = Qwen2VLForConditionalGeneration(config)
-    shaken(model)
+    model = build("qwen2_vl", base).model
+    tokenizer = AutoTokenizer.from_pretrained(base)
     image_processor = Qwen2VLImageProcessorPil(
         size={"shortest_edge": 4 * 28 * 28, "longest_edge": 40 * 28 * 28}
     )
-    for part in (model.eval(), tokenizer, image_processor):
-        part.save_pretrained(base)
+    image_processor.save_pretrained(base)
     settings = peft.LoraConfig(
         r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], base_model_name_or_path=str(base)
     )

@@ -1,33 +1,15 @@
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
 from experiments.baselines.hybrid import fuse_by_min_max, fuse_by_rank
 from experiments.protocols.cyclic_weights import best_weight
-from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Ragged
+from tests.experiments.reproduce.test_protocol import corpus
 
 LISTS = Ragged.of_lengths([3, 2])
 RETRIEVER = np.array([9.0, 5.0, 1.0, 0.2, 0.1])
 BASELINE = np.array([10.0, 30.0, 20.0, 1.0, 3.0])
-
-
-def scored(grades: Sequence[int], retriever: Sequence[float]) -> ScoredCorpus:
-    """One query over as many pages as there are grades."""
-    pages = tuple(f"p{number}" for number in range(len(grades)))
-    return ScoredCorpus(
-        corpus="inner",
-        queries=("q",),
-        pages=pages,
-        lists=Ragged.of_lengths([len(pages)]),
-        retriever=np.array(retriever),
-        margins=np.zeros(len(pages)),
-        states=np.zeros((len(pages), 1)),
-        lens=np.zeros(len(pages)),
-        qrels={"q": dict(zip(pages, grades, strict=True))},
-    )
 
 
 def test_fusion_by_rank_is_as_computed_by_hand() -> None:
@@ -64,6 +46,7 @@ def test_the_ends_of_the_weight_are_the_retrievers_and_the_baselines_order(fusio
 
 def test_the_weight_is_the_smallest_of_the_best_on_the_inner_corpus() -> None:
     """Aggregated scores are 1 − 0.9 w, 0.9 (1 − w), w: the relevant third page leads from w = 0.55 on."""
-    inner = scored([0, 0, 1], [1.0, 0.9, 0.0])
+    nothing = (0.0, 0.0, 0.0)
+    inner = corpus("inner", retriever=(1.0, 0.9, 0.0), margins=nothing, states=nothing, grades=(0, 0, 1))
     scores = np.array([0.1, 0.0, 1.0])
     assert best_weight(fuse_by_min_max)(inner, scores) == pytest.approx(0.55)

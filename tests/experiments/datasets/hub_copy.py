@@ -40,24 +40,14 @@ def write_like_vidore2(folder: Path, *, languages: Sequence[str] = ("english", "
     Page 4 is a copy of page 3. The last question of every language has no answer.
     """
     write_table(folder, "corpus", corpus_rows({0: 10, 1: 11, 2: 12, 3: 14, 4: 14}), files=2)
+    questions = {"revenue": {0: 2, 1: 1}, "margin": {3: 1, 4: 2}, "nothing": {2: 0}}
     queries: list[dict[str, Any]] = []
     qrels: list[dict[str, Any]] = []
     for language in languages:
-        for question in ("revenue", "margin", "nothing"):
+        for question, grades in questions.items():
             number = len(queries)
             queries.append({"query-id": number, "query": f"{question} {language}", "language": language})
-            if question == "revenue":
-                qrels += [
-                    {"query-id": number, "corpus-id": 0, "score": 2},
-                    {"query-id": number, "corpus-id": 1, "score": 1},
-                ]
-            elif question == "margin":
-                qrels += [
-                    {"query-id": number, "corpus-id": 3, "score": 1},
-                    {"query-id": number, "corpus-id": 4, "score": 2},
-                ]
-            else:
-                qrels.append({"query-id": number, "corpus-id": 2, "score": 0})
+            qrels += [{"query-id": number, "corpus-id": page, "score": n} for page, n in grades.items()]
     write_table(folder, "queries", queries)
     write_table(folder, "qrels", qrels)
     return folder

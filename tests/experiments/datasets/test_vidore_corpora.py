@@ -5,12 +5,7 @@ from typing import Any
 import pytest
 
 from experiments.datasets.hub import DatasetTables, HubDataset
-from experiments.datasets.vidore_corpora import (
-    VIDORE2,
-    load_vidore,
-    read_judged_queries,
-    write_pages,
-)
+from experiments.datasets.vidore_corpora import VIDORE2, load_vidore, read_judged_queries, write_pages
 from ridgerank.errors import DatasetError
 from tests.experiments.datasets.hub_copy import (
     corpus_rows,

@@ -40,9 +40,7 @@ def _forever() -> float:
 
 @pytest.mark.parametrize("kind", LESSONS)
 def test_an_interrupted_lesson_ends_with_the_same_weights(
-    kind: type[ReadingLesson | MatchingLesson],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: type[ReadingLesson | MatchingLesson], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = _lesson(kind)
     train_lesson(whole, tmp_path / "whole", until=_forever(), log_every=1)

@@ -4,20 +4,8 @@ from random import Random
 
 from miniature.corpora import Corpus
 from miniature.training.reading_lesson import practice_page
-from miniature.training.training_pages import (
-    joined_words,
-    training_pages,
-    training_queries,
-)
-from miniature.vocabulary import (
-    ENTITIES,
-    FIELDS,
-    MEASURES,
-    PAGE_WORDS,
-    SUBJECTS,
-    Split,
-    split_of,
-)
+from miniature.training.training_pages import joined_words, training_pages, training_queries
+from miniature.vocabulary import ENTITIES, FIELDS, MEASURES, PAGE_WORDS, SUBJECTS, Split, split_of
 from miniature.world import ROWS, PlannedPage
 
 PAGES = 400

@@ -9,7 +9,7 @@ import pytest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete
 from experiments.reproduce.stages.paths import require_lineage
 from ridgerank.errors import LineageMismatch
-from ridgerank.lineage import PAPER_NUMBERS, Keep, Lineage, StorageSetting
+from tests.store.pages import LINEAGE
 
 
 class KilledError(Exception):
@@ -32,18 +32,6 @@ def test_a_killed_stage_goes_on_with_the_part_it_was_at(tmp_path: Path) -> None:
     assert arrays["squares"].tolist() == [item**2 for item in range(10)]
     assert computed == [range(4), range(4, 8), range(8, 10)]
     assert is_complete(tmp_path, 10, 4)
-
-
-LINEAGE = Lineage(
-    backbone="mini-qwen",
-    family="qwen2_5_vl",
-    weights="396c",
-    transformers="5.22.2",
-    processor="4696",
-    prompt="e762",
-    storage=StorageSetting(Keep(), PAPER_NUMBERS, 6),
-    max_pixels=150528,
-)
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:

@@ -1,3 +1,0 @@
-from tests.miniature.conftest import corpora
-
-__all__ = ["corpora"]
