@@ -1,6 +1,8 @@
 """The cross encoder's interface, beside sentence-transformers' own."""
 
 import inspect
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
