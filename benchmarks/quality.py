@@ -208,7 +208,6 @@ def run(options: argparse.Namespace) -> None:
     results["evidence_without_text"] = {name: round(share, 3) for name, share in shares.items()}
     if speed := read_speed(checkpoints):
         results["latency"] = speed
-        print_speed(speed)
     results |= {"backbone": Path(options.backbone).name, "page_text": options.page_text, "ocr": options.ocr}
     publish(results, options.out)
     if options.out is not None:
@@ -359,16 +358,6 @@ def read_speed(folder: Path) -> dict[str, Any]:
     path = folder / _FILE
     speed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return speed
-
-
-def print_speed(measured: Mapping[str, Any]) -> None:
-    """Print the speeds as a table."""
-    print(f"processor seconds a query of one thread, {measured['questions']} questions:")
-    for name, seconds in measured["processor_seconds"].items():
-        faster = measured["times_faster"].get(name)
-        print(f"{name:64} {seconds:8.3f}" + (f"   {faster:.1f}x" if faster else ""))
-    for name, seconds in measured["offline_seconds_a_page"].items():
-        print(f"{'once for a page, ' + name:64} {seconds:8.3f}")
 
 
 def _ratios(seconds: Mapping[str, Sequence[float]], reference: str) -> dict[str, float]:
