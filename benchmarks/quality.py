@@ -386,12 +386,13 @@ def _time_question(
     retrieval = _median_time(partial(index.find, query))
     start = time.process_time()
     # One page at a time, as a CPU likes it; the library's own batches would be padded.
-    full = [_encode(backbone, page, backbone.geometry.layers) for page in pages]
+    layers = backbone.geometry.layers
+    full = [backbone.encode([backbone.content(page)], exit_layer=layers)[0] for page in pages]
     backbone.targets([query], PrefixBatch(full), targets=("likelihood",))
     spent = {FULL: time.process_time() - start}
     few = pages[:_OFFLINE_PAGES]
     start = time.process_time()
-    encoded = [_encode(backbone, page, exit_layer) for page in few]
+    encoded = [backbone.encode([backbone.content(page)], exit_layer=exit_layer)[0] for page in few]
     encoding = time.process_time() - start
     offline = {}
     for keep in keeps:
@@ -407,10 +408,6 @@ def _time_question(
         cross_encoder.score(query, [page.text for page in pages])
         spent[CROSS] = time.process_time() - start
     return {RETRIEVAL: retrieval} | {name: value + retrieval for name, value in spent.items()}, offline
-
-
-def _encode(backbone: Backbone, page: Page, layers: int) -> Prefix:
-    return backbone.encode([backbone.content(page)], exit_layer=layers)[0]
 
 
 def _run_stored(backbone: Backbone, query: str, stored: Sequence[PackedPrefix], state: State) -> None:

@@ -282,7 +282,8 @@ def weight_table() -> str:
         measured = read_results(folder, model)
         weights = measured["weights"]
         ways = (JUDGED, ONE_READING, *([LABEL_FREE] if has_deployed_rule(measured) else []))
-        cells = [_span(weights[f"{READING}, {way}"].values()) for way in ways]
+        by_kind = [weights[f"{READING}, {way}"].values() for way in ways]
+        cells = [f"{min(values):.2f} to {max(values):.2f}" for values in by_kind]
         difference = "not run"
         if has_deployed_rule(measured):
             deployed, paper = (
@@ -330,11 +331,6 @@ def cost_table() -> str:
 def _with_interval(row: Mapping[str, Any], name: str) -> str:
     low, high = row[f"{name}_interval"]
     return f"{row[name]:+.1f} [{low:+.1f}, {high:+.1f}]"
-
-
-def _span(values: Iterable[float]) -> str:
-    known = list(values)
-    return f"{min(known):.2f} to {max(known):.2f}"
 
 
 def compression_table(measured: Sequence[Mapping[str, Any]] | None = None) -> str:
