@@ -223,10 +223,8 @@ def _run_model(
     backbone = load_backbone(options.backbone, page_text=options.page_text)
     reader = PageReader(backbone, exit_layer=default_exit_layer(backbone.geometry.layers))
     keeps = [Keep.parse(keep) for keep in options.keeps]
-    start = time.perf_counter()
     for number, question in enumerate(run_questions(questions, documents, reader, folder, keeps), start=1):
-        spent = time.perf_counter() - start
-        print(f"{number}/{len(questions)} {question.query_id} {spent:.0f} s", flush=True)
+        print(f"{number}/{len(questions)} {question.query_id}", flush=True)
     if options.latency:
         measure_speed_once(questions, documents, reader, folder, options)
 

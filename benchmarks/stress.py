@@ -15,6 +15,7 @@ actor gets depends on the machine.
 
 import argparse
 import json
+import os
 import random
 import resource
 import shutil
@@ -54,14 +55,15 @@ from ridgerank.worker_process import WorkerDied
 
 QUERIES = 20
 DOCUMENTS = 2
+WORKERS = 2
 CALLERS = 3
 _SHOWN = 30
 """Notes kept; the counts are complete."""
 START_SECONDS = 300.0
 STOPPED_SECONDS = 4.0
 """How long a process is stopped: less than what its supervisor waits before it replaces a worker."""
-CALM_SECONDS = 20.0
-"""Without faults at the end, in which a killed worker is replaced."""
+CALM_SECONDS = 5.0
+"""Without faults at the end."""
 END_SECONDS = 10.0
 """A server has to end within this after SIGTERM."""
 REQUEST_SECONDS = 120.0
@@ -123,7 +125,7 @@ class StressedServer:
     """`ridgerank serve` in a process, which may be killed and is then started again."""
 
     def __init__(self, store: Path, folder: Path) -> None:
-        self._store = store
+        self._store, self._folder = store, folder
         self._log = folder / "server.log"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
@@ -133,18 +135,22 @@ class StressedServer:
     def start(self) -> None:
         """Start the server and wait until it is ready."""
         command = [sys.executable, "-m", "ridgerank.cli.main", "serve", "--store", str(self._store)]
-        command += ["--port", str(self._port), "--workers", "2", "--encode-missing"]
+        command += ["--port", str(self._port), "--workers", str(WORKERS), "--encode-missing"]
         command += ["--cache-mb", "64", "--deadline", "60"]
         with self._log.open("ab") as file:
-            self.process = psutil.Popen(command, stdout=file, stderr=file)
+            environment = os.environ | {"TMPDIR": str(self._folder)}
+            self.process = psutil.Popen(command, stdout=file, stderr=file, env=environment)
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until the server says that it can answer."""
+        """Wait until all workers have started and the server says that it can answer."""
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             with suppress(httpx.HTTPError):
-                if httpx.get(f"{self.address}/readyz", timeout=10).status_code == 200:
+                # A worker that has started counts its requests in a file named after it.
+                files = self._folder.glob("ridgerank-workers-*/counter_*.db")
+                started = {file.stem for file in files} & {f"counter_{each.pid}" for each in self.children()}
+                if len(started) == WORKERS and httpx.get(f"{self.address}/readyz").is_success:
                     return
             time.sleep(0.3)
         raise RuntimeError(f"the server is not ready; its log ends: {self._log.read_text()[-600:]}")
@@ -205,8 +211,6 @@ class StressedWriter:
             process.kill()
             process.wait()
             reader.join()
-            if process.stdout is not None:
-                process.stdout.close()
             self._ledger.count_fault("kill writer")
             self._require_all()
 
@@ -220,9 +224,9 @@ class StressedWriter:
             return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def _read_lines(self, process: "subprocess.Popen[str]") -> None:
-        for line in process.stdout or ():
-            with suppress(ValueError):  # the last line may have been cut
-                told = json.loads(line)
+        assert process.stdout is not None
+        with process.stdout as lines, suppress(ValueError):  # the last line may have been cut
+            for told in map(json.loads, lines):
                 self._acknowledged.update(told.get("acknowledged", []))
                 self._ledger.count("document indexed" if "acknowledged" in told else "document refused")
 
