@@ -56,12 +56,12 @@ def main() -> None:
         "[bold]Small models of this repository, on pages drawn for them.[/]\n"
         "They read these pages and no others; your own documents want a real model, see the end."
     )
-    run("miniature", f"draw --out {out} --corpus {arguments.corpus}")
+    run(f"python -m miniature draw --out {out} --corpus {arguments.corpus}")
     unlabelled, judged = split(out / "queries.jsonl", out)
     models = f"--backbone {WEIGHTS}/mini-qwen --retriever {WEIGHTS}/mini-colqwen"
-    ridgerank(f"index {out}/documents --store {out}/pages {models}")
-    ridgerank(f"calibrate --store {out}/pages --queries {unlabelled}")
-    ridgerank(f"search --store {out}/pages {shlex.quote(judged[0].text)} --images {out}/found")
+    run(f"ridgerank index {out}/documents --store {out}/pages {models}")
+    run(f"ridgerank calibrate --store {out}/pages --queries {unlabelled}")
+    run(f"ridgerank search --store {out}/pages {shlex.quote(judged[0].text)} --images {out}/found")
     compare(out, judged)
     console.print(
         f"Pictures: {out}/found/ (the pages found), {out}/pages/calibrations/default.png (the calibration).\n"
@@ -73,17 +73,11 @@ def main() -> None:
     )
 
 
-def ridgerank(command: str) -> None:
-    """Show a command of the package and run it."""
-    run("ridgerank", command, shown="ridgerank")
-
-
-def run(module: str, command: str, *, shown: str | None = None) -> None:
+def run(command: str) -> None:
     """Show a command and run it."""
-    console.print(
-        f"[bold green]$[/] {shown or f'python -m {module}'} {command}", highlight=False, soft_wrap=True
-    )
-    subprocess.run([sys.executable, "-m", module, *shlex.split(command)], check=True)
+    console.print(f"[bold green]$[/] {command}", highlight=False, soft_wrap=True)
+    words = shlex.split(command.removeprefix("python -m "))
+    subprocess.run([sys.executable, "-m", *words], check=True)
 
 
 def split(path: Path, out: Path) -> tuple[Path, list[Query]]:

@@ -8,8 +8,7 @@ reads the candidates to full depth; readouts and weights come from the other kin
 fits them. Every question is written to `--checkpoints` when it is done: the same command continues.
 `--evaluate` runs no model and evaluates the questions that are complete. The table is followed by one line of
 JSON. Beside `--out` goes a CSV with the nDCG@5 of every method on every question, from which the intervals
-can be made again. `--other-folder` adds rows for which the questions of another folder, run before with the
-same model, have taught readout, penalty and weight.
+can be made again.
 """
 
 import argparse
@@ -40,15 +39,12 @@ from experiments.real_documents.checkpoints import (
 from experiments.real_documents.questions import (
     DocumentIndex,
     Question,
-    QuestionFolder,
     find_candidates,
-    paths_of,
     read_question_folder,
 )
 from experiments.real_documents.resample import (
     BASE,
     MEASURE,
-    OTHER_FOLDER,
     QuestionQualities,
     format_summary,
     round_qualities,
@@ -68,7 +64,6 @@ from ridgerank.backbones.decoder import Prefix, PrefixBatch
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import RidgeRankError
 from ridgerank.evaluation.metrics import evaluate
-from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.lineage import Keep, default_exit_layer
 from ridgerank.processes import usable_cores
 from ridgerank.ragged import Floats
@@ -196,55 +191,27 @@ def main() -> None:
 def run(options: argparse.Namespace) -> None:
     """Run what is missing, unless only to evaluate; then evaluate the questions that are complete."""
     torch.set_num_threads(options.threads)
-    folder = _read_folder(options.documents, options.queries, options.qrels, options)
-    checkpoints = _checkpoints(folder, options)
+    cache = options.checkpoints / "ocr" if options.ocr else None
+    folder = read_question_folder(options.documents, options.queries, options.qrels, ocr_cache=cache)
+    checkpoints = checkpoint_folder(
+        options.checkpoints, folder, options.backbone, page_text=options.page_text
+    )
     questions = folder.questions[: options.questions]
     if not options.evaluate:
         _run_model(questions, folder.documents, checkpoints, options)
     if options.cross_encoder:
         score_with_cross_encoder(questions, folder.documents, checkpoints, options.cross_encoder)
-    qualities, results = report(
-        _load_complete(folder, questions, checkpoints, options.keeps),
-        folder.qrels,
-        keeps=options.keeps,
-        other_folder=_load_other_folder(options),
-    )
+    complete = complete_questions(questions, checkpoints, [Keep.parse(keep) for keep in options.keeps])
+    table = load_questions(complete, folder.qrels, checkpoints, options.keeps)
+    qualities, results = report(table, folder.qrels, keeps=options.keeps)
     shares = folder.evidence_without_text()
     results["evidence_without_text"] = {name: round(share, 3) for name, share in shares.items()}
     if speed := read_speed(checkpoints):
         results["latency"] = speed
-        print_speed(speed)
     results |= {"backbone": Path(options.backbone).name, "page_text": options.page_text, "ocr": options.ocr}
     publish(results, options.out)
     if options.out is not None:
         write_questions(qualities, options.out.with_name(f"{options.out.stem}_questions.csv"))
-
-
-def _read_folder(documents: Path, queries: Path, qrels: Path, options: argparse.Namespace) -> QuestionFolder:
-    cache = options.checkpoints / "ocr" if options.ocr else None
-    return read_question_folder(documents, queries, qrels, ocr_cache=cache)
-
-
-def _checkpoints(folder: QuestionFolder, options: argparse.Namespace) -> Path:
-    return checkpoint_folder(options.checkpoints, folder, options.backbone, page_text=options.page_text)
-
-
-def _load_complete(
-    folder: QuestionFolder, questions: Sequence[Question], checkpoints: Path, keeps: Sequence[str]
-) -> QuestionTable:
-    complete = complete_questions(questions, checkpoints, [Keep.parse(keep) for keep in keeps])
-    return load_questions(complete, folder.qrels, checkpoints, keeps)
-
-
-def _load_other_folder(options: argparse.Namespace) -> QuestionTable | None:
-    """The questions of the other folder, run before with the same model, by the rules they were run with."""
-    other: Path | None = options.other_folder
-    if other is None:
-        return None
-    folder = _read_folder(*paths_of(other), options)
-    checkpoints, first = _checkpoints(folder, options), folder.questions[0].query_id
-    run = [keep for keep in options.keeps if stored_path(checkpoints, first, Keep.parse(keep)).exists()]
-    return _load_complete(folder, folder.questions, checkpoints, run)
 
 
 def _run_model(
@@ -256,10 +223,8 @@ def _run_model(
     backbone = load_backbone(options.backbone, page_text=options.page_text)
     reader = PageReader(backbone, exit_layer=default_exit_layer(backbone.geometry.layers))
     keeps = [Keep.parse(keep) for keep in options.keeps]
-    start = time.perf_counter()
     for number, question in enumerate(run_questions(questions, documents, reader, folder, keeps), start=1):
-        spent = time.perf_counter() - start
-        print(f"{number}/{len(questions)} {question.query_id} {spent:.0f} s", flush=True)
+        print(f"{number}/{len(questions)} {question.query_id}", flush=True)
     if options.latency:
         measure_speed_once(questions, documents, reader, folder, options)
 
@@ -291,12 +256,6 @@ def make_parser() -> argparse.ArgumentParser:
         "--evaluate", action="store_true", help="evaluate the questions that are complete, run no model"
     )
     arguments.add_argument("--keeps", nargs="+", default=list(KEEPS), help="how stored pages are kept")
-    arguments.add_argument(
-        "--other-folder",
-        type=Path,
-        metavar="DIR",
-        help="also rank with what another folder (documents/, queries.jsonl, qrels.trec) teaches",
-    )
     arguments.add_argument("--latency", type=int, default=4, metavar="N", help="time N questions as well")
     arguments.add_argument("--threads", type=int, default=usable_cores(), help="threads of the model")
     arguments.add_argument("--out", type=Path, help="also write the JSON here")
@@ -304,27 +263,22 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def report(
-    questions: QuestionTable,
-    qrels: Qrels,
-    *,
-    keeps: Sequence[str],
-    other_folder: QuestionTable | None = None,
+    questions: QuestionTable, qrels: Qrels, *, keeps: Sequence[str]
 ) -> tuple[QuestionQualities, dict[str, Any]]:
-    """Evaluate these questions; print a table; return every question's quality, and all for the JSON line.
-
-    With the questions of an `other_folder`, rows that it alone has taught follow.
-    """
+    """Evaluate these questions; print a table; return every question's quality, and all for the JSON line."""
     judged = {query: qrels[query] for query in questions.queries if query in qrels}
     rows: dict[str, Floats] = {BASE: question_ndcg(questions, questions.columns["bm25"], judged)}
     all_weights: dict[str, Any] = {}
     for name, column in _full_models(questions).items():
-        scores = questions.columns[column]
-        rows[name] = question_ndcg(questions, scores, judged)
-        rows[f"{name}, best weight seen afterwards"], best = _best(questions, scores, judged)
-        all_weights[f"{name}, seen afterwards"] = best
-    _add_taught(rows, all_weights, questions, judged, keeps, None)
-    if other_folder is not None:
-        _add_taught(rows, all_weights, questions, judged, keeps, other_folder)
+        rows[name] = question_ndcg(questions, questions.columns[column], judged)
+    for name, column in _full_models(questions).items():
+        fused, all_weights[name] = fuse_by_judgements(questions, column)
+        rows[f"{name}, {JUDGED}"] = question_ndcg(questions, fused, judged)
+    for keep in keeps:
+        transferred = transfer_readouts(questions, keep)
+        for name, scores in (transferred.scores | transferred.fused).items():
+            rows[f"{keep}, {name}"] = question_ndcg(questions, scores, judged)
+        all_weights |= {f"{keep}, {name}": weights for name, weights in transferred.weights.items()}
     qualities = QuestionQualities(
         queries=tuple(questions.queries),
         documents=tuple(questions.documents),
@@ -351,51 +305,12 @@ def _full_models(questions: QuestionTable) -> dict[str, str]:
     return models | ({"cross encoder": _CROSS} if _CROSS in questions.columns else {})
 
 
-def _add_taught(
-    rows: dict[str, Floats],
-    all_weights: dict[str, Any],
-    questions: QuestionTable,
-    judged: Qrels,
-    keeps: Sequence[str],
-    other_folder: QuestionTable | None,
-) -> None:
-    """Add the rows with weights and readouts that other kinds, or another folder, have taught."""
-    prefix = "" if other_folder is None else OTHER_FOLDER
-    for name, column in _full_models(questions).items():
-        if other_folder is not None and column not in other_folder.columns:
-            continue
-        fused, weights = fuse_by_judgements(questions, column, other_folder)
-        rows[f"{prefix}{name}, {JUDGED}"] = question_ndcg(questions, fused, judged)
-        all_weights[f"{prefix}{name}"] = weights
-    for keep in keeps:
-        if other_folder is not None and f"{keep}, bytes" not in other_folder.per_question:
-            continue
-        transferred = transfer_readouts(questions, keep, other_folder)
-        for name, scores in (transferred.scores | transferred.fused).items():
-            rows[f"{prefix}{keep}, {name}"] = question_ndcg(questions, scores, judged)
-        for name, weights in transferred.weights.items():
-            all_weights[f"{prefix}{keep}, {name}"] = weights
-
-
 def question_ndcg(questions: QuestionTable, scores: Floats, qrels: Qrels) -> Floats:
     """(questions,) nDCG@5 in percent when candidates are ordered by `scores`."""
     owner = [questions.queries[number] for number in questions.lists.list_numbers()]
     # Equal scores keep the retriever's order: what no score tells apart is not shuffled.
     run = Run.of_columns(owner, questions.references, list(-questions.lists.ranks(scores).astype(float)))
     return evaluate(run, qrels, (MEASURE,)).of(MEASURE)
-
-
-def _best(questions: QuestionTable, scores: Floats, qrels: Qrels) -> tuple[Floats, float]:
-    """The best of twenty weights for these very questions: a ceiling, not a result."""
-    bm25 = questions.columns["bm25"]
-    tried = {
-        round(float(w), 2): question_ndcg(
-            questions, fuse_scores(bm25, scores, float(w), questions.lists), qrels
-        )
-        for w in np.arange(0.05, 1.0, 0.05)
-    }
-    best = max(tried, key=lambda weight: tried[weight].mean())
-    return tried[best], best
 
 
 def measure_speed_once(
@@ -443,16 +358,6 @@ def read_speed(folder: Path) -> dict[str, Any]:
     return speed
 
 
-def print_speed(measured: Mapping[str, Any]) -> None:
-    """Print the speeds as a table."""
-    print(f"processor seconds a query of one thread, {measured['questions']} questions:")
-    for name, seconds in measured["processor_seconds"].items():
-        faster = measured["times_faster"].get(name)
-        print(f"{name:64} {seconds:8.3f}" + (f"   {faster:.1f}x" if faster else ""))
-    for name, seconds in measured["offline_seconds_a_page"].items():
-        print(f"{'once for a page, ' + name:64} {seconds:8.3f}")
-
-
 def _ratios(seconds: Mapping[str, Sequence[float]], reference: str) -> dict[str, float]:
     """How many times faster each method is, question by question: the median."""
     if reference not in seconds:
@@ -479,12 +384,13 @@ def _time_question(
     retrieval = _median_time(partial(index.find, query))
     start = time.process_time()
     # One page at a time, as a CPU likes it; the library's own batches would be padded.
-    full = [_encode(backbone, page, backbone.geometry.layers) for page in pages]
+    layers = backbone.geometry.layers
+    full = [backbone.encode([backbone.content(page)], exit_layer=layers)[0] for page in pages]
     backbone.targets([query], PrefixBatch(full), targets=("likelihood",))
     spent = {FULL: time.process_time() - start}
     few = pages[:_OFFLINE_PAGES]
     start = time.process_time()
-    encoded = [_encode(backbone, page, exit_layer) for page in few]
+    encoded = [backbone.encode([backbone.content(page)], exit_layer=exit_layer)[0] for page in few]
     encoding = time.process_time() - start
     offline = {}
     for keep in keeps:
@@ -500,10 +406,6 @@ def _time_question(
         cross_encoder.score(query, [page.text for page in pages])
         spent[CROSS] = time.process_time() - start
     return {RETRIEVAL: retrieval} | {name: value + retrieval for name, value in spent.items()}, offline
-
-
-def _encode(backbone: Backbone, page: Page, layers: int) -> Prefix:
-    return backbone.encode([backbone.content(page)], exit_layer=layers)[0]
 
 
 def _run_stored(backbone: Backbone, query: str, stored: Sequence[PackedPrefix], state: State) -> None:

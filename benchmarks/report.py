@@ -1,4 +1,4 @@
-"""What benchmarks share: timing in turns, running a command, writing a result."""
+"""What benchmarks share: timing in turns, running a command, making a store, writing a result."""
 
 import json
 import statistics
@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from miniature import weights
+from miniature.corpora import find_plan, make_corpus
+from miniature.draw import draw_corpus
 from ridgerank.atomic import replace_text_file
 
 
@@ -37,3 +40,17 @@ def ridgerank(*words: object) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"ridgerank {' '.join(map(str, words))}: {done.stderr[-2000:]}")
+
+
+def make_store(folder: Path, *, documents: int | None = None) -> tuple[Path, list[str]]:
+    """A corpus of the miniature, or its first documents, calibrated by half of its queries; all queries."""
+    for _ in draw_corpus(make_corpus(find_plan("alder")), folder):
+        pass
+    store, half = folder / "pages", folder / "half.jsonl"
+    models = ("--backbone", weights("mini-qwen"), "--retriever", weights("mini-colqwen"))
+    paths = sorted((folder / "documents").glob("*.pdf"))[:documents]
+    ridgerank("index", *paths, "--store", store, *models, "--preset", "paper")
+    lines = (folder / "queries.jsonl").read_text().splitlines()
+    half.write_text("\n".join(lines[::2]))
+    ridgerank("calibrate", "--store", store, "--queries", half)
+    return store, [json.loads(line)["text"] for line in lines]

@@ -1,15 +1,11 @@
 """The server under load, on loopback: answers per second, and what happens far beyond capacity.
 
     python -m benchmarks.serving [--store pages --queries FILE] [--out results/serving.json]
-    python -m benchmarks.serving --store pages --queries FILE --old CHECKOUT [--rounds 5]
 
 Without a store the miniature is drawn, indexed and calibrated first. The server runs in a separate process.
 One caller, then eight, send requests without pause; then as many as the server admits (its capacity), then
 ten times as many, each of which retries after a pause when it is refused. The answers to the same queries
 before and after are compared. Prints a table, then one JSON line.
-
-With `--old` a server of another checkout runs beside this one over the same store, both with `--workers 2`
-unless said otherwise. They take turns, phase by phase, and medians over the rounds are compared.
 
 Callers write their requests to sockets directly: on two cores a client library under 160 callers takes
 seconds itself, and those would be counted as the server's.
@@ -21,12 +17,11 @@ import json
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,12 +32,8 @@ import httpx
 import numpy as np
 import psutil
 
-from benchmarks.report import publish, ridgerank
-from miniature import weights
-from miniature.corpora import find_plan, make_corpus
-from miniature.draw import draw_corpus
+from benchmarks.report import make_store, publish
 
-CHECKOUT = Path(__file__).parents[1]
 CANDIDATES = 20
 ADMITTED = 16
 TIMES_CAPACITY = 10
@@ -64,10 +55,6 @@ class Load:
         """Answers a second."""
         return len(self.latencies) / self.seconds
 
-    def p50(self) -> float:
-        """Median seconds of the admitted requests."""
-        return statistics.median(self.latencies)
-
     def p99(self) -> float:
         """Of the admitted requests, in seconds."""
         return float(np.percentile(self.latencies, 99))
@@ -82,101 +69,35 @@ def main() -> None:
     parser.add_argument("--queries", type=Path)
     parser.add_argument("--seconds", type=float, default=12.0, help="of each phase")
     parser.add_argument("--workers", type=int, default=2, help="of each server")
-    parser.add_argument("--old", type=Path, help="another checkout, whose server takes turns with this one")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each server, with --old")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        store, queries = arguments.store, arguments.queries
-        if store is None:
-            store, queries = make_store(folder)
-        texts = [json.loads(line)["text"] for line in queries.read_text().splitlines()]
-        if arguments.old is None:
-            with serving(CHECKOUT, store, arguments.workers) as (address, process):
-                figures = asyncio.run(phases(address, process, texts, arguments.seconds))
+        if arguments.store is None:
+            store, texts = make_store(Path(scratch))
         else:
-            with (
-                serving(arguments.old.resolve(), store, arguments.workers) as (old, _),
-                serving(CHECKOUT, store, arguments.workers) as (new, _),
-            ):
-                figures = asyncio.run(take_turns(old, new, texts, arguments.seconds, arguments.rounds))
+            store = arguments.store
+            texts = [json.loads(line)["text"] for line in arguments.queries.read_text().splitlines()]
+        with serving(store, arguments.workers) as (address, process):
+            figures = asyncio.run(phases(address, process, texts, arguments.seconds))
     for name, value in figures.items():
         print(f"{name:36} {value}")
     publish(figures, arguments.out)
 
 
-def make_store(folder: Path) -> tuple[Path, Path]:
-    """A corpus of the miniature, calibrated by half of its queries."""
-    for _ in draw_corpus(make_corpus(find_plan("alder")), folder):
-        pass
-    store, queries = folder / "pages", folder / "queries.jsonl"
-    models = ("--backbone", weights("mini-qwen"), "--retriever", weights("mini-colqwen"))
-    ridgerank("index", folder / "documents", "--store", store, *models, "--preset", "paper")
-    lines = queries.read_text().splitlines()
-    (folder / "half.jsonl").write_text("\n".join(lines[::2]))
-    ridgerank("calibrate", "--store", store, "--queries", folder / "half.jsonl")
-    return store, queries
-
-
 @contextmanager
-def serving(checkout: Path, store: Path, workers: int) -> Iterator[tuple[str, int]]:
-    """A checkout's server in a process of its own: its address and that process."""
+def serving(store: Path, workers: int) -> Iterator[tuple[str, int]]:
+    """A server in a process of its own: its address and that process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = ["serve", "--store", store.resolve(), "--port", port, "--max-requests", ADMITTED]
     command = [sys.executable, "-m", "ridgerank", *map(str, words), "--workers", str(workers)]
-    environment = os.environ | {"PYTHONPATH": f"{checkout / 'src'}{os.pathsep}{checkout}"}
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as server:
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
             yield f"http://127.0.0.1:{port}", server.pid
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(30)
-
-
-async def take_turns(old: str, new: str, texts: list[str], seconds: float, rounds: int) -> dict[str, Any]:
-    """Medians over the rounds of the new server's figures divided by the old one's."""
-    addresses = {"old": old, "new": new}
-    callers = {"one": 1, "eight": 8, "capacity": ADMITTED, "ten_times": ADMITTED * TIMES_CAPACITY}
-    met: dict[tuple[str, str], list[Load]] = {(name, phase): [] for name in addresses for phase in callers}
-    for address in addresses.values():
-        async with httpx.AsyncClient(base_url=address, timeout=120) as client:
-            await ready(client)
-        await load(address, texts, callers=4, seconds=min(3.0, seconds))
-    for turn in range(rounds):
-        for phase, number in callers.items():
-            for name in addresses if turn % 2 else reversed(addresses):
-                loaded = await load(addresses[name], texts, callers=number, seconds=seconds)
-                met[name, phase].append(loaded)
-
-    def median(name: str, phase: str, figure: Callable[[Load], float]) -> float:
-        return statistics.median(figure(each) for each in met[name, phase])
-
-    def ratio(phase: str, figure: Callable[[Load], float]) -> float:
-        return round(median("new", phase, figure) / median("old", phase, figure), 3)
-
-    def crowded(name: str) -> float:
-        return round(median(name, "ten_times", Load.p99) / median(name, "capacity", Load.p99), 2)
-
-    loads = [each for turns in met.values() for each in turns]
-    return {
-        "rounds": rounds,
-        "eight_callers_answers_new_over_old": ratio("eight", lambda each: each.throughput),
-        "one_caller_median_latency_new_over_old": ratio("one", lambda each: each.p50()),
-        "one_caller_answers_new_over_old": ratio("one", lambda each: each.throughput),
-        "p99_ten_times_over_capacity": {name: crowded(name) for name in addresses},
-        "eight_over_one": {
-            name: round(
-                median(name, "eight", lambda each: each.throughput)
-                / median(name, "one", lambda each: each.throughput),
-                2,
-            )
-            for name in addresses
-        },
-        "other_statuses": sorted({status for each in loads for status in each.other}),
-    }
 
 
 async def phases(address: str, server: int, texts: list[str], seconds: float) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from mapped memory.
 
 import argparse
 import mmap
+import random
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLFo
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from benchmarks.report import publish
+from benchmarks.report import interleaved_seconds, publish
 from ridgerank.backbones.qwen_vl import Qwen25VL
 from ridgerank.lineage import STORAGE_PRESETS, Lineage, StoragePreset, StorageSetting
 from ridgerank.store.codec import StoredPrefixes, compress, quantize
@@ -46,21 +47,8 @@ STORED, BATCH, REPETITIONS = 100, 10, 41
 KV_HEADS, VISUAL, HEAD_DIM = 4, 1280, 128
 
 
-@dataclass(frozen=True, slots=True)
-class RequestShape:
-    """Cells of a page, each one visual position, and tokens after the page."""
-
-    name: str
-    rows: int
-    columns: int
-    suffix: int
-
-
-SHAPES = (
-    RequestShape("real request", 40, 32, 15),
-    RequestShape("smaller page", 24, 31, 15),
-    RequestShape("long question", 24, 32, 32),
-)
+SHAPES = {"real request": (40, 32, 15), "smaller page": (24, 31, 15), "long question": (24, 32, 32)}
+"""Rows and columns of a page's cells, each one visual position, and tokens after the page."""
 
 
 def stored(backbone: Qwen25VL, images: Sequence[Image.Image], *, preset: StoragePreset) -> StoredPrefixes:
@@ -77,29 +65,16 @@ def _setting(preset: StoragePreset) -> StorageSetting:
     return StorageSetting.from_preset(preset, layers=LAYERS, reads_text=False)
 
 
-def full_passes(
+def full_pass(
     backbone: Qwen25VL, model: Qwen2_5_VLForConditionalGeneration, images: Sequence[Image.Image], query: str
-) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Make the library's forward over these pages: with the vision tower, and from ready embeddings."""
+) -> Callable[[], object]:
+    """Make the library's forward over these pages."""
     pages = backbone._tokenize_pages(images)
     suffix = torch.tensor(backbone.tokens.suffix(query))
     ids = torch.stack([torch.cat([page.ids, suffix]) for page in pages])
     pixels = backbone._image_processor(images=list(images), return_tensors="pt")
     types = (ids == model.config.image_token_id).int()
-    positions, _ = model.model.get_rope_index(ids, types, pixels["image_grid_thw"])
-    embeddings = model.model.language_model.embed_tokens(ids)
-
-    def seeing() -> object:
-        return model(
-            input_ids=ids, mm_token_type_ids=types, **pixels, use_cache=False, logits_to_keep=1
-        ).logits
-
-    def blind() -> object:
-        text = model.model.language_model
-        hidden = text(inputs_embeds=embeddings, position_ids=positions, use_cache=False)[0]
-        return model.lm_head(hidden[:, -1])
-
-    return seeing, blind
+    return partial(model, input_ids=ids, mm_token_type_ids=types, **pixels, use_cache=False, logits_to_keep=1)
 
 
 def operations(*, suffix: int, positions: int, kept: int) -> float:
@@ -135,21 +110,17 @@ def time_in_turns(
     return seconds
 
 
-def measure(shape: RequestShape, *, rounds: int) -> dict[str, Any]:
+def measure(name: str, *, rounds: int) -> dict[str, Any]:
     """Time both ways at one shape and print the ratios."""
-    height, width = CELL * shape.rows, CELL * shape.columns
+    rows, columns, suffix = SHAPES[name]
+    height, width = CELL * rows, CELL * columns
     backbone, model = small_qwen(layers=LAYERS, width=WIDTH, head_dim=128, max_pixels=height * width)
     rng = np.random.default_rng(0)
     images = [Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)) for _ in range(PAGES)]
-    padding = shape.suffix - len(backbone.tokens.suffix(""))
-    query = "x" * padding
-    with torch.inference_mode():
-        single, single_blind = full_passes(backbone, model, images[:1], query)
-        five, _ = full_passes(backbone, model, images[:5], query)
-    full_runs: dict[str, tuple[int, Callable[[], object]]] = {
-        "full, one page": (20, single),
-        "full, five pages": (4, five),
-        "full without vision, one page": (20, single_blind),
+    query = "x" * (suffix - len(backbone.tokens.suffix("")))
+    full_runs = {
+        "full, one page": (20, full_pass(backbone, model, images[:1], query)),
+        "full, five pages": (4, full_pass(backbone, model, images[:5], query)),
     }
     paper = stored(backbone, images, preset="paper")
     small = stored(backbone, images, preset="small")
@@ -161,30 +132,24 @@ def measure(shape: RequestShape, *, rounds: int) -> dict[str, Any]:
     [page] = backbone._tokenize_pages(images[:1])
     suffix = len(backbone.tokens.suffix(query))
     positions = len(page.ids) + suffix
-
     seconds = time_in_turns(full_runs, runs, rounds=rounds)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     fastest = {name: min(values) for name, values in seconds.items()}
     full, fastest_full = (
         min(times["full, one page"], times["full, five pages"]) for times in (medians, fastest)
     )
-    print(f"{shape.name}: {shape.rows * shape.columns} visual positions, {suffix} tokens after the page")
-    for name, value in medians.items():
-        spread = max(seconds[name]) / min(seconds[name])
-        print(
-            f"  {name:34} {full / value:8.1f}x, fastest runs {fastest_full / fastest[name]:8.1f}x   "
-            f"(slowest / fastest run {spread:.2f})"
-        )
+    print(f"{name}: {rows * columns} visual positions, {suffix} tokens after the page")
+    for way, value in medians.items():
+        print(f"  {way:34} {full / value:8.1f}x, fastest runs {fastest_full / fastest[way]:8.1f}x")
     return {
-        "shape": shape.name,
-        "visual_positions": shape.rows * shape.columns,
+        "shape": name,
+        "visual_positions": rows * columns,
         "positions": positions,
         "kept": kept,
         "suffix": suffix,
         "pages": PAGES,
         "ratio": round(full / medians[_PAPER], 1),
         "ratio_of_fastest": round(fastest_full / fastest[_PAPER], 1),
-        "ratio_without_vision": round(medians["full without vision, one page"] / medians[_PAPER], 1),
         "operations_allow": round(operations(suffix=suffix, positions=positions, kept=kept), 1),
         "small_preset": {
             "kept": int(small.lengths[0]),
@@ -203,9 +168,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    shapes = [measure(shape, rounds=options.rounds) for shape in SHAPES]
+    shapes = [measure(name, rounds=options.rounds) for name in SHAPES]
     with tempfile.TemporaryDirectory() as folder:
-        reads = {preset: measure_preset(f"{folder}/{preset}", preset) for preset in STORAGE_PRESETS}
+        reads = {preset: measure_reads(f"{folder}/{preset}", preset) for preset in STORAGE_PRESETS}
     system = {"torch": torch.__version__, "threads": torch.get_num_threads()}
     publish({"shapes": shapes, "reads": reads, **system}, options.out)
 
@@ -213,11 +178,11 @@ def main() -> None:
 def build(uri: str, preset: StoragePreset) -> None:
     """Write a store of random pages, kept and rounded by a preset; those of a batch differ."""
     setting = _setting(preset)
-    random, kept = np.random.default_rng(0), setting.keep.count(VISUAL)
+    rng, kept = np.random.default_rng(0), setting.keep.count(VISUAL)
     prefixes = []
     for _ in range(BATCH):
         keys, values = torch.from_numpy(
-            random.standard_normal((2, EXIT_LAYER, KV_HEADS, kept, HEAD_DIM), dtype=np.float32)
+            rng.standard_normal((2, EXIT_LAYER, KV_HEADS, kept, HEAD_DIM), dtype=np.float32)
         )
         prefixes.append(
             PackedPrefix(
@@ -240,10 +205,11 @@ def build(uri: str, preset: StoragePreset) -> None:
             writer.append([PageRow(page, prefix) for page, prefix in zip(pages, prefixes, strict=True)])
 
 
-def measure_reads(uri: str) -> dict[str, float]:
-    """Median milliseconds for K random prefixes, by way of reading."""
+def measure_reads(uri: str, preset: StoragePreset) -> dict[str, Any]:
+    """Median milliseconds for 20 random prefixes of this preset, by way of reading."""
+    build(uri, preset)
     with PageStore.open(uri) as store:
-        ids = store.page_ids()
+        ids, page_nbytes = store.page_ids(), store.info().bytes_per_page
         out = np.zeros(store.prefix_nbytes(ids[:PAGES]), dtype=np.uint8)
         assert isinstance(store.blocks, LocalBlockReader)
         location_of = {entry.page_id: entry for entry in store.catalog.entries(ids)}
@@ -264,7 +230,7 @@ def measure_reads(uri: str) -> dict[str, float]:
         def ours(page_ids: Sequence[str]) -> None:
             store.read_prefixes(page_ids, out=out)
 
-        ways: dict[str, Callable[[Sequence[str]], None]] = {"mmap_copy": mmap_copy, "ours": ours}
+        ways = {"mmap_copy": mmap_copy, "ours": ours}
         contents = set()
         for read in ways.values():
             out[:] = 0
@@ -272,26 +238,13 @@ def measure_reads(uri: str) -> dict[str, float]:
             contents.add(out.tobytes())
         if len(contents) != 1:
             raise SystemExit("the ways of reading differ in what they read")
-        chance = np.random.default_rng(1)
-        times: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(REPETITIONS):
-            for name, read in ways.items():
-                page_ids = [ids[k] for k in chance.choice(len(ids), PAGES, replace=False)]
-                began = time.perf_counter()
-                read(page_ids)
-                times[name].append(1e3 * (time.perf_counter() - began))
-        return {name: statistics.median(runs) for name, runs in times.items()}
-
-
-def measure_preset(uri: str, preset: StoragePreset) -> dict[str, Any]:
-    """Milliseconds of reading pages of this preset."""
-    build(uri, preset)
-    with PageStore.open(uri) as store:
-        page_nbytes = store.info().bytes_per_page
-    median_ms = measure_reads(uri)
+        chance = random.Random(1)
+        runs = {name: (lambda read=read: read(chance.sample(ids, PAGES))) for name, read in ways.items()}
+        seconds = interleaved_seconds(runs, repeats=REPETITIONS)
     print(f"{preset}: {PAGES} random prefixes of {page_nbytes / 1e6:.2f} MB out of {STORED} pages")
-    for name, elapsed_ms in median_ms.items():
-        print(f"  {name:16}{elapsed_ms:9.2f} ms{PAGES * page_nbytes / elapsed_ms / 1e6:9.2f} GB/s")
+    for name, elapsed in seconds.items():
+        print(f"  {name:16}{1e3 * elapsed:9.2f} ms{PAGES * page_nbytes / elapsed / 1e9:9.2f} GB/s")
+    median_ms = {name: 1e3 * elapsed for name, elapsed in seconds.items()}
     return {"page_nbytes": page_nbytes, "median_ms": median_ms}
 
 

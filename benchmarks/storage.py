@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from benchmarks.quality import question_ndcg
 from benchmarks.report import interleaved_seconds, publish
+from benchmarks.tables import compression_table
 from experiments.datasets.drawn_corpora import load_miniature
 from experiments.protocols.held_out import hold_out_each
 from experiments.protocols.recovery import recovery
@@ -141,16 +142,13 @@ def main() -> None:
         return
     rows: list[dict[str, Any]] = []
     for backbone in options.backbone or BACKBONES:
-        rows += (
-            measure_text(options, backbone) if Path(backbone).is_dir() else _measure_drawn(options, backbone)
-        )
-    show(rows)
+        if Path(backbone).is_dir():
+            rows += measure_text(options, backbone)
+        else:
+            with Bar() as bar:
+                rows += measure(drawn_experiment(options.work, backbone, bar), backbone)
+    print(compression_table(rows))
     publish({"candidates": 20, "paper": ", ".join(PAPER), "rows": rows}, options.out)
-
-
-def _measure_drawn(options: argparse.Namespace, backbone: str) -> list[dict[str, Any]]:
-    with Bar() as bar:
-        return measure(drawn_experiment(options.work, backbone, bar), backbone)
 
 
 def drawn_experiment(work: Path, backbone: str, bar: Bar) -> Experiment:
@@ -204,15 +202,17 @@ def measure(experiment: Experiment, backbone: str) -> list[dict[str, Any]]:
         {
             "backbone": Path(backbone).name,
             "corpus_family": f"miniature {FAMILY}",
-            "keep": str(setting.keep),
-            "bits": str(setting.numbers),
-            "exit_layer": setting.exit_layer,
-            "bytes_per_page": round(statistics.mean(nbytes[setting])),
+            **_describe(setting, statistics.mean(nbytes[setting])),
             **rank_quality(corpora[setting]),
             "pass_time_ratio": round(times[setting] / times[settings[0]], 3),
         }
         for setting in settings
     ]
+
+
+def _describe(setting: StorageSetting, page_bytes: float) -> dict[str, Any]:
+    kept = {"keep": str(setting.keep), "bits": str(setting.numbers), "exit_layer": setting.exit_layer}
+    return {**kept, "bytes_per_page": round(page_bytes)}
 
 
 def rank_quality(corpora: list[ScoredCorpus]) -> dict[str, float]:
@@ -239,17 +239,6 @@ def _time(
         pages = list(islice((page for batch in batches for page in batch), _TIMED_PAGES))
     query = experiment.corpus(corpus_key).queries[0].text
     return time_settings(model, pages, query, settings)
-
-
-def show(rows: Sequence[dict[str, Any]]) -> None:
-    """Print the rows as a table."""
-    print(f"{'backbone':10} {'keep':20} {'bits':12} exit   kB/page      r  nDCG@5  recovery  time")
-    for row in rows:
-        print(
-            f"{row['backbone']:10} {row['keep']:20} {row['bits']:12} {row['exit_layer']:4} "
-            f"{row['bytes_per_page'] / 1e3:9.1f} {row['agreement']:6.3f} {row['ndcg_at_5']:7.2f} "
-            f"{row['recovery_percent'] or float('nan'):8.1f} %  {row['pass_time_ratio']:.2f}"
-        )
 
 
 def run_settings(
@@ -384,10 +373,7 @@ def measure_text(options: argparse.Namespace, backbone: str) -> list[dict[str, A
         {
             "backbone": Path(backbone).name,
             "corpus_family": documents.name,
-            "keep": str(setting.keep),
-            "bits": str(setting.numbers),
-            "exit_layer": setting.exit_layer,
-            "bytes_per_page": round(float(table.per_question[f"{setting}, bytes"].mean())),
+            **_describe(setting, float(table.per_question[f"{setting}, bytes"].mean())),
             **_text_quality(table, folder, setting),
             "pass_time_ratio": round(seconds[setting] / seconds[settings[0]], 3),
         }

@@ -38,7 +38,8 @@ RETRIEVER = "mini-colqwen"
 BACKBONES = ("mini-qwen", "mini-glm")
 OWN_RECOVERY = "recovery of its own cross encoder, %"
 MODELS = {"smollm2": "SmolLM2-135M", "qwen2.5_coder": "Qwen2.5-Coder-0.5B"}
-FOLDERS = {"second": "second folder", "first": "first folder"}
+RUNS = (("second", "smollm2"), ("first", "smollm2"), ("first", "qwen2.5_coder"))
+"""Folder and model of each results file of real documents."""
 KEEP, ALL = "stride 1/3", "stride 1"
 READING = f"{KEEP}, likelihood, mean"
 PAPER_READING = f"{KEEP}, margin, last"
@@ -60,7 +61,6 @@ SHOWN = {
     "the paper's reading, §B.6": (f"{PAPER_READING}, {PAPER_LABEL_FREE}", f"{KEEP}, last"),
 }
 """Row of a table → row of a results file, and whose seconds a query are."""
-NOT_MEASURED = "Not measured yet."
 _HALF_PRECISION_BYTES = 2
 
 
@@ -136,17 +136,13 @@ def readme_table() -> str:
 
 def readme_real_documents() -> str:
     """The folder of real PDFs that nothing was chosen on."""
-    rows = []
-    for model, name in MODELS.items():
-        measured = read_results("second", model)
-        if measured is None:
-            continue
-        quality = {row: f"{cells['nDCG@5']:.1f}" for row, cells in measured["table"].items()}
-        cells = [name, str(measured["questions"]), quality["bm25"], quality[TEACHER], quality[CROSS_ENCODER]]
-        ours = [f"{quality[row]} ({format_gain(measured, row)})" for row in (JUDGED_ROW, DEPLOYED)]
-        rows.append([*cells, *ours])
+    measured = read_results("second", "smollm2")
+    quality = {row: f"{cells['nDCG@5']:.1f}" for row, cells in measured["table"].items()}
+    cells = [MODELS["smollm2"], str(measured["questions"])]
+    cells += [quality[row] for row in ("bm25", TEACHER, CROSS_ENCODER)]
+    cells += [f"{quality[row]} ({format_gain(measured, row)})" for row in (JUDGED_ROW, DEPLOYED)]
     header = ["model", "questions", "BM25", "every page at full depth, fused", "trained cross encoder, fused"]
-    return format_table([*header, "RidgeRank, judged weight", "RidgeRank, no judgements"], rows)
+    return format_table([*header, "RidgeRank, judged weight", "RidgeRank, no judgements"], [cells])
 
 
 def _costs() -> dict[str, dict[str, Any]]:
@@ -237,10 +233,10 @@ def speed_table() -> str:
     return format_table(["what", "against", "result"], rows)
 
 
-def read_results(folder: str, model: str) -> dict[str, Any] | None:
-    """What was measured on a folder with a model; None if nothing was."""
-    name = f"real_documents_{folder}_{model}"
-    return read_result(name) if (RESULTS / f"{name}.json").exists() else None
+def read_results(folder: str, model: str) -> dict[str, Any]:
+    """What was measured on a folder of real documents with a model."""
+    measured: dict[str, Any] = read_result(f"real_documents_{folder}_{model}")
+    return measured
 
 
 def has_deployed_rule(measured: Mapping[str, Any]) -> bool:
@@ -259,8 +255,6 @@ def format_gain(measured: Mapping[str, Any], name: str) -> str:
 def quality_table(folder: str, model: str) -> str:
     """The methods side by side: quality, gain, recovery, seconds a query."""
     measured = read_results(folder, model)
-    if measured is None:
-        return NOT_MEASURED
     seconds = measured.get("latency", {}).get("processor_seconds", {})
     rows = []
     for label, (name, method) in SHOWN.items():
@@ -281,17 +275,19 @@ def quality_table(folder: str, model: str) -> str:
 def weight_table() -> str:
     """Judged and label-free weights by folder and model."""
     rows = []
-    for folder, model, measured in _all_results():
+    for folder, model in RUNS:
+        measured = read_results(folder, model)
         weights = measured["weights"]
         ways = (JUDGED, ONE_READING, *([LABEL_FREE] if has_deployed_rule(measured) else []))
-        cells = [_span(weights[f"{READING}, {way}"].values()) for way in ways]
+        by_kind = [weights[f"{READING}, {way}"].values() for way in ways]
+        cells = [f"{min(values):.2f} to {max(values):.2f}" for values in by_kind]
         difference = "not run"
         if has_deployed_rule(measured):
             deployed, paper = (
                 measured["table"][f"{READING}, {way}"]["gain"] for way in (LABEL_FREE, ONE_READING)
             )
             difference = f"{deployed - paper:+.1f}"
-        rows.append([folder, model, *cells, *([""] * (3 - len(cells))), difference])
+        rows.append([f"{folder} folder", MODELS[model], *cells, *([""] * (3 - len(cells))), difference])
     return format_table(
         ["", "", "judged", "§B.6 of one reading", "as deployed", "points of the last over the one before"],
         rows,
@@ -301,7 +297,8 @@ def weight_table() -> str:
 def cost_table() -> str:
     """Seconds a query, retrieval included, and what a page costs once."""
     rows = []
-    for folder, model, measured in _all_results():
+    for folder, model in RUNS:
+        measured = read_results(folder, model)
         latency = measured.get("latency", {})
         note = "" if "retrieval" in latency.get("processor_seconds", {}) else ", retrieval not counted"
         for method, seconds in latency.get("processor_seconds", {}).items():
@@ -314,8 +311,8 @@ def cost_table() -> str:
             size = measured["bytes_a_page"].get(keep)
             rows.append(
                 [
-                    folder,
-                    f"{model}, {latency['questions']} questions{note}",
+                    f"{folder} folder",
+                    f"{MODELS[model]}, {latency['questions']} questions{note}",
                     method,
                     f"{seconds:.3f}",
                     f"{faster:.1f}x" if faster else "",
@@ -325,14 +322,7 @@ def cost_table() -> str:
                 ]
             )
     header = ["", "", "a query", "seconds", "faster than full passes", "than the cross encoder"]
-    return format_table([*header, "once a page, seconds", "MB a page"], rows) if rows else NOT_MEASURED
-
-
-def _all_results() -> Iterable[tuple[str, str, dict[str, Any]]]:
-    for folder, label in FOLDERS.items():
-        for model, name in MODELS.items():
-            if (measured := read_results(folder, model)) is not None:
-                yield label, name, measured
+    return format_table([*header, "once a page, seconds", "MB a page"], rows)
 
 
 def _with_interval(row: Mapping[str, Any], name: str) -> str:
@@ -340,14 +330,9 @@ def _with_interval(row: Mapping[str, Any], name: str) -> str:
     return f"{row[name]:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def _span(values: Iterable[float]) -> str:
-    known = list(values)
-    return f"{min(known):.2f} to {max(known):.2f}"
-
-
-def compression_table() -> str:
-    """Every setting that was measured, the paper's first for each backbone."""
-    measured = read_result("compression")["rows"]
+def compression_table(measured: Sequence[Mapping[str, Any]] | None = None) -> str:
+    """Every setting that was measured, now or for results/, the paper's first for each backbone."""
+    measured = measured or read_result("compression")["rows"]
     rows = []
     for row in measured:
         first = next(each for each in measured if each["backbone"] == row["backbone"])
@@ -392,22 +377,18 @@ def costs_table() -> str:
     """RidgeRank and the cross encoders behind the first retriever (table 4)."""
     head = ["behind mini-colqwen", "nDCG@5", "recovery of the single reference", "of its own cross encoder"]
     head += ["latency, ms (95 %)", "faster (95 %)"]
-    table = read_result("miniature/reproduce/table4")
-    lines = []
-    for cells in _rows("table4"):
-        row = dict(zip(table["columns"], cells, strict=True))
-        shown = ("RidgeRank", "Full cross encoder", "GQR")
-        if row["retriever"] == RETRIEVER and row["method"].startswith(shown):
-            lines.append(
-                [
-                    row["method"],
-                    f"{row['nDCG@5']:.1f}",
-                    _format(row.get("recovery, %"), ".1f", " %"),
-                    _format(row.get("recovery of its own cross encoder, %"), ".1f", " %"),
-                    _format_interval(row, "latency, ms", "latency", ",.1f", ""),
-                    _format_interval(row, "speedup", "speedup", ".1f", "x"),
-                ]
-            )
+    lines = [
+        [
+            row["method"],
+            f"{row['nDCG@5']:.1f}",
+            _format(row.get("recovery, %"), ".1f", " %"),
+            _format(row.get(OWN_RECOVERY), ".1f", " %"),
+            _format_interval(row, "latency, ms", "latency", ",.1f", ""),
+            _format_interval(row, "speedup", "speedup", ".1f", "x"),
+        ]
+        for row in _costs().values()
+        if row["method"].startswith(("RidgeRank", "Full cross encoder", "GQR"))
+    ]
     return format_table(head, lines)
 
 
@@ -434,19 +415,15 @@ def run_summary() -> str:
     shift = fmean(predicted - measured for predicted, measured in weights)
     low, high = min(min(pair) for pair in weights), max(max(pair) for pair in weights)
     side = "above" if shift > 0 else "below"
+    duration = (
+        f"Stages were computed in several runs; the tables took {minutes['tables']:.0f} minutes."
+        if run["stages from before"]
+        else f"The run took {minutes['stages'] + minutes['tables']:.0f} minutes, of which the tables took "
+        f"{minutes['tables']:.0f}, or {minutes['processor']:.0f} minutes of one core."
+    )
     return (
         f"All predicted and measured weights lie between {low:.2f} and {high:.2f}; w* lies {side} the "
-        f"measured weight by {abs(shift):.2f} on average.\n\n"
-        + _duration(minutes, resumed=run["stages from before"])
-    )
-
-
-def _duration(minutes: dict[str, float], *, resumed: bool) -> str:
-    if resumed:
-        return f"Stages were computed in several runs; the tables took {minutes['tables']:.0f} minutes."
-    return (
-        f"The run took {minutes['stages'] + minutes['tables']:.0f} minutes, of which the tables took "
-        f"{minutes['tables']:.0f}, or {minutes['processor']:.0f} minutes of one core."
+        f"measured weight by {abs(shift):.2f} on average.\n\n{duration}"
     )
 
 
@@ -511,7 +488,7 @@ TABLES: TableMakers = {
     "claims that hold": claims_figure,
     "speedup": speedup_figures,
     "speed": speed_table,
-    **{f"{folder} {model}": partial(quality_table, folder, model) for folder in FOLDERS for model in MODELS},
+    **{f"{folder} {model}": partial(quality_table, folder, model) for folder, model in RUNS},
     "weights": weight_table,
     "cost": cost_table,
     "compression": compression_table,

@@ -44,8 +44,8 @@ class QuestionTable:
         """The states over pages pruned by `keep`, by where they were read."""
         return {state: self.columns[f"{keep}, {state}"] for state in STATES}
 
-    def observed(self, without_kind: str | None, keep: str, *, judged: bool) -> CalibrationLists:
-        """The questions of all kinds, or of all but one, as calibration sees them."""
+    def observed(self, without_kind: str, keep: str, *, judged: bool) -> CalibrationLists:
+        """The questions of all kinds but one, as calibration sees them."""
         observed = self.kinds != without_kind
         lists, members = self.lists.select(observed)
         targets: dict[Target, Floats] = {target: self.columns[target][members] for target in TARGETS}

@@ -2,23 +2,22 @@
 
 One kind of document is left out at a time. The questions of all other kinds together are calibrated on, as
 `ridgerank calibrate` does (`calibration/fit.py`: readout, penalty, weight), and the result ranks the
-kind that was left out. Instead of the other kinds, all questions of another folder may teach.
+kind that was left out.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from experiments.real_documents.checkpoints import QuestionTable
 from experiments.real_documents.resample import SELECTED
-from ridgerank.calibration.fit import CalibrationLists, WeighedReadout, fit, weigh
+from ridgerank.calibration.fit import WeighedReadout, fit, weigh
 from ridgerank.calibration.weight import MANY_JUDGED
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.estimate import FALLBACK_WEIGHT, closed_form_estimate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.fusion.weight import fit_one_factor, optimal_weight
-from ridgerank.ragged import Bools, Floats, Ragged
+from ridgerank.ragged import Floats, Ragged
 
 JUDGED = "closed form"
 """The weight of judgements of the teaching questions, shrunk where they are few, 0 where no gain is seen."""
@@ -32,22 +31,6 @@ PAPER_LABEL_FREE = "label-free of the paper"
 """§B.6 on the unlabelled questions of the kind that is ranked, neither shrunk nor set to 0."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Teaching:
-    """The questions of one kind, and which questions teach how to rank them."""
-
-    kind: str
-    lists: Ragged
-    members: Bools
-    teachers: QuestionTable
-    without_kind: str | None
-    """Of the teachers: the kind that may not teach."""
-
-    def observed(self, keep: str, *, judged: bool) -> CalibrationLists:
-        """The teaching questions as calibration sees them."""
-        return self.teachers.observed(self.without_kind, keep, judged=judged)
-
-
 @dataclass(slots=True)
 class TransferredReadouts:
     """Scores of every question by readouts and weights of other questions, for one way of keeping pages."""
@@ -55,37 +38,19 @@ class TransferredReadouts:
     scores: dict[str, Floats] = field(default_factory=dict)
     fused: dict[str, Floats] = field(default_factory=dict)
     weights: dict[str, dict[str, float]] = field(default_factory=dict)
-    penalties: dict[str, dict[str, float]] = field(default_factory=dict)
-    selected: dict[str, str] = field(default_factory=dict)
-    """Kind → the reading that calibration selects for it without judgements."""
-    reasons: dict[str, str] = field(default_factory=dict)
 
 
-def arrange_teaching(questions: QuestionTable, other_folder: QuestionTable | None) -> Iterator[Teaching]:
-    """Kind by kind: taught by the other kinds, or by all questions of another folder."""
-    for kind in questions.kinds_in_order():
-        lists, members = questions.lists.select(questions.kinds == kind)
-        if other_folder is None:
-            yield Teaching(kind, lists, members, questions, kind)
-        else:
-            yield Teaching(kind, lists, members, other_folder, None)
-
-
-def transfer_readouts(
-    questions: QuestionTable, keep: str, other_folder: QuestionTable | None = None
-) -> TransferredReadouts:
+def transfer_readouts(questions: QuestionTable, keep: str) -> TransferredReadouts:
     """Score each kind by what the others teach: every reading, and the selected one."""
     transferred = TransferredReadouts()
     count = questions.lists.members
-    for teaching in arrange_teaching(questions, other_folder):
-        kind, lists, members = teaching.kind, teaching.lists, teaching.members
+    for kind in questions.kinds_in_order():
+        lists, members = questions.lists.select(questions.kinds == kind)
         b = questions.columns["bm25"][members]
-        observed = teaching.observed(keep, judged=True)
+        observed = questions.observed(kind, keep, judged=True)
         judged = weigh(observed, fit(observed))
-        unjudged = teaching.observed(keep, judged=False)
+        unjudged = questions.observed(kind, keep, judged=False)
         selection = weigh(unjudged, fit(unjudged))
-        transferred.selected[kind] = selection.selected.option.name
-        transferred.reasons[kind] = selection.reason
         for fitted, with_judgements in zip(selection.fitted, judged.fitted, strict=True):
             option = fitted.option
             scores = questions.states(keep)[option.state][members] @ fitted.fit.vector
@@ -99,7 +64,6 @@ def transfer_readouts(
             }
             for name in (option.name, *([SELECTED] if fitted is selection.selected else [])):
                 transferred.scores.setdefault(name, np.zeros(count))[members] = scores
-                transferred.penalties.setdefault(name, {})[kind] = fitted.fit.penalty.deployed
                 for way, weight in weights.items():
                     fused = transferred.fused.setdefault(f"{name}, {way}", np.zeros(count))
                     fused[members] = fuse_scores(b, scores, weight, lists)
@@ -107,30 +71,18 @@ def transfer_readouts(
     return transferred
 
 
-def fuse_by_judgements(
-    questions: QuestionTable, scores: str, other_folder: QuestionTable | None = None
-) -> tuple[Floats, dict[str, float]]:
-    """Fuse a column of scores, kind by kind, at w* (eq. 4) of the questions that teach."""
-    column = questions.columns[scores]
+def fuse_by_judgements(questions: QuestionTable, scores: str) -> tuple[Floats, dict[str, float]]:
+    """Fuse a column of scores, kind by kind, at w* (eq. 4) of the questions of all other kinds."""
+    bm25, column = questions.columns["bm25"], questions.columns[scores]
     fused = np.zeros(len(column))
     weights = {}
-    for teaching in arrange_teaching(questions, other_folder):
-        teachers = teaching.teachers
-        lists, members = teachers.lists.select(teachers.kinds != teaching.without_kind)
-        judged = correlate(
-            teachers.columns["bm25"][members],
-            teachers.columns[scores][members],
-            teachers.relevance[members],
-            lists,
-        )
+    for kind in questions.kinds_in_order():
+        lists, others = questions.lists.select(questions.kinds != kind)
+        judged = correlate(bm25[others], column[others], questions.relevance[others], lists)
         estimate = closed_form_estimate(judged, shrink=judged.queries < MANY_JUDGED)
-        weights[teaching.kind] = round(estimate.weight, 3)
-        fused[teaching.members] = fuse_scores(
-            questions.columns["bm25"][teaching.members],
-            column[teaching.members],
-            weights[teaching.kind],
-            teaching.lists,
-        )
+        weights[kind] = round(estimate.weight, 3)
+        lists, members = questions.lists.select(questions.kinds == kind)
+        fused[members] = fuse_scores(bm25[members], column[members], weights[kind], lists)
     return fused, weights
 
 

@@ -152,17 +152,3 @@ def test_the_intervals_follow_from_the_questions_file_alone(
     assert set(written.documents) == {f"{kind}-{number}.pdf" for kind in KINDS for number in (1, 2)}
     assert summarize(written) == results["table"]
     assert summarize_recovery(written) == results["recovery"]
-
-
-def test_another_folder_teaches_readout_and_weight(
-    drawn: Path, checkpoints: Path, results: dict[str, Any], tmp_path: Path
-) -> None:
-    out = tmp_path / "results.json"
-    arguments = ["--evaluate", "--other-folder", str(drawn), "--out", str(out)]
-    quality.run(options(drawn, checkpoints, *arguments))
-    taught = json.loads(out.read_text())
-    assert taught["table"].items() >= results["table"].items(), "the other rows are not changed"
-    row = "other folder: stride 1/3, taken by measure, label-free"
-    assert row in taught["table"]
-    assert len(set(taught["weights"][row].values())) == 1, "one calibration serves all kinds"
-    assert taught["recovery"][row]["teacher"] == "other folder: teacher: likelihood, closed form"

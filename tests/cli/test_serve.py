@@ -111,6 +111,19 @@ def test_two_workers_answer_together_and_one_that_dies_is_replaced(
     assert "Traceback" not in log.read_text()
 
 
+def test_a_server_with_a_stopped_worker_ends_all_the_same(
+    tmp_path: Path, model_folder: Path, small_backbone: Backbone
+) -> None:
+    store, _ = calibrated_store(tmp_path, small_backbone)
+    log, asked = tmp_path / "log", tmp_path / "asked.jsonl"
+    with serving(Path(store), "--query-log", str(asked), log=log, workers=2):
+        until(lambda: len(list(tmp_path.glob("asked-*.jsonl"))) == 2)
+        [stopped, *_] = [int(path.stem.removeprefix("asked-")) for path in tmp_path.glob("asked-*.jsonl")]
+        os.kill(stopped, signal.SIGSTOP)
+    # `serving` has waited for the end of the server.
+    assert "the server ends now" in log.read_text()
+
+
 def test_a_worker_that_cannot_open_its_store_ends_the_server(
     tmp_path: Path, model_folder: Path, small_backbone: Backbone
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import ScoreError
 from ridgerank.records import Candidate
+from ridgerank.reranker import candidates
 from ridgerank.reranker.candidates import PAGES_PER_PASS, relevance_scores, separate_scores
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
@@ -76,6 +77,7 @@ def test_lists_ranked_together_are_ranked_as_alone(
         return run_lists(shallow, lists, **options)
 
     monkeypatch.setattr(ShallowPass, "run_lists", count_lists)
+    monkeypatch.setattr(candidates, "shares_passes", lambda device: True)
     prepared = [reranker.retrieve([query], k=12)[0] for query in QUERIES * 3]
     together = reranker.rank_lists(prepared)
     assert sum(shared) >= 9

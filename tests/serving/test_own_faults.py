@@ -162,7 +162,7 @@ from ridgerank.serving import server
 server.END_SECONDS = 0.1
 signal.signal(signal.SIGTERM, lambda *_: None)
 stuck = types.SimpleNamespace(begin_close=lambda: time.sleep(600), end_processes=lambda: print("ended"))
-server.end_in_time(stuck)
+server.end_in_time(stuck.begin_close, stuck.end_processes)
 os.kill(os.getpid(), signal.SIGTERM)
 time.sleep(600)
 """

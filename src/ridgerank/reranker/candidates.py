@@ -144,7 +144,8 @@ def run_lists(
 ) -> list[ShallowStates | None]:
     """States of each list, None if it is empty; what `before_pass` raises ends the work."""
     states: list[ShallowStates | None] = [None] * len(lists)
-    for group in _group(lists, shallow, share=len(lists) > 1 and state == "last"):
+    share = len(lists) > 1 and state == "last" and shares_passes(shallow.backbone.device)
+    for group in _group(lists, shallow, share=share):
         if len(group) == 1:
             states[group[0]] = _run_alone(lists[group[0]], shallow, state, before_pass)
             continue
@@ -152,6 +153,11 @@ def run_lists(
         for number, list_states in zip(group, _run_shared([lists[n] for n in group], shallow), strict=True):
             states[number] = list_states
     return states
+
+
+def shares_passes(device: torch.device) -> bool:
+    """Whether lists may share a pass: on a CPU that gains little and may change the last digits."""
+    return device.type != "cpu"
 
 
 def pages_per_pass(query_tokens: int, positions: int) -> int:

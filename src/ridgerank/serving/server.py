@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -89,6 +90,7 @@ def serve(
     with TemporaryDirectory(prefix="ridgerank-workers-") as folder:
         os.environ[SHARED_FOLDER] = folder
         supervisor = Multiprocess(server_config(app, settings, workers=workers), sockets=[listening])
+        end_in_time(partial(_end_workers, supervisor), partial(_kill_workers, supervisor))
         supervisor.run()
     if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
         raise ServingError("a worker could not start; its message above says why")
@@ -133,33 +135,53 @@ def _make_app(make_service: Callable[[], Service], settings: ServeSettings) -> F
     if settings.json_logs:
         log_json()
     service = make_service()
-    end_in_time(service)
+    end_in_time(service.begin_close, service.end_processes)
     return create_app(service, close_seconds=1.0)
 
 
-def end_in_time(service: Service) -> None:
-    """From a signal on, refuse requests; end the process after `END_SECONDS`, whatever runs.
+def end_in_time(begin: Callable[[], None], end: Callable[[], None]) -> None:
+    """On a signal `begin` to end, beside what the signal did before; after `END_SECONDS`, `end` at once.
 
-    A running call of torch cannot be stopped from a thread.
+    A running call of torch cannot be stopped from a thread, so the process then exits whatever runs.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         before: Any = signal.getsignal(number)
-        signal.signal(number, partial(_begin_end, service, before))
+        signal.signal(number, partial(_handle_signal, begin, end, before))
 
 
-def _begin_end(service: Service, before: Any, number: int, frame: FrameType | None) -> None:  # noqa: ANN401
+def _handle_signal(
+    begin: Callable[[], None],
+    end: Callable[[], None],
+    before: Any,  # noqa: ANN401 (what the signal module gives)
+    number: int,
+    frame: FrameType | None,
+) -> None:
     # Locks may be held by the interrupted code, so threads do what needs them.
-    Thread(target=service.begin_close, daemon=True).start()
-    timer = Timer(END_SECONDS, _end_now, args=(service, number))
+    Thread(target=begin, daemon=True).start()
+    timer = Timer(END_SECONDS, _end_now, args=(end, number))
     timer.daemon = True
     timer.start()
     if callable(before):
         before(number, frame)
 
 
-def _end_now(service: Service, number: int) -> None:
+def _end_now(end: Callable[[], None], number: int) -> None:
     log.error("not done %g s after the signal; the server ends now", END_SECONDS)
-    ending = Thread(target=service.end_processes, daemon=True)
+    ending = Thread(target=end, daemon=True)
     ending.start()
     ending.join(0.3)
     os._exit(128 + number)
+
+
+def _end_workers(supervisor: Multiprocess) -> None:
+    """Tell the workers at once: the supervisor may be waiting for one that does not answer it."""
+    supervisor.should_exit.set()
+    for process in supervisor.processes:
+        if process.exitcode is None and process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+
+
+def _kill_workers(supervisor: Multiprocess) -> None:
+    for process in supervisor.processes:
+        process.process.kill()
