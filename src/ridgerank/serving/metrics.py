@@ -20,14 +20,13 @@ from ridgerank.ragged import Ragged
 from ridgerank.records import Ranking
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.engine import Engine, RankingResult
+from ridgerank.serving.settings import SHARED_FOLDER
 
 DRIFT_RANKINGS = 256
 """Drift is a mean over this many rankings, the last ones."""
 MIN_DRIFT_PAGES = 5
 """A shorter list says next to nothing about a correlation."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that prometheus-client reads when it is imported."""
 RECALIBRATE = "to calibrate on what is searched for: serve --query-log FILE, then calibrate --queries FILE"
 
 

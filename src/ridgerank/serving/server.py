@@ -1,7 +1,7 @@
 """A service on a port: one process with uvicorn, or several below uvicorn's own supervisor.
 
 Each process has a model, a page cache and a queue of its own. Whatever runs, a process ends within ten
-seconds of a signal.
+seconds of a signal. Torch is imported late, so that a worker soon answers its supervisor.
 """
 
 import logging
@@ -16,23 +16,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread, Timer
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import uvicorn
-from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from ridgerank.errors import RidgeRankError, ServingError
 from ridgerank.processes import usable_cores
 from ridgerank.reranker.options import RerankerOptions
-from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.app import create_app
-from ridgerank.serving.logs import log_json
-from ridgerank.serving.metrics import SHARED_FOLDER
-from ridgerank.serving.service import Service
-from ridgerank.serving.settings import ServeSettings
+from ridgerank.serving.settings import SHARED_FOLDER, ServeSettings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from ridgerank.reranker.reranker import Reranker
+    from ridgerank.serving.service import Service
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +39,8 @@ END_SECONDS = 9.5
 """From a signal to the end of the process, at the most."""
 GRACE_SECONDS = 8
 """How long admitted requests may take to finish after a signal."""
-_HEALTH_SECONDS = 60
-"""A worker that shows no sign of life for this long is replaced."""
+_HEALTH_SECONDS = 30
+"""A worker that does not answer its supervisor for this long is replaced."""
 
 
 def default_workers(device: str, model_bytes: int) -> int:
@@ -65,13 +64,17 @@ def serve(
     listening: socket.socket,
     *,
     workers: int | None = None,
-    started: Callable[[Reranker, int], None] = lambda reranker, workers: None,
+    started: "Callable[[Reranker, int], None]" = lambda reranker, workers: None,
 ) -> None:
     """Serve a calibrated store until SIGTERM or Ctrl-C, then finish what was admitted.
 
     The store is opened here first, so that what is wrong with it is raised here; `started` is told of it and
     of the number of workers. Workers divide the page cache, the cores and the admitted requests among them.
     """
+    import torch
+
+    from ridgerank.serving.service import Service
+
     reranker = options.open(store)
     backbone = reranker.backbone
     workers = workers or default_workers(backbone.device.type, backbone.nbytes)
@@ -97,12 +100,12 @@ def serve(
 
 
 def server_config(
-    app: FastAPI | Callable[[], FastAPI], settings: ServeSettings, *, workers: int = 1
+    app: "FastAPI | Callable[[], FastAPI]", settings: ServeSettings, *, workers: int = 1
 ) -> uvicorn.Config:
     """What uvicorn is told; `app` is the application, or makes it when the server runs."""
     return uvicorn.Config(
         app,
-        factory=not isinstance(app, FastAPI),
+        factory=isinstance(app, partial),
         workers=workers,
         http="h11",  # it bounds the head of a request
         ws="none",
@@ -116,8 +119,14 @@ def server_config(
     )
 
 
-def _make_worker_app(store: str, options: RerankerOptions, settings: ServeSettings, threads: int) -> FastAPI:
+def _make_worker_app(
+    store: str, options: RerankerOptions, settings: ServeSettings, threads: int
+) -> "FastAPI":
     """The application of a worker. What stops the first of them to start would stop all others, too."""
+    import torch
+
+    from ridgerank.serving.service import Service
+
     torch.set_num_threads(threads)
     some_started = Path(os.environ[SHARED_FOLDER], "started")
     try:
@@ -130,8 +139,11 @@ def _make_worker_app(store: str, options: RerankerOptions, settings: ServeSettin
     return app
 
 
-def _make_app(make_service: Callable[[], Service], settings: ServeSettings) -> FastAPI:
+def _make_app(make_service: "Callable[[], Service]", settings: ServeSettings) -> "FastAPI":
     """The application of this process; called by uvicorn after it has set its handlers of signals."""
+    from ridgerank.serving.app import create_app
+    from ridgerank.serving.logs import log_json
+
     if settings.json_logs:
         log_json()
     service = make_service()

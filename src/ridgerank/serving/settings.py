@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 from ridgerank.errors import ServingError
 
 MIN_KEY_CHARACTERS = 16
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that prometheus-client reads when it is imported: where worker processes share metrics."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 Dialect: TypeAlias = Literal["ridgerank", "vllm", "tei"]
 """Whose answers are given if other servers contradict each other; the first has the fields of all."""
