@@ -29,6 +29,28 @@ settings.register_profile("ci", settings.get_profile("unhurried"), derandomize=T
 settings.load_profile("ci" if os.environ.get("CI") else "unhurried")
 
 
+SLOW = {
+    "backbones",
+    "benchmarks",
+    "cli",
+    "experiments",
+    "indexing",
+    "integrations",
+    "miniature",
+    "scaleout",
+    "serving",
+}
+"""Folders whose tests run whole models, servers or commands: `make test-fast` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of these folders as slow."""
+    tests = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(tests).parts[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Qwen2.5-VL of five layers, saved as a hub folder would be."""

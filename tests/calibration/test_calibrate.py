@@ -31,6 +31,7 @@ from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import WordOverlap
 from tests.calibration.conftest import RecordingProgress
 
+pytestmark = pytest.mark.slow
 SIZES: Any = {"query_count": 20, "candidates": 8}
 
 

@@ -40,6 +40,7 @@ def printed(shown: str, output: str) -> bool:
     return any(re.fullmatch(pattern, " ".join(line.split())) for line in output.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_the_tutorial_can_be_followed_and_gains_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "miniature").symlink_to(ROOT / "miniature")

@@ -15,6 +15,7 @@ from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, page_id
 
+pytestmark = pytest.mark.slow
 KILLS = 20
 BATCH = 3
 PAGES = 60 * BATCH
