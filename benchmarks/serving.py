@@ -157,8 +157,9 @@ async def ready(client: httpx.AsyncClient) -> None:
 async def answer(client: httpx.AsyncClient, text: str) -> Any:  # noqa: ANN401
     """What is compared of an answer: all but times and the request's id."""
     body = {"query": text, "k": CANDIDATES, "top_n": CANDIDATES}
-    answer = (await client.post("/v1/search", json=body)).json()
-    return answer["results"]
+    while (answer := await client.post("/v1/search", json=body)).status_code == 429:
+        await asyncio.sleep(BACK_OFF_SECONDS)
+    return answer.json()["results"]
 
 
 async def load(address: str, texts: list[str], *, callers: int, seconds: float) -> Load:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from ridgerank.backbones.base import Backbone
 from ridgerank.cli.main import app
 from ridgerank.errors import ServingError
+from ridgerank.serving.server import bind
 from ridgerank.serving.settings import read_keys
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
@@ -52,6 +53,15 @@ def test_keys_that_would_not_serve_are_refused(tmp_path: Path, text: str, reason
 def test_a_missing_key_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServingError, match="cannot be read"):
         read_keys(tmp_path / "none")
+
+
+def test_a_taken_port_is_told_before_the_model_is_loaded(tmp_path: Path, small_backbone: Backbone) -> None:
+    store, _ = calibrated_store(tmp_path, small_backbone)
+    with bind("127.0.0.1", 0) as taken:
+        taken.listen()
+        words = ["serve", "--store", store, "--port", str(taken.getsockname()[1])]
+        with pytest.raises(ServingError, match=r"cannot listen on 127\.0\.0\.1"):
+            CliRunner().invoke(app, words, catch_exceptions=False)
 
 
 def calibrated_store(folder: Path, backbone: Backbone) -> tuple[str, str]:

@@ -19,7 +19,6 @@ def test_the_figures_of_load_are_the_run_s() -> None:
     results = json.loads((ROOT / "results/serving.json").read_text())
     text = (ROOT / "docs/serving.md").read_text().replace("\n", " ")
     assert f"eight callers get {results['throughput_eight_over_one']}x the throughput of one" in text
-    assert f"{results['threads_eight_over_one']}x where the workers are threads" in text
     assert f"p99 is {results['p99_ten_times_over_capacity']}x that at capacity" in text
     assert results["answers_after_equal_before"]
     assert results["concurrent_answers_equal_lone"]

@@ -5,9 +5,11 @@ seconds of a signal. Torch is imported late, so that a worker soon answers its s
 """
 
 import logging
+import math
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread, Timer
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -53,8 +55,48 @@ def default_workers(device: str, model_bytes: int) -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free port."""
-    return uvicorn.Config("", host=host, port=port, log_level="error").bind_socket()
+    """A socket at an address; port 0 takes a free port."""
+    # Told that it is TCP, asyncio sends small packets at once. Else an answer waits 40 ms for its second one.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise ServingError(
+            f"cannot listen on {host}:{port} ({error.strerror or error}); end what listens there, or use "
+            "another port"
+        ) from error
+    return bound
+
+
+class _WorkerSocket(socket.socket):
+    """An address; in a worker, which unpickles it, it is a socket of the worker's own at that address.
+
+    The kernel then spreads connections over the workers. Of one socket that all share, whichever worker wakes
+    up first takes every connection that waits: eight callers got half of the answers.
+    """
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:  # noqa: ANN401 (pickle's)
+        return _bind_again, (self.family, self.getsockname())
+
+
+def _bind_again(family: int, address: Any) -> _WorkerSocket:  # noqa: ANN401 (as the family has it)
+    bound = _WorkerSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(address)
+    return bound
+
+
+def _share_address(listening: socket.socket) -> socket.socket:
+    """A socket for several workers in place of one that nobody else may bind."""
+    if sys.platform != "linux":  # elsewhere connections to one address are not spread
+        return listening
+    family, address = listening.family, listening.getsockname()
+    listening.close()
+    return _bind_again(family, address)
 
 
 def serve(
@@ -85,11 +127,14 @@ def serve(
         return
     reranker.close()
     del reranker, backbone  # each worker loads its own
-    limits = replace(settings.limits, admitted=max(1, settings.limits.admitted // workers))
+    # The kernel spreads connections by chance, so a worker admits half as many again as its share.
+    admitted = min(settings.limits.admitted, math.ceil(1.5 * settings.limits.admitted / workers))
+    limits = replace(settings.limits, admitted=admitted)
     settings = replace(settings, limits=limits)
     options = replace(options, cache_bytes=options.cache_bytes // workers)
     threads = max(1, torch.get_num_threads() // workers)
     app = partial(_make_worker_app, store, options, settings, threads)
+    listening = _share_address(listening)
     with TemporaryDirectory(prefix="ridgerank-workers-") as folder:
         os.environ[SHARED_FOLDER] = folder
         supervisor = Multiprocess(server_config(app, settings, workers=workers), sockets=[listening])
