@@ -20,7 +20,7 @@ demo: $(READY)  ## the main job: draw, index, calibrate, search, compare with th
 test: $(READY)  ## every test, on all cores, coverage measured
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov --cov-report=term:skip-covered
 
-test-fast: $(READY)  ## the tests of the daily loop, under a minute on two quiet cores
+test-fast: $(READY)  ## the tests of the daily loop, about a minute on two quiet cores
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m 'not slow'
 
 test-browser: $(READY)  ## the page in a real browser; installs chromium where it may
