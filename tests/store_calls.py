@@ -15,8 +15,6 @@ class StoreCalls:
 
     lookups: list[int] = field(default_factory=list)
     """The number of names of each lookup."""
-    references: list[int] = field(default_factory=list)
-    """The number of pages of each call that asked what pages are called."""
     in_event_loop: int = 0
     """Calls that held up an event loop."""
 
@@ -41,7 +39,6 @@ def count_store_calls(monkeypatch: pytest.MonkeyPatch) -> StoreCalls:
         return lookup_many(store, names)
 
     def counting_references(store: PageStore, page_ids: Sequence[str]) -> list[str]:
-        calls.references.append(len(page_ids))
         calls.note_thread()
         return references(store, page_ids)
 

@@ -8,37 +8,32 @@ from hypothesis import strategies as st
 
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 from ridgerank.lineage import (
-    PAPER_NUMBERS,
     RULES,
-    VALUE_WIDTHS,
-    WIDTHS,
     Keep,
     Lineage,
-    NumberFormat,
     StorageSetting,
+    parse_quality,
 )
 
 LINEAGE = Lineage(
     backbone="Qwen/Qwen2.5-VL-7B-Instruct",
     family="qwen2_5_vl",
     weights="w0",
-    transformers="5.22.2",
     processor="p0",
     prompt="q0",
-    storage=StorageSetting(Keep(), PAPER_NUMBERS, 21),
+    storage=StorageSetting(Keep(), 21),
 )
 
 
 def test_a_lineage_survives_json_whose_fields_stay_as_they_are() -> None:
     assert Lineage.from_json(LINEAGE.to_json()) == LINEAGE
-    packed = replace(LINEAGE, storage=StorageSetting(Keep(), NumberFormat(4, 2, 32), 6), prompt_name="qwen3")
-    assert Lineage.from_json(packed.to_json()) == packed
+    coded = replace(LINEAGE, storage=StorageSetting(Keep(), 6, 1.5, "b0"), prompt_name="qwen3")
+    assert Lineage.from_json(coded.to_json()) == coded
     assert LINEAGE.to_json() == (
-        '{"backbone": "Qwen/Qwen2.5-VL-7B-Instruct", "exit_layer": 21, "family": "qwen2_5_vl", '
-        '"keep": "stride 1/3", "key_bits": 8, "max_pixels": null, "number_group": null, "page_text": null, '
-        '"processor": "p0", "prompt": "q0", "prompt_name": null, '
-        '"quantization": "int8, bfloat16 scale per key channel and value position", '
-        '"transformers": "5.22.2", "value_bits": 8, "weights": "w0"}'
+        '{"backbone": "Qwen/Qwen2.5-VL-7B-Instruct", "basis": null, "exit_layer": 21, '
+        '"family": "qwen2_5_vl", "keep": "stride 1/3", "made_by": {}, "max_pixels": null, '
+        '"page_text": null, "processor": "p0", "prompt": "q0", "prompt_name": null, "quality": null, '
+        '"weights": "w0"}'
     )
 
 
@@ -62,7 +57,7 @@ def test_fields_of_another_version_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"keep": "all"}, {"key_bits": 5}, {"exit_layer": "6"}, {"quantization": "int4"}], ids=str
+    "change", [{"keep": "all"}, {"quality": "fine"}, {"exit_layer": "6"}, {"made_by": []}], ids=str
 )
 def test_a_value_that_was_altered_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ArtifactError, match="make the artifact again"):
@@ -71,7 +66,7 @@ def test_a_value_that_was_altered_is_refused(change: dict[str, object]) -> None:
 
 def test_targets_depend_on_the_model_and_not_on_how_pages_are_stored() -> None:
     digest = LINEAGE.teacher_fingerprint()
-    other = StorageSetting(Keep.parse("stride 1/2"), PAPER_NUMBERS, 2)
+    other = StorageSetting(Keep.parse("stride 1/2"), 2)
     assert replace(LINEAGE, storage=other).teacher_fingerprint() == digest
     assert replace(LINEAGE, max_pixels=1000).teacher_fingerprint() != digest
     assert replace(LINEAGE, weights="w1").teacher_fingerprint() != digest
@@ -80,20 +75,15 @@ def test_targets_depend_on_the_model_and_not_on_how_pages_are_stored() -> None:
 @given(
     rule=st.sampled_from(sorted(RULES)),
     fraction=st.fractions(min_value=Fraction(1, 50), max_value=1, max_denominator=50),
-    keys=st.sampled_from(WIDTHS),
-    values=st.sampled_from(VALUE_WIDTHS),
-    group=st.none() | st.integers(8, 512),
 )
-def test_what_a_setting_prints_is_parsed(
-    rule: str, fraction: Fraction, keys: int, values: int, group: int | None
-) -> None:
-    keep, numbers = Keep(rule, fraction), NumberFormat(keys, values, group)
-    assert (Keep.parse(str(keep)), NumberFormat.parse(str(numbers))) == (keep, numbers)
+def test_what_a_rule_prints_is_parsed(rule: str, fraction: Fraction) -> None:
+    assert Keep.parse(str(Keep(rule, fraction))) == Keep(rule, fraction)
 
 
 def test_a_setting_reads_as_people_write_it() -> None:
-    setting = StorageSetting(Keep.parse("value-norm 0.25"), NumberFormat.parse("4/2 group 32"), 12)
-    assert str(setting) == "value-norm 1/4, 4/2 group 32 bits, exit 12"
+    setting = StorageSetting(Keep.parse("value-norm 0.25"), 12, parse_quality("1.50"))
+    assert str(setting) == "value-norm 1/4, quality 1.5, exit 12"
+    assert setting.command_options() == "--keep 'value-norm 1/4' --quality 1.5 --exit-layer 12"
 
 
 @pytest.mark.parametrize(
@@ -104,22 +94,13 @@ def test_another_spelling_of_kept_positions_is_refused(text: str) -> None:
         Keep.parse(text)
 
 
-def test_eight_bits_are_the_paper_and_nothing_else_is() -> None:
-    assert NumberFormat.parse("8") == NumberFormat.parse("8/8") == PAPER_NUMBERS
-    assert PAPER_NUMBERS.symmetric
-    assert not any(NumberFormat.parse(text).symmetric for text in ("4", "8/4", "4/8", "8 group 32"))
+@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "65", "fine"])
+def test_a_quality_that_does_not_exist_is_refused(text: str) -> None:
+    with pytest.raises(StoreError, match="expected a number above 0"):
+        parse_quality(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        *((text, "'4 group 32'") for text in ("", "16", "four", "4 32", "4/", "4 group", "4 group x", "-4")),
-        ("5", "8, 4, 3, 2"),
-        ("1", "keys of 8, 4, 3, 2"),
-        ("4/6", "values of 8, 4, 3, 2, 1"),
-        ("4 group 2", "8 to 65535"),
-    ],
-)
-def test_bits_that_do_not_exist_are_refused(text: str, reason: str) -> None:
-    with pytest.raises(StoreError, match=reason):
-        NumberFormat.parse(text)
+def test_what_made_an_artifact_is_recorded_and_does_not_count() -> None:
+    made = replace(LINEAGE, made_by={"transformers": "5.22.2", "dtype": "bfloat16", "device": "cuda"})
+    assert Lineage.from_json(made.to_json()).made_by == made.made_by
+    made.require(replace(LINEAGE, made_by={"dtype": "float32"}), artifact="readout r")

@@ -14,13 +14,11 @@ from transformers.models.idefics3 import image_processing_pil_idefics3 as idefic
 from transformers.models.qwen2_vl import image_processing_pil_qwen2_vl as qwen
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from ridgerank.backbones.glm_vl import Glm41V
 from ridgerank.backbones.idefics import Idefics3, SmolVLM
-from ridgerank.backbones.qwen_vl import Qwen25VL
-from ridgerank.backbones.vision import VisualBackbone
+from ridgerank.backbones.vision import Glm41V, Qwen25VL, VisualBackbone
 from ridgerank.documents.images import to_page_image
 from ridgerank.documents.pdf import PdfReader
-from ridgerank.documents.render import page_from_image, read_pages
+from ridgerank.documents.render import list_pages, page_from_image, render_pages
 from ridgerank.page_sizing import PageSizing, PatchSizing
 from ridgerank.records import Page
 from tests.documents.sample_files import numbered_pdf
@@ -83,7 +81,7 @@ def test_image_files_are_resized_once(
     sizing, image_processor = family
     path = tmp_path / f"scan{suffix}"
     scan(1600, 2200).save(path)
-    [page] = read_pages([path], max_pixels=sizing)
+    [page] = render_pages(list_pages([path]), max_pixels=sizing)
     assert isinstance(page, Page)
     with Image.open(path) as original:
         np.testing.assert_array_equal(
@@ -96,7 +94,7 @@ def test_a_pdf_page_is_drawn_within_the_budget_and_resized_by_the_processor_alon
 ) -> None:
     sizing, _ = family
     (tmp_path / "a.pdf").write_bytes(numbered_pdf(1))
-    [page] = read_pages([tmp_path / "a.pdf"], max_pixels=sizing)
+    [page] = render_pages(list_pages([tmp_path / "a.pdf"]), max_pixels=sizing)
     assert isinstance(page, Page)
     with PdfReader() as reader:
         drawn, _ = reader.read(tmp_path / "a.pdf", 1, max_pixels=sizing.max_pixels)

@@ -1,10 +1,13 @@
 """Writing files so that a killed process leaves the old one or the new one, never half of either.
 
 A symbolic link is followed: the file it leads to is replaced, the link stays. A pipe, a terminal and a
-descriptor (`/dev/stdout`) cannot be replaced: they are written to.
+descriptor (`/dev/stdout`) cannot be replaced: they are written to. Files that can be made again lie in the
+user's cache, or the folder that RIDGERANK_CACHE names.
 """
 
+import errno
 import glob
+import logging
 import os
 import re
 import shutil
@@ -16,6 +19,8 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from ridgerank.errors import WriteError
+
+logger = logging.getLogger(__name__)
 
 _DESCRIPTORS = re.compile(r"/dev/(?:(stdin|stdout|stderr)|fd/([0-9]{1,9}))|/proc/self/fd/([0-9]{1,9})")
 
@@ -88,6 +93,26 @@ def say_what_cannot_be_written(path: Path) -> Iterator[None]:
         ) from error
 
 
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+def lock_file(descriptor: int, *, wait: bool) -> bool:
+    """Lock an open file until it is closed; False, with a warning, if the system or its disk has no locks.
+
+    If another process has locked it, wait for that process, or raise `BlockingIOError`.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+            raise
+        logger.warning("files cannot be locked here (%s); let only one process write at a time", error)
+        return False
+    return True
+
+
 def list_scratch_files(path: Path) -> list[Path]:
     """Scratch files beside `path`, left by a killed process or still being written."""
     return sorted(path.parent.glob(f"{glob.escape(_scratch_prefix(path))}*"))
@@ -131,3 +156,12 @@ def _permissions(path: Path) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
+
+
+def cache_folder(kind: str) -> Path:
+    """The folder for files of this kind; it need not exist yet."""
+    named = os.environ.get("RIDGERANK_CACHE")
+    if named:
+        return Path(named) / kind
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "ridgerank" / kind

@@ -1,10 +1,9 @@
 """How pages are stored, and what an artifact was made with, so that it is never read under anything else.
 
-Every part of a `StorageSetting` prints and parses (`stride 1/3`, `4/2 group 32`), and that text is what a
-lineage records. A prefix stored by one model means nothing to another, nor to the same model under another
-prompt, exit layer or release of transformers. The store and the readout both carry a `Lineage`. Code that
-reads one of them compares its lineage with that of the loaded model and refuses a difference. This module
-knows no model, no array and no file.
+A prefix stored by one model means nothing to another, nor to the same model under another prompt or exit
+layer. The store and the readout both carry a `Lineage`. Code that reads one of them compares its lineage with
+that of the loaded model: what changes results is refused, what does not is recorded. This module knows no
+model, no array and no file.
 """
 
 import hashlib
@@ -12,9 +11,9 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal, Self, TypeAlias, get_args, get_type_hints
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 
@@ -55,65 +54,6 @@ class Keep:
         return min(visual, max(1, round(self.fraction * visual)))
 
 
-WIDTHS = (8, 4, 3, 2)
-"""Bits a number may take: those of a range from its smallest to its largest."""
-VALUE_WIDTHS = (*WIDTHS, 1)
-"""Bits a value may take. Keys are compared with queries and need to be told apart finer."""
-
-
-@dataclass(frozen=True, slots=True)
-class NumberFormat:
-    """Bits of keys and of values, and the size of the groups that share a step."""
-
-    key_bits: int = 8
-    value_bits: int = 8
-    group: int | None = None
-    """How many positions of a key channel, and how many channels of a value, share a step; None is all."""
-
-    def __post_init__(self) -> None:
-        if self.key_bits not in WIDTHS or self.value_bits not in VALUE_WIDTHS:
-            raise StoreError(
-                f"keys of {self.key_bits} bits and values of {self.value_bits}, expected keys of "
-                f"{', '.join(map(str, WIDTHS))} and values of {', '.join(map(str, VALUE_WIDTHS))}"
-            )
-        if self.group is not None and not 8 <= self.group < 1 << 16:
-            raise StoreError(f"groups of {self.group} numbers, expected 8 to 65535; 32 is usual")
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read what `str` wrote: bits, or bits of keys and of values, then the size of groups if any."""
-        matched = re.fullmatch(r"(\d)(?:/(\d))?(?: group (\d{1,9}))?", text.strip())
-        if matched is None:
-            raise StoreError(f"bits spelled {text!r}, expected '8', '4', '4/2' (keys/values) or '4 group 32'")
-        keys, values, group = matched.groups()
-        return cls(int(keys), int(values or keys), None if group is None else int(group))
-
-    def __str__(self) -> str:
-        bits = (
-            str(self.key_bits) if self.key_bits == self.value_bits else f"{self.key_bits}/{self.value_bits}"
-        )
-        return bits if self.group is None else f"{bits} group {self.group}"
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether numbers are signed codes times a scale, as in the paper; all others have a minimum, too."""
-        return (self.key_bits, self.value_bits, self.group) == (8, 8, None)
-
-    @property
-    def quantization(self) -> str:
-        """What a lineage records of how keys and values became bytes."""
-        if self.symmetric:
-            return "int8, bfloat16 scale per key channel and value position"
-        return "packed codes, bfloat16 step and minimum per group of a key channel or value position"
-
-    def count_groups(self, size: int) -> int:
-        """How many groups `size` numbers make; the last may be smaller."""
-        return -(-size // self.group) if self.group is not None else 1
-
-
-PAPER_NUMBERS = NumberFormat()
-"""int8, symmetric: one scale per key channel and one per value position."""
-
 _PAPER_EXIT_LAYER = 21
 
 StoragePreset = Literal["small", "paper"]
@@ -134,14 +74,31 @@ def default_exit_layer(layers: int) -> int:
     return min(_PAPER_EXIT_LAYER, max(1, round(0.75 * layers)))
 
 
+def parse_quality(text: str) -> float:
+    """How fine coefficients are stored: a number above 0."""
+    try:
+        quality = float(text)
+    except ValueError:
+        quality = 0.0
+    if not 0.0 < quality <= MAX_QUALITY:
+        raise StoreError(f"quality is {text!r}, expected a number above 0, at most {MAX_QUALITY:g}")
+    return quality
+
+
+MAX_QUALITY = 64.0
+
+
 @dataclass(frozen=True, slots=True)
 class StorageSetting:
-    """How a page is stored: `stride 1/3, 8 bits, exit 6`."""
+    """How a page is stored: `stride 1/3, int8, exit 6`, or `value-norm 1/5, quality 1.5, exit 6`."""
 
     keep: Keep
-    numbers: NumberFormat
     exit_layer: int
     """ℓ: layers [0, ℓ) are stored, and the state is read after layer ℓ − 1."""
+    quality: float | None = None
+    """The standard deviation of a mean channel over the step of its code. None is the paper's int8."""
+    basis: str | None = None
+    """Digest of the basis; None for int8, and until one is fitted."""
 
     @classmethod
     def from_preset(
@@ -151,31 +108,38 @@ class StorageSetting:
         layers: int,
         reads_text: bool,
         keep: Keep | None = None,
-        numbers: NumberFormat | None = None,
+        quality: float | None = None,
         exit_layer: int | None = None,
     ) -> Self:
         """The setting of this name for a model of so many layers; parts that are given replace its own."""
         if preset == "paper":
-            named = cls(Keep(), PAPER_NUMBERS, default_exit_layer(layers))
+            named = cls(Keep(), default_exit_layer(layers))
         elif reads_text:
-            named = cls(
-                Keep("value-norm", Fraction(1, 2)), NumberFormat(4, 2, 32), max(1, round(0.4 * layers))
-            )
+            named = cls(Keep("value-norm", Fraction(1, 2)), max(1, round(0.4 * layers)), TEXT_QUALITY)
         else:
-            named = cls(Keep("value-norm", Fraction(1, 5)), NumberFormat(3, 2), default_exit_layer(layers))
+            named = cls(Keep("value-norm", Fraction(1, 5)), default_exit_layer(layers), IMAGE_QUALITY)
         return cls(
             keep or named.keep,
-            numbers or named.numbers,
             named.exit_layer if exit_layer is None else exit_layer,
+            named.quality if quality is None else quality,
         )
 
     def command_options(self) -> str:
         """As one would type it for `ridgerank index`."""
-        parts = {"--keep": self.keep, "--bits": self.numbers, "--exit-layer": self.exit_layer}
-        return " ".join(f"{option} {shlex.quote(str(part))}" for option, part in parts.items())
+        parts = {"--keep": self.keep, "--quality": self.quality, "--exit-layer": self.exit_layer}
+        return " ".join(
+            f"{option} {shlex.quote(f'{part:g}' if isinstance(part, float) else str(part))}"
+            for option, part in parts.items()
+            if part is not None
+        )
 
     def __str__(self) -> str:
-        return f"{self.keep}, {self.numbers} bits, exit {self.exit_layer}"
+        numbers = "int8" if self.quality is None else f"quality {self.quality:g}"
+        return f"{self.keep}, {numbers}, exit {self.exit_layer}"
+
+
+IMAGE_QUALITY, TEXT_QUALITY = 1.0, 0.75
+"""Of the preset `small`, as measured (docs/storage.md)."""
 
 
 StorageChoice: TypeAlias = Callable[..., StorageSetting]
@@ -192,8 +156,6 @@ class Lineage:
     """The model's type, as transformers calls it."""
     weights: str
     """Fingerprint of the weights."""
-    transformers: str
-    """Release of transformers; position ids of still images have changed between releases."""
     processor: str
     """Fingerprint of the image processor's and tokenizer's settings."""
     prompt: str
@@ -205,26 +167,26 @@ class Lineage:
     """How much of a page's text is read (`head 512`, in tokens), None if the model reads images."""
     prompt_name: str | None = None
     """The name of the prompt, if the family has several."""
+    made_by: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Release of transformers, dtype and device. Recorded, not compared: the probe of a store tells."""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields side by side, those of the storage setting as text and numbers."""
-        storage, numbers = self.storage, self.storage.numbers
+        storage = self.storage
         return {
             "backbone": self.backbone,
             "family": self.family,
             "weights": self.weights,
-            "transformers": self.transformers,
             "processor": self.processor,
             "prompt": self.prompt,
-            "exit_layer": storage.exit_layer,
             "keep": str(storage.keep),
-            "quantization": numbers.quantization,
+            "exit_layer": storage.exit_layer,
+            "quality": storage.quality,
+            "basis": storage.basis,
             "max_pixels": self.max_pixels,
             "page_text": self.page_text,
             "prompt_name": self.prompt_name,
-            "key_bits": numbers.key_bits,
-            "value_bits": numbers.value_bits,
-            "number_group": numbers.group,
+            "made_by": dict(self.made_by),
         }
 
     def to_json(self) -> str:
@@ -238,8 +200,7 @@ class Lineage:
             stored = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"a lineage that is damaged ({error}); make the artifact again") from error
-        types = get_type_hints(cls) | _STORAGE_TYPES
-        del types["storage"]
+        types = _TYPES
         if not isinstance(stored, dict) or set(stored) != set(types):
             stored_names = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
             raise ArtifactError(
@@ -249,24 +210,18 @@ class Lineage:
         for name, value in stored.items():
             if not isinstance(value, types[name]) or isinstance(value, bool):
                 raise ArtifactError(f"a lineage whose {name} is {value!r}: damaged; make the artifact again")
-        exit_layer, keep, quantization, *numbers = (stored.pop(name) for name in _STORAGE_TYPES)
+        keep, *parts = (stored.pop(name) for name in ("keep", "exit_layer", "quality", "basis"))
         try:
-            setting = StorageSetting(Keep.parse(keep), NumberFormat(*numbers), exit_layer)
+            return cls(**stored, storage=StorageSetting(Keep.parse(keep), *parts))
         except StoreError as error:
             raise ArtifactError(f"a lineage that is damaged ({error}); make the artifact again") from error
-        if quantization != setting.numbers.quantization:
-            raise ArtifactError(
-                f"a lineage whose quantization is {quantization!r}, expected "
-                f"{setting.numbers.quantization!r}; make the artifact again"
-            )
-        return cls(**stored, storage=setting)
 
     def require(self, expected: "Lineage", *, artifact: str) -> None:
         """Raise `LineageMismatch`, showing both values of every field that differs from `expected`.
 
         The name a model was loaded by does not count: a folder may move, and its weights are compared.
         """
-        ignored = ("backbone", *_FINGERPRINTS)
+        ignored = ("backbone", "made_by", *_FINGERPRINTS)
         differences = list_differences(self.to_dict(), expected.to_dict(), ignored=ignored)
         if shown := "; ".join([*_describe_model(self, expected), *differences]):
             raise LineageMismatch(
@@ -274,21 +229,23 @@ class Lineage:
                 "use the settings it was made with, or make it again with these"
             )
 
+    def with_weights(self, weights: str) -> "Lineage":
+        """The same with another fingerprint of the weights, for models that a probe found to be the same."""
+        return replace(self, weights=weights)
+
     def teacher_fingerprint(self) -> str:
         """Digest of what full-depth targets depend on: the model and what it reads, not the storage."""
-        names = ("family", "weights", "transformers", "processor", "prompt", "max_pixels", "page_text")
+        names = ("family", "weights", "processor", "prompt", "max_pixels", "page_text")
         return fingerprint({name: getattr(self, name) for name in names})
 
 
-_STORAGE_TYPES: dict[str, Any] = {
-    "exit_layer": int,
-    "keep": str,
-    "quantization": str,
-    "key_bits": int,
-    "value_bits": int,
-    "number_group": int | None,
+_OPTIONAL_TEXT = str | None
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("backbone", "family", "weights", "processor", "prompt", "keep"), str),
+    **dict.fromkeys(("basis", "page_text", "prompt_name"), _OPTIONAL_TEXT),
+    **{"exit_layer": int, "quality": float | None, "max_pixels": int | None, "made_by": dict},
 }
-"""How a lineage writes a storage setting."""
+"""What a lineage is written as."""
 
 
 def to_json_line(facts: Mapping[str, object]) -> str:
@@ -313,7 +270,7 @@ def _describe_model(stored: Lineage, expected: Lineage) -> list[str]:
     if stored.weights != expected.weights:
         if stored.backbone != expected.backbone:
             return [f"model: {stored.backbone!r} there, {expected.backbone!r} here"]
-        return [f"model: {stored.backbone!r} with other weights, or in another dtype"]
+        return [f"model: {stored.backbone!r} with other weights"]
     words = {"processor": "another tokenizer or image processor", "prompt": "another prompt"}
     return [f"{name}: {words[name]}" for name in words if getattr(stored, name) != getattr(expected, name)]
 

@@ -1,5 +1,6 @@
 """Documents into a store: what is skipped, what is added, what survives a kill."""
 
+import inspect
 import multiprocessing
 import random
 import time
@@ -14,10 +15,13 @@ from PIL import Image, ImageStat
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.cli.index import resolve_settings
 from ridgerank.documents.render import render_pages
 from ridgerank.errors import BackboneError, LineageMismatch
 from ridgerank.indexing import encode
 from ridgerank.indexing.index import IndexProgress, IndexReport, index_documents
+from ridgerank.lineage import StorageSetting
 from ridgerank.store import store_writer
 from ridgerank.store.layout import pack
 from ridgerank.store.page_store import PageStore
@@ -31,7 +35,7 @@ def index(
     backbone: Backbone,
     **options: Any,  # noqa: ANN401 (passed on)
 ) -> IndexReport:
-    return index_documents(paths, str(store), backbone, processes=1, **options)
+    return index_documents(paths, str(store), backbone, processes=0, **options)
 
 
 def contents(store: Path | str) -> dict[str, tuple[Any, ...]]:
@@ -107,7 +111,9 @@ def test_failures_and_commits_are_reported_and_the_rest_goes_on(
     (tmp_path / "in/notes.txt").write_text("passed over")
     seen: list[IndexProgress] = []
     paths = [tmp_path / "in", tmp_path / "absent"]
-    report = index(paths, tmp_path / "store", small_backbone, progress=seen.append, batch_pages=2)
+    report = index(
+        paths, tmp_path / "store", small_backbone, progress=seen.append, batch_pages=2, preset="paper"
+    )
     assert (report.added, report.skipped_files, len(report.failures)) == (3, 1, 3)
     assert [state.failure for state in seen if state.failure is not None] == list(report.failures)
     assert all("\n" not in str(failure) for failure in report.failures)
@@ -120,13 +126,6 @@ def test_layers_the_model_lacks_are_refused(tmp_path: Path, small_backbone: Back
     with pytest.raises(BackboneError, match=r"exit layer 99 of a model of 5"):
         index([tmp_path], tmp_path / "store", small_backbone, exit_layer=99)
     assert not (tmp_path / "store").exists()
-
-
-def test_rendering_in_processes_changes_nothing(tmp_path: Path, small_backbone: Backbone) -> None:
-    write_pdf(tmp_path / "in/a.pdf", pages=6)
-    index([tmp_path / "in"], tmp_path / "one", small_backbone)
-    index_documents([tmp_path / "in"], str(tmp_path / "two"), small_backbone, processes=2)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 def _index_in_child(paths: list[Path], store: Path, model: Path) -> None:
@@ -253,14 +252,16 @@ def test_interrupted_while_embedding_the_next_run_ends_with_the_same_store(
     monkeypatch.setattr(encode, "_COMMIT_PAGES", 4)
     for store, before in (("new", False), ("old", True)):
         if before:
-            index([tmp_path / "in"], tmp_path / store, small_backbone, batch_pages=2)
+            index([tmp_path / "in"], tmp_path / store, small_backbone, batch_pages=2, preset="paper")
         with pytest.raises(KeyboardInterrupt):
             index(
                 [tmp_path / "in"], tmp_path / store, small_backbone,
-                embedder=Embedder(fail_after=6), batch_pages=2,
+                embedder=Embedder(fail_after=6), batch_pages=2, preset="paper",
             )  # fmt: skip
         again = Embedder()
-        index([tmp_path / "in"], tmp_path / store, small_backbone, embedder=again, batch_pages=2)
+        index(
+            [tmp_path / "in"], tmp_path / store, small_backbone, embedder=again, batch_pages=2, preset="paper"
+        )
         assert again.looked_at == 6
     assert vectors(tmp_path / "new") == vectors(tmp_path / "old")
     assert contents(tmp_path / "new") == contents(tmp_path / "old")
@@ -289,3 +290,22 @@ def test_a_large_store_gets_an_index_over_its_vectors(
     index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())
     index([tmp_path / "in"], tmp_path / "store", small_backbone, embedder=Embedder())
     assert built == [3]
+
+
+def test_the_library_and_the_command_store_pages_alike(model_folder: Path) -> None:
+    default = inspect.signature(index_documents).parameters["preset"].default
+    typed = resolve_settings(str(model_folder / "store"), ModelSettings(str(model_folder))).storage
+    for of_text in (False, True):
+        named = StorageSetting.from_preset(default, layers=9, reads_text=of_text)
+        assert typed(layers=9, reads_text=of_text) == named
+
+
+def test_pages_are_added_as_the_store_has_its_own(small_backbone: Backbone, tmp_path: Path) -> None:
+    write_pdf(tmp_path / "a.pdf", pages=1)
+    write_pdf(tmp_path / "b.pdf", pages=1, seed=2)
+    index_documents(
+        tmp_path / "a.pdf", tmp_path / "store", small_backbone, exit_layer=2, quality=2.0, processes=0
+    )
+    index_documents(tmp_path / "b.pdf", tmp_path / "store", small_backbone, processes=0)
+    with PageStore.open(tmp_path / "store") as store:
+        assert (len(store), store.lineage.storage.exit_layer, store.lineage.storage.quality) == (2, 2, 2.0)

@@ -12,22 +12,24 @@ from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import calibrate
-from ridgerank.calibration.queries import queries_from_texts
+from ridgerank.calibration.queries import cut_questions
 from ridgerank.calibration.teacher import TargetCache
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.documents.sources import text_page_id
 from ridgerank.errors import DocumentError, LineageMismatch
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
+from ridgerank.processes import IsolatedProcess
 from ridgerank.records import STATES, Page, State
+from ridgerank.reranker.candidates import UnstoredPages
 from ridgerank.reranker.explain import explain
-from ridgerank.reranker.unstored import UnstoredPages
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder, rerender_pages
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import WordOverlap, write_reports
 from tests.conftest import write_pdf
+from tests.documents import pool_tasks
 
 QUERY = "What was the revenue?"
 
@@ -61,7 +63,8 @@ def store(backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
         str(root / "store"),
         backbone,
         keep=Keep.parse("value-norm 1"),
-        processes=1,
+        preset="paper",
+        processes=0,
         recognizer=Told(),
     )
     return str(root / "store")
@@ -92,7 +95,7 @@ def test_a_page_seen_again_has_the_text_it_is_stored_with(store: str) -> None:
 def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) -> None:
     write_pdf(tmp_path / "a.pdf", pages=1)
     model = load_backbone(folder, device="cpu", page_text="head 40", prompt="plain")
-    index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, processes=1)
+    index_documents([tmp_path / "a.pdf"], str(tmp_path / "store"), model, processes=0)
     with PageStore.open(str(tmp_path / "store")) as opened:
         settings = ModelSettings.from_lineage(opened.lineage, device="cpu")
         assert settings == ModelSettings(str(folder), "cpu", page_text="head 40", prompt="plain")
@@ -104,14 +107,14 @@ def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) 
 def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_path: Path) -> None:
     reports, uri = write_reports(tmp_path / "reports", pages=20), str(tmp_path / "store")
     sizes: Any = {"candidates": 4, "query_count": 16}
-    index_documents([reports], uri, backbone, processes=1)
+    index_documents([reports], uri, backbone, processes=0)
     with PageStore.open(uri) as opened:
         texts = opened.texts()
         retriever = WordOverlap(texts)
-        made = calibrate(opened, backbone=backbone, retriever=retriever, query_source="text", **sizes)
+        made = calibrate(opened, backbone=backbone, retriever=retriever, **sizes)
         cache = TargetCache(calibrations_folder(uri), opened.lineage)
     assert made.readout.lists == 16
-    query = queries_from_texts(texts, 16)[0][0].text
+    query = cut_questions(texts, 16)[0].text
     ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]
     kept = torch.tensor([cache.margin(query, page_id) for page_id in ids])
     full = full_margins(backbone, query, [texts[page_id] for page_id in ids])
@@ -128,14 +131,20 @@ def test_an_unstored_page_of_a_text_model_is_a_text_or_has_one(backbone: Backbon
         unstored.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
 
 
-def test_an_explanation_names_the_lines_the_query_looked_at(backbone: Backbone, tmp_path: Path) -> None:
+def test_an_explanation_names_the_lines_the_query_looked_at(
+    backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reports, uri = write_reports(tmp_path / "reports", pages=2), str(tmp_path / "store")
-    index_documents([reports], uri, backbone, keep=Keep.parse("value-norm 1"), processes=1)
+    index_documents([reports], uri, backbone, keep=Keep.parse("value-norm 1"), processes=0)
     with ShallowPass(backbone, PageStore.open(uri)) as shallow:
         [page] = shallow.store.pages(shallow.store.page_ids()[:1])
-        looked = explain(shallow, QUERY, page.page_id)
+        reader = IsolatedProcess()
+        looked = explain(shallow, QUERY, page.page_id, reader)
         (reports / "report-0.pdf").rename(reports / "gone")
-        without_document = explain(shallow, QUERY, page.page_id)
+        without_document = explain(shallow, QUERY, page.page_id, reader)
+        monkeypatch.setattr("ridgerank.reranker.explain.find_words", pool_tasks.end_the_process)
+        assert explain(shallow, QUERY, page.page_id, reader).passages == without_document.passages
+        reader.close()
     lines = [" ".join(line.split()) for line in page.text.splitlines() if line.strip()]
     assert [" ".join(passage.text.split()) for passage in looked.passages] == lines
     assert sum(passage.weight for passage in looked.passages) == pytest.approx(looked.page_share)
@@ -156,9 +165,9 @@ def test_pages_that_are_blank_to_a_text_model_are_named_and_read_ones_are_not(
     write_pdf(tmp_path / "in/scan.pdf", pages=2)
     write_reports(tmp_path / "in", pages=3)
     for number in ("first", "second"):  # the second run finds all pages stored, and still says so
-        told = index_documents([tmp_path / "in"], str(tmp_path / "bare"), backbone, processes=1)
+        told = index_documents([tmp_path / "in"], str(tmp_path / "bare"), backbone, processes=0)
         assert told.without_text == ("scan.pdf#1", "scan.pdf#2"), number
     read = index_documents(
-        [tmp_path / "in"], str(tmp_path / "read"), backbone, processes=1, recognizer=Told()
+        [tmp_path / "in"], str(tmp_path / "read"), backbone, processes=0, recognizer=Told()
     )
     assert read.without_text == ()

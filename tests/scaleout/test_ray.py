@@ -58,7 +58,7 @@ def _single_thread() -> Iterator[None]:
 def local(reports: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The reports indexed and calibrated in this process."""
     uri = str(tmp_path_factory.mktemp("local") / "store")
-    index_documents([reports], uri, small_backbone, processes=1)
+    index_documents([reports], uri, small_backbone, preset="paper", processes=0)
     with PageStore.open(uri) as store:
         calibrate(store, backbone=small_backbone, **OPTIONS)
     return uri
@@ -122,13 +122,13 @@ def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
 
     with pytest.raises(KeyboardInterrupt):
         on_ray(reports, uri, plan, ray_module, interrupt)
-    report = index_documents([reports], uri, small_backbone, processes=1)
+    report = index_documents([reports], uri, small_backbone, preset="paper", processes=0)
     assert (report.added, report.skipped) == (32, 8)
     assert list(contents(uri).items()) == list(contents(local).items())
 
 
 def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Path) -> None:
-    description = describe_plan(plan)
+    description, _ = describe_plan(plan, str(tmp_path / "new"), None)
     other = replace(plan, storage=partial(plan.storage, keep=Keep.parse("stride 1/2")))
     with pytest.raises(LineageMismatch, match="stride 1/2"):
         EncodingWorker(other, str(tmp_path), description)

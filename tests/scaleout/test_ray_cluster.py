@@ -1,13 +1,15 @@
 """What is refused before a cluster is asked for anything."""
 
+import sys
+import types
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ridgerank.cli.main import app
-from ridgerank.errors import BackboneError
-from ridgerank.indexing.ray import plan_workers
+from ridgerank.errors import BackboneError, ClusterError
+from ridgerank.indexing.ray import connect_ray, plan_workers
 
 
 class Cluster:
@@ -38,3 +40,18 @@ def test_one_pass_is_not_for_ray(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2
     assert "not with --ray" in done.output
+
+
+def test_a_local_cluster_is_a_new_one_whatever_runs_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected: list[object] = []
+    ray = types.ModuleType("ray")
+    ray.is_initialized, ray.shutdown = lambda: bool(connected), lambda: None  # type: ignore[attr-defined]
+    ray.init = lambda address=None, **_: connected.append(address)  # type: ignore[attr-defined]
+    monkeypatch.setattr("ridgerank.indexing.ray.require_packages", lambda *_: None)
+    for name in ("ray", "ray.data"):
+        monkeypatch.setitem(sys.modules, name, ray)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with connect_ray("local"):
+        assert connected == ["local"]  # None would be the running cluster's address
+    with pytest.raises(ClusterError, match="is connected to a Ray cluster"), connect_ray("local"):
+        pass

@@ -1,4 +1,3 @@
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -6,7 +5,7 @@ import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import PrefixBatch
-from ridgerank.documents.render import read_pages
+from ridgerank.documents.render import list_pages, render_pages
 from ridgerank.errors import StoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
@@ -27,7 +26,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(documents: Path, small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(tmp_path_factory.mktemp("stores") / "store")
     keep = Keep.parse("stride 1")
-    index_documents([documents], uri, small_backbone, keep=keep, processes=1)
+    index_documents([documents], uri, small_backbone, keep=keep, preset="paper", processes=0)
     return uri
 
 
@@ -36,7 +35,7 @@ def test_a_stored_page_gives_the_state_of_the_page_itself(
 ) -> None:
     pages = [
         page
-        for page in read_pages([documents], max_pixels=small_backbone.max_pixels)
+        for page in render_pages(list_pages([documents]), max_pixels=small_backbone.max_pixels)
         if isinstance(page, Page)
     ]
     exact = small_backbone.states(
@@ -62,18 +61,6 @@ def test_streaming_caching_and_one_page_at_a_time_agree(store: str, small_backbo
         assert (counts.misses, counts.pages) == (5, 5)
         assert counts.hits > 0
         assert streamed.cache_counts().misses == 0
-
-
-@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
-def test_many_threads_get_what_one_gets(store: str, small_backbone: Backbone, cache_bytes: int) -> None:
-    with ShallowPass(small_backbone, PageStore.open(store), cache_bytes=cache_bytes) as shallow:
-        ids = shallow.store.page_ids()
-        queries = [f"query {number}" for number in range(8)]
-        expected = [shallow.run(query, ids).states for query in queries]
-        with ThreadPoolExecutor(4) as threads:
-            found = list(threads.map(lambda query: shallow.run(query, ids).states, queries))
-        for one, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_a_page_that_is_not_stored_is_named(store: str, small_backbone: Backbone) -> None:

@@ -1,6 +1,7 @@
 """Which positions are kept, what their numbers lose, and what a stored page stands for."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,22 +19,21 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Prefix, PrefixBatch
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import StoreError
-from ridgerank.lineage import PAPER_NUMBERS, RULES, VALUE_WIDTHS, WIDTHS, Keep, NumberFormat, StorageSetting
+from ridgerank.lineage import RULES, Keep
 from ridgerank.store.codec import (
     CODE_MAX,
     StoredPrefixes,
     compress,
+    encode_kept,
     encode_shared,
     even_indices,
+    fit_basis,
+    keep_positions,
     kept_positions,
-    pack_codes,
-    quantize_groups,
     quantize_keys,
     quantize_values,
-    restore_groups,
-    unpack_codes,
 )
-from ridgerank.store.layout import PackedPrefix, pack, packed_rows, unpack
+from ridgerank.store.layout import Basis, PackedPrefix, pack, unpack
 from tests.backbones.small_models import build
 from tests.backbones.small_text_models import build_text
 
@@ -117,87 +117,6 @@ def test_what_int8_holds_exactly_survives_and_quantizing_twice_changes_nothing()
         assert torch.equal(restored(*quantize_values(x)), x)
 
 
-@given(
-    seed=st.integers(0, 999),
-    exponent=st.integers(-25, 25),
-    bits=st.sampled_from(WIDTHS),
-    dim=st.sampled_from([-2, -1]),
-    group=st.sampled_from([None, 8, 9, 32, 64]),
-    offset=st.sampled_from([0.0, 1.0, -300.0]),
-)
-def test_with_any_width_and_group_the_error_is_at_most_half_a_step(
-    seed: int, exponent: int, bits: int, dim: int, group: int | None, offset: float
-) -> None:
-    x = outlying(seed, 10.0**exponent) + offset * 10.0**exponent
-    quantized = quantize_groups(x, bits=bits, dim=dim, group=group)
-    assert int(quantized.codes.max()) < 1 << bits
-    numbers = quantized.codes.float()
-    restore_groups(numbers, quantized.steps.float(), quantized.minima.float(), dim=dim, group=group)
-    size = x.shape[dim]
-    steps = quantized.steps.double().repeat_interleave(group or size, dim).narrow(dim, 0, size)
-    error = (numbers.double() - x.double()).abs()
-    # Minimum + code × step is summed in float32, which rounds in proportion to the largest term.
-    rounding = 1e-6 * x.abs().double().amax(dim, keepdim=True)
-    assert (error <= steps / 2 + rounding).all()
-
-
-@given(seed=st.integers(0, 999), exponent=st.integers(-25, 25), group=st.sampled_from([None, 8, 9]))
-def test_one_bit_has_the_means_of_two_halves_as_levels_and_takes_the_nearer(
-    seed: int, exponent: int, group: int | None
-) -> None:
-    x = outlying(seed, 10.0**exponent)
-    quantized = quantize_groups(x, bits=1, dim=-1, group=group)
-    size = group or x.shape[-1]
-    for number, part in enumerate(torch.split(x, size, dim=-1)):
-        above = part > part.mean(dim=-1, keepdim=True)
-        low = quantized.minima[..., number : number + 1].double()
-        high = low + quantized.steps[..., number : number + 1].double()
-        largest = part.abs().amax(-1, keepdim=True).double()
-        for level, members in ((low, ~above), (high, above)):
-            total = torch.where(members, part.double(), 0).sum(-1, keepdim=True)
-            # bfloat16 rounds by 2⁻⁸: the minimum, and a step of up to twice the largest number.
-            assert ((level - total / members.sum(-1, keepdim=True)).abs() <= 3 * 2**-8 * largest).all()
-        codes = quantized.codes[..., number * size : (number + 1) * size].bool()
-        nearer = (part - high).abs() < (part - low).abs()
-        clear = ((part - high).abs() - (part - low).abs()).abs() > 1e-5 * largest
-        assert torch.equal(codes[clear], nearer[clear])
-
-
-@pytest.mark.parametrize("bits", [2, 1])
-@pytest.mark.parametrize("value", [0.0, 1.5, -3.0])
-def test_numbers_that_are_all_equal_survive(value: float, bits: int) -> None:
-    quantized = quantize_groups(torch.full((1, 1, 4, 8), value), bits=bits, dim=-2, group=None)
-    numbers = quantized.codes.float()
-    restore_groups(numbers, quantized.steps.float(), quantized.minima.float(), dim=-2, group=None)
-    assert (numbers == value).all()
-
-
-@given(
-    bits=st.sampled_from(VALUE_WIDTHS),
-    counts=st.lists(st.integers(1, 40), min_size=1, max_size=4),
-    channels=st.integers(1, 9),
-    seed=st.integers(0, 99),
-)
-def test_codes_of_pages_of_any_length_come_back_from_their_bytes(
-    bits: int, counts: list[int], channels: int, seed: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    pages = [
-        torch.randint(0, 1 << bits, (2, count, channels), generator=generator, dtype=torch.uint8)
-        for count in counts
-    ]
-    packed = [pack_codes(codes, bits) for codes in pages]
-    for page, count in zip(packed, counts, strict=True):
-        assert page.shape[1] == packed_rows(count, bits)
-        assert 0 <= 8 * page.shape[1] - count * bits < 16
-    memory = torch.full((len(pages), 2, max(counts) + 4, channels), 7.0, dtype=torch.bfloat16)
-    unpack_codes(packed, counts, bits, memory[:, :, :-4])
-    for row, (codes, count) in enumerate(zip(pages, counts, strict=True)):
-        assert torch.equal(memory[row, :, :count], codes.bfloat16())
-        assert not memory[row, :, count:-4].any()
-    assert (memory[:, :, -4:] == 7).all()
-
-
 @pytest.fixture(scope="module")
 def prefixes(small_backbone: Backbone) -> list[Prefix]:
     generator = np.random.default_rng(0)
@@ -206,129 +125,231 @@ def prefixes(small_backbone: Backbone) -> list[Prefix]:
     return small_backbone.encode(images, exit_layer=EXIT)
 
 
+def fit(backbone: Backbone, prefixes: list[Prefix], keep: Keep, *, quality: float, group: int = 2) -> Basis:
+    shared = encode_shared(backbone, EXIT)
+    kept = [keep_positions(prefix, keep, shared.shape[3]) for prefix in prefixes]
+    rotation = backbone.rotation(len(prefixes[0].rotary))
+    return fit_basis(kept, quality=quality, rotation=rotation, shared=shared, layers_per_group=group)
+
+
+def turned_back(keys: Tensor, rotary: Tensor, basis: Basis) -> NDArray[np.float64]:
+    """Keys (layers, heads, positions, dim) before the rotary embedding, by its textbook formula."""
+    angles = rotary.numpy().T @ basis.frequencies
+    pairs = keys[..., : angles.shape[1]].double() + 1j * keys[..., angles.shape[1] :].double()
+    turned = pairs.numpy() * np.exp(-1j * angles)
+    return np.concatenate([turned.real, turned.imag], axis=-1)
+
+
 def decompressed(page: PackedPrefix) -> Prefix:
-    """What a stored page stands for, position by position from the documented format."""
-
-    def codes(packed: NDArray[Any], bits: int) -> NDArray[np.float32]:
-        rows = []
-        for p in range(len(page.positions)):
-            if bits == 3:
-                low = packed[:, :, p // 4] >> 2 * (p % 4) & 3
-                high = packed[:, :, -(-len(page.positions) // 4) + p // 8] >> p % 8 & 1
-                rows.append(low + 4 * high)
-            else:
-                shift = bits * (p % (8 // bits))
-                rows.append(packed[:, :, p * bits // 8] >> shift & (1 << bits) - 1)
-        return np.stack(rows, axis=2).astype(np.float32)
-
-    def floats(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-        return (bits.astype(np.uint32) << 16).view(np.float32)
-
-    if page.key_minima is None or page.value_minima is None:
-        keys = page.keys.astype(np.float32) * floats(page.key_scales)[:, :, None]
-        values = page.values.astype(np.float32) * floats(page.value_scales)[..., None]
-    else:
-        group = page.numbers.group or 1 << 20
-        of_position = np.arange(len(page.positions)) // group
-        of_channel = np.arange(page.keys.shape[3]) // group
-        keys = codes(page.keys, page.numbers.key_bits) * floats(page.key_scales)[:, :, of_position]
-        keys += floats(page.key_minima)[:, :, of_position]
-        values = codes(page.values, page.numbers.value_bits) * floats(page.value_scales)[..., of_channel]
-        values += floats(page.value_minima)[..., of_channel]
-    if page.shared is not None:
-        keys = np.concatenate([page.shared[0], keys], axis=2)
-        values = np.concatenate([page.shared[1], values], axis=2)
+    """What a stored page stands for, number by number from the documented format."""
+    layers, heads, dim = page.shape
+    rotary = torch.from_numpy(page.arrays.get("rotary", page.positions[None]))
     visual = np.concatenate([np.zeros(page.shared_count, dtype=np.bool_), page.visual])
-    tensors = [torch.from_numpy(array) for array in (keys, values, visual)]
-    return Prefix(tensors[0], tensors[1], tensors[2], page.grid, page.next_position)
+    if page.basis is None:
+
+        def floats(name: str) -> NDArray[np.float32]:
+            return (page.arrays[name].astype(np.uint32) << 16).view(np.float32)
+
+        keys = page.arrays["keys"].astype(np.float32) * floats("key_scales")[:, :, None]
+        values = page.arrays["values"].astype(np.float32) * floats("value_scales")[..., None]
+    else:
+        codes, tail_codes = (page.arrays[name].astype(np.float64) for name in ("codes", "tail_codes"))
+        start = 0
+        parts: list[list[NDArray[np.float64]]] = [[], []]
+        for number, group in enumerate(page.basis.groups):
+            rank = len(group.rows)
+            rows = group.rows.astype(np.float64)
+            numbers = (codes[start : start + rank].T * group.steps) @ rows + group.mean
+            ends = page.basis.tail[number % 2].transpose(2, 0, 1, 3).reshape(page.basis.tail.shape[3], -1)
+            first = sum(part.shape[1] for part in parts[number % 2])
+            ends = ends[:, first : first + numbers.shape[1]]
+            ends = ends + (tail_codes[start : start + rank].T * group.tail_steps) @ rows
+            parts[number % 2].append(np.concatenate([numbers, ends]))
+            start += rank
+        keys, values = (
+            np.concatenate(part, axis=1).reshape(-1, layers, heads, dim).transpose(1, 2, 0, 3)
+            for part in parts
+        )
+        whole = page.arrays["whole"]
+        keys[:, :, whole], values[:, :, whole] = page.arrays["whole_vectors"]
+        opposite = replace(page.basis, frequencies=-page.basis.frequencies)
+        keys = turned_back(torch.from_numpy(keys), rotary, opposite)
+        keys = np.concatenate([page.basis.shared[0], keys], axis=2)
+        values = np.concatenate([page.basis.shared[1], values], axis=2)
+    return Prefix(
+        torch.from_numpy(keys).float(),
+        torch.from_numpy(values).float(),
+        torch.from_numpy(visual),
+        page.grid,
+        page.next_position,
+        rotary,
+    )
 
 
-@pytest.mark.parametrize("bits", ["8", "4", "3", "2", "8/4", "4/1", "4/2 group 8", "3 group 32"])
+@pytest.mark.parametrize("quality", [None, 0.5, 4.0])
 @pytest.mark.parametrize("keep", ["stride 1/3", "value-norm 1/3", "stride 1"])
 def test_stored_pages_give_the_states_of_what_they_stand_for(
-    small_backbone: Backbone, prefixes: list[Prefix], keep: str, bits: str
+    small_backbone: Backbone, prefixes: list[Prefix], keep: str, quality: float | None
 ) -> None:
-    storage = StorageSetting(Keep.parse(keep), NumberFormat.parse(bits), EXIT)
-    shared = encode_shared(small_backbone, storage)
-    packed = [
-        unpack(pack(compress(prefix, storage.keep, storage.numbers, shared)), shared=shared)
-        for prefix in prefixes
-    ]
+    rule = Keep.parse(keep)
+    basis = None if quality is None else fit(small_backbone, prefixes, rule, quality=quality)
+    packed = [unpack(pack(compress(prefix, rule, basis)), basis=basis) for prefix in prefixes]
     states = small_backbone.states([QUERY], StoredPrefixes(packed))
     expected = small_backbone.states([QUERY], PrefixBatch([decompressed(page) for page in packed]))
-    torch.testing.assert_close(states, expected, rtol=1e-4, atol=1e-4)
+    # Products are taken in bfloat16 where a processor has units for it.
+    assert ((states - expected).norm(dim=1) / expected.norm(dim=1)).max() < 0.02
+
+
+@pytest.mark.parametrize("group", [1, 3, EXIT])
+def test_every_coefficient_that_is_not_cut_is_within_half_a_step(
+    small_backbone: Backbone, prefixes: list[Prefix], group: int
+) -> None:
+    basis = fit(small_backbone, prefixes, Keep(), quality=1.0, group=group)
+    for prefix in prefixes:
+        kept = keep_positions(prefix, Keep(), basis.shared.shape[3])
+        page = encode_kept(kept, basis)
+        coded = np.setdiff1d(np.arange(page.arrays["codes"].shape[1]), page.arrays["whole"])
+        keys = turned_back(kept.keys, kept.rotary, basis)
+        start = 0
+        for number, one in enumerate(basis.groups):
+            part = (keys, kept.values.numpy())[number % 2]
+            flat = part.transpose(2, 0, 1, 3).reshape(part.shape[2], -1)
+            first = number // 2 * group * part.shape[1] * part.shape[3]
+            flat = flat[: page.arrays["codes"].shape[1]]
+            exact = (flat[:, first : first + len(one.mean)] - one.mean) @ one.rows.T.astype(np.float64)
+            codes = page.arrays["codes"][start : start + len(one.rows)].T
+            error = np.abs(codes * one.steps - exact)[coded]
+            assert (error <= one.steps * (0.5 + 1e-2)).all()
+            start += len(one.rows)
+        assert 0 <= page.lost <= basis.lost
+
+
+def test_more_quality_takes_more_bytes_and_stands_for_more(
+    small_backbone: Backbone, prefixes: list[Prefix]
+) -> None:
+    errors, sizes = [], []
+    for quality in (0.25, 1.0, 4.0):
+        basis = fit(small_backbone, prefixes, Keep(), quality=quality)
+        pages = [compress(prefix, Keep(), basis) for prefix in prefixes]
+        sizes.append(sum(len(pack(page)) for page in pages))
+        kept = keep_positions(prefixes[0], Keep())
+        errors.append(float((decompressed(pages[0]).values - kept.values).norm()))
+    assert sizes == sorted(sizes)
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_a_position_far_from_all_others_is_stored_whole(
+    small_backbone: Backbone, prefixes: list[Prefix]
+) -> None:
+    basis = fit(small_backbone, prefixes, Keep.parse("stride 1"), quality=1.0)
+    before = basis.shared.shape[3]
+    odd = replace(prefixes[0], values=prefixes[0].values.clone())
+    odd.values[:, :, before + 5] *= 50
+    page = compress(odd, Keep.parse("stride 1"), basis)
+    assert 5 in page.arrays["whole"]
+    restored = decompressed(page)
+    for part, exact in ((restored.keys, odd.keys), (restored.values, odd.values)):
+        torch.testing.assert_close(part[:, :, before + 5], exact[:, :, before + 5], rtol=2e-3, atol=2e-3)
+
+
+def test_a_page_unlike_the_sampled_ones_says_what_it_loses(
+    small_backbone: Backbone, prefixes: list[Prefix]
+) -> None:
+    basis = fit(small_backbone, prefixes, Keep(), quality=0.2)
+    groups = [replace(group, rows=group.rows[:1], steps=group.steps[:1]) for group in basis.keys]
+    cut = replace(basis, keys=tuple(groups))
+    assert compress(prefixes[0], Keep(), cut).lost > basis.lost
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_page_without_visual_positions_keeps_all_others(rule: str) -> None:
     keys, values = torch.randn(2, 2, 1, 5, 8, generator=torch.Generator().manual_seed(0))
-    blank = Prefix(keys, values, torch.zeros(5, dtype=torch.bool), (0, 0), 5)
+    rotary = torch.arange(5)[None]
+    blank = Prefix(keys, values, torch.zeros(5, dtype=torch.bool), (0, 0), 5, rotary)
     assert compress(blank, Keep.parse(f"{rule} 1/3")).positions.tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("bits", ["8", "4 group 32", "4/2 group 16"])
 @pytest.mark.parametrize("keep", ["stride 1/3", "value-norm 1/2"])
 def test_a_page_encoded_deeper_is_stored_as_if_encoded_for_its_layers(
-    small_backbone: Backbone, keep: str, bits: str
+    small_backbone: Backbone, keep: str
 ) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (140, 112, 3), dtype=np.uint8)
     image = Image.fromarray(pixels)
     deep, shallow = (small_backbone.encode([image], exit_layer=layers)[0] for layers in (EXIT, 2))
-    storage = StorageSetting(Keep.parse(keep), NumberFormat.parse(bits), 2)
-    shared = encode_shared(small_backbone, storage)
-    stored, expected = (
-        pack(compress(prefix, storage.keep, storage.numbers, shared))
-        for prefix in (deep.layers(0, 2), shallow)
-    )
+    stored, expected = (pack(compress(prefix, Keep.parse(keep))) for prefix in (deep.layers(0, 2), shallow))
     np.testing.assert_array_equal(stored, expected)
 
 
-def test_pages_of_two_stores_in_one_batch_are_refused(prefixes: list[Prefix]) -> None:
-    pages = [compress(prefixes[0], Keep(), NumberFormat.parse(bits)) for bits in ("8", "4")]
-    with pytest.raises(StoreError, match="several stores"):
-        StoredPrefixes(pages)
+def test_pages_of_two_stores_in_one_batch_are_refused(
+    small_backbone: Backbone, prefixes: list[Prefix]
+) -> None:
+    bases = [fit(small_backbone, prefixes, Keep(), quality=quality) for quality in (1.0, 2.0)]
+    for first, second in ((None, bases[0]), (bases[0], bases[1])):
+        with pytest.raises(StoreError, match="several stores"):
+            StoredPrefixes([compress(prefixes[0], Keep(), basis) for basis in (first, second)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("bits", ["8", "4/2", "3/2", "3 group 16"])
+@pytest.mark.parametrize("coded", [False, True])
 def test_filling_writes_some_or_all_pages_in_any_dtype_and_nothing_beyond_them(
-    prefixes: list[Prefix], bits: str, dtype: torch.dtype
+    small_backbone: Backbone, prefixes: list[Prefix], coded: bool, dtype: torch.dtype
 ) -> None:
-    packed = [compress(prefix, Keep(), NumberFormat.parse(bits)) for prefix in prefixes]
+    basis = fit(small_backbone, prefixes, Keep(), quality=2.0) if coded else None
+    packed = [compress(prefix, Keep(), basis) for prefix in prefixes]
     batch = StoredPrefixes(packed)
     longest, room = int(batch.lengths.max()), 9
-    shape = (len(packed), packed[0].keys.shape[1], longest + room, packed[0].keys.shape[3])
+    shape = (len(packed), packed[0].shape[1], longest + room, packed[0].shape[2])
     memory = torch.full((2, *shape), 7.0, dtype=dtype)
     batch.fill(2, *memory[..., :longest, :])
     for row, page in enumerate(packed):
-        expected, length = decompressed(page), len(page.positions)
+        expected, length = decompressed(page), page.shared_count + len(page.positions)
         for part, exact in zip(memory[:, row], (expected.keys, expected.values), strict=True):
-            torch.testing.assert_close(part[:, :length].float(), exact[2], rtol=2e-2, atol=2e-2)
+            torch.testing.assert_close(part[:, :length].float(), exact[2], rtol=2e-2, atol=3e-2)
         alone = torch.empty(2, 1, *memory[0, 0, :, :longest].shape, dtype=dtype)
         batch.fill(2, *alone, start=row)
-        assert torch.equal(alone[:, 0], memory[:, row, :, :longest])
+        torch.testing.assert_close(alone[:, 0], memory[:, row, :, :longest], rtol=1e-2, atol=1e-2)
     assert (memory[..., longest:, :] == 7).all()
 
 
 @pytest.mark.parametrize(
     ("build_model", "family"),
-    [(build, "glm4v"), (build, "idefics3"), (build, "smolvlm"), (build_text, "llama")],
+    [
+        (build, "qwen2_5_vl"),
+        (build, "qwen3_vl"),
+        (build, "glm4v"),
+        (build, "idefics3"),
+        (build, "smolvlm"),
+        (build_text, "llama"),
+    ],
 )
-def test_pages_of_every_family_start_with_the_shared_positions(
+def test_keys_of_every_family_are_turned_back_and_forth_and_start_with_the_shared_positions(
     build_model: Callable[..., Any], family: str, tmp_path: Path
 ) -> None:
     backbone = load_backbone(build_model(family, tmp_path).folder, device="cpu")
-    storage = StorageSetting(Keep(), NumberFormat(4, 4), 2)
-    assert encode_shared(backbone, StorageSetting(Keep(), PAPER_NUMBERS, 2)) is None
-    shared = encode_shared(backbone, storage)
-    assert shared is not None
-    count = shared.shape[3]
     random = np.random.default_rng(0)
-    for width, height in ((64, 64), (300, 200)):
-        image = Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
-        [prefix] = backbone.encode([f"page {width}" if backbone.reads_text else image], exit_layer=2)
+    images = [
+        Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        for width, height in ((64, 64), (300, 200))
+    ]
+    contents = ["one page", "another page"] if backbone.reads_text else images
+    prefixes = [backbone.encode([content], exit_layer=2)[0] for content in contents]
+    shared = encode_shared(backbone, 2)
+    count = shared.shape[3]
+    rotation = backbone.rotation(len(prefixes[0].rotary))
+    kept = [keep_positions(prefix, Keep.parse("stride 1"), count) for prefix in prefixes]
+    basis = fit_basis(kept, quality=60.0, rotation=rotation, shared=shared, layers_per_group=2)
+    for prefix, page in zip(prefixes, kept, strict=True):
         for part, once in zip((prefix.keys, prefix.values), shared, strict=True):
             torch.testing.assert_close(part[:, :, :count], torch.from_numpy(once))
-        packed = compress(prefix, storage.keep, storage.numbers, shared)
+        packed = encode_kept(page, basis)
         assert packed.total == len(prefix.visual)
         assert int(packed.positions[0]) >= count
+        batch = StoredPrefixes([packed])
+        found = torch.empty(2, 1, prefix.keys.shape[1], prefix.count, prefix.keys.shape[3])
+        batch.fill(1, *found)
+        for part, exact in zip(found[:, 0], (prefix.keys[1], prefix.values[1]), strict=True):
+            assert float((part - exact).norm() / exact.norm()) < 0.05
+    # Before the rotary embedding a key does not depend on where it stands.
+    first = backbone.rotation(len(prefixes[0].rotary))
+    assert first.scaling > 0
+    np.testing.assert_array_equal(first.frequencies, rotation.frequencies)

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import StoreError
-from ridgerank.queries import read_queries
 from ridgerank.records import ScoredPages
 from ridgerank.store.judgements import Judgement, Judgements, query_id
-from ridgerank.trec import read_qrels
+from ridgerank.trec import read_qrels, read_queries
 
 QUERY = "operating margin"
 

@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from ridgerank.store.layout import pack
 from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
@@ -24,12 +24,12 @@ _WRITER = f"""
 import sys
 import numpy as np
 from ridgerank.store.store_writer import StoreWriter
-from tests.store.pages import LINEAGE, ORIGIN, PACKED_LINEAGE, SHARED, packed_row, page_id, row
+from tests.store.pages import BASIS, CODED_LINEAGE, LINEAGE, ORIGIN, coded_row, page_id, row
 
-packed = sys.argv[2] == "packed"
-row = packed_row if packed else row
+coded = sys.argv[2] == "coded"
+row = coded_row if coded else row
 print("ready", flush=True)
-with StoreWriter(sys.argv[1], PACKED_LINEAGE if packed else LINEAGE, SHARED if packed else None) as writer:
+with StoreWriter(sys.argv[1], CODED_LINEAGE if coded else LINEAGE, BASIS if coded else None) as writer:
     for first in range(0, {PAGES}, {BATCH}):
         batch = [row(number, positions=200) for number in range(first, first + {BATCH})]
         if first and first % 90 == 0 and page_id(first - 1) in writer.page_ids():
@@ -63,22 +63,19 @@ def finish(uri: Path, numbers: str) -> None:
 
 def content(uri: Path) -> dict[str, tuple[object, ...]]:
     with PageStore.open(str(uri)) as store:
-        out = np.zeros(store.prefix_nbytes(store.page_ids()), dtype=np.uint8)
-        store.read_prefixes(store.page_ids(), out=out)
-        sizes = [store.prefix_nbytes([one]) for one in store.page_ids()]
-        blocks = np.split(out, np.cumsum(sizes)[:-1])
+        blocks = [pack(prefix).tobytes() for prefix in store.read_prefixes(store.page_ids())]
         return {
             page.page_id: (
                 page.references,
                 page.text,
                 page.vectors is None or page.vectors.tolist(),
-                block.tobytes(),
+                block,
             )
             for page, block in zip(store.pages(store.page_ids(), vectors=True), blocks, strict=True)
         }
 
 
-@pytest.mark.parametrize("numbers", ["int8", "packed"])
+@pytest.mark.parametrize("numbers", ["int8", "coded"])
 def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Path, numbers: str) -> None:
     with start(tmp_path / "whole", numbers) as writer:
         began = time.monotonic()

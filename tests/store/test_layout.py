@@ -1,19 +1,19 @@
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgerank.errors import ArtifactError, RidgeRankError, StoreError
-from ridgerank.lineage import WIDTHS, NumberFormat
+from ridgerank.lineage import Keep, StorageSetting
 from ridgerank.store import layout
-from ridgerank.store.layout import BlockShape, PackedPrefix
-from tests.store.pages import SHARED, assert_same, packed_prefix, prefix
-
-PACKED = NumberFormat(4, 3, 8)
+from ridgerank.store.layout import Basis, PackedPrefix
+from tests.store.pages import BASIS, assert_same, coded_prefix, prefix
 
 
 @given(
@@ -22,106 +22,101 @@ PACKED = NumberFormat(4, 3, 8)
     positions=st.integers(1, 40),
     head_dim=st.integers(1, 9),
 )
-def test_what_is_packed_is_unpacked(number: int, layers: int, positions: int, head_dim: int) -> None:
-    wanted = prefix(number, layers=layers, positions=positions, head_dim=head_dim)
-    assert_same(layout.unpack(layout.pack(wanted)), wanted)
+def test_int8_pages_survive_their_bytes(number: int, layers: int, positions: int, head_dim: int) -> None:
+    page = prefix(number, layers=layers, positions=positions, head_dim=head_dim)
+    assert_same(layout.unpack(layout.pack(page)), page)
 
 
-@given(
-    keys=st.sampled_from(WIDTHS),
-    values=st.sampled_from([4, 3, 2, 1]),
-    group=st.sampled_from([None, 8, 32]),
-    positions=st.integers(2, 40),
-    head_dim=st.integers(1, 9),
-    with_shared=st.booleans(),
-)
-def test_packed_numbers_of_any_width_are_unpacked(
-    keys: int, values: int, group: int | None, positions: int, head_dim: int, with_shared: bool
-) -> None:
-    shared = SHARED if with_shared else None
-    numbers = NumberFormat(keys, values, group)
-    wanted = packed_prefix(3, numbers, positions=positions, head_dim=head_dim, shared=shared)
-    assert_same(layout.unpack(layout.pack(wanted), shared=shared), wanted)
+@given(number=st.integers(0, 10), positions=st.integers(4, 40))
+def test_coded_pages_survive_their_bytes(number: int, positions: int) -> None:
+    page = coded_prefix(number, positions=positions)
+    block = layout.pack(page)
+    assert block.tobytes() == layout.pack(page).tobytes()
+    assert_same(layout.unpack(block, basis=BASIS), page)
 
 
-def test_the_cells_of_a_page_are_counted_behind_the_shared_positions() -> None:
-    for shared in (SHARED, None):
-        assert packed_prefix(1, PACKED, positions=6, shared=shared).cells.tolist() == [0, 3, 6, 9]
+def test_a_basis_survives_its_file_and_has_one_digest() -> None:
+    turned = replace(BASIS, frequencies=np.ones((4, 3)).T * [[1.0], [2.0], [3.0]])
+    for basis in (BASIS, turned):
+        found = Basis.from_bytes(basis.to_bytes())
+        assert found.to_bytes() == basis.to_bytes()
+        np.testing.assert_array_equal(found.frequencies, basis.frequencies)
+        for group, expected in zip(found.groups, basis.groups, strict=True):
+            for name in ("mean", "rows", "steps", "tail_steps"):
+                np.testing.assert_array_equal(getattr(group, name), getattr(expected, name))
+        assert (found.limits, found.lost, found.rank) == (basis.limits, basis.lost, basis.rank)
+    assert layout.digest_basis(BASIS.to_bytes()) != layout.digest_basis(turned.to_bytes())
+    with pytest.raises(StoreError, match="a basis that cannot be read"):
+        Basis.from_bytes(BASIS.to_bytes()[:50])
 
 
-def test_a_block_without_its_shared_positions_is_refused() -> None:
-    block = layout.pack(packed_prefix(1, PACKED))
-    with pytest.raises(
-        StoreError, match="without the 2 positions before its page, of which the store holds 0"
-    ):
-        layout.unpack(block)
+def test_the_cells_of_a_page_are_counted_after_the_shared_positions() -> None:
+    assert coded_prefix(1, positions=6).cells.tolist() == [0, 3, 6, 9]
 
 
-@pytest.mark.parametrize(("at", "value"), [(44, 5), (45, 0), (46, 1), (60, 1), (64, 0), (24, 9)])
+def test_a_coded_block_without_its_basis_is_refused() -> None:
+    with pytest.raises(StoreError, match="after 2 positions, of which the store holds 0"):
+        layout.unpack(layout.pack(coded_prefix(1)))
+
+
+@pytest.mark.parametrize(("at", "value"), [(12, 7), (24, 9), (44, 5), (48, 1), (52, 3), (60, 1)])
 def test_a_header_that_contradicts_itself_is_refused(at: int, value: int) -> None:
-    block = layout.pack(packed_prefix(1, PACKED))
+    block = layout.pack(coded_prefix(2)).copy()
     block[at] = value
     with pytest.raises(StoreError, match="the store is damaged"):
-        layout.unpack(block, shared=SHARED)
+        layout.unpack(block, basis=BASIS)
 
 
-@pytest.mark.parametrize("group", [None, 32])
-@pytest.mark.parametrize(("key_bits", "value_bits"), [(8, 8), (8, 4), (3, 3), (4, 2)])
-def test_pages_take_the_bytes_of_their_arithmetic(key_bits: int, value_bits: int, group: int | None) -> None:
-    """Qwen2.5-VL-7B at layer 21, a sixth of 1280 visual positions and the instruction."""
-    kept, heads, dim, layers = 1280 // 6 + 27, 4, 128, 21
-    numbers = NumberFormat(key_bits, value_bits, group)
-    block = BlockShape(layers, heads, kept, dim, 0, (32, 40), numbers, shared=15, total=1322)
-    codes = layers * heads * kept * dim * (key_bits + value_bits) / 8
-    key_steps = layers * heads * dim * (1 if group is None else kept / group)
-    value_steps = layers * heads * kept * (1 if group is None else dim / group)
-    step_bytes = 2 if numbers.symmetric else 4
-    assert 1.0 < block.nbytes / (codes + step_bytes * (key_steps + value_steps)) < 1.03
+def test_int8_pages_take_the_bytes_of_their_arithmetic() -> None:
+    """Qwen2.5-VL-7B at layer 21, a third of 1280 visual positions and the instruction."""
+    shape = layout.MODEL_SHAPES["qwen2.5-vl-7b"]
+    counted = layout.count_page_bytes(shape, StorageSetting(Keep(), 21))
+    assert 1.0 < counted / (21 * 2 * 4 * 128 * (427 + 43)) < 1.03
+    tiny = replace(shape, kv_heads=2, head_dim=8, page_positions=15, before_page=2, after_page=1)
+    kept = np.array([0, 1, 3, 6, 9, 12, 15, 17], dtype=np.int32)
+    page = prefix(0, positions=8)
+    page = replace(page, positions=kept, visual=(kept > 1) & (kept < 17), grid=(3, 5))
+    assert len(layout.pack(page)) == layout.count_page_bytes(tiny, StorageSetting(Keep(), 3))
 
 
 def test_the_bytes_are_those_of_the_documented_format() -> None:
-    wanted = PackedPrefix(
-        keys=np.array([[[[1, -1]]], [[[2, -2]]]], dtype=np.int8),
-        values=np.array([[[[3, -3]]], [[[4, -4]]]], dtype=np.int8),
-        key_scales=np.array([[[101, 102]], [[103, 104]]], dtype=np.uint16),
-        value_scales=np.array([[[105]], [[106]]], dtype=np.uint16),
+    page = PackedPrefix(
+        {
+            "keys": np.array([[[[1, -1]]], [[[2, -2]]]], dtype=np.int8),
+            "values": np.array([[[[3, -3]]], [[[4, -4]]]], dtype=np.int8),
+            "key_scales": np.array([[[101, 102]], [[103, 104]]], dtype=np.uint16),
+            "value_scales": np.array([[[105]], [[106]]], dtype=np.uint16),
+        },
+        shape=(2, 1, 2),
         positions=np.array([2], dtype=np.int32),
         visual=np.array([True]),
         next_position=11,
         grid=(1, 3),
     )
-
-    def padded(content: bytes) -> bytes:
-        return content.ljust(16, b"\0")
-
-    def layer(key: int, value: int, *scales: int) -> bytes:
-        codes = [struct.pack("<bb", code, -code) for code in (key, value)]
-        return b"".join(map(padded, [*codes, struct.pack("<2H", *scales[:2]), struct.pack("<H", scales[2])]))
-
-    header = b"RRPREFIX" + struct.pack("<9I", 1, 2, 2, 1, 1, 2, 11, 1, 3)
-    header += struct.pack("<BBHQII", 8, 8, 0, 224, 0, 3)
-    expected = [header, padded(b"\4"), padded(b"\4")]
-    expected += [layer(1, 3, 101, 102, 105), layer(2, 4, 103, 104, 106)]
-    assert layout.pack(wanted).tobytes() == b"".join(expected)
+    body = struct.pack("<6H8b2B", 101, 102, 103, 104, 105, 106, 1, -1, 2, -2, 3, -3, 4, -4, 4, 4)
+    header = b"RRPREFIX" + struct.pack("<12IfI", 1, 0, 2, 1, 1, 2, 11, 1, 3, 0, 3, 0, 0.0, len(body))
+    assert layout.pack(page).tobytes() == header + body
+    coded = coded_prefix(1, positions=4)
+    block = layout.pack(coded).tobytes()
+    assert block[:12] == b"RRPREFIX" + struct.pack("<I", 1)
+    codes = coded.arrays["codes"].tobytes() + coded.arrays["tail_codes"].tobytes()
+    rotary = struct.pack("<4i", 2, 3, 3, 1)
+    whole = struct.pack("<i", 0) + coded.arrays["whole_vectors"].tobytes()
+    decoded = zstandard.ZstdDecompressor().decompress(block[64:], max_output_size=1 << 20)
+    assert decoded == rotary + whole + codes + bytes([0b00100100, 0b11, 0b00100100, 0])
 
 
-def test_unpacking_copies_nothing() -> None:
-    block = layout.pack(prefix(3))
-    found = layout.unpack(block)
-    for array in (found.keys, found.values, found.key_scales, found.value_scales):
-        assert np.shares_memory(array, block)
-
-
-@pytest.mark.parametrize("cut", [0, 10, 64, 500])
-def test_a_cut_block_is_refused(cut: int) -> None:
-    with pytest.raises(StoreError, match="bytes"):
-        layout.unpack(layout.pack(prefix(1))[:cut])
+@pytest.mark.parametrize("cut", [0, 10, 64, 200])
+@pytest.mark.parametrize("page", [prefix(1), coded_prefix(1)], ids=["int8", "coded"])
+def test_a_cut_block_is_refused(page: PackedPrefix, cut: int) -> None:
+    with pytest.raises(StoreError):
+        layout.unpack(layout.pack(page)[: min(cut, len(layout.pack(page)) - 1)], basis=page.basis)
 
 
 def test_a_block_of_something_else_or_of_another_format_is_refused() -> None:
     with pytest.raises(StoreError, match="starts with"):
         layout.unpack(bytes(64))
-    block = layout.pack(prefix(1))
+    block = layout.pack(prefix(1)).copy()
     block[8] = 9
     with pytest.raises(ArtifactError, match="format 9, expected 1:"):
         layout.unpack(block)
@@ -129,25 +124,33 @@ def test_a_block_of_something_else_or_of_another_format_is_refused() -> None:
 
 def test_arrays_that_disagree_are_refused_by_name() -> None:
     found = prefix(1)
-    with pytest.raises(StoreError, match=r"values are int8 .*, expected"):
-        layout.pack(replace(found, values=found.values[:, :, 1:]))
-    with pytest.raises(StoreError, match=r"key_scales are float32 .*, expected"):
-        layout.pack(replace(found, key_scales=found.key_scales.astype(np.float32)))
+    arrays = found.arrays
+    for name, other in (
+        ("values", arrays["values"][:, :, 1:]),
+        ("key_scales", arrays["key_scales"].astype(np.float32)),
+    ):
+        with pytest.raises(StoreError, match=rf"{name} are .*, expected"):
+            layout.pack(replace(found, arrays={**arrays, name: other}))
 
 
 def test_the_checksum_tells_where_one_part_ends() -> None:
-    assert layout.checksum("ab", "c", b"", b"") != layout.checksum("a", "bc", b"", b"")
+    assert layout.checksum("ab", ["c"], "", "", b"") != layout.checksum("a", ["bc"], "", "", b"")
+    assert layout.checksum("a", ["b", "c"], "", "", b"") != layout.checksum("a", ["b"], "", "c", b"")
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    flips=st.lists(st.tuples(st.integers(0, 63), st.integers(1, 255)), max_size=4), end=st.integers(0, 200)
+    make=st.sampled_from([prefix, coded_prefix]),
+    flips=st.lists(st.tuples(st.integers(0, 90), st.integers(1, 255)), max_size=4),
+    end=st.integers(0, 200),
 )
-def test_a_changed_or_cut_block_is_read_or_refused(flips: list[tuple[int, int]], end: int) -> None:
-    whole = layout.pack(prefix(0)).tobytes()
+def test_a_changed_or_cut_block_is_read_or_refused(
+    make: Callable[[int], PackedPrefix], flips: list[tuple[int, int]], end: int
+) -> None:
+    whole = layout.pack(make(0)).tobytes()
     block = bytearray(whole if end > 100 else whole[:end])
     for at, mask in flips:
         if at < len(block):
             block[at] ^= mask
     with suppress(RidgeRankError):
-        layout.unpack(bytes(block))
+        layout.unpack(bytes(block), basis=BASIS)

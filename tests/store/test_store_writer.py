@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
-from ridgerank.lineage import PAPER_NUMBERS, Keep, StorageSetting
+from ridgerank.lineage import Keep, StorageSetting
 from ridgerank.store import layout, store_writer
 from ridgerank.store.judgements import Judgement, Judgements
 from ridgerank.store.page_store import PageStore
@@ -57,11 +57,11 @@ def test_a_new_store_that_an_error_left_empty_is_removed_and_one_with_pages_stay
 
 
 def test_another_lineage_is_refused_with_both_values_shown(uri: str) -> None:
-    storage = StorageSetting(Keep.parse("value-norm 1/2"), PAPER_NUMBERS, 21)
+    storage = StorageSetting(Keep.parse("value-norm 1/2"), 21)
     other = replace(LINEAGE, storage=storage)
     for opening in (lambda: StoreWriter(uri, other), lambda: PageStore.open(uri, lineage=other)):
         with pytest.raises(
-            LineageMismatch, match=r"exit_layer: 3 there, 21 here; keep: 'stride 1/3' there, 'value-norm 1/2'"
+            LineageMismatch, match=r"keep: 'stride 1/3' there, 'value-norm 1/2' here; exit_layer: 3 there, 21"
         ):
             opening()
     read_back(uri, [0, 11])

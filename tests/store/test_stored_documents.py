@@ -73,3 +73,31 @@ def test_a_kill_between_the_two_commits_loses_no_page_and_no_name(
     assert documents(shared_uri) == {"": 1, "C#/b.pdf": 4, "a.pdf": 2, "report.pdf": 5}
     remove_documents(shared_uri, ["a.pdf"])
     assert documents(shared_uri) == {"": 1, "C#/b.pdf": 4, "report.pdf": 5}
+
+
+def test_a_removal_that_a_full_disk_stops_says_what_happened_and_can_be_finished(
+    shared_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(writer: StoreWriter) -> None:
+        raise StoreError("no space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(StoreWriter, "reclaim", fill)
+        with pytest.raises(StoreError, match=r"2 pages are removed .*not free yet .*no space left.*again"):
+            remove_documents(shared_uri, ["a.pdf"])
+    assert documents(shared_uri) == {"": 1, "C#/b.pdf": 4, "report.pdf": 5}
+    assert remove_documents(shared_uri, ["a.pdf"]) == RemovalReport(removed=0, kept=0)
+    assert "a.pdf" not in source_owners(shared_uri)
+    with PageStore.open(shared_uri) as store:
+        assert not any(fragment.num_deletions for fragment in store.fragments())
+
+
+def test_pages_are_removed_in_one_commit_without_a_list_in_sql(
+    shared_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lance.LanceDataset.delete", lambda *_: pytest.fail("a condition in SQL"))
+    with StoreWriter(shared_uri, LINEAGE) as writer:
+        version = writer._dataset.version
+        writer.remove(sorted(writer.page_ids()))
+        assert writer._dataset.version == version + 1
+    assert documents(shared_uri) == {}

@@ -49,6 +49,7 @@ def test_given_pages_come_in_the_order_asked_for(uri: str, vectors: dict[str, ND
     np.testing.assert_array_equal(block.vectors, np.concatenate([vectors[one] for one in wanted]))
 
 
+@pytest.mark.slow
 def test_an_index_lives_through_filling_adding_removing_and_reclaiming(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     origin = VectorOrigin(source="r", fingerprint="f", dim=16)

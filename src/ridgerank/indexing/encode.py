@@ -1,9 +1,10 @@
 """Listed pages are rendered, encoded and compressed: rows of the store, in groups large enough to commit."""
 
 import io
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Self
 
@@ -12,18 +13,34 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.decoder import Prefix
 from ridgerank.documents.ocr import Recognizer, recognize_pages
 from ridgerank.documents.render import PageRef, render_pages
 from ridgerank.documents.sources import Failure
+from ridgerank.errors import StoreError
 from ridgerank.indexing.names import Listing
 from ridgerank.lineage import Lineage, StorageSetting
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
-from ridgerank.store.codec import compress, encode_shared
-from ridgerank.store.layout import SharedPositions, block_shape
+from ridgerank.store.codec import (
+    choose_group,
+    compress,
+    encode_kept,
+    encode_shared,
+    even_indices,
+    fit_basis,
+    keep_positions,
+)
+from ridgerank.store.layout import Basis, PackedPrefix, digest_basis
 from ridgerank.store.page_store import PageRow, StoredPage
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 
+log = logging.getLogger(__name__)
+
+_SAMPLED_PAGES = 64
+"""Pages that a basis is fitted on."""
+_MUCH_LOST = 0.02
+"""A page that loses this share more than twice what sampled pages lose is named."""
 _COMMIT_SECONDS = 15.0
 _COMMIT_BYTES = 128 << 20
 _COMMIT_PAGES = 64
@@ -45,15 +62,15 @@ class EncodedPages:
         return EncodedPages([*self.rows, *other.rows], {**self.vectors, **other.vectors})
 
     @property
-    def prefix_bytes(self) -> int:
-        """Bytes of the prefixes."""
-        return sum(block_shape(row.prefix).nbytes for row in self.rows)
+    def vector_bytes(self) -> int:
+        """Bytes of the vectors."""
+        new = [row.page.vectors for row in self.rows if row.page.vectors is not None]
+        return sum(each.nbytes for each in (*new, *self.vectors.values()))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of prefixes and vectors."""
-        new_vectors = [row.page.vectors for row in self.rows if row.page.vectors is not None]
-        return self.prefix_bytes + sum(vectors.nbytes for vectors in (*new_vectors, *self.vectors.values()))
+        """Bytes of prefixes and vectors in memory."""
+        return self.vector_bytes + sum(row.prefix.nbytes for row in self.rows if row.prefix is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +80,99 @@ class PageEncoder:
     backbone: Backbone
     embedder: PageEmbedder | None
     storage: StorageSetting
-    shared: SharedPositions | None
-    """The positions before the page, if the store holds them once."""
+    basis: Basis | None = None
+    """What pages are coded in; None for int8, and until `fit` has found it."""
 
     @classmethod
-    def create(cls, backbone: Backbone, embedder: PageEmbedder | None, storage: StorageSetting) -> Self:
+    def create(
+        cls,
+        backbone: Backbone,
+        embedder: PageEmbedder | None,
+        storage: StorageSetting,
+        basis: Basis | None = None,
+    ) -> Self:
         """An encoder for this setting; a layer that the model lacks is refused."""
         backbone.geometry.require_layers(storage.exit_layer)
-        return cls(backbone, embedder, storage, encode_shared(backbone, storage))
+        if basis is not None:
+            storage = replace(storage, basis=digest_basis(basis.to_bytes()))
+        return cls(backbone, embedder, storage, basis)
+
+    @property
+    def needs_basis(self) -> bool:
+        """Whether a basis has to be fitted first."""
+        return self.storage.quality is not None and self.basis is None
+
+    def fit(self, batches: Iterable[Sequence[Page]], listing: Listing) -> tuple["PageEncoder", EncodedPages]:
+        """An encoder whose basis is fitted on these pages, and the pages, encoded."""
+        assert self.storage.quality is not None
+        shared = encode_shared(self.backbone, self.storage.exit_layer)
+        read = [
+            (
+                batch,
+                self._embed(batch),
+                [keep_positions(prefix, self.storage.keep, shared.shape[3]) for prefix in self._read(batch)],
+            )
+            for batch in batches
+        ]
+        kept = [page for _, _, of_batch in read for page in of_batch]
+        if not kept:
+            raise StoreError(
+                "no page can be read, and the basis of a new store is fitted to its first pages; check the "
+                "documents, or take the basis of another store"
+            )
+        rotation = self.backbone.rotation(len(kept[0].rotary))
+        basis = fit_basis(
+            kept,
+            quality=self.storage.quality,
+            rotation=rotation,
+            shared=shared,
+            layers_per_group=choose_group(self.backbone.geometry),
+        )
+        fitted = self.create(self.backbone, self.embedder, self.storage, basis)
+        encoded = EncodedPages()
+        for batch, vectors, of_batch in read:
+            encoded += EncodedPages(
+                fitted._rows(batch, [encode_kept(page, basis) for page in of_batch], vectors, listing)
+            )
+        return fitted, encoded
 
     def encode(self, pages: Sequence[Page], listing: Listing, stored: frozenset[str]) -> EncodedPages:
         """Run one batch of rendered pages through both models; a stored page needs its vectors only."""
-        vectors: dict[str, NDArray[np.float16]] = {}
-        if self.embedder is not None:
-            embedded = self.embedder.embed_pages([page.image for page in pages])
-            vectors = dict(zip((page.page_id for page in pages), embedded, strict=True))
+        vectors = self._embed(pages)
         new = [page for page in pages if page.page_id not in stored]
-        contents = [self.backbone.content(page) for page in new]
-        prefixes = self.backbone.encode(contents, exit_layer=self.storage.exit_layer)
-        rows = [
+        packed = [compress(prefix, self.storage.keep, self.basis) for prefix in self._read(new)]
+        rows = self._rows(new, packed, vectors, listing)
+        return EncodedPages(rows, vectors)
+
+    def _embed(self, pages: Sequence[Page]) -> dict[str, NDArray[np.float16]]:
+        """The retriever's vectors by page id, none without a retriever."""
+        if self.embedder is None:
+            return {}
+        embedded = self.embedder.embed_pages([page.image for page in pages])
+        return dict(zip((page.page_id for page in pages), embedded, strict=True))
+
+    def _read(self, pages: Sequence[Page]) -> list[Prefix]:
+        contents = [self.backbone.content(page) for page in pages]
+        return self.backbone.encode(contents, exit_layer=self.storage.exit_layer)
+
+    def _rows(
+        self,
+        pages: Sequence[Page],
+        packed: Sequence[PackedPrefix],
+        vectors: dict[str, NDArray[np.float16]],
+        listing: Listing,
+    ) -> list[PageRow]:
+        """Rows of new pages, which take their vectors with them."""
+        for page, prefix in zip(pages, packed, strict=True):
+            if self.basis is not None and prefix.lost > _MUCH_LOST + 2 * self.basis.lost:
+                log.warning(
+                    "%s is unlike the pages this store was fitted to: %.1f %% of it is lost, of those "
+                    "at most %.1f %%; documents like it belong into a store of their own",
+                    page.reference,
+                    100 * prefix.lost,
+                    100 * self.basis.lost,
+                )
+        return [
             PageRow(
                 page=StoredPage(
                     page_id=page.page_id,
@@ -91,11 +182,18 @@ class PageEncoder:
                     thumbnail=_thumbnail(page.image),
                     vectors=vectors.pop(page.page_id, None),
                 ),
-                prefix=compress(prefix, self.storage.keep, self.storage.numbers, self.shared),
+                prefix=prefix,
             )
-            for page, prefix in zip(new, prefixes, strict=True)
+            for page, prefix in zip(pages, packed, strict=True)
         ]
-        return EncodedPages(rows, vectors)
+
+
+def sample_batches(listing: Listing, batch_pages: int) -> list[tuple[int, PageRef]]:
+    """Pages to fit a basis on: whole batches, spread evenly over all documents."""
+    numbered = list(listing.number_batches(frozenset(), batch_pages))
+    batches = -(-len(listing.refs) // batch_pages)
+    chosen = set(even_indices(batches, min(batches, _SAMPLED_PAGES // batch_pages)).tolist())
+    return [(number, ref) for number, ref in numbered if number in chosen]
 
 
 def group_for_commits(batches: Iterable[EncodedPages]) -> Iterator[EncodedPages]:
@@ -128,7 +226,7 @@ class EncodingDescription:
     """Pages per forward pass. The same on every machine: the last bits of prefixes depend on it."""
     origin: VectorOrigin | None
     reads_text: bool
-    shared: SharedPositions | None
+    basis: Basis | None
 
 
 def describe_encoding(page_encoder: PageEncoder) -> EncodingDescription:
@@ -139,7 +237,7 @@ def describe_encoding(page_encoder: PageEncoder) -> EncodingDescription:
         8 if backbone.device.type == "cuda" else 4,
         None if embedder is None else embedder.origin,
         backbone.reads_text,
-        page_encoder.shared,
+        page_encoder.basis,
     )
 
 

@@ -10,31 +10,35 @@ committed whole.
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
-from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.backbones.model_settings import ModelSettings, remember_place
 from ridgerank.documents.ocr import Recognizer, has_little_text
-from ridgerank.documents.sources import Failure, read_metadata
-from ridgerank.errors import BackboneError, StoreError
+from ridgerank.documents.sources import DocumentMetadata, Failure
+from ridgerank.errors import BackboneError, LineageMismatch, StoreError
 from ridgerank.indexing.encode import (
+    EncodedPages,
     EncodingDescription,
     PageEncoder,
     describe_encoding,
     group_for_commits,
     render_batches,
+    sample_batches,
 )
 from ridgerank.indexing.names import Listing, list_documents, name_documents
-from ridgerank.lineage import Keep, NumberFormat, StoragePreset, StorageSetting
+from ridgerank.lineage import Keep, Lineage, StoragePreset, StorageSetting
 from ridgerank.processes import usable_cores
 from ridgerank.records import document_name
-from ridgerank.store.lance_dataset import open_dataset, read_lineage
+from ridgerank.store.lance_dataset import find_lineage, read_basis
+from ridgerank.store.layout import MODEL_SHAPES, Basis, count_page_bytes
 from ridgerank.store.page_filter import labels_of
-from ridgerank.store.page_store import PageStore
+from ridgerank.store.page_store import PageRow, PageStore
+from ridgerank.store.probe import write_probe
 from ridgerank.store.sidecar import remember_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
@@ -99,8 +103,9 @@ def index_documents(
     *,
     exit_layer: int | None = None,
     keep: Keep | None = None,
-    numbers: NumberFormat | None = None,
-    preset: StoragePreset = "paper",
+    quality: float | None = None,
+    preset: StoragePreset = "small",
+    like: str | Path | None = None,
     prune: bool = False,
     processes: int | None = None,
     batch_pages: int | None = None,
@@ -111,45 +116,96 @@ def index_documents(
     """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
 
     The backbone is a loaded one, or the name or folder to load it from. A new store needs one; pages that
-    are added to a store are read by the model it was made with.
-    What `exit_layer`, `keep` and `numbers` leave open is as the `preset` says; `ridgerank index` takes
-    `small`.
+    are added to a store are read by the model it was made with, and stored as its pages are.
+    In a new store, what `exit_layer`, `keep` and `quality` leave open is as the `preset` says, or as in the
+    store `like`. A new store that is not int8 fits its basis to pages sampled from all documents, or takes
+    that of `like`.
     Stored pages are neither rendered nor encoded again. The pages of a file that has changed are replaced.
     A file whose name belongs to another file gets its folder in front of it. With `prune`, pages that are not
     under `paths` are removed, except pages of files that could not be read this time. With a `recognizer`,
     pages without a text layer get the text recognized in their image. With an `embedder`, every page also
     gets a retriever's vectors, and a large store an index over them. `progress` is called meanwhile.
     """
-    if backbone is None:
-        backbone = _load_stored_backbone(str(store))
-    elif isinstance(backbone, str):
-        backbone = load_backbone(backbone)
-    storage = StorageSetting.from_preset(
-        preset,
-        layers=backbone.geometry.layers,
-        reads_text=backbone.reads_text,
-        keep=keep,
-        numbers=numbers,
-        exit_layer=exit_layer,
+    lineage = find_lineage(str(store))
+    if not isinstance(backbone, Backbone):
+        backbone = _load_backbone(backbone, lineage, str(store))
+    model = lineage or (None if like is None else find_lineage(str(like)))
+    named = (
+        StorageSetting.from_preset(preset, layers=backbone.geometry.layers, reads_text=backbone.reads_text)
+        if model is None
+        else model.storage
     )
-    page_encoder = PageEncoder.create(backbone, embedder, storage)
-    processes = min(8, usable_cores()) if processes is None else processes
+    storage = StorageSetting(
+        keep or named.keep,
+        named.exit_layer if exit_layer is None else exit_layer,
+        named.quality if quality is None else quality,
+    )
+    basis = find_basis(str(store), None if like is None else str(like), storage)
+    page_encoder = PageEncoder.create(backbone, embedder, storage, basis)
+    processes = min(8, usable_cores()) if processes is None else processes  # 0 leaves files to this process
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    batch_pages = batch_pages or describe_encoding(page_encoder).batch_pages
+    listing, sampled = None, EncodedPages()
+    if page_encoder.needs_basis:
+        listing = list_new_documents(paths, progress, processes)
+        numbered = sample_batches(listing, batch_pages)
+        batches = render_batches(numbered, _ignore, recognizer, backbone.page_budget, processes)
+        page_encoder, sampled = page_encoder.fit(batches, listing)
     description = describe_encoding(page_encoder)
-    return run_index(
-        [paths] if isinstance(paths, str | Path) else paths,
+    report = run_index(
+        paths,
         str(store),
         description,
         partial(
             _encode_here,
             page_encoder=page_encoder,
             recognizer=recognizer,
-            batch_pages=batch_pages or description.batch_pages,
+            batch_pages=batch_pages,
             processes=processes,
         ),
+        listed=listing,
+        sampled=sampled,
         progress=progress,
         prune=prune,
         processes=processes,
     )
+    if lineage is not None:
+        remember_place(lineage, backbone.name)
+    with PageStore.open(store) as opened:
+        write_probe(opened, backbone)
+    return report
+
+
+def find_basis(store: str, like: str | None, storage: StorageSetting) -> Basis | None:
+    """The basis of a store, or of the store it is to be like; None if one has to be fitted."""
+    for uri in (store, like):
+        lineage = None if uri is None else find_lineage(uri)
+        if lineage is not None and uri is not None:
+            if replace(lineage.storage, basis=None) != replace(storage, basis=None):
+                raise LineageMismatch(
+                    f"the page store at {uri} was made with {lineage.storage}, not with {storage}; use the "
+                    "settings it was made with"
+                )
+            return read_basis(uri, lineage)
+    if like is not None:
+        raise StoreError(f"no page store at {like}, whose basis was to be taken; check the path")
+    return None
+
+
+def list_new_documents(
+    paths: Iterable[str | Path], progress: ProgressCallback | None, processes: int
+) -> Listing:
+    """The pages under the paths, to sample from; what cannot be read is reported to `progress`."""
+
+    def fail(failure: Failure) -> None:
+        if progress is not None:
+            progress(IndexProgress(failure=failure))
+
+    return list_documents(paths, fail, processes=processes)
+
+
+def _ignore(failure: Failure) -> None:
+    """A sampled page that cannot be rendered is tried, and reported, with all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +242,17 @@ def run_index(
     progress: ProgressCallback | None,
     prune: bool = False,
     processes: int = 1,
+    listed: Listing | None = None,
+    sampled: EncodedPages | None = None,
 ) -> IndexReport:
     """List documents, let `encode` encode and commit the missing pages, then update references and indices.
 
+    What is `listed` already is not listed again; `sampled` pages of it are encoded already.
     To a model that reads text, a page without text is blank: the report then names such pages.
     """
     start = time.perf_counter()
     paths = list(paths)
-    metadata = read_metadata(paths)
+    metadata = DocumentMetadata(paths)
     origin = description.origin
     added = embedded = prefix_bytes = nbytes = done_before = total = 0
 
@@ -205,10 +264,10 @@ def run_index(
         listing.failures.append(failure)
         notify(failure)
 
-    with StoreWriter(uri, description.lineage, description.shared) as writer:
+    with StoreWriter(uri, description.lineage, description.basis) as writer:
         page_ids_without_vectors = frozenset() if origin is None else writer.open_vectors(origin)
-        listing = list_documents(paths, notify, processes=processes)
-        stored = writer.page_ids()
+        listing = listed or list_documents(paths, notify, processes=processes)
+        stored = writer.page_ids() - writer.pending()
         owners = source_owners(uri)
         renamed = name_documents(listing, owners, writer.references())
         remember_sources(uri, listing.paths)
@@ -216,12 +275,20 @@ def run_index(
         done = stored - page_ids_without_vectors
         done_before, total = sum(page_id in done for page_id in listing.refs), len(listing.refs)
         notify()
+        labels = list_labels(listing, metadata)
+        if sampled is not None and sampled.rows:
+            rows = [row for row in sampled.rows if row.page.page_id not in stored]
+            prefix_bytes += writer.append([name_row(row, listing) for row in rows])
+            nbytes = prefix_bytes + sampled.vector_bytes
+            added, done = len(rows), done | {row.page.page_id for row in rows}
+            stored |= done
+            notify()
         for commit in encode(IndexTask(writer, listing, stored, done, fail)):
             added, embedded = added + commit.added, embedded + commit.embedded
             prefix_bytes, nbytes = prefix_bytes + commit.prefix_bytes, nbytes + commit.nbytes
             notify()
         replaced, pruned = update_references(writer, listing, _unread_names(listing, owners), prune=prune)
-        update_labels(writer, listing, metadata)
+        update_labels(writer, labels)
         without_vectors = references_without_vectors(writer, origin)
         if len(writer.page_ids()) >= MIN_INDEXED_PAGES:
             writer.index_pages()
@@ -243,6 +310,13 @@ def run_index(
         seconds=time.perf_counter() - start,
         failures=tuple(listing.failures),
     )
+
+
+def name_row(row: PageRow, listing: Listing) -> PageRow:
+    """A row that was made before documents had their names."""
+    page_id = row.page.page_id
+    references, source = tuple(listing.references[page_id]), listing.refs[page_id].source.name
+    return replace(row, page=replace(row.page, references=references, source=source))
 
 
 def _unread_names(listing: Listing, owners: Mapping[str, str]) -> set[str]:
@@ -268,36 +342,36 @@ def _encode_here(
     for encoded in group_for_commits(
         page_encoder.encode(batch, task.listing, task.stored) for batch in pages
     ):
-        task.writer.append(encoded.rows)
+        prefix_bytes = task.writer.append(encoded.rows)
         task.writer.set_vectors(encoded.vectors)
-        yield Commit(len(encoded.rows), len(encoded.vectors), encoded.prefix_bytes, encoded.nbytes)
+        nbytes = prefix_bytes + encoded.vector_bytes
+        yield Commit(len(encoded.rows), len(encoded.vectors), prefix_bytes, nbytes)
 
 
-def _load_stored_backbone(store: str) -> Backbone:
-    """The model a store was made with."""
-    dataset = open_dataset(store)
-    if dataset is None:
+def _load_backbone(name: str | None, lineage: Lineage | None, store: str) -> Backbone:
+    """The model of this name, reading pages as the store's own; without a name, the store's own."""
+    if lineage is not None:
+        return ModelSettings.from_lineage(lineage, name=name).load()
+    if name is None:
         raise BackboneError(f"{describe_models(store)}\nName one, or pass a loaded one, as backbone.")
-    return ModelSettings.from_lineage(read_lineage(dataset, store)).load()
+    return load_backbone(name)
 
 
 MODEL_CHOICES = {
-    "HuggingFaceTB/SmolLM2-135M-Instruct": (
-        0.63,
-        "reads the text of pages, for CPUs",
-        "measured on 51 pages",
-    ),
-    "Qwen/Qwen2.5-VL-3B-Instruct": (1.03, "looks at page images, 7.6 GB of weights", "arithmetic"),
-    "Qwen/Qwen2.5-VL-7B-Instruct": (2.05, "looks at page images, 16.6 GB of weights", "arithmetic"),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": ("smollm2-135m", "reads the text of pages, for CPUs"),
+    "Qwen/Qwen2.5-VL-3B-Instruct": ("qwen2.5-vl-3b", "looks at page images, 7.6 GB of weights"),
+    "Qwen/Qwen2.5-VL-7B-Instruct": ("qwen2.5-vl-7b", "looks at page images, 16.6 GB of weights"),
 }
-"""Models to begin with: megabytes of a page in the preset `small`, what the model reads, and how we know."""
+"""Models to begin with: the name of their shape, and what they read."""
 
 
 def describe_models(store: str) -> str:
-    """The error message for a new store without a model."""
+    """The error message for a new store without a model; bytes are arithmetic (`count_page_bytes`)."""
     lines = [f"there is no page store at {store} yet, and a new one needs a model. Three to choose from:"]
-    for name, (megabytes, reads, source) in MODEL_CHOICES.items():
-        lines.append(f"  {name:36} {reads}: {megabytes} MB a page ({source})")
+    for name, (short_name, reads) in MODEL_CHOICES.items():
+        shape = MODEL_SHAPES[short_name]
+        setting = StorageSetting.from_preset("small", layers=shape.layers, reads_text=shape.reads_text)
+        lines.append(f"  {name:36} {reads}: about {count_page_bytes(shape, setting) / 1e6:.2f} MB a page")
     return "\n".join(lines)
 
 
@@ -317,23 +391,22 @@ def references_without_text(uri: str) -> tuple[str, ...]:
         return tuple(sorted(store.reference(page_id) for page_id in blank))
 
 
-def update_labels(writer: StoreWriter, listing: Listing, metadata: Mapping[Path, Mapping[str, Any]]) -> None:
-    """Give every listed page the labels that the metadata of its files says, and no others."""
-    if not metadata:
-        return
-    before = writer.labels()
-    changed: dict[str, tuple[str, ...]] = {}
+def list_labels(listing: Listing, metadata: DocumentMetadata) -> dict[str, set[str]]:
+    """Page id → the labels that the metadata of its files says."""
     labels_by_page: dict[str, set[str]] = {}
     for path, refs in listing.documents.items():
-        fields = metadata.get(path, {}).items()
+        fields = metadata.fields(path).items()
         labels = {label for key, value in fields for label in labels_of(key, value)}
         for ref in refs:
             labels_by_page.setdefault(ref.page_id, set()).update(labels)
-    for page_id, labels in labels_by_page.items():
-        if tuple(sorted(labels)) != before.get(page_id, ()):
-            changed[page_id] = tuple(sorted(labels))
-    stored = writer.page_ids()
-    writer.set_labels({page_id: labels for page_id, labels in changed.items() if page_id in stored})
+    return labels_by_page
+
+
+def update_labels(writer: StoreWriter, labels_by_page: Mapping[str, Collection[str]]) -> None:
+    """Give every stored page of these its labels, and no others."""
+    before, stored = writer.labels(), writer.page_ids()
+    labels = {page_id: tuple(sorted(each)) for page_id, each in labels_by_page.items() if page_id in stored}
+    writer.set_labels({page: each for page, each in labels.items() if each != before.get(page, ())})
 
 
 def update_references(

@@ -52,7 +52,7 @@ def list_documents(
 ) -> Listing:
     """List all pages under the paths; `failed` is called with what could not be read."""
     listing = Listing()
-    for item in list_pages(paths, processes=min(processes, 2)):
+    for item in list_pages(paths, processes=min(processes, 2)):  # quick compared with rendering
         match item:
             case PageRef():
                 listing.documents.setdefault(item.source.path, []).append(item)

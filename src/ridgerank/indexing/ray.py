@@ -35,11 +35,28 @@ from ridgerank.documents.render import PageRef
 from ridgerank.documents.sources import Failure
 from ridgerank.errors import BackboneError, ClusterError
 from ridgerank.extras import require_packages
-from ridgerank.indexing.encode import EncodingDescription, PageEncoder, describe_encoding, render_batches
-from ridgerank.indexing.index import Commit, IndexReport, IndexTask, ProgressCallback, run_index
+from ridgerank.indexing.encode import (
+    EncodedPages,
+    EncodingDescription,
+    PageEncoder,
+    describe_encoding,
+    render_batches,
+    sample_batches,
+)
+from ridgerank.indexing.index import (
+    Commit,
+    IndexReport,
+    IndexTask,
+    ProgressCallback,
+    find_basis,
+    list_new_documents,
+    run_index,
+)
 from ridgerank.indexing.names import Listing
 from ridgerank.lineage import StorageChoice
 from ridgerank.store import layout
+from ridgerank.store.lance_dataset import open_dataset
+from ridgerank.store.layout import Basis
 from ridgerank.store.store_writer import StoreWriter, build_table
 
 LOCAL = "local"
@@ -80,11 +97,13 @@ def connect_ray(address: str) -> Iterator[Any]:
 
     # After the import, which sets its level: progress is shown by our bar alone.
     logging.getLogger("ray.data").setLevel(logging.WARNING)
+    if address == LOCAL and ray.is_initialized():
+        raise ClusterError(f"this process is connected to a Ray cluster; disconnect to use {LOCAL!r}")
     started_here = not ray.is_initialized()
     if started_here:
         try:
             ray.init(
-                address=None if address == LOCAL else address,
+                address=address,  # Ray, too, calls a new cluster of this machine "local", whatever else runs
                 include_dashboard=False if address == LOCAL else None,
                 log_to_driver=False,
                 logging_level=logging.WARNING,
@@ -118,8 +137,10 @@ class EncodingPlan:
     storage: StorageChoice
     retriever: str | None = None
     ocr: bool = False
+    like: str | None = None
+    """The store whose basis a new one takes."""
 
-    def load(self) -> PageEncoder:
+    def load(self, basis: Basis | None = None) -> PageEncoder:
         """Load the models."""
         backbone = self.model.load()
         storage = self.storage(layers=backbone.geometry.layers, reads_text=backbone.reads_text)
@@ -129,12 +150,25 @@ class EncodingPlan:
 
             dtype = parse_dtype(self.model.dtype)
             embedder = load_encoder(self.retriever, device=self.model.device, dtype=dtype)
-        return PageEncoder.create(backbone, embedder, storage)
+        return PageEncoder.create(backbone, embedder, storage, basis)
 
 
-def describe_plan(plan: EncodingPlan) -> EncodingDescription:
-    """Describe the models of a plan; runs on a worker, which has them."""
-    return describe_encoding(plan.load())
+def describe_plan(
+    plan: EncodingPlan, uri: str, listing: Listing | None
+) -> tuple[EncodingDescription, EncodedPages]:
+    """Describe a plan's models, and fit the basis of a new store; runs on a worker, which has the models."""
+    encoder = plan.load()
+    encoder = PageEncoder.create(
+        encoder.backbone, encoder.embedder, encoder.storage, find_basis(uri, plan.like, encoder.storage)
+    )
+    sampled = EncodedPages()
+    if encoder.needs_basis and listing is not None:
+        numbered = sample_batches(listing, describe_encoding(encoder).batch_pages)
+        recognizer = Recognizer(cache=None) if plan.ocr else None
+        max_pixels = encoder.backbone.page_budget
+        batches = render_batches(numbered, lambda _: None, recognizer, max_pixels, _RENDERING_PROCESSES)
+        encoder, sampled = encoder.fit(batches, listing)
+    return describe_encoding(encoder), sampled
 
 
 def index_on_ray(
@@ -152,7 +186,11 @@ def index_on_ray(
 
     The report, and the rows of the store, are those of `index_documents`.
     """
-    description = ray.get(ray.remote(**workers.resources)(describe_plan).remote(plan))
+    paths = list(paths)
+    new = open_dataset(uri) is None and plan.like is None
+    listing = list_new_documents(paths, progress, 1) if new else None
+    describe = ray.remote(**workers.resources)(describe_plan)
+    description, sampled = ray.get(describe.remote(plan, uri, listing))
     encode = partial(
         _encode_on_ray,
         worker_arguments=(plan, uri, description),
@@ -160,7 +198,16 @@ def index_on_ray(
         batch_pages=description.batch_pages,
         fragment_pages=fragment_pages,
     )
-    return run_index(paths, uri, description, encode, progress=progress, prune=prune)
+    return run_index(
+        paths,
+        uri,
+        description,
+        encode,
+        progress=progress,
+        prune=prune,
+        listed=listing,
+        sampled=sampled,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +308,8 @@ def _commit(results: list[FragmentResult], writer: StoreWriter) -> Commit:
     vectors = {page_id: vectors for result in results for page_id, vectors in result.vectors.items()}
     writer.set_vectors(vectors)
     prefix_bytes = sum(result.prefix_bytes for result in results)
-    return Commit(len(page_ids), len(vectors), prefix_bytes, sum(result.nbytes for result in results))
+    nbytes = prefix_bytes + sum(result.nbytes for result in results)
+    return Commit(len(page_ids), len(vectors), prefix_bytes, nbytes)
 
 
 class EncodingWorker:
@@ -269,7 +317,7 @@ class EncodingWorker:
 
     def __init__(self, plan: EncodingPlan, uri: str, description: EncodingDescription) -> None:
         self._uri = uri
-        self._page_encoder = plan.load()
+        self._page_encoder = plan.load(description.basis)
         # A machine with another release of transformers is detected only here.
         loaded = describe_encoding(self._page_encoder)
         loaded.lineage.require(description.lineage, artifact="what this worker makes")
@@ -311,7 +359,8 @@ class EncodingWorker:
             encoded = self._page_encoder.encode(pages, listing, task.stored)
             result.vectors |= encoded.vectors
             result.page_ids += [row.page.page_id for row in encoded.rows]
-            result.prefix_bytes += encoded.prefix_bytes
-            result.nbytes += encoded.nbytes
+            result.nbytes += encoded.vector_bytes
             if encoded.rows:
-                yield from build_table(encoded.rows, schema).to_batches()
+                table = build_table(encoded.rows, schema)
+                result.prefix_bytes += sum(table.column(layout.PREFIX_BYTES).to_pylist())
+                yield from table.to_batches()

@@ -3,20 +3,20 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Self, TypeAlias
 
-import numpy as np
 from torch import Tensor
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Attention
+from ridgerank.backbones.model_settings import remember_place
 from ridgerank.errors import StoreError
 from ridgerank.records import State
 from ridgerank.store.codec import StoredPrefixes
-from ridgerank.store.layout import PackedPrefix, block_shape
+from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import CacheCounts, LayerStream, LoadingCache
+from ridgerank.store.probe import require_model
+from ridgerank.store.reading import CacheCounts, LoadingCache
 
 QueryPages: TypeAlias = tuple[str, Sequence[str]]
 """A query and the ids of the pages it runs over."""
@@ -29,7 +29,7 @@ class ShallowStates:
     states: Tensor
     """(pages, width), float32: the raw state of each page, read at the position asked for (eq. 5)."""
     reading_ms: float
-    """Time spent waiting for prefixes; what was read while layers were computed does not count."""
+    """Time spent reading prefixes."""
     compute_ms: float
 
 
@@ -37,22 +37,19 @@ class ShallowPass:
     """One model over one store, for any number of threads; a context manager that closes the store.
 
     With `cache_bytes` pages stay in memory, the least recently used leaving first. With 0
-    they are read at every request, on a CPU layer by layer, while the layers before are being computed.
+    they are read at every request.
     """
 
     def __init__(self, backbone: Backbone, store: PageStore, *, cache_bytes: int = 1 << 30) -> None:
-        loaded = backbone.lineage(store.lineage.storage)
-        store.lineage.require(loaded, artifact=f"the page store at {store.uri}")
+        require_model(store, backbone)
+        remember_place(store.lineage, backbone.name)
         self.backbone = backbone
         self.store = store
         self._cache: LoadingCache[str, PackedPrefix] | None = None
         if cache_bytes:
             self._cache = LoadingCache(
-                store.read_prefixes, cache_bytes, count_bytes=lambda prefix: block_shape(prefix).nbytes
+                store.read_prefixes, cache_bytes, count_bytes=lambda prefix: prefix.nbytes
             )
-        self._buffer = np.empty(0, dtype=np.uint8)
-        self._buffer_lock = Lock()
-        """The reading buffer serves one request at a time."""
 
     def run(
         self,
@@ -82,12 +79,13 @@ class ShallowPass:
         if not lists or any(not page_ids for _, page_ids in lists):
             raise StoreError("no pages to run the query over; expected at least one")
         start = time.perf_counter()
-        if len(lists) == 1 and not unstored and self._cache is None and self.backbone.device.type == "cpu":
-            [(query, page_ids)] = lists
-            with self._buffer_lock:
-                return self._stream(query, page_ids, state)
         prefixes = self._read([page_id for _, page_ids in lists for page_id in page_ids], unstored or {})
-        return self._compute(lists, prefixes, state, start)
+        read = time.perf_counter()
+        owners = [number for number, (_, page_ids) in enumerate(lists) for _ in page_ids]
+        states = self.backbone.states(
+            [query for query, _ in lists], prefixes, state=state, owners=owners if len(lists) > 1 else None
+        )
+        return ShallowStates(states, 1000 * (read - start), 1000 * (time.perf_counter() - read))
 
     def run_both(self, query: str, page_ids: Sequence[str]) -> dict[State, Tensor]:
         """The last and the mean state of a query over pages, (pages, width) each, from one pass."""
@@ -114,37 +112,6 @@ class ShallowPass:
 
     def _batch(self, pages: Sequence[PackedPrefix]) -> StoredPrefixes:
         return StoredPrefixes(pages, device=self.backbone.device)
-
-    def _compute(
-        self, lists: Sequence[QueryPages], prefixes: StoredPrefixes, state: State, start: float
-    ) -> ShallowStates:
-        """Run the model over prefixes that were read since `start`."""
-        read = time.perf_counter()
-        owners = [number for number, (_, page_ids) in enumerate(lists) for _ in page_ids]
-        states = self.backbone.states(
-            [query for query, _ in lists], prefixes, state=state, owners=owners if len(lists) > 1 else None
-        )
-        return ShallowStates(states, 1000 * (read - start), 1000 * (time.perf_counter() - read))
-
-    def _stream(self, query: str, page_ids: Sequence[str], state: State) -> ShallowStates:
-        """Compute each layer as soon as it is read, in memory kept from request to request."""
-        start = time.perf_counter()
-        nbytes = self.store.prefix_nbytes(page_ids)
-        if self._buffer.size < nbytes:
-            self._buffer = np.empty(nbytes, dtype=np.uint8)
-        with LayerStream(self.store, page_ids, out=self._buffer) as stream:
-            waited = time.perf_counter() - start
-
-            def wait(layer: int) -> None:
-                nonlocal waited
-                before = time.perf_counter()
-                stream.wait(layer)
-                waited += time.perf_counter() - before
-
-            prefixes = StoredPrefixes(stream.prefixes, wait=wait)
-            states = self.backbone.states([query], prefixes, state=state)
-        total = time.perf_counter() - start
-        return ShallowStates(states, reading_ms=1000 * waited, compute_ms=1000 * (total - waited))
 
     def __enter__(self) -> Self:
         return self

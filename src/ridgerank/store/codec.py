@@ -1,17 +1,20 @@
-"""From the prefix the model computed to the one that is stored, and back: fewer positions, fewer bits.
+"""From the prefix the model computed to the one that is stored, and back.
 
-The paper's int8 is symmetric, one bfloat16 scale per key channel and one per value position. Every other
-number is minimum + code × step, and groups of numbers may share these instead of a whole channel or position.
-One bit is different: the smallest and largest number would stand for none of those between them, so its two
-levels are the means of the numbers above the mean and of the others.
+Positions first: a rule keeps a fraction of the visual ones, and all others. Then numbers. The paper's int8 is
+symmetric, one bfloat16 scale per key channel and one per value position.
 
-A byte holds one channel of neighbouring positions. Position p of two-bit codes lies in row p // 4, shifted
-by 2 (p mod 4), so one shift by (0, 2, 4, 6) unpacks the rows of all pages, whatever their lengths, as
-integers of 64 bits. Three bits are the low two bits of each code, then its high bit, eight to a byte.
+The codec of all other stores takes the mean off, turns keys back to before the rotary embedding, and
+decorrelates channels of neighbouring layers by the eigenvectors of their covariance: the store's `Basis`,
+fitted on pages sampled from all documents. Coefficients are rounded with one step, coarser only where the
+largest would not fit into a byte. Those whose codes are zero on all sampled pages are cut. Positions that lie
+far from all others (attention sinks) are stored whole. In memory pages stay int8 codes, and one product for
+each layer turns them into keys and values.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cache
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +25,25 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.decoder import Prefix, PrefixBatch
+from ridgerank.backbones.decoder import Geometry, Prefix, PrefixBatch, Rotation, computes_bf16
 from ridgerank.errors import StoreError
-from ridgerank.lineage import PAPER_NUMBERS, Keep, NumberFormat, StorageSetting
-from ridgerank.store.layout import PackedPrefix, SharedPositions
+from ridgerank.lineage import Keep
+from ridgerank.store.layout import Basis, LayerGroup, PackedPrefix
 
 CODE_MAX = 127
 SCALE_DTYPE = torch.bfloat16
+_KEY_STEP = 0.7
+"""Keys are compared with queries: their step is finer, in units of their own deviation."""
+TAIL_STEP = 0.25
+"""Positions after the page are nearly the same on all pages, and a query looks at them the most: what differs
+from their mean is rounded with a step this much finer."""
+_FAR = 9.0
+"""How many times the median squared distance from the mean makes a position one that is stored whole."""
+_NO_LIMIT = 1e30
+_POSITIONS_PER_CHANNEL = 4
+"""Coefficients are cut only if this many positions per channel were sampled."""
+_CODED_SHARE = 1e-3
+"""A coefficient is cut if no larger share of its sampled codes is other than zero."""
 
 
 def quantize_keys(keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,188 +67,6 @@ def _quantize(x: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     steps = scales.float()
     codes = torch.where(steps > 0, x / steps, 0.0).round_().clamp_(-CODE_MAX, CODE_MAX)
     return codes.to(torch.int8), scales
-
-
-class GroupCodes(NamedTuple):
-    """Numbers as minimum + code × step, in groups along one dimension."""
-
-    codes: Tensor
-    """uint8, of the shape of the numbers."""
-    steps: Tensor
-    """bfloat16, with the number of groups in place of the grouped dimension."""
-    minima: Tensor
-    """bfloat16, of the shape of `steps`."""
-
-
-def quantize_groups(x: Tensor, *, bits: int, dim: int, group: int | None) -> GroupCodes:
-    """Round (x − minimum) / step to integers in [0, 2ᵇ − 1], in groups of `group` along `dim`; None is one.
-
-    The minimum is rounded down and the step up, so that the range of the codes covers every number and the
-    error is at most half a step everywhere. The two levels of one bit cover no range: there it may be more.
-    """
-    x = x.float()
-    size = x.shape[dim]
-    parts = [
-        _quantize_group(x.narrow(dim, start, min(group or size, size - start)), bits, dim)
-        for start in range(0, size, group or max(size, 1))
-    ]
-    return GroupCodes(*(torch.cat(each, dim=dim) for each in zip(*parts, strict=True)))
-
-
-def restore_groups(x: Tensor, steps: Tensor, minima: Tensor, *, dim: int, group: int | None) -> None:
-    """Turn codes into numbers, in place: minimum + code × step, with `steps` as `quantize_groups` gives them.
-
-    `dim` is counted from the end.
-    """
-    if group is None:
-        _restore(x, steps, minima)
-        return
-    size = x.shape[dim]
-    whole = size // group
-    if whole:
-        part = x.narrow(dim, 0, whole * group)
-        grouped: Tensor = part.unflatten(dim, (whole, group))  # type: ignore[no-untyped-call]
-        minimum, step = (scale.narrow(dim, 0, whole).unsqueeze(dim) for scale in (minima, steps))
-        _restore(grouped, step, minimum)
-    if size > whole * group:
-        last = x.narrow(dim, whole * group, size - whole * group)
-        minimum, step = (scale.narrow(dim, whole, 1) for scale in (minima, steps))
-        _restore(last, step, minimum)
-
-
-def _restore(x: Tensor, steps: Tensor, minima: Tensor) -> None:
-    if steps.shape[-1] == 1:  # one step for a whole row: the fused operation takes four times as long
-        x.mul_(steps).add_(minima)
-    else:
-        torch.addcmul(minima, x, steps, out=x)
-
-
-def _quantize_group(x: Tensor, bits: int, dim: int) -> GroupCodes:
-    if bits == 1:
-        return _quantize_to_two_levels(x, dim)
-    largest = (1 << bits) - 1
-    minima = _round_down(x.amin(dim=dim, keepdim=True))
-    steps = -_round_down((minima.float() - x.amax(dim=dim, keepdim=True)) / largest).float()
-    codes = torch.where(steps > 0, (x - minima.float()) / steps, 0.0).round_().clamp_(0, largest)
-    return GroupCodes(codes.to(torch.uint8), steps.to(SCALE_DTYPE), minima)
-
-
-def _quantize_to_two_levels(x: Tensor, dim: int) -> GroupCodes:
-    """Each number as the nearer of two: the mean of those above the group's mean, and that of the others."""
-    above = x > x.mean(dim=dim, keepdim=True)
-    low, high = (
-        torch.where(members, x, 0.0).sum(dim=dim, keepdim=True)
-        / members.sum(dim=dim, keepdim=True).clamp_min(1)
-        for members in (~above, above)
-    )
-    high = torch.where(above.any(dim=dim, keepdim=True), high, low)
-    minima, steps = low.to(SCALE_DTYPE), (high - low).to(SCALE_DTYPE)
-    codes = x > minima.float() + steps.float() / 2
-    return GroupCodes(codes.to(torch.uint8), steps, minima)
-
-
-def _round_down(x: Tensor) -> Tensor:
-    """The largest `SCALE_DTYPE` numbers that are not above x."""
-    bits = x.contiguous().view(torch.int32)
-    # Dropping the low half of a float32's bits rounds towards zero, which is up for negative numbers.
-    bits = torch.where(x < 0, bits + 0xFFFF, bits) & ~0xFFFF
-    return bits.view(torch.float32).to(SCALE_DTYPE)
-
-
-def pack_codes(codes: Tensor, bits: int) -> Tensor:
-    """(…, positions, channels) uint8 codes below 2ᵇ as (…, `packed_rows`, channels) bytes."""
-    if bits == 8:
-        return codes
-    if bits == 3:
-        return torch.cat([_pack_plane(codes & 3, 2), _pack_plane(codes >> 2, 1)], dim=-2)
-    return _pack_plane(codes, bits)
-
-
-def unpack_codes(pages: Sequence[Tensor], counts: Sequence[int], bits: int, out: Tensor) -> None:
-    """Write the codes of pages, packed as (heads, rows, channels) each, into `out` as numbers.
-
-    `counts` are the positions of each page, `out` is (pages, heads, longest, channels). Codes behind the end
-    of a shorter page are zeros.
-    """
-    longest = out.shape[-2]
-    if bits == 8:
-        copy_padded(pages, out)
-        return
-    if bits == 3:
-        low, high = _stack_planes(pages, counts, longest)
-        words = _unpack_plane(low, 2)
-        words.add_(_unpack_plane(high, 1)[..., : words.shape[-2], :], alpha=4)
-    else:
-        words = _unpack_plane(stack_padded(pages, -(-longest * bits // 8)), bits)
-    out.copy_(words.view(torch.uint8)[..., :longest, :])
-
-
-def copy_padded(pages: Sequence[Tensor], out: Tensor) -> None:
-    """Write pages of (heads, at most longest, channels) each into `out` as numbers, and zeros behind them."""
-    if out.device.type != "cpu":  # few kernels rather than few bytes
-        out.copy_(stack_padded(pages, out.shape[-2]))
-        return
-    for page, memory in zip(pages, out, strict=True):
-        if page.shape[1] == memory.shape[1]:
-            memory.copy_(page)
-        else:
-            memory[:, : page.shape[1]] = page
-            memory[:, page.shape[1] :] = 0
-
-
-def stack_padded(parts: Sequence[Tensor], length: int) -> Tensor:
-    """(pages, heads, length, …) from (heads, at most `length`, …) each, padded with zeros."""
-    return torch.stack(
-        [F.pad(part, (0, 0, 0, length - part.shape[1])) if part.shape[1] < length else part for part in parts]
-    )
-
-
-def _stack_planes(pages: Sequence[Tensor], counts: Sequence[int], longest: int) -> tuple[Tensor, Tensor]:
-    """The low two bits of three-bit codes and their high bits, of all pages."""
-    low_rows = [-(-count // 4) for count in counts]
-    if set(counts) == {longest}:  # as pages of one size are: two parts of one tensor, not two for each page
-        stacked = torch.stack(list(pages))
-        return stacked[..., : low_rows[0], :], stacked[..., low_rows[0] :, :]
-    low = [page[..., :rows, :] for page, rows in zip(pages, low_rows, strict=True)]
-    high = [page[..., rows:, :] for page, rows in zip(pages, low_rows, strict=True)]
-    return stack_padded(low, -(-longest // 4)), stack_padded(high, -(-longest // 8))
-
-
-def _pack_plane(codes: Tensor, bits: int) -> Tensor:
-    per_byte = 8 // bits
-    padding = -codes.shape[-2] % per_byte
-    padded = F.pad(codes, (0, 0, 0, padding))
-    rows = padded.view(*padded.shape[:-2], -1, per_byte, padded.shape[-1])
-    packed = torch.zeros_like(rows[..., 0, :])
-    for index in range(per_byte):
-        packed |= rows[..., index, :] << (bits * index)
-    return packed
-
-
-def _unpack_plane(packed: Tensor, bits: int) -> Tensor:
-    """(…, rows, channels) bytes as (…, rows × 8 / bits, channels) codes, in words of eight where possible."""
-    words = _as_words(packed)
-    shifted = words.unsqueeze(-2) >> _shifts(bits, words.dtype, words.device)
-    return shifted.bitwise_and_(_in_every_byte((1 << bits) - 1, words)).flatten(-3, -2)
-
-
-@cache
-def _shifts(bits: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.arange(0, 8, bits, dtype=dtype, device=device).unsqueeze(-1)
-
-
-def _as_words(x: Tensor) -> Tensor:
-    """Eight bytes of the last axis as one number where it can be divided so, else the bytes."""
-    return x.view(torch.int64) if x.shape[-1] % 8 == 0 else x
-
-
-def _in_every_byte(mask: int, words: Tensor) -> int:
-    """The mask in each byte of a word: what a shift moves in from the neighbouring byte is dropped, too."""
-    return mask * 0x0101010101010101 if words.dtype == torch.int64 else mask
-
-
-_BLANK_SIDE = 112
-"""Pixels: the page that is read only for what stands before it."""
 
 
 def kept_positions(
@@ -262,147 +95,309 @@ def even_indices(total: int, count: int) -> NDArray[np.int64]:
     return (2 * np.arange(count, dtype=np.int64) + 1) * total // (2 * max(count, 1))
 
 
-def compress(
-    prefix: Prefix, keep: Keep, numbers: NumberFormat = PAPER_NUMBERS, shared: SharedPositions | None = None
-) -> PackedPrefix:
-    """Keep a fraction of the visual positions, and all others but those in `shared`, in these numbers."""
+class KeptPositions(NamedTuple):
+    """A page's prefix at the positions that are stored."""
+
+    keys: Tensor
+    """(layers, kv_heads, positions, head_dim), rotated."""
+    values: Tensor
+    """As `keys`."""
+    rotary: Tensor
+    """(axes, positions)."""
+    positions: NDArray[np.int32]
+    """Which of the whole prefix these are."""
+    page: Prefix
+
+    def packed(
+        self, arrays: dict[str, NDArray[Any]], basis: Basis | None = None, lost: float = 0.0
+    ) -> PackedPrefix:
+        """The page with these arrays."""
+        layers, heads, _, dim = self.keys.shape
+        visual = self.page.visual.cpu().numpy()[self.positions]
+        facts = (self.positions, visual, self.page.next_position, self.page.grid)
+        return PackedPrefix(arrays, (layers, heads, dim), *facts, basis, lost)
+
+
+def keep_positions(prefix: Prefix, keep: Keep, shared_count: int = 0) -> KeptPositions:
+    """Select the positions to store, the first `shared_count` left out."""
     visual = prefix.visual.cpu().numpy()
+    if visual[:shared_count].any():
+        raise StoreError(f"a page that starts before position {shared_count}, where the prompt still is")
     norms = average_norms(prefix.values[:, :, prefix.visual]) if keep.rule == "value-norm" else None
-    positions = kept_positions(keep, visual, norms)
-    if shared is not None:
-        before_page = shared.shape[3]
-        if visual[:before_page].any():
-            raise StoreError(f"a page that starts before position {before_page}, where the prompt still is")
-        positions = positions[before_page:]
+    positions = kept_positions(keep, visual, norms)[shared_count:]
     kept = torch.from_numpy(positions).to(prefix.keys.device)
-    return PackedPrefix(
-        **quantize(prefix.keys.index_select(2, kept), prefix.values.index_select(2, kept), numbers),
-        positions=positions,
-        visual=visual[positions],
-        next_position=prefix.next_position,
-        grid=prefix.grid,
-        numbers=numbers,
-        shared=shared,
-    )
+    keys, values = (part.index_select(2, kept) for part in (prefix.keys, prefix.values))
+    return KeptPositions(keys, values, prefix.rotary.index_select(1, kept), positions, prefix)
 
 
-def encode_shared(backbone: Backbone, storage: StorageSetting) -> SharedPositions | None:
-    """Keys and values of the positions before the page; None if pages are stored with them."""
-    count = backbone.tokens.count_before_page()
-    if storage.numbers.symmetric or not count:
-        return None
-    blank = "blank" if backbone.reads_text else Image.new("RGB", (_BLANK_SIDE, _BLANK_SIDE), "white")
-    [prefix] = backbone.encode([blank], exit_layer=storage.exit_layer)
-    return torch.stack([prefix.keys, prefix.values])[:, :, :, :count].float().cpu().contiguous().numpy()
+def average_norms(vectors: Tensor) -> NDArray[np.float32]:
+    """(positions,) norms of (layers, kv_heads, positions, head_dim), averaged over layers and heads."""
+    norms: NDArray[np.float32] = vectors.float().norm(dim=-1).mean(dim=(0, 1)).cpu().numpy()
+    return norms
 
 
-def quantize(keys: torch.Tensor, values: torch.Tensor, numbers: NumberFormat) -> dict[str, Any]:
-    """The arrays of a `PackedPrefix` for keys and values, (layers, kv_heads, positions, head_dim) each."""
-    if numbers.symmetric:
-        key_codes, key_scales = quantize_keys(keys)
-        value_codes, value_scales = quantize_values(values)
-        return {
+def compress(prefix: Prefix, keep: Keep, basis: Basis | None = None) -> PackedPrefix:
+    """The page as a store of this setting holds it: in a basis, or as the paper's int8 without one."""
+    if basis is not None:
+        return encode_kept(keep_positions(prefix, keep, basis.shared.shape[3]), basis)
+    kept = keep_positions(prefix, keep)
+    key_codes, key_scales = quantize_keys(kept.keys)
+    value_codes, value_scales = quantize_values(kept.values)
+    return kept.packed(
+        {
             "keys": key_codes.cpu().numpy(),
             "values": value_codes.cpu().numpy(),
             "key_scales": _bits(key_scales.squeeze(-2)),
             "value_scales": _bits(value_scales.squeeze(-1)),
         }
-    key_groups = quantize_groups(keys, bits=numbers.key_bits, dim=-2, group=numbers.group)
-    value_groups = quantize_groups(values, bits=numbers.value_bits, dim=-1, group=numbers.group)
-    return {
-        "keys": pack_codes(key_groups.codes, numbers.key_bits).cpu().numpy(),
-        "values": pack_codes(value_groups.codes, numbers.value_bits).cpu().numpy(),
-        "key_scales": _bits(key_groups.steps),
-        "key_minima": _bits(key_groups.minima),
-        "value_scales": _bits(value_groups.steps),
-        "value_minima": _bits(value_groups.minima),
-    }
-
-
-def _bits(scales: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint16]]:
-    """The bits of bfloat16 scales, as numpy has no such type."""
-    return scales.contiguous().cpu().view(torch.uint16).numpy()
-
-
-def average_norms(vectors: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """(positions,) norms of (layers, kv_heads, positions, head_dim), averaged over layers and heads."""
-    norms: np.ndarray[tuple[int], np.dtype[np.float32]] = (
-        vectors.float().norm(dim=-1).mean(dim=(0, 1)).cpu().numpy()
     )
-    return norms
+
+
+def _bits(scales: Tensor) -> NDArray[np.uint16]:
+    """The bits of bfloat16 scales, as numpy has no such type."""
+    bits: NDArray[np.uint16] = scales.contiguous().cpu().view(torch.uint16).numpy()
+    return bits
+
+
+def encode_shared(backbone: Backbone, exit_layer: int) -> NDArray[np.float32]:
+    """Keys and values of the positions before the page: (2, layers, kv_heads, positions, head_dim)."""
+    blank = "blank" if backbone.reads_text else Image.new("RGB", (_BLANK_SIDE, _BLANK_SIDE), "white")
+    [prefix] = backbone.encode([blank], exit_layer=exit_layer)
+    count = backbone.tokens.count_before_page()
+    shared = torch.stack([prefix.keys, prefix.values])[:, :, :, :count].float().cpu().contiguous()
+    return shared.numpy()
+
+
+_BLANK_SIDE = 112
+"""Pixels: the page that is read only for what stands before it."""
+
+
+def choose_group(geometry: Geometry) -> int:
+    """How many layers share a transform: more make pages smaller, and each product as many times larger.
+
+    Where key-value heads are few the products are small beside those of the pass.
+    """
+    return 4 if 2 * geometry.kv_heads * geometry.head_dim <= geometry.width else 2
+
+
+def fit_basis(
+    pages: Sequence[KeptPositions],
+    *,
+    quality: float,
+    rotation: Rotation,
+    shared: NDArray[np.float32],
+    layers_per_group: int,
+) -> Basis:
+    """The basis of a store, from sampled pages; a step is the mean channel's deviation over `quality`."""
+    _, heads, _, dim = pages[0].keys.shape
+    after = min(_count_after(page) for page in pages)
+    keys = [_turn_back(page.keys, page.rotary, rotation) for page in pages]
+    values = [page.values.float() for page in pages]
+    groups, limits, tails = [], [], []
+    for parts, factor in ((keys, _KEY_STEP), (values, 1.0)):
+        bodies, ends = zip(*(_split_tail(part, after) for part in parts), strict=True)
+        tails.append(torch.stack(ends).mean(dim=0))
+        flat = torch.cat([_flatten(body) for body in bodies])
+        if not len(flat):  # blank pages alone
+            flat = flat.new_zeros(1, flat.shape[1])
+        distances = (flat - flat.mean(dim=0)).square().sum(dim=1)
+        near = flat[distances <= _FAR * distances.median()]
+        mean = near.mean(dim=0)
+        limits.append(_FAR * float((near - mean).square().sum(dim=1).median()) or _NO_LIMIT)
+        step = factor * math.sqrt(float(near.var(dim=0, correction=0).mean()) or 1.0) / quality
+        channels = layers_per_group * heads * dim
+        end = torch.cat([_flatten(each - tails[-1]) for each in ends])
+        blocks = zip(torch.split(near, channels, 1), torch.split(end, channels, 1), strict=True)
+        groups.append(tuple(_fit_group(block, end, step) for block, end in blocks))
+    basis = Basis(
+        shared=shared,
+        tail=torch.stack(tails).cpu().numpy(),
+        frequencies=rotation.frequencies,
+        interleaved=rotation.interleaved,
+        scaling=rotation.scaling,
+        layers_per_group=layers_per_group,
+        keys=groups[0],
+        values=groups[1],
+        limits=(limits[0], limits[1]),
+        lost=0.0,
+    )
+    return replace(basis, lost=max(encode_kept(page, basis).lost for page in pages))
+
+
+def _fit_group(block: Tensor, end: Tensor, step: float) -> LayerGroup:
+    """Mean, eigenvectors and steps of (positions, channels); coefficients that are never coded are cut.
+
+    `end` is what positions after the page differ from their mean.
+    """
+    count, channels = block.shape
+    mean = block.mean(dim=0)
+    centered = block - mean
+    covariance = (centered.T @ centered).double() / max(1, count - 1)
+    rows = torch.linalg.eigh(covariance.cpu()).eigenvectors.T.flip(0).to(torch.float16)
+    coefficients = centered @ rows.float().T.to(centered.device)
+    coded = ((coefficients / step).abs() >= 0.5).float().mean(dim=0).cpu() > _CODED_SHARE
+    if count < _POSITIONS_PER_CHANNEL * channels:  # too few to say what is always zero
+        coded[:] = True
+    steps = _fit_steps(coefficients, step)
+    tail_steps = _fit_steps(end @ rows.float().T.to(end.device), step * TAIL_STEP)
+    return LayerGroup(mean.cpu().numpy(), *(each[coded].numpy() for each in (rows, steps, tail_steps)))
+
+
+def _fit_steps(coefficients: Tensor, step: float) -> Tensor:
+    """Steps of (positions, rank) coefficients: this one, or coarse enough for the largest."""
+    if not len(coefficients):
+        return torch.full((coefficients.shape[1],), step)
+    return (_HEADROOM * coefficients.abs().amax(dim=0).cpu() / CODE_MAX).clamp_min(step)
+
+
+def encode_kept(kept: KeptPositions, basis: Basis) -> PackedPrefix:
+    """Coefficients of a page, rounded; positions far from the mean or beyond a code's range are whole."""
+    device, channels = kept.keys.device, len(basis.keys[0].mean)
+    after = basis.tail.shape[3]
+    rotation = Rotation(basis.frequencies, basis.interleaved, basis.scaling)
+    parts = (_turn_back(kept.keys, kept.rotary, rotation), kept.values.float())
+    whole = torch.zeros(kept.keys.shape[2] - after, dtype=torch.bool, device=device)
+    codes: list[list[Tensor]] = [[], []]
+    tail_codes: list[list[Tensor]] = [[], []]
+    squares = torch.zeros(2, 2, len(whole), device=device)
+    for kind, (part, groups) in enumerate(zip(parts, (basis.keys, basis.values), strict=True)):
+        body, end = _split_tail(part, after)
+        end = end - torch.from_numpy(basis.tail[kind]).to(device)
+        blocks = (torch.split(_flatten(each), channels, 1) for each in (body, end))
+        for block, end_block, group in zip(*blocks, groups, strict=True):
+            mean, rows, steps, tail_steps = (
+                torch.from_numpy(array).to(device, torch.float32)
+                for array in (group.mean, group.rows, group.steps, group.tail_steps)
+            )
+            coefficients = (block - mean) @ rows.T
+            squares[kind, 0] += (block - mean).square().sum(dim=1)
+            squares[kind, 1] += coefficients.square().sum(dim=1)
+            rounded = (coefficients / steps).round_()
+            whole |= (rounded.abs() > CODE_MAX).any(dim=1)
+            codes[kind].append(rounded.T)
+            rounded = (end_block @ rows.T / tail_steps).round_()
+            tail_codes[kind].append(rounded.clamp_(-CODE_MAX, CODE_MAX).T)
+        whole |= squares[kind, 0] > basis.limits[kind]
+    coded = torch.cat(list(chain.from_iterable(zip(*codes, strict=True))))
+    coded[:, whole] = 0
+    indices = whole.nonzero()[:, 0]
+    vectors = torch.stack([part[:, :, indices] for part in parts]).clamp(-_HALF_MAX, _HALF_MAX)
+    total, found = squares[:, :, ~whole].sum(dim=2).T
+    lost = float((1 - found / total.clamp_min(1e-30)).clamp_min(0).mean())
+    arrays = {
+        "codes": coded.to(torch.int8),
+        "tail_codes": torch.cat(list(chain.from_iterable(zip(*tail_codes, strict=True)))).to(torch.int8),
+        "rotary": kept.rotary.to(torch.int32),
+        "whole": indices.to(torch.int32),
+        "whole_vectors": vectors.to(torch.float16),
+    }
+    return kept.packed({name: array.cpu().numpy() for name, array in arrays.items()}, basis, lost)
+
+
+def _count_after(kept: KeptPositions) -> int:
+    """How many positions stand after the page."""
+    visual = kept.page.visual.flip(0)
+    return int(visual.int().argmax()) if visual.any() else kept.keys.shape[2]
+
+
+def _split_tail(x: Tensor, after: int) -> tuple[Tensor, Tensor]:
+    """(…, positions, head_dim) cut before its last `after` positions."""
+    count = x.shape[-2] - after
+    return x[..., :count, :], x[..., count:, :]
+
+
+_HALF_MAX = 65504.0
+_HEADROOM = 1.25
+"""The largest sampled coefficient times this fits into a code."""
+
+
+def _flatten(x: Tensor) -> Tensor:
+    """(layers, kv_heads, positions, head_dim) -> (positions, layers x kv_heads x head_dim)."""
+    return x.permute(2, 0, 1, 3).flatten(1)
+
+
+def _turn_back(keys: Tensor, rotary: Tensor, rotation: Rotation) -> Tensor:
+    """Keys (layers, kv_heads, positions, head_dim) before they were turned by their positions, float32."""
+    cos, sin = rotation.angles(rotary)
+    out = torch.empty_like(keys, dtype=torch.float32)
+    _turn(keys.float() / rotation.scaling**2, cos, -sin, rotation, out=out)
+    return out
+
+
+def _turn(keys: Tensor, cos: Tensor, sin: Tensor, rotation: Rotation, *, out: Tensor) -> None:
+    """Turn each pair of channels of (…, positions, head_dim) by the angle of its position, into `out`.
+
+    This is the store's own rotation and stays as it is: keys of every release are turned with it.
+    """
+    pairs = rotation.frequencies.shape[1]
+    first, second = (
+        (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2))
+        if rotation.interleaved
+        else (slice(0, pairs), slice(pairs, 2 * pairs))
+    )
+    left, right = keys[..., first], keys[..., second]
+    out[..., first] = torch.mul(left, cos).addcmul_(right, sin, value=-1)
+    out[..., second] = torch.mul(right, cos).addcmul_(left, sin)
+    if keys.shape[-1] > 2 * pairs:
+        out[..., 2 * pairs :] = keys[..., 2 * pairs :]
+
+
+def copy_padded(pages: Sequence[Tensor], out: Tensor) -> None:
+    """Write pages of (heads, at most longest, channels) each into `out` as numbers, and zeros after them."""
+    if out.device.type != "cpu":  # few kernels rather than few bytes
+        out.copy_(stack_padded(pages, out.shape[-2]))
+        return
+    for page, memory in zip(pages, out, strict=True):
+        if page.shape[1] == memory.shape[1]:
+            memory.copy_(page)
+        else:
+            memory[:, : page.shape[1]] = page
+            memory[:, page.shape[1] :] = 0
+
+
+def stack_padded(parts: Sequence[Tensor], length: int) -> Tensor:
+    """(pages, heads, length, …) from (heads, at most `length`, …) each, padded with zeros."""
+    return torch.stack(
+        [F.pad(part, (0, 0, 0, length - part.shape[1])) if part.shape[1] < length else part for part in parts]
+    )
 
 
 class StoredPrefixes(PrefixBatch):
-    """Compressed pages in memory, on the CPU or a device.
+    """Pages of one store in memory, on the CPU or a device."""
 
-    `wait(layer)` is called before a stored layer is used, for pages that are still being read.
-    """
-
-    def __init__(
-        self,
-        pages: Sequence[PackedPrefix],
-        *,
-        wait: Callable[[int], None] | None = None,
-        device: torch.device | None = None,
-    ) -> None:
+    def __init__(self, pages: Sequence[PackedPrefix], *, device: torch.device | None = None) -> None:
         """Take pages as the store returns them; they are copied only to another device."""
-        if any(page.numbers != pages[0].numbers or page.shared is not pages[0].shared for page in pages):
+        if any(page.basis is not pages[0].basis or page.shape != pages[0].shape for page in pages):
             raise StoreError("pages of several stores in one batch; run the query over each store by itself")
         self._pages = pages
         self._device = device
-        self._layers: dict[str, list[tuple[Tensor, ...]]] = {}
-        """Every array of each page by name, cut into its layers at once rather than one by one."""
-        self._numbers = pages[0].numbers
-        self._wait = wait
-        self._scales: dict[tuple[str, int, torch.dtype], Tensor] = {}
-        """Of all pages, by name; those of one layer at a time."""
-        self._shared: Tensor | None = None
-        shared = pages[0].shared
-        if shared is not None:
-            self._shared = torch.from_numpy(shared).to(device)
-        self._shared_count = pages[0].shared_count
-        self.exit_layer = pages[0].keys.shape[0]
-        self.lengths = torch.tensor([self._shared_count + len(page.positions) for page in pages])
+        shared_count = pages[0].shared_count
+        self.exit_layer = pages[0].shape[0]
+        self.lengths = torch.tensor([shared_count + len(page.positions) for page in pages])
         self.next_positions = torch.tensor([page.next_position for page in pages])
+        self._layers: dict[str, list[tuple[Tensor, ...]]] = {}
+        """Every array of each int8 page by name, cut into its layers at once rather than one by one."""
+        self._scales: dict[tuple[str, int, torch.dtype], Tensor] = {}
+        """Of all int8 pages, by name; those of one layer at a time."""
+        basis = pages[0].basis
+        self._decoder = None if basis is None else _BatchDecoder(pages, basis, device)
 
     def fill(self, layer: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
         """Write decoder layer `layer` of pages from `start` on; padding is finite."""
-        if self._wait is not None:
-            self._wait(layer)
-        if self._shared is not None:
-            keys[:, :, : self._shared_count] = self._shared[0, layer]
-            values[:, :, : self._shared_count] = self._shared[1, layer]
-            keys, values = keys[:, :, self._shared_count :], values[:, :, self._shared_count :]
         chosen = slice(start, start + keys.shape[0])
-        if self._numbers.symmetric:
-            self._fill_symmetric(chosen, layer, keys, values)
-        else:
-            self._fill_packed(chosen, layer, keys, values)
-
-    def _fill_symmetric(self, chosen: slice, layer: int, keys: Tensor, values: Tensor) -> None:
+        if self._decoder is not None:
+            self._decoder.fill(layer, keys, values, chosen)
+            return
         copy_padded(self._of_layer("keys", layer, chosen), keys)
         copy_padded(self._of_layer("values", layer, chosen), values)
         keys.mul_(self._layer_scales("key_scales", layer, 1, keys)[chosen])
         values.mul_(self._layer_scales("value_scales", layer, values.shape[2], values)[chosen])
 
-    def _fill_packed(self, chosen: slice, layer: int, keys: Tensor, values: Tensor) -> None:
-        numbers = self._numbers
-        counts = [len(page.positions) for page in self._pages[chosen]]
-        unpack_codes(self._of_layer("keys", layer, chosen), counts, numbers.key_bits, keys)
-        unpack_codes(self._of_layer("values", layer, chosen), counts, numbers.value_bits, values)
-        key_groups = numbers.count_groups(keys.shape[2])
-        for part, names, length, dim in (
-            (keys, ("key_scales", "key_minima"), key_groups, -2),
-            (values, ("value_scales", "value_minima"), values.shape[2], -1),
-        ):
-            steps, minima = (self._layer_scales(name, layer, length, part)[chosen] for name in names)
-            restore_groups(part, steps, minima, dim=dim, group=numbers.group)
-
     def _of_layer(self, name: str, layer: int, chosen: slice) -> list[Tensor]:
         """An array of each chosen page, at one stored layer."""
         if name not in self._layers:
             self._layers[name] = [
-                torch.from_numpy(getattr(page, name)).to(self._device).unbind() for page in self._pages
+                torch.from_numpy(page.arrays[name]).to(self._device).unbind() for page in self._pages
             ]
         return [layers[layer] for layers in self._layers[name][chosen]]
 
@@ -410,10 +405,90 @@ class StoredPrefixes(PrefixBatch):
         """Scales of all pages as numbers, (pages, heads, `length`, …), made once for all parts of a layer."""
         key = (name, layer, like.dtype)
         if key not in self._scales:
-            scales = self._of_layer(name, layer, slice(None))
-            if self._numbers.symmetric:
-                one = -2 if name == "key_scales" else -1
-                scales = [each.unsqueeze(one) for each in scales]
+            one = -2 if name == "key_scales" else -1
+            scales = [each.unsqueeze(one) for each in self._of_layer(name, layer, slice(None))]
             self._scales = {known: kept for known, kept in self._scales.items() if known[1] == layer}
             self._scales[key] = stack_padded(scales, length).view(SCALE_DTYPE).to(like.dtype)
         return self._scales[key]
+
+
+class _BatchDecoder:
+    """Turns the codes of a batch of pages into keys and values, some pages of one layer at a time."""
+
+    def __init__(self, pages: Sequence[PackedPrefix], basis: Basis, device: torch.device | None) -> None:
+        self._basis = basis
+        self._rotation = Rotation(basis.frequencies, basis.interleaved, basis.scaling)
+        self._heads, self._dim = pages[0].shape[1:]
+        after, ranks = basis.tail.shape[3], [len(group.rows) for group in basis.groups]
+        counts = np.array([len(page.positions) - after for page in pages])
+        # (rank, pages, positions): the codes of a coefficient lie side by side, as they do in a page.
+        codes = np.zeros((basis.rank, len(pages), counts.max()), dtype=np.int8)
+        rotary = np.zeros((len(basis.frequencies), len(pages), counts.max() + after), dtype=np.int32)
+        for number, (page, count) in enumerate(zip(pages, counts, strict=True)):
+            codes[:, number, :count] = page.arrays["codes"]
+            rotary[:, number, :count] = page.arrays["rotary"][:, :count]
+            rotary[:, number, counts.max() :] = page.arrays["rotary"][:, count:]
+        tail_codes = np.stack([page.arrays["tail_codes"] for page in pages], axis=1)
+        self._codes, self._tail_codes = (
+            torch.split(torch.from_numpy(each).to(device), ranks) for each in (codes, tail_codes)
+        )
+        angles = self._rotation.angles(torch.from_numpy(rotary).flatten(1).to(device))
+        self._angles = [part.view(len(pages), 1, counts.max() + after, -1) for part in angles]
+        self._counts = torch.from_numpy(counts).to(device)
+        self._longest, self._after = int(counts.max()), after
+        self._shared, self._tail = (torch.from_numpy(each).to(device) for each in (basis.shared, basis.tail))
+        self._whole = [
+            (number, torch.from_numpy(page.arrays["whole"]).long(), self._turn_whole(page, number, device))
+            for number, page in enumerate(pages)
+            if len(page.arrays["whole"])
+        ]
+
+    def _turn_whole(self, page: PackedPrefix, number: int, device: torch.device | None) -> Tensor:
+        """Keys and values (2, layers, kv_heads, positions, head_dim) that a page stores whole."""
+        vectors = torch.from_numpy(page.arrays["whole_vectors"]).to(device).float()
+        whole = torch.from_numpy(page.arrays["whole"]).long()
+        cos, sin = (part[number, :, whole] for part in self._angles)
+        _turn(vectors[0].clone(), cos, sin, self._rotation, out=vectors[0])
+        return vectors
+
+    def fill(self, layer: int, keys: Tensor, values: Tensor, chosen: slice) -> None:
+        """Write one layer of the chosen pages."""
+        before, longest = self._shared.shape[3], self._longest
+        for part, shared in zip((keys, values), self._shared[:, layer], strict=True):
+            part[:, :, :before] = shared
+            part[:, :, before + longest :] = 0
+        cos, sin = (part[chosen] for part in self._angles)
+        found_keys, found_values = (self._restore(kind, layer, chosen, keys) for kind in range(2))
+        body = slice(before, before + longest)
+        turning = (cos[:, :, :longest], sin[:, :, :longest], self._rotation)
+        _turn(found_keys, *turning, out=keys[:, :, body])
+        values[:, :, body] = found_values
+        tail_keys, tail_values = (self._restore(kind, layer, chosen, keys, tail=True) for kind in range(2))
+        turned = torch.empty_like(tail_keys, dtype=keys.dtype)
+        _turn(tail_keys, cos[:, :, longest:], sin[:, :, longest:], self._rotation, out=turned)
+        page = torch.arange(len(keys), device=keys.device)[:, None]
+        place = before + self._counts[chosen][:, None] + torch.arange(self._after, device=keys.device)
+        keys[page, :, place] = turned.transpose(1, 2)
+        values[page, :, place] = tail_values.transpose(1, 2).to(values.dtype)
+        for number, positions, vectors in self._whole:
+            if chosen.start <= number < chosen.stop:
+                for part, exact in zip((keys, values), vectors[:, layer], strict=True):
+                    part[number - chosen.start, :, before + positions] = exact.to(part.dtype)
+
+    def _restore(self, kind: int, layer: int, chosen: slice, like: Tensor, *, tail: bool = False) -> Tensor:
+        """mean + codes × steps × rows: (pages, kv_heads, positions, head_dim), keys not turned yet."""
+        number, within = divmod(layer, self._basis.layers_per_group)
+        group = (self._basis.keys, self._basis.values)[kind][number]
+        dtype = torch.bfloat16 if computes_bf16(like.device) else like.dtype
+        width = self._heads * self._dim
+        part = slice(within * width, (within + 1) * width)
+        steps = (group.tail_steps if tail else group.steps)[:, None]
+        rows = torch.from_numpy(group.rows[:, part] * steps).to(like.device, dtype)
+        codes = (self._tail_codes if tail else self._codes)[2 * number + kind][:, chosen]
+        flat = codes.flatten(1).to(dtype).T
+        if tail:
+            differences = (flat @ rows).view(codes.shape[1], -1, self._heads, self._dim).transpose(1, 2)
+            return self._tail[kind, layer] + differences
+        mean = torch.from_numpy(group.mean[part]).to(like.device, dtype)
+        found = torch.addmm(mean, flat, rows)
+        return found.view(codes.shape[1], -1, self._heads, self._dim).transpose(1, 2)

@@ -6,7 +6,6 @@ back is a line, too. `lists.jsonl` has the candidates and scores of each judged 
 turns by a lock that the system frees when a process dies; a line that was cut short is skipped.
 """
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -19,9 +18,9 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any
 
-from ridgerank.atomic import replace_text_file
+from ridgerank.atomic import lock_file, replace_text_file
 from ridgerank.errors import StoreError
-from ridgerank.records import Query, ScoredPages
+from ridgerank.records import ScoredPages
 from ridgerank.store import lance_dataset, layout
 from ridgerank.trec import Qrels, write_qrels
 
@@ -118,7 +117,7 @@ class Judgements:
         self.folder.mkdir(exist_ok=True)
         descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_file(descriptor, wait=True)
             yield
         finally:
             os.close(descriptor)
@@ -139,11 +138,6 @@ def merge_grades(judgements: Sequence[Judgement]) -> dict[str, dict[str, int]]:
 def query_id(query: str) -> str:
     """The id of a query in the qrels: a digest of its text."""
     return f"q-{hashlib.blake2b(query.encode(), digest_size=6).hexdigest()}"
-
-
-def judged_queries(grades: Mapping[str, Mapping[str, int]]) -> list[Query]:
-    """The queries of judgements, as a queries file has them."""
-    return [Query(query_id(query), query) for query in grades]
 
 
 def _scored_pages(row: Mapping[str, Any]) -> ScoredPages:

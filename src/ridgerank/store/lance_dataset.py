@@ -1,14 +1,8 @@
 """The Lance dataset of a page store: its schema, opening it, and Lance's errors as `StoreError`.
 
-Also digests of the files in which Lance lists versions and removed rows, and small files beside a dataset.
-
-The prompt before the page is the same for every page, and a causal model reads it before the page: its keys
-and values do not depend on the page. They are kept once beside a store, in float32: the first positions draw
-the most attention.
+Also small files beside a dataset.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,92 +11,14 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import lance
-import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileSession
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
-from ridgerank.atomic import replace_file, replace_text_file
+from ridgerank.atomic import replace_file
 from ridgerank.errors import ArtifactError, StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import layout
-from ridgerank.store.layout import SharedPositions
-
-_PATTERNS = ("_versions/*.manifest", "_deletions/*")
-_HALF = 1 << 63
-"""Lance numbers versions downwards from 2^64 in the names of their files, formerly upwards from 1."""
-
-
-def seal_store(root: Path) -> None:
-    """Note the digest of every file that has none yet; forget files that are gone."""
-    try:
-        known = _read_seals(root)
-    except StoreError:
-        known = {}
-    files = [path for pattern in _PATTERNS for path in sorted(root.glob(pattern))]
-    seals = {_name(root, path): known.get(_name(root, path)) or _digest(path.read_bytes()) for path in files}
-    if seals != known:
-        with replace_text_file(root / layout.SEALS) as file:
-            json.dump({"files": seals, "digest": _digest_of_seals(seals)}, file, sort_keys=True)
-
-
-def require_seal(root: Path) -> None:
-    """Refuse a store whose newest version is not as it was written."""
-    manifests = {int(path.stem): path for path in root.glob("_versions/*.manifest") if path.stem.isdecimal()}
-    if not manifests:
-        return
-    newest = manifests[min(manifests) if max(manifests) >= _HALF else max(manifests)]
-    try:
-        seals = _read_seals(root)
-        content = newest.read_bytes()
-    except (StoreError, FileNotFoundError):  # `find_damage` names a damaged list; a version may be swept now
-        return
-    if seals.get(_name(root, newest), _digest(content)) != _digest(content):
-        raise StoreError(
-            f"the page store at {root} is damaged: {_name(root, newest)} is not as it was written; "
-            "restore it from a copy, or index the documents into a new store"
-        )
-
-
-def find_broken_seals(root: Path) -> Iterator[str]:
-    """The files that are missing or not as they were written, by name."""
-    try:
-        seals = _read_seals(root)
-    except StoreError:
-        yield layout.SEALS
-        return
-    for name, digest in seals.items():
-        path = root / name
-        if not path.is_file() or _digest(path.read_bytes()) != digest:
-            yield name
-
-
-def _read_seals(root: Path) -> dict[str, str]:
-    path = root / layout.SEALS
-    if not path.exists():
-        return {}
-    try:
-        stored = json.loads(path.read_bytes())
-        seals: dict[str, str] = stored["files"]
-        if stored["digest"] != _digest_of_seals(seals):
-            raise ValueError("another digest")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged ({error}); remove it, the next writer makes it anew") from error
-    return seals
-
-
-def _name(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix()
-
-
-def _digest_of_seals(seals: dict[str, str]) -> str:
-    return _digest(json.dumps(seals, sort_keys=True).encode())
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=32).hexdigest()
-
+from ridgerank.store.layout import Basis
 
 _INDEX_CACHE_BYTES = 512 << 20
 _METADATA_CACHE_BYTES = 128 << 20
@@ -118,11 +34,9 @@ def local_root(uri: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def schema(lineage: Lineage, shared_digest: str | None = None) -> pa.Schema:
-    """Define the columns of a new store, made with `lineage`, its shared positions beside it."""
+def schema(lineage: Lineage) -> pa.Schema:
+    """Define the columns of a new store, made with `lineage`."""
     metadata = {layout.FORMAT_KEY: str(layout.FORMAT), layout.LINEAGE_KEY: lineage.to_json()}
-    if shared_digest is not None:
-        metadata[layout.SHARED_KEY] = shared_digest
     return pa.schema(
         [
             pa.field(layout.PAGE_ID, pa.string(), nullable=False),
@@ -132,7 +46,8 @@ def schema(lineage: Lineage, shared_digest: str | None = None) -> pa.Schema:
             pa.field(layout.THUMBNAIL, pa.binary()),
             pa.field(layout.POSITIONS, pa.int32()),
             pa.field(layout.CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
-            pa.field(layout.NAMES_CHECKSUM, pa.binary(layout.CHECKSUM_BYTES)),
+            pa.field(layout.PREFIX_BYTES, pa.int64(), nullable=False),
+            pa.field(layout.PREFIX_CHECKSUM, pa.uint64(), nullable=False),
             pa.field(layout.PREFIX, pa.large_binary(), metadata={"lance-encoding:blob": "true"}),
         ],
         metadata=metadata,
@@ -141,9 +56,6 @@ def schema(lineage: Lineage, shared_digest: str | None = None) -> pa.Schema:
 
 def open_dataset(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
     """Open the dataset at `uri`; None if there is none, a `StoreError` where it is damaged."""
-    root = local_root(uri)
-    if root is not None:
-        require_seal(root)
     with wrap_errors(f"opening the page store at {uri}"):
         try:
             return lance.dataset(
@@ -155,6 +67,12 @@ def open_dataset(uri: str) -> Any | None:  # noqa: ANN401 (Lance is untyped)
             if "not found" in str(error).lower():
                 return None
             raise
+
+
+def find_lineage(uri: str) -> Lineage | None:
+    """What a store was made with, None if there is none yet."""
+    dataset = open_dataset(uri)
+    return None if dataset is None else read_lineage(dataset, uri)
 
 
 def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
@@ -175,12 +93,6 @@ def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
             f"the page store at {uri} has no {shorten(missing)}: damaged; restore it from a copy"
         )
     return Lineage.from_json(metadata.get(layout.LINEAGE_KEY, ""))
-
-
-def read_shared_digest(dataset: Any) -> str | None:  # noqa: ANN401
-    """The digest of a store's shared positions, None if its pages are stored with them."""
-    digest = (dataset.schema.metadata or {}).get(layout.SHARED_KEY.encode())
-    return None if digest is None else digest.decode()
 
 
 def shorten(names: Sequence[str], *, shown: int = 5) -> str:
@@ -239,44 +151,44 @@ class RemoteFolder:
                 self.get(name, folder)
 
 
-def write_shared(uri: str, shared: SharedPositions) -> str:
-    """Write shared positions beside a store that is to be made; return the digest its dataset records."""
-    content = save({"keys": shared[0], "values": shared[1]})
-    root = local_root(uri)
-    if root is not None:
-        with replace_file(root / layout.SHARED) as scratch:
-            scratch.write_bytes(content)
-    else:
-        with TemporaryDirectory(prefix="ridgerank-") as folder:
-            path = Path(folder) / layout.SHARED
-            path.write_bytes(content)
-            RemoteFolder(uri).put(path)
-    return _digest(content)
+def write_basis(uri: str, basis: Basis) -> None:
+    """Write a basis beside a store that is to be made."""
+    write_file(uri, layout.BASIS, basis.to_bytes())
 
 
-def read_shared(uri: str, digest: str) -> SharedPositions:
-    """Read shared positions back; a file that is missing or has another digest is refused."""
-    content = _read_shared_file(uri)
-    if content is None or _digest(content) != digest:
+def read_basis(uri: str, lineage: Lineage) -> Basis | None:
+    """The basis of a store, None for int8 pages; a file that is missing or has another digest is refused."""
+    if lineage.storage.basis is None:
+        return None
+    content = read_file(uri, layout.BASIS)
+    if content is None or layout.digest_basis(content) != lineage.storage.basis:
         state = "missing" if content is None else "damaged"
         raise StoreError(
-            f"{layout.SHARED} of the page store at {uri} is {state}: without it no page can be read; "
+            f"{layout.BASIS} of the page store at {uri} is {state}: without it no page can be read; "
             "restore it from a copy, or index the documents into a new store"
         )
-    try:
-        tensors = load(content)
-    except SafetensorError as error:
-        raise StoreError(f"{layout.SHARED} of the page store at {uri} cannot be read: {error}") from error
-    # A copy: memory of `bytes` is read-only, which torch warns of.
-    return np.stack([tensors["keys"], tensors["values"]])
+    return Basis.from_bytes(content)
 
 
-def _read_shared_file(uri: str) -> bytes | None:
+def write_file(uri: str, name: str, content: bytes) -> None:
+    """Write a small file beside a store, whole or not at all."""
     root = local_root(uri)
     if root is not None:
-        path = root / layout.SHARED
+        with replace_file(root / name) as scratch:
+            scratch.write_bytes(content)
+        return
+    with TemporaryDirectory(prefix="ridgerank-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        RemoteFolder(uri).put(path)
+
+
+def read_file(uri: str, name: str) -> bytes | None:
+    """A small file beside a store, None if it is not there."""
+    root = local_root(uri)
+    if root is not None:
+        path = root / name
         return path.read_bytes() if path.is_file() else None
     with TemporaryDirectory(prefix="ridgerank-") as folder:
-        if not RemoteFolder(uri).get(layout.SHARED, Path(folder)):
-            return None
-        return (Path(folder) / layout.SHARED).read_bytes()
+        found = RemoteFolder(uri).get(name, Path(folder))
+        return (Path(folder) / name).read_bytes() if found else None

@@ -1,153 +1,28 @@
 """Every name and byte of the store on disk; `docs/store-format.md` says the same in words.
 
-A page's prefix is one block of bytes, little endian: a header of 64 bytes (`_HEADER`), which positions were
-kept, then layer after layer, so that a block read from its start is ready for the model layer by layer.
-This module knows nothing of Lance, files or torch, nor what a scale means.
+A page's prefix is one block of bytes, little endian. Pages of the preset `paper` are int8 codes with their
+scales. All others are coefficients in the store's basis, as int8 codes compressed by zstd; `codec.py` says
+what a basis means and how one is fitted. This module knows nothing of Lance, files or torch.
 """
 
 import hashlib
+import json
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
+import xxhash
+import zstandard
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from ridgerank.backbones.model_settings import SHORT_NAMES
 from ridgerank.errors import ArtifactError, BackboneError, StoreError
-from ridgerank.lineage import PAPER_NUMBERS, NumberFormat, StorageSetting
-
-HEADER_BYTES = 64
-ALIGNMENT = 16
-"""Of every array of a block, in bytes."""
-SCALE = np.dtype("<u2")
-"""The bits of a bfloat16, which numpy does not know."""
-
-ArrayType: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
-"""A type and a shape."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where one array lies in a block: a type, a shape and, in bytes, an offset and strides."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    offset: int
-    strides: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShape:
-    """The shape of one page's block, from which the offsets of all its arrays follow."""
-
-    layers: int
-    kv_heads: int
-    positions: int
-    head_dim: int
-    next_position: int
-    grid: tuple[int, int]
-    """Rows and columns of the page's visual positions before any was dropped."""
-    numbers: NumberFormat = PAPER_NUMBERS
-    shared: int = 0
-    """Positions before the page that lie elsewhere, once for all pages."""
-    total: int = 0
-    """Positions of the whole prefix before any was dropped."""
-
-    @property
-    def layers_start(self) -> int:
-        """Where layer 0 starts."""
-        return HEADER_BYTES + sum(_align(_nbytes(*array)) for array in self.page_arrays().values())
-
-    @property
-    def layer_nbytes(self) -> int:
-        """Bytes of one layer, padding counted."""
-        return sum(_align(_nbytes(*array)) for array in self.layer_arrays().values())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole block."""
-        return _block_nbytes(self)
-
-    def layer_start(self, layer: int) -> int:
-        """Where a layer starts; where the block ends for a layer past the last."""
-        return self.layers_start + min(layer, self.layers) * self.layer_nbytes
-
-    def page_arrays(self) -> dict[str, ArrayType]:
-        """The type and shape of each array before the layers, in their order in the block."""
-        bitmap = (np.dtype(np.uint8), (-(-self.total // 8),))
-        return {"kept_bits": bitmap, "visual_bits": bitmap}
-
-    def layer_arrays(self) -> dict[str, ArrayType]:
-        """The type and shape of each array of a layer, in their order in the block."""
-        heads, count, dim = self.kv_heads, self.positions, self.head_dim
-        if self.numbers.symmetric:
-            codes = (np.dtype(np.int8), (heads, count, dim))
-            return {
-                "keys": codes,
-                "values": codes,
-                "key_scales": (SCALE, (heads, dim)),
-                "value_scales": (SCALE, (heads, count)),
-            }
-        packed, numbers = np.dtype(np.uint8), self.numbers
-        key_groups = (SCALE, (heads, numbers.count_groups(count), dim))
-        value_groups = (SCALE, (heads, count, numbers.count_groups(dim)))
-        return {
-            "keys": (packed, (heads, packed_rows(count, numbers.key_bits), dim)),
-            "values": (packed, (heads, packed_rows(count, numbers.value_bits), dim)),
-            "key_scales": key_groups,
-            "key_minima": key_groups,
-            "value_scales": value_groups,
-            "value_minima": value_groups,
-        }
-
-
-def packed_rows(positions: int, bits: int) -> int:
-    """Rows of bytes that hold `positions` rows of codes: a byte has the codes of neighbouring positions.
-
-    Three bits are two bits of four positions, then one bit of eight.
-    """
-    if bits == 3:
-        return -(-positions // 4) - (-positions // 8)
-    return -(-positions * bits // 8)
-
-
-@lru_cache(maxsize=1024)
-def _block_nbytes(shape: BlockShape) -> int:
-    return shape.layer_start(shape.layers)
-
-
-@lru_cache(maxsize=1024)
-def array_spans(shape: BlockShape) -> Mapping[str, Span]:
-    """Where each array lies in a block, by its name."""
-    spans: dict[str, Span] = {}
-    offset = HEADER_BYTES
-    for name, (dtype, dims) in shape.page_arrays().items():
-        spans[name] = Span(dtype, dims, offset, _strides(dtype, dims))
-        offset += _align(_nbytes(dtype, dims))
-    for name, (dtype, dims) in shape.layer_arrays().items():
-        strides = (shape.layer_nbytes, *_strides(dtype, dims))
-        spans[name] = Span(dtype, (shape.layers, *dims), offset, strides)
-        offset += _align(_nbytes(dtype, dims))
-    return MappingProxyType(spans)
-
-
-def _strides(dtype: np.dtype[Any], dims: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(dtype.itemsize * math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
-
-
-def _nbytes(dtype: np.dtype[Any], dims: tuple[int, ...]) -> int:
-    return dtype.itemsize * math.prod(dims)
-
-
-def _align(nbytes: int) -> int:
-    """Where the next array may start, `nbytes` after the start of one."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
+from ridgerank.lineage import StorageSetting
 
 FORMAT = 1
 """The number of this format."""
@@ -155,7 +30,6 @@ FORMAT = 1
 FORMAT_KEY = "ridgerank:format"
 LINEAGE_KEY = "ridgerank:lineage"
 RETRIEVER_KEY = "ridgerank:retriever"
-SHARED_KEY = "ridgerank:shared"
 """Schema metadata of the dataset."""
 
 PAGE_ID = "page_id"
@@ -165,12 +39,16 @@ TEXT = "text"
 THUMBNAIL = "thumbnail"
 POSITIONS = "positions"
 CHECKSUM = "checksum"
+PREFIX_BYTES = "prefix_bytes"
+PREFIX_CHECKSUM = "prefix_checksum"
 PREFIX = "prefix"
 VECTORS = "vectors"
 VECTORS_CHECKSUM = "vectors_checksum"
-NAMES_CHECKSUM = "names_checksum"
 """Columns of the dataset; those of vectors are absent until a retriever fills them."""
-COLUMNS = (PAGE_ID, REFERENCES, SOURCE, TEXT, THUMBNAIL, POSITIONS, CHECKSUM, NAMES_CHECKSUM, PREFIX)
+COLUMNS = (
+    *(PAGE_ID, REFERENCES, SOURCE, TEXT, THUMBNAIL, CHECKSUM),
+    *(POSITIONS, PREFIX_BYTES, PREFIX_CHECKSUM, PREFIX),
+)
 
 LABELS = "labels"
 """A further column, absent until there is metadata: what is said of a page's documents, as `key=value`."""
@@ -179,11 +57,11 @@ CALIBRATIONS = "calibrations"
 SOURCES = "_sources.json"
 """What may lie beside the dataset in a local directory: fitted readouts, and where documents were found."""
 
-SHARED = "_shared.safetensors"
-"""Beside the dataset, unless pages are stored with them: keys and values of the positions before the page."""
+BASIS = "_basis.safetensors"
+"""Beside the dataset, unless pages are stored as int8: the basis of its pages."""
 
-SEALS = "_seals.json"
-"""Beside a local dataset: digests of the files that say what the store holds (`seal_store`)."""
+PROBE = "_probe.safetensors"
+"""Beside the dataset: what the model that made it said of a few pages."""
 
 JUDGEMENTS = "judgements"
 """Beside the dataset in a local directory: what people said of pages in the browser."""
@@ -192,55 +70,149 @@ EMBEDDINGS = "embeddings"
 """Beside the dataset, the pages' text embeddings: a directory that may be removed at any time."""
 
 LANCE_FILE_VERSION = "2.1"
-"""In this version a blob's bytes lie in the fragment's data file, at the position its description gives."""
+"""What data files are written in, whatever the release of Lance; readers leave the version to Lance."""
 
 CHECKSUM_BYTES = 16
 
-Bytes: TypeAlias = bytes | memoryview | NDArray[np.uint8]
+Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 """The types a block may have."""
+ArrayType: TypeAlias = tuple[str, tuple[int, ...]]
+"""A type, as numpy spells it, and a shape."""
 
 _MAGIC = b"RRPREFIX"
-_HEADER = struct.Struct("<8s9IBBHQHxxI")
-"""Magic, format, bytes of a scale, layers, kv_heads, positions, head_dim, next_position, grid; bits of keys,
-bits of values, group; bytes; shared positions, positions of the whole prefix. A group of 0 is none."""
+_HEADER = struct.Struct("<8s12IfI")
+"""Magic; format, kind, layers, kv_heads, positions, head_dim, next_position, rows, columns, shared positions,
+positions of the whole prefix, positions stored whole; share that is cut; bytes of the decoded body."""
+_INT8, _CODED = 0, 1
+ZSTD_LEVEL = 9
+"""Higher levels take longer to write and save little; reading is as fast at all of them."""
 
 
-SharedPositions: TypeAlias = NDArray[np.float32]
-"""Keys and values of the positions before the page, which are the same for every page of a store:
-(2, layers, kv_heads, positions, head_dim)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerGroup:
+    """The transform of the keys, or of the values, of some neighbouring layers."""
+
+    mean: NDArray[np.float32]
+    """(channels,): layers, key-value heads and channels of a head, one after the other."""
+    rows: NDArray[np.float16]
+    """(rank, channels): orthonormal, by falling variance; those whose codes are always zero are cut."""
+    steps: NDArray[np.float32]
+    """(rank,): what one code is worth."""
+    tail_steps: NDArray[np.float32]
+    """(rank,): the same after the page."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Basis:
+    """What turns pages into coefficients and back, the same for every page of a store."""
+
+    shared: NDArray[np.float32]
+    """(2, layers, kv_heads, positions, head_dim): keys, turned, and values before the page, held once."""
+    tail: NDArray[np.float32]
+    """(2, layers, kv_heads, positions, head_dim): keys, not turned, and values after the page, on average."""
+    frequencies: NDArray[np.float64]
+    """(axes, pairs): by which angle a pair of key channels turns for one position along an axis."""
+    interleaved: bool
+    """Whether channels 2 i and 2 i + 1 make a pair; else i and i + pairs."""
+    scaling: float
+    """By how much turned channels are stretched, too."""
+    layers_per_group: int
+    keys: tuple[LayerGroup, ...]
+    """Of keys before they are turned by their position."""
+    values: tuple[LayerGroup, ...]
+    limits: tuple[float, float]
+    """Squared distance of keys and of values from the mean beyond which a position is stored whole."""
+    lost: float
+    """The largest share of a sampled page's squares that is cut."""
+
+    @property
+    def groups(self) -> tuple[LayerGroup, ...]:
+        """Keys and values of the first layers, then of the next."""
+        return tuple(group for pair in zip(self.keys, self.values, strict=True) for group in pair)
+
+    @property
+    def rank(self) -> int:
+        """Codes of one position."""
+        return sum(len(group.rows) for group in self.groups)
+
+    def to_bytes(self) -> bytes:
+        """A safetensors file."""
+        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in _BASIS_ARRAYS}
+        for kind, groups in (("keys", self.keys), ("values", self.values)):
+            for number, group in enumerate(groups):
+                for name in _GROUP_ARRAYS:
+                    arrays[f"{kind}.{number}.{name}"] = np.ascontiguousarray(getattr(group, name))
+        facts = {
+            "format": FORMAT,
+            "interleaved": self.interleaved,
+            "scaling": self.scaling,
+            "layers_per_group": self.layers_per_group,
+            "limits": self.limits,
+            "lost": self.lost,
+        }
+        return save(arrays, metadata={"facts": json.dumps(facts)})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Basis":
+        """Read what `to_bytes` wrote."""
+        try:
+            arrays = load(content)
+            length = int.from_bytes(content[:8], "little")
+            facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["facts"])
+            if facts.pop("format") != FORMAT:
+                raise ValueError("another format")
+            count = sum(name.startswith("keys.") for name in arrays) // len(_GROUP_ARRAYS)
+            keys, values = (
+                tuple(
+                    LayerGroup(*(arrays[f"{kind}.{number}.{name}"] for name in _GROUP_ARRAYS))
+                    for number in range(count)
+                )
+                for kind in ("keys", "values")
+            )
+            facts["limits"] = tuple(facts["limits"])
+            parts: dict[str, Any] = {name: arrays[name] for name in _BASIS_ARRAYS}
+            return cls(**parts, keys=keys, values=values, **facts)
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"a basis that cannot be read ({error}): restore it from a copy") from error
+
+
+_BASIS_ARRAYS = ("shared", "tail", "frequencies")
+_GROUP_ARRAYS = ("mean", "rows", "steps", "tail_steps")
+
+
+def digest_basis(content: bytes) -> str:
+    """The digest of a basis as a file, as a lineage records it: 128 bits, in hex."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedPrefix:
-    """One page's prefix as it is stored: keys and values as codes with their scales."""
+    """One page's prefix as it is stored, and as it is held in memory."""
 
-    keys: NDArray[np.int8] | NDArray[np.uint8]
-    """(layers, kv_heads, positions, head_dim) int8; packed, (layers, kv_heads, rows, head_dim) uint8."""
-    values: NDArray[np.int8] | NDArray[np.uint8]
-    """As `keys`."""
-    key_scales: NDArray[np.uint16]
-    """(layers, kv_heads, head_dim), packed (layers, kv_heads, groups, head_dim): the bits of bfloat16."""
-    value_scales: NDArray[np.uint16]
-    """(layers, kv_heads, positions), packed (layers, kv_heads, positions, groups): the bits of bfloat16."""
+    arrays: Mapping[str, NDArray[Any]]
+    """int8: `keys`, `values` (layers, kv_heads, positions, head_dim) with `key_scales` (layers, kv_heads,
+    head_dim) and `value_scales` (layers, kv_heads, positions), the bits of bfloat16. Coded: `codes` (rank,
+    positions) and `tail_codes` (rank, positions after the page), `rotary` (axes, positions), `whole` (whole
+    positions,), `whole_vectors` (2, layers, kv_heads, whole positions, head_dim), keys not turned yet."""
+    shape: tuple[int, int, int]
+    """Layers, key-value heads, channels of a head."""
     positions: NDArray[np.int32]
     """(positions,): which positions of the whole prefix were kept, increasing; shared ones left out."""
     visual: NDArray[np.bool_]
-    """(positions,): which of the kept positions hold the page image."""
+    """(positions,): which of the kept positions hold the page."""
     next_position: int
     """The rotary position at which the query suffix starts."""
     grid: tuple[int, int]
     """Rows and columns of the page's visual positions before any was dropped."""
-    key_minima: NDArray[np.uint16] | None = None
-    value_minima: NDArray[np.uint16] | None = None
-    """Packed: of the shapes of the scales."""
-    numbers: NumberFormat = PAPER_NUMBERS
-    shared: SharedPositions | None = None
-    """The positions before these, held once for many pages."""
+    basis: Basis | None = None
+    """None if the page is int8."""
+    lost: float = 0.0
+    """The share of the page's squares that the basis cuts."""
 
     @property
     def shared_count(self) -> int:
         """How many positions stand before these."""
-        return 0 if self.shared is None else self.shared.shape[3]
+        return 0 if self.basis is None else self.basis.shared.shape[3]
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -257,172 +229,141 @@ class PackedPrefix:
         """Positions of the whole prefix: every position that is not visual is kept."""
         return self.shared_count + int((~self.visual).sum()) + self.grid[0] * self.grid[1]
 
-
-def block_shape(prefix: PackedPrefix) -> BlockShape:
-    """The shape of the block that holds `prefix`; arrays of other shapes or types are refused."""
-    if prefix.keys.ndim != 4:
-        raise StoreError(
-            f"keys have shape {prefix.keys.shape}, expected (layers, kv_heads, positions, head_dim)"
-        )
-    layers, kv_heads, _, head_dim = prefix.keys.shape
-    shape = BlockShape(
-        layers,
-        kv_heads,
-        len(prefix.positions),
-        head_dim,
-        prefix.next_position,
-        prefix.grid,
-        prefix.numbers,
-        prefix.shared_count,
-        prefix.total,
-    )
-    for name, span in array_spans(shape).items():
-        if name in _BITMAPS:
-            continue
-        array: NDArray[Any] = getattr(prefix, name)
-        if (array.shape, array.dtype) != (span.shape, span.dtype):
-            raise StoreError(f"{name} are {array.dtype} {array.shape}, expected {span.dtype} {span.shape}")
-    return shape
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return sum(array.nbytes for array in self.arrays.values())
 
 
-def pack(prefix: PackedPrefix, *, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-    """Write the prefix as one block of bytes, into `out` where given; equal prefixes give equal bytes."""
-    shape = block_shape(prefix)
-    out = np.empty(shape.nbytes, dtype=np.uint8) if out is None else out
-    out[:] = 0
-    numbers = shape.numbers
-    _HEADER.pack_into(
-        out.data, 0, _MAGIC, FORMAT, SCALE.itemsize, shape.layers, shape.kv_heads, shape.positions,
-        shape.head_dim, shape.next_position, *shape.grid, numbers.key_bits, numbers.value_bits,
-        numbers.group or 0, shape.nbytes, shape.shared, shape.total,
+def _array_types(
+    kind: int, shape: tuple[int, int, int], positions: int, total: int, whole: int, basis: Basis | None
+) -> dict[str, ArrayType]:
+    """The arrays of a block's body in order, those of wider numbers first."""
+    layers, heads, dim = shape
+    bitmaps = dict.fromkeys(("kept_bits", "visual_bits"), ("u1", (-(-total // 8),)))
+    if kind == _INT8:
+        codes = ("i1", (layers, heads, positions, dim))
+        scales = {"key_scales": ("<u2", (layers, heads, dim)), "value_scales": ("<u2", codes[1][:3])}
+        return {**scales, "keys": codes, "values": codes, **bitmaps}
+    if basis is None:
+        raise StoreError("a page of a store whose basis is missing: the store is damaged")
+    return {
+        "rotary": ("<i4", (len(basis.frequencies), positions)),
+        "whole": ("<i4", (whole,)),
+        "whole_vectors": ("<f2", (2, layers, heads, whole, dim)),
+        "codes": ("i1", (basis.rank, positions - basis.tail.shape[3])),
+        "tail_codes": ("i1", (basis.rank, basis.tail.shape[3])),
+        **bitmaps,
+    }
+
+
+def pack(prefix: PackedPrefix) -> NDArray[np.uint8]:
+    """Write the prefix as one block of bytes; equal prefixes give equal bytes."""
+    kind = _INT8 if prefix.basis is None else _CODED
+    count, whole = len(prefix.positions), len(prefix.arrays.get("whole", ()))
+    types = _array_types(kind, prefix.shape, count, prefix.total, whole, prefix.basis)
+    arrays = {name: np.asarray(array) for name, array in prefix.arrays.items()}
+    for name, (dtype, dims) in types.items():
+        if name.endswith("_bits"):
+            bits = np.zeros(prefix.total, dtype=np.bool_)
+            bits[prefix.positions if name == "kept_bits" else prefix.positions[prefix.visual]] = True
+            arrays[name] = np.packbits(bits, bitorder="little")
+        elif (arrays[name].shape, arrays[name].dtype) != (dims, np.dtype(dtype)):
+            found = f"{arrays[name].dtype} {arrays[name].shape}"
+            raise StoreError(f"{name} are {found}, expected {np.dtype(dtype)} {dims}")
+    if kind == _CODED:
+        arrays["rotary"] = np.diff(arrays["rotary"], axis=1, prepend=np.int32(0))
+    body = b"".join(np.ascontiguousarray(arrays[name]).tobytes() for name in types)
+    layers, heads, dim = prefix.shape
+    header = _HEADER.pack(
+        _MAGIC, FORMAT, kind, layers, heads, count, dim, prefix.next_position, *prefix.grid,
+        prefix.shared_count, prefix.total, whole, prefix.lost, len(body),
     )  # fmt: skip
-    for name, view in _views(shape, out):
-        view[...] = _bitmap(prefix, name) if name in _BITMAPS else getattr(prefix, name)
-    return out
+    if kind == _CODED:
+        body = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(body)
+    return np.frombuffer(header + body, dtype=np.uint8)
 
 
-def read_header(buffer: Bytes) -> BlockShape:
-    """Read the shape of the block that starts with these bytes; `HEADER_BYTES` of them are enough."""
-    if _view(buffer).nbytes < HEADER_BYTES:
-        raise StoreError(f"a prefix of {_view(buffer).nbytes} bytes, expected at least {HEADER_BYTES}")
-    return _parse_header(bytes(_view(buffer)[:HEADER_BYTES]))
-
-
-@lru_cache(maxsize=1024)
-def _parse_header(header: bytes) -> BlockShape:
-    """Most pages of a store have one of a few headers, and a request reads those of all its candidates."""
-    magic, stored_format, scale_bytes, *sizes = _HEADER.unpack(header)
+def unpack(block: Bytes, *, basis: Basis | None = None) -> PackedPrefix:
+    """The prefix in a block of a store with this basis; arrays are views on memory of their own."""
+    view = block.data if isinstance(block, np.ndarray) else memoryview(block)
+    header, body = bytes(view[: _HEADER.size]), view[_HEADER.size :]
+    if len(header) < _HEADER.size:
+        raise StoreError(f"a prefix of {len(header)} bytes, expected at least {_HEADER.size}")
+    magic, stored_format, kind, *sizes, lost, nbytes = _HEADER.unpack(header)
+    layers, heads, count, dim, next_position, rows, columns, shared, total, whole = sizes
     if magic != _MAGIC:
         raise StoreError(f"a prefix that starts with {magic!r}, expected {_MAGIC!r}: the store is damaged")
     if stored_format != FORMAT:
         raise ArtifactError(f"a prefix of format {stored_format}, expected {FORMAT}: index the pages again")
-    if scale_bytes != SCALE.itemsize:
-        raise StoreError(f"a prefix with scales of {scale_bytes} bytes, expected 2: the store is damaged")
-    layers, kv_heads, positions, head_dim, next_position, rows, columns, *codes, nbytes, shared, total = sizes
-    shape = BlockShape(
-        layers,
-        kv_heads,
-        positions,
-        head_dim,
-        next_position,
-        (rows, columns),
-        _read_numbers(*codes),
-        shared,
-        total,
-    )
-    if shape.nbytes != nbytes:
-        raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {shape.nbytes}: the store is damaged")
-    return shape
-
-
-def unpack(buffer: Bytes, *, shared: SharedPositions | None = None) -> PackedPrefix:
-    """The prefix in a block, as views on `buffer`: no codes are copied.
-
-    `shared` are the store's positions before the page, where its blocks leave them out.
-    """
-    shape = read_header(buffer)
-    if _view(buffer).nbytes < shape.nbytes:
-        raise StoreError(f"a prefix of {shape.nbytes} bytes in {_view(buffer).nbytes}: the store is damaged")
-    arrays = dict(_views(shape, buffer))
-    arrays |= _read_bitmaps(shape, arrays)
-    held = 0 if shared is None else shared.shape[3]
-    if held != shape.shared:
+    held = 0 if basis is None or kind == _INT8 else basis.shared.shape[3]
+    tail = 0 if basis is None or kind == _INT8 else basis.tail.shape[3]
+    if kind not in (_INT8, _CODED) or held != shared or not tail <= count <= total:
         raise StoreError(
-            f"a prefix without the {shape.shared} positions before its page, of which the store holds "
-            f"{held}: the store is damaged"
-        )
-    return PackedPrefix(
-        **{name: array for name, array in arrays.items() if name not in _BITMAPS},
-        next_position=shape.next_position,
-        grid=shape.grid,
-        numbers=shape.numbers,
-        shared=shared if shape.shared else None,
-    )
-
-
-_BITMAPS = ("kept_bits", "visual_bits")
-"""Arrays of a block: one bit for each position of the whole prefix, the lowest bit first."""
-
-
-def _bitmap(prefix: PackedPrefix, name: str) -> NDArray[np.uint8]:
-    bits = np.zeros(prefix.total, dtype=np.bool_)
-    bits[prefix.positions if name == "kept_bits" else prefix.positions[prefix.visual]] = True
-    return np.packbits(bits, bitorder="little")
-
-
-def _read_bitmaps(shape: BlockShape, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    kept, visual = (
-        np.unpackbits(arrays[name], count=shape.total, bitorder="little").view(np.bool_) for name in _BITMAPS
-    )
-    positions = np.flatnonzero(kept).astype(np.int32)
-    if len(positions) != shape.positions:
-        raise StoreError(
-            f"a prefix that marks {len(positions)} positions and holds {shape.positions}: "
+            f"a prefix of kind {kind} after {shared} positions, of which the store holds {held}: "
             "the store is damaged"
         )
-    return {"positions": positions, "visual": visual[positions]}
+    types = _array_types(kind, (layers, heads, dim), count, total, whole, basis)
+    ends = [math.prod(dims) * np.dtype(dtype).itemsize for dtype, dims in types.values()]
+    if sum(ends) != nbytes:
+        raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {sum(ends)}: the store is damaged")
+    decoded = _decode(body, nbytes) if kind == _CODED else np.array(body, dtype=np.uint8)
+    if decoded.nbytes != nbytes:
+        raise StoreError(f"a prefix of {nbytes} bytes in {decoded.nbytes}: the store is damaged")
+    arrays, start = {}, 0
+    for (name, (dtype, dims)), length in zip(types.items(), ends, strict=True):
+        arrays[name] = decoded[start : start + length].view(dtype).reshape(dims)
+        start += length
+    kept, visual = (
+        np.unpackbits(arrays.pop(name), count=total, bitorder="little").view(np.bool_)
+        for name in ("kept_bits", "visual_bits")
+    )
+    positions = np.flatnonzero(kept).astype(np.int32)
+    if len(positions) != count:
+        raise StoreError(
+            f"a prefix that marks {len(positions)} positions and holds {count}: the store is damaged"
+        )
+    if kind == _CODED:
+        arrays["rotary"] = np.cumsum(arrays["rotary"], axis=1, dtype=np.int32)
+    return PackedPrefix(
+        arrays,
+        (layers, heads, dim),
+        positions,
+        visual[positions],
+        next_position,
+        (rows, columns),
+        basis if kind == _CODED else None,
+        lost,
+    )
 
 
-def _read_numbers(key_bits: int, value_bits: int, group: int) -> NumberFormat:
+def _decode(body: memoryview, nbytes: int) -> NDArray[np.uint8]:
     try:
-        return NumberFormat(key_bits, value_bits, group or None)
-    except StoreError as error:
-        raise StoreError(f"a prefix with {error}: the store is damaged") from error
+        if zstandard.frame_content_size(body) != nbytes:
+            raise StoreError(f"a prefix of other than {nbytes} bytes: the store is damaged")
+        decoded = zstandard.ZstdDecompressor().decompress(body)
+    except zstandard.ZstdError as error:
+        raise StoreError(f"a prefix that cannot be decoded ({error}): the store is damaged") from error
+    return np.frombuffer(bytearray(decoded), dtype=np.uint8)
 
 
 def vectors_checksum(vectors: NDArray[np.float16]) -> bytes:
-    """BLAKE2b-128 of a page's retriever vectors."""
-    return hashlib.blake2b(np.ascontiguousarray(vectors).data, digest_size=CHECKSUM_BYTES).digest()
+    """XXH3-128 of a page's retriever vectors."""
+    return xxhash.xxh3_128_digest(np.ascontiguousarray(vectors).data)
 
 
-def checksum(page_id: str, text: str, thumbnail: bytes, block: Bytes) -> bytes:
-    """BLAKE2b-128 of a page's id, text, thumbnail and block, each preceded by its length.
-
-    References are left out: a page may be renamed without touching its bytes. `names_checksum` has them.
-    """
-    return _digest_parts([page_id.encode(), text.encode(), thumbnail, block])
+def block_checksum(block: Bytes) -> int:
+    """XXH3-64 of a prefix block, compared whenever the block is read."""
+    return xxhash.xxh3_64_intdigest(block.data if isinstance(block, np.ndarray) else block)
 
 
-def names_checksum(page_id: str, references: Sequence[str], source: str) -> bytes:
-    """BLAKE2b-128 of a page's id, its source and its references, each preceded by its length."""
-    return _digest_parts([name.encode() for name in (page_id, source, *references)])
-
-
-def _digest_parts(parts: Iterable[Bytes]) -> bytes:
-    digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
-    for part in parts:
-        digest.update(_view(part).nbytes.to_bytes(8, "little"))
-        digest.update(_view(part))
+def checksum(page_id: str, references: Sequence[str], source: str, text: str, thumbnail: bytes) -> bytes:
+    """XXH3-128 of all that a row says of a page but its block and vectors, each part behind its length."""
+    digest = xxhash.xxh3_128()
+    for part in (*(name.encode() for name in (page_id, source, text, *references)), thumbnail):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
     return digest.digest()
-
-
-def _views(shape: BlockShape, buffer: Bytes) -> Iterator[tuple[str, NDArray[Any]]]:
-    for name, span in array_spans(shape).items():
-        yield name, np.ndarray(span.shape, span.dtype, buffer, span.offset, span.strides)
-
-
-def _view(buffer: Bytes) -> memoryview:
-    return buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +375,7 @@ class ModelShape:
     page_positions: int
     """Visual positions of a page, or tokens of its text."""
     before_page: int
-    """Positions of the prompt before the page: packed numbers keep them once for all pages."""
+    """Positions of the prompt before the page: a basis keeps them once for all pages."""
     after_page: int
     """All others that are stored: the instruction up to the query, and marks within the page."""
     parameters: float
@@ -484,18 +425,18 @@ def find_shape(name: str) -> ModelShape:
     raise BackboneError(f"no known shape of {name!r}; known: {', '.join(MODEL_SHAPES)}")
 
 
+MEASURED_BITS = {True: 1.4, False: 0.75}
+"""Bits of a number of a page in the preset `small`, as measured (results/compression.json): text, images."""
+
+
 def count_page_bytes(shape: ModelShape, setting: StorageSetting) -> int:
-    """Bytes of a page's prefix; of the paper's numbers, the positions before the page are among them."""
-    shared = 0 if setting.numbers.symmetric else shape.before_page
-    around = shape.before_page + shape.after_page
-    return BlockShape(
-        setting.exit_layer,
-        shape.kv_heads,
-        setting.keep.count(shape.page_positions) + around - shared,
-        shape.head_dim,
-        0,
-        (1, shape.page_positions),
-        setting.numbers,
-        shared,
-        shape.page_positions + around,
-    ).nbytes
+    """Bytes of a page's prefix: exact for int8, else arithmetic with the bits of a measured model."""
+    kept, around = setting.keep.count(shape.page_positions), shape.before_page + shape.after_page
+    numbers = 2 * setting.exit_layer * shape.kv_heads
+    if setting.quality is None:
+        positions = kept + around
+        scales = numbers * (shape.head_dim + positions)
+        bitmaps = 2 * -(-(shape.page_positions + around) // 8)
+        return _HEADER.size + bitmaps + numbers * positions * shape.head_dim + scales
+    positions = kept + shape.after_page
+    return round(numbers * positions * shape.head_dim * MEASURED_BITS[shape.reads_text] / 8)

@@ -3,24 +3,25 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgerank.errors import StoreError
+from ridgerank.errors import StoreError, WriteError
 from ridgerank.records import document_name
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.lance_dataset import find_broken_seals, shorten
-from ridgerank.store.page_store import DESCRIBE_BLOBS, CatalogEntry, PageStore, read_prefix_ranges
+from ridgerank.store.lance_dataset import shorten
+from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import forget_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import read_vectors
 
 _BATCH_ROWS = 64
-_COLUMNS = [name for name in layout.COLUMNS if name != layout.POSITIONS]
+_BATCH_BLOCKS = 8
+"""Prefixes held in memory at once."""
+_COLUMNS = [name for name in layout.COLUMNS if name not in (layout.POSITIONS, layout.PREFIX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,11 @@ class Damage:
 
 def find_damage(uri: str) -> Iterator[Damage]:
     """Every damaged file and page of the store; none where all is as written."""
-    root = lance_dataset.local_root(uri)
-    for name in () if root is None else find_broken_seals(root):
-        yield Damage(f"file {name}", None, "is missing or not as it was written")
-    with PageStore.open(uri, mapped=False) as store:
+    with PageStore.open(uri) as store:
         try:
-            _ = store.shared
+            _ = store.basis
         except StoreError as error:
-            yield Damage(layout.SHARED, None, str(error))
+            yield Damage(layout.BASIS, None, str(error))
         for fragment in store.fragments():
             try:
                 with lance_dataset.wrap_errors("reading the rows"):
@@ -56,38 +54,51 @@ def _find_fragment_damage(store: PageStore, fragment: Any) -> Iterator[Damage]: 
     vector_names = [
         name for name in (layout.VECTORS, layout.VECTORS_CHECKSUM) if name in fragment.schema.names
     ]
-    columns = [*_COLUMNS, *vector_names]
-    scanner = fragment.scanner(columns=columns, batch_size=_BATCH_ROWS, **DESCRIBE_BLOBS)
+    scanner = fragment.scanner(
+        columns=[*_COLUMNS, *vector_names], batch_size=_BATCH_ROWS, with_row_address=True
+    )
     for batch in scanner.to_batches():
         rows = batch.drop_columns([layout.VECTORS]).to_pylist() if vector_names else batch.to_pylist()
         vectors = read_vectors(batch) if vector_names else [None] * len(rows)
-        entries = [CatalogEntry("", (), 0, *map(int, numbers)) for numbers in read_prefix_ranges(batch)]
-        reasons = store.threads.map(partial(_find_fault, store), rows, vectors, entries)
-        for row, reason in zip(rows, reasons, strict=True):
+        blocks = _read_blocks(store, [row["_rowaddr"] for row in rows if row[layout.PREFIX_BYTES]])
+        for row, row_vectors in zip(rows, vectors, strict=True):
+            reason = _find_fault(row, row_vectors, blocks.get(row["_rowaddr"], b""))
             if reason is not None:
                 references: list[str] = row[layout.REFERENCES] or [str(row[layout.PAGE_ID])]
                 yield Damage(references[0], row[layout.PAGE_ID], reason)
 
 
+def _read_blocks(store: PageStore, addresses: Sequence[int]) -> dict[int, bytes | str | None]:
+    """The bytes of prefixes, or why one cannot be read."""
+    blocks: dict[int, bytes | str | None] = {}
+    for start in range(0, len(addresses), _BATCH_BLOCKS):
+        together = addresses[start : start + _BATCH_BLOCKS]
+        try:
+            blocks |= store.read_blocks(together)
+        except StoreError:
+            for address in together:
+                try:
+                    blocks |= store.read_blocks([address])
+                except StoreError as error:
+                    blocks[address] = f"its prefix cannot be read: {error}"
+    return blocks
+
+
 def _find_fault(
-    store: PageStore, row: dict[str, Any], vectors: NDArray[np.float16] | None, entry: CatalogEntry
+    row: dict[str, Any], vectors: NDArray[np.float16] | None, block: bytes | str | None
 ) -> str | None:
-    empty = [
-        name for name in (layout.PAGE_ID, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM) if row[name] is None
-    ]
+    names = (layout.PAGE_ID, layout.SOURCE, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM)
+    empty = [name for name in names if row[name] is None]
     if empty:
         return f"its {empty[0]} is missing"
-    try:
-        block = np.empty(entry.nbytes, dtype=np.uint8)
-        store.blocks.read(entry, 0, block.data)
-    except (StoreError, MemoryError, ValueError) as error:
-        return f"its prefix cannot be read: {error}"
-    checksum = layout.checksum(row[layout.PAGE_ID], row[layout.TEXT], row[layout.THUMBNAIL], block)
-    if checksum != row[layout.CHECKSUM]:
-        return f"its bytes have checksum {checksum.hex()}, written was {row[layout.CHECKSUM].hex()}"
-    references, source = row[layout.REFERENCES] or (), row[layout.SOURCE] or ""
-    if layout.names_checksum(row[layout.PAGE_ID], references, source) != row[layout.NAMES_CHECKSUM]:
-        return "its names differ from their checksum"
+    if isinstance(block, str):
+        return block
+    nbytes, checksum = row[layout.PREFIX_BYTES], row[layout.PREFIX_CHECKSUM]
+    if len(block or b"") != nbytes or layout.block_checksum(block or b"") != checksum:
+        return "its prefix differs from its checksum"
+    content = (row[layout.SOURCE], row[layout.TEXT], row[layout.THUMBNAIL])
+    if layout.checksum(row[layout.PAGE_ID], row[layout.REFERENCES] or (), *content) != row[layout.CHECKSUM]:
+        return "its names, text or thumbnail differ from their checksum"
     if vectors is not None and layout.vectors_checksum(vectors) != row[layout.VECTORS_CHECKSUM]:
         return "its retriever vectors differ from their checksum"
     return None
@@ -143,14 +154,19 @@ def remove_documents(uri: str, names: Sequence[str]) -> RemovalReport:
             for page_id, page_names in references.items()
             if page_id in page_ids or not found.isdisjoint(map(document_name, page_names))
         }
-        gone = [page_id for page_id, left in updated.items() if not left or page_id in page_ids]
-        kept = {page_id: left for page_id, left in updated.items() if page_id not in set(gone)}
+        gone = {page_id for page_id, left in updated.items() if not left or page_id in page_ids}
+        kept = {page_id: left for page_id, left in updated.items() if page_id not in gone}
         # Removed first: a kill in between leaves a name too many, never a page without one.
-        writer.remove(gone)
-        writer.set_references(kept)
-        forget_sources(uri, found)
-        if gone:
+        writer.remove(sorted(gone))
+        try:
+            writer.set_references(kept)
             writer.reclaim()
+            forget_sources(uri, found)  # last: until then the same names can be given again
+        except (StoreError, WriteError) as error:
+            raise StoreError(
+                f"{len(gone)} pages are removed from {uri} and found no more, but their space is not free "
+                f"yet ({error}); free some of the disk and remove the same documents again"
+            ) from error
     return RemovalReport(len(gone), len(kept))
 
 
@@ -165,15 +181,17 @@ def _resolve(
     found: set[str] = set()
     page_ids: set[str] = set()
     unknown: list[str] = []
+    names_of_path: dict[str, set[str]] = {}
+    for name, owner in owners.items():
+        names_of_path.setdefault(owner, set()).add(name)
     for name in names:
         path = str(Path(name).expanduser().resolve())
-        of_path = {each for each, owner in owners.items() if owner == path and each in documents}
-        if name in documents:
+        if name in documents or name in owners:  # only there: it was removed, and that was interrupted
             found.add(name)
         elif name in references:
             page_ids.add(name)
-        elif of_path:
-            found |= of_path
+        elif path in names_of_path:
+            found |= names_of_path[path]
         else:
             unknown.append(name)
     if unknown:

@@ -6,27 +6,26 @@ listed whole, on first use. A large store has Lance indices over page ids and na
 nor the time to open grows with the store.
 """
 
+import logging
 from collections.abc import Container, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ridgerank.errors import StoreError
+from ridgerank.errors import StoreError, UnreadablePages
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout, reading
-from ridgerank.store.lance_dataset import read_shared
-from ridgerank.store.layout import PackedPrefix, SharedPositions
+from ridgerank.store.lance_dataset import read_basis
+from ridgerank.store.layout import Basis, PackedPrefix
 from ridgerank.store.page_filter import PageFilter, PageSelection
-from ridgerank.store.reading import BlockReader
 from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vector_origin, read_vectors
+
+log = logging.getLogger(__name__)
 
 CACHED_ENTRIES = 65_536
 """Entries of a large store kept in memory, the most recently used: some 40 MB."""
@@ -35,22 +34,18 @@ _INDEXED_COLUMNS = (layout.PAGE_ID, layout.REFERENCES)
 
 
 class CatalogEntry(NamedTuple):
-    """A page of a store, without its content, and where the bytes of its prefix lie."""
+    """A page of a store, without its content."""
 
     page_id: str
     references: tuple[str, ...]
     positions: int
     """How many positions its prefix holds."""
-    address: int
-    """Lance's address of the row, the fragment in its upper half."""
-    offset: int
-    """First byte in the fragment's data file."""
     nbytes: int
-
-    @property
-    def fragment(self) -> int:
-        """The number of the piece of the dataset it lies in."""
-        return self.address >> 32
+    """Bytes of its prefix; 0 if it has none yet."""
+    checksum: int
+    """Of its prefix."""
+    address: int
+    """Lance's address of the row, in this version of the store."""
 
 
 class Catalog:
@@ -102,7 +97,7 @@ class Catalog:
     @cached_property
     def _entries(self) -> list[CatalogEntry]:
         with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
-            return _read_entries(self._dataset.to_table(columns=_ENTRY_COLUMNS, **DESCRIBE_BLOBS))
+            return _read_entries(self._dataset.to_table(columns=_ENTRY_COLUMNS, with_row_address=True))
 
 
 class IndexedCatalog(Catalog):
@@ -163,8 +158,8 @@ class IndexedCatalog(Catalog):
     def prefix_nbytes(self) -> int:
         """Bytes of all prefixes together."""
         with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
-            batches = self._dataset.scanner(columns=[layout.PREFIX], **DESCRIBE_BLOBS).to_batches()
-            return sum(int(read_prefix_ranges(batch)[:, 2].sum()) for batch in batches)
+            table = self._dataset.to_table(columns=[layout.PREFIX_BYTES])
+            return sum(table.column(layout.PREFIX_BYTES).to_pylist())
 
     def _look_up(self, page_ids: Sequence[str]) -> dict[str, CatalogEntry]:
         cached = {page_id: self._entry_cache.get(page_id) for page_id in page_ids}
@@ -175,7 +170,7 @@ class IndexedCatalog(Catalog):
 
     def _select(self, condition: str) -> list[CatalogEntry]:
         with lance_dataset.wrap_errors(f"looking up pages of the page store at {self._uri}"):
-            table = self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, **DESCRIBE_BLOBS)
+            table = self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, with_row_address=True)
             entries = _read_entries(table)
         for entry in entries:
             self._entry_cache.put(entry.page_id, entry)
@@ -193,27 +188,22 @@ def has_page_index(dataset: Any) -> bool:  # noqa: ANN401
     return set(_INDEXED_COLUMNS) <= fields
 
 
-DESCRIBE_BLOBS: dict[str, Any] = {"blob_handling": "blobs_descriptions", "with_row_address": True}
-"""Options of a scan that give prefixes as positions and sizes, not as bytes."""
-_ENTRY_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.POSITIONS, layout.PREFIX]
-
-
-def read_prefix_ranges(table: Any) -> NDArray[np.uint64]:  # noqa: ANN401
-    """(rows, 3): address, offset and bytes of each prefix of a scan with `DESCRIBE_BLOBS`."""
-    descriptions = table.column(layout.PREFIX)
-    parts = [pc.struct_field(descriptions, name) for name in ("position", "size")]
-    return np.stack(
-        [np.asarray(part, dtype=np.uint64) for part in (table.column("_rowaddr"), *parts)], axis=1
-    )
+_ENTRY_COLUMNS = [
+    layout.PAGE_ID,
+    layout.REFERENCES,
+    layout.POSITIONS,
+    layout.PREFIX_BYTES,
+    layout.PREFIX_CHECKSUM,
+]
 
 
 def _read_entries(table: Any) -> list[CatalogEntry]:  # noqa: ANN401
-    columns = [table.column(name).to_pylist() for name in _ENTRY_COLUMNS[:3]]
+    page_ids, references, *numbers = (
+        table.column(name).to_pylist() for name in (*_ENTRY_COLUMNS, "_rowaddr")
+    )
     return [
-        CatalogEntry(page_id, tuple(references), positions, *prefix_range)
-        for page_id, references, positions, prefix_range in zip(
-            *columns, read_prefix_ranges(table).tolist(), strict=True
-        )
+        CatalogEntry(page_id, tuple(names or ()), *of_page)
+        for page_id, names, *of_page in zip(page_ids, references, *numbers, strict=True)
     ]
 
 
@@ -273,7 +263,8 @@ class PageRow:
     """A page to store."""
 
     page: StoredPage
-    prefix: PackedPrefix
+    prefix: PackedPrefix | None
+    """None leaves the page pending: it can be found, and is encoded by the next indexing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +274,8 @@ class StoreInfo:
     uri: str
     pages: int
     prefix_bytes: int
+    cached_bytes_per_page: float
+    """Mean bytes of a prefix in memory, 0 in an empty store."""
     fragments: int
     retriever: VectorOrigin | None
     """Whose vectors are stored, if any."""
@@ -300,21 +293,17 @@ class PageStore:
     Pages added after it was opened are seen after opening it again.
     """
 
-    def __init__(self, dataset: Any, uri: str, lineage: Lineage, *, mapped: bool) -> None:  # noqa: ANN401
+    def __init__(self, dataset: Any, uri: str, lineage: Lineage) -> None:  # noqa: ANN401
         self.uri = uri
         self.lineage = lineage
         self._dataset = dataset
         self.catalog = open_catalog(dataset, uri)
-        self.blocks: BlockReader = reading.choose_reader(dataset, uri, mapped=mapped)
-        self.threads = ThreadPoolExecutor(self.blocks.threads, thread_name_prefix="ridgerank-read")
+        self.unreadable: dict[str, str] = {}
+        """Pages that were found to be damaged or not encoded yet, and why the model cannot score them."""
 
     @classmethod
-    def open(cls, store: str | Path, *, lineage: Lineage | None = None, mapped: bool = True) -> Self:
-        """Open the store at a path or URL; with `lineage` given, a store of another lineage is refused.
-
-        Unless `mapped`, files are read without mapping them: slower, but the system then does not count
-        what it caches of them as this process's memory.
-        """
+    def open(cls, store: str | Path, *, lineage: Lineage | None = None) -> Self:
+        """Open the store at a path or URL; with `lineage` given, a store of another lineage is refused."""
         uri = str(store)
         dataset = lance_dataset.open_dataset(uri)
         if dataset is None:
@@ -322,7 +311,7 @@ class PageStore:
         stored_lineage = lance_dataset.read_lineage(dataset, uri)
         if lineage is not None:
             stored_lineage.require(lineage, artifact=f"the page store at {uri}")
-        return cls(dataset, uri, stored_lineage, mapped=mapped)
+        return cls(dataset, uri, stored_lineage)
 
     def info(self) -> StoreInfo:
         """Count pages and bytes; return them with the lineage."""
@@ -330,16 +319,22 @@ class PageStore:
             uri=self.uri,
             pages=len(self),
             prefix_bytes=self.catalog.prefix_nbytes,
+            cached_bytes_per_page=self._cached_bytes(),
             fragments=len(self.fragments()),
             retriever=read_vector_origin(self._dataset),
             lineage=self.lineage,
         )
 
+    def _cached_bytes(self) -> float:
+        if self.basis is None or not len(self):
+            return self.catalog.prefix_nbytes / max(1, len(self))
+        [counts] = self._columns([layout.POSITIONS])
+        return float(np.mean(counts)) * (self.basis.rank + 4 * len(self.basis.frequencies))
+
     @cached_property
-    def shared(self) -> SharedPositions | None:
-        """The positions before the page, None if pages are stored with them."""
-        digest = lance_dataset.read_shared_digest(self._dataset)
-        return None if digest is None else read_shared(self.uri, digest)
+    def basis(self) -> Basis | None:
+        """What pages are coded in, None if they are int8."""
+        return read_basis(self.uri, self.lineage)
 
     @cached_property
     def vectors(self) -> VectorColumn | None:
@@ -438,32 +433,37 @@ class PageStore:
             )
         ]
 
-    def prefix_nbytes(self, page_ids: Sequence[str]) -> int:
-        """The bytes that the prefixes of these pages take in memory."""
-        return sum(entry.nbytes for entry in self.catalog.entries(page_ids))
+    def read_prefixes(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
+        """Read the prefixes of pages, each on memory of its own.
 
-    def read_prefixes(
-        self, page_ids: Sequence[str], *, out: NDArray[np.uint8] | None = None
-    ) -> list[PackedPrefix]:
-        """Read the prefixes of pages, as views on `out`, or each on memory of its own where none is given.
-
-        `out` is one-dimensional, of at least `prefix_nbytes` bytes; it is used from its start.
+        Pages that are damaged or not encoded yet are named in `UnreadablePages`, and from then on are in
+        `unreadable`.
         """
-        entries, buffers = self.buffers(page_ids, out)
-        reading.read_whole(self.blocks, entries, buffers, self.threads)
-        return [layout.unpack(buffer, shared=self.shared) for buffer in buffers]
-
-    def buffers(
-        self, page_ids: Sequence[str], out: NDArray[np.uint8] | None
-    ) -> tuple[list[CatalogEntry], list[NDArray[np.uint8]]]:
-        """The entries of pages, and a piece of memory for the prefix of each: of `out`, or new."""
         entries = self.catalog.entries(page_ids)
-        if out is None:
-            return entries, [np.empty(entry.nbytes, dtype=np.uint8) for entry in entries]
-        ends = list(accumulate(entry.nbytes for entry in entries))
-        if ends and out.size < ends[-1]:
-            raise StoreError(f"prefixes of {ends[-1]} bytes for a buffer of {out.size}; allocate more")
-        return entries, [out[end - entry.nbytes : end] for entry, end in zip(entries, ends, strict=True)]
+        blocks = self.read_blocks([entry.address for entry in entries if entry.nbytes])
+        prefixes, faults = {}, {}
+        for entry in dict.fromkeys(entries):
+            block = blocks.get(entry.address)
+            if block is None:
+                faults[entry.page_id] = "not encoded yet: index its document"
+            elif layout.block_checksum(block) != entry.checksum:
+                faults[entry.page_id] = "damaged: its bytes differ from their checksum"
+            else:
+                prefixes[entry.page_id] = layout.unpack(block, basis=self.basis)
+        if faults:
+            for page_id, reason in faults.items():
+                log.warning("%s of %s cannot be read: %s", self.reference(page_id), self.uri, reason)
+            self.unreadable |= faults
+            shown = lance_dataset.shorten([f"{self.reference(page)} ({why})" for page, why in faults.items()])
+            raise UnreadablePages(f"{len(faults)} pages of {self.uri} cannot be read: {shown}")
+        return [prefixes[page_id] for page_id in page_ids]
+
+    def read_blocks(self, addresses: Sequence[int]) -> dict[int, bytes | None]:
+        """The bytes of prefixes by the addresses of their rows."""
+        if not addresses:
+            return {}
+        with lance_dataset.wrap_errors(f"reading pages of the page store at {self.uri}"):
+            return dict(self._dataset.read_blobs(layout.PREFIX, addresses=sorted(set(addresses))))
 
     def probe(self) -> None:
         """Read the first page from where it lies; an error says why the store cannot be read now."""
@@ -481,8 +481,7 @@ class PageStore:
         return list(self._dataset.get_fragments())
 
     def close(self) -> None:
-        """Stop the reading threads."""
-        self.threads.shutdown()
+        """Nothing is held open; stores are closed for the symmetry of it."""
 
     def __len__(self) -> int:
         return int(self._dataset.count_rows())

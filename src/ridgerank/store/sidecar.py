@@ -10,9 +10,11 @@ On a local disk these are files in the store's directory. On an object store the
 """
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
@@ -24,7 +26,9 @@ from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page, document_name
 from ridgerank.store import lance_dataset, layout
 from ridgerank.store.lance_dataset import RemoteFolder, shorten
-from ridgerank.store.page_store import PageStore
+from ridgerank.store.page_store import PageStore, StoredPage
+
+logger = logging.getLogger(__name__)
 
 
 def calibrations_folder(uri: str) -> Path:
@@ -211,26 +215,35 @@ def locate_pages(
     `documents` are files and folders to search; without them, the files the store was indexed from.
     """
     stored = {page.page_id: page for page in (store.pages(page_ids) if page_ids else [])}
-    names = {page.source for page in stored.values()}
-    names |= {document_name(reference) for page in stored.values() for reference in page.references}
-    paths = list(documents) or recall_sources(store.uri, sorted(names))
-    refs = {
-        ref.page_id: ref for ref in list_pages(paths) if isinstance(ref, PageRef) and ref.page_id in stored
-    }
+    paths = documents or source_files(store.uri, stored.values())
+    listed = list_pages(paths, processes=1)
+    refs = {ref.page_id: ref for ref in listed if isinstance(ref, PageRef) and ref.page_id in stored}
     return [PageLocation(ref, stored[ref.page_id].text) for ref in refs.values()]
+
+
+def source_files(uri: str, pages: Iterable[StoredPage]) -> list[Path]:
+    """The files that stored pages were indexed from, as far as they still exist."""
+    names = {
+        name for page in pages for name in (page.source, *(document_name(each) for each in page.references))
+    }
+    return recall_sources(uri, sorted(names))
 
 
 def render_locations(locations: Sequence[PageLocation], *, max_pixels: PixelBudget) -> Iterator[Page | str]:
     """Each page in turn with its stored text, or the reason why it cannot be read any more."""
-    pages = render_pages((location.ref for location in locations), max_pixels=max_pixels)
-    for location, page in zip(locations, pages, strict=True):
-        yield replace(page, text=location.text) if isinstance(page, Page) else str(page)
+    refs = (location.ref for location in locations)
+    with closing(render_pages(refs, max_pixels=max_pixels, processes=1)) as pages:
+        for location, page in zip(locations, pages, strict=True):
+            yield replace(page, text=location.text) if isinstance(page, Page) else str(page)
 
 
 def rerender_pages(
     store: PageStore, page_ids: Sequence[str], *, max_pixels: PixelBudget, documents: Sequence[Path] = ()
 ) -> Iterator[list[Page]]:
-    """Pages of a store, `BATCH_PAGES` at a time; pages that cannot be rendered are named in an error."""
+    """Pages of a store, `BATCH_PAGES` at a time; pages whose documents are not found are named in an error.
+
+    A page that cannot be read any more is left out, and the log says so.
+    """
     locations = locate_pages(store, page_ids, documents=documents)
     located = {location.ref.page_id for location in locations}
     missing = store.references([page_id for page_id in page_ids if page_id not in located])
@@ -239,10 +252,9 @@ def rerender_pages(
             f"{len(missing)} pages have to be looked at again and are not where they were indexed from, or "
             f"have changed: {shorten(missing)}; say where they are (--documents)"
         )
-    for start in range(0, len(locations), BATCH_PAGES):
-        rendered = list(render_locations(locations[start : start + BATCH_PAGES], max_pixels=max_pixels))
-        if failures := [page for page in rendered if not isinstance(page, Page)]:
-            raise CalibrationError(
-                f"pages that have to be looked at again cannot be read: {shorten(failures)}"
-            )
+    pages = render_locations(locations, max_pixels=max_pixels)
+    while rendered := list(islice(pages, BATCH_PAGES)):
+        for failure in rendered:
+            if not isinstance(failure, Page):
+                logger.warning("a page has to be looked at again and is left out: %s", failure)
         yield [page for page in rendered if isinstance(page, Page)]

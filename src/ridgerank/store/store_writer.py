@@ -7,7 +7,6 @@ lock: Lance resolves conflicting commits, and pages that two writers add at once
 """
 
 import errno
-import fcntl
 import math
 import os
 import shutil
@@ -15,8 +14,8 @@ import stat
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,12 +26,12 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 from numpy.typing import NDArray
 
-from ridgerank.atomic import list_scratch_files
+from ridgerank.atomic import list_scratch_files, lock_file
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.lance_dataset import seal_store, write_shared
-from ridgerank.store.layout import PackedPrefix, SharedPositions
+from ridgerank.store.lance_dataset import write_basis
+from ridgerank.store.layout import Basis
 from ridgerank.store.page_store import PageRow, has_page_index, ids_filter
 from ridgerank.store.vector_columns import (
     VectorOrigin,
@@ -40,6 +39,7 @@ from ridgerank.store.vector_columns import (
     has_vector_index,
     pages_without_vectors,
     read_vector_origin,
+    read_vectors,
     vector_dim,
     vector_fields,
 )
@@ -48,12 +48,12 @@ LOCK_NAME = "_writer.lock"
 
 
 class WriterLock:
-    """An exclusive lock on a store directory."""
+    """An exclusive lock on a store directory; not `exclusive` where files cannot be locked."""
 
     def __init__(self, root: Path) -> None:
         self._descriptor = _open_lock(root / LOCK_NAME)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.exclusive = lock_file(self._descriptor, wait=False)
         except BlockingIOError as error:
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._descriptor)
@@ -114,13 +114,14 @@ _STORE_NAMES = _LANCE_NAMES | {
     layout.CALIBRATIONS,
     layout.JUDGEMENTS,
     layout.SOURCES,
-    layout.SHARED,
-    layout.SEALS,
+    layout.BASIS,
+    layout.PROBE,
 }
 """What may lie in the directory of a store."""
 _PAGES_PER_RECLAIMED_FILE = 64
 _RECLAIM_BATCH = 8
 """Prefixes held in memory while removed pages' space is reclaimed."""
+_PAGES_PER_LOOK = 1000
 _PAGES_SAMPLED = 64
 """Pages whose vectors are counted to estimate how many there are in all."""
 _TRAINING_VECTORS = 256
@@ -133,19 +134,19 @@ _PAGES_INDEX, _NAMES_INDEX = "page_id_idx", "references_idx"
 class StoreWriter:
     """A store open for writing, created where there was none; a context manager."""
 
-    def __init__(self, uri: str, lineage: Lineage, shared: SharedPositions | None = None) -> None:
-        """Open a store of this lineage or create it, beside it `shared`, the positions before a page."""
+    def __init__(self, uri: str, lineage: Lineage, basis: Basis | None = None) -> None:
+        """Open a store of this lineage or create it, beside it the basis of pages that are not int8."""
         self.uri = uri
         root = lance_dataset.local_root(uri)
         self._lock: WriterLock | None = None
-        self._opened = self._created = False
+        self._created = False
         self._made_root = root is not None and not root.exists()
         if root is not None:
             with lance_dataset.wrap_errors(f"making the page store at {uri}"):
                 root.mkdir(parents=True, exist_ok=True)
                 abandoned = [
                     scratch
-                    for name in (layout.SOURCES, layout.SHARED, layout.SEALS)
+                    for name in (layout.SOURCES, layout.BASIS, layout.PROBE)
                     for scratch in list_scratch_files(root / name)
                 ]
                 known_names = _STORE_NAMES | {scratch.name for scratch in abandoned}
@@ -158,29 +159,34 @@ class StoreWriter:
                     scratch.unlink(missing_ok=True)
         try:
             dataset = lance_dataset.open_dataset(uri)
-            self._dataset: Any = self._create(lineage, shared) if dataset is None else dataset
+            self._dataset: Any = self._create(lineage, basis) if dataset is None else dataset
             lance_dataset.read_lineage(self._dataset, uri).require(
                 lineage, artifact=f"the page store at {uri}"
             )
             self._sweep()
-            self._page_ids: set[str] = set(self._columns(layout.PAGE_ID)[0])
-            self._opened = True
+            ids, sizes = self._columns(layout.PAGE_ID, layout.PREFIX_BYTES)
+            self._page_ids: set[str] = set(ids)
+            self._pending = {page_id for page_id, nbytes in zip(ids, sizes, strict=True) if not nbytes}
         except BaseException:
             self.close()
             raise
 
-    def append(self, batch: Sequence[PageRow]) -> None:
-        """Store a batch of pages in one commit; none may be stored already."""
+    def append(self, batch: Sequence[PageRow]) -> int:
+        """Store a batch of pages in one commit and return the bytes of their prefixes.
+
+        None may be stored already, but for pending ones.
+        """
         ids = [row.page.page_id for row in batch]
         self._require_new(ids)
         if not batch:
-            return
+            return 0
+        batch = self._replace_pending(batch)
         table = build_table(batch, self._dataset.schema)
         with lance_dataset.wrap_errors(f"adding {len(batch)} pages to the page store at {self.uri}"):
             self._dataset = lance.write_dataset(table, self._dataset, mode="append")
         self._page_ids.update(ids)
         self._sweep_if_due()
-        self._seal()
+        return sum(table.column(layout.PREFIX_BYTES).to_pylist())
 
     @property
     def schema(self) -> pa.Schema:
@@ -196,14 +202,19 @@ class StoreWriter:
         self._require_new(page_ids)
         if not fragments:
             return
+        self.remove(sorted(self._pending.intersection(page_ids)))
         operation = lance.LanceOperation.Append([FragmentMetadata.from_json(text) for text in fragments])
         with lance_dataset.wrap_errors(f"adding {len(page_ids)} pages to the page store at {self.uri}"):
             self._dataset = lance.LanceDataset.commit(self.uri, operation, read_version=self._dataset.version)
         self._page_ids.update(page_ids)
 
     def page_ids(self) -> frozenset[str]:
-        """The ids of all stored pages."""
+        """The ids of all stored pages, those without a prefix included."""
         return frozenset(self._page_ids)
+
+    def pending(self) -> frozenset[str]:
+        """Pages that are stored without a prefix and wait for one."""
+        return frozenset(self._pending)
 
     def references(self) -> dict[str, tuple[str, ...]]:
         """The names of every stored page, by page id."""
@@ -215,17 +226,18 @@ class StoreWriter:
         self._require(references)
         if not references:
             return
-        names = [list(page_names) for page_names in references.values()]
-        sources = dict(zip(*self._columns(layout.PAGE_ID, layout.SOURCE), strict=True))
-        checksums = [
-            layout.names_checksum(page_id, page_names, sources[page_id])
-            for page_id, page_names in references.items()
-        ]
+        ids = list(references)
+        checksums: dict[str, bytes] = {}
+        for start in range(0, len(ids), _PAGES_PER_LOOK):
+            condition = ids_filter(ids[start : start + _PAGES_PER_LOOK])
+            names = (layout.PAGE_ID, layout.SOURCE, layout.TEXT, layout.THUMBNAIL)
+            for page_id, *content in zip(*self._columns(*names, filter=condition), strict=True):
+                checksums[page_id] = layout.checksum(page_id, references[page_id], *content)
         self._rewrite(
             {
-                layout.PAGE_ID: list(references),
-                layout.REFERENCES: names,
-                layout.NAMES_CHECKSUM: checksums,
+                layout.PAGE_ID: ids,
+                layout.REFERENCES: [list(page_names) for page_names in references.values()],
+                layout.CHECKSUM: [checksums[page_id] for page_id in ids],
             }
         )
 
@@ -252,17 +264,20 @@ class StoreWriter:
         if not page_ids:
             return
         with lance_dataset.wrap_errors(f"removing {len(page_ids)} pages from the page store at {self.uri}"):
-            self._dataset.delete(ids_filter(page_ids))
+            merge = self._dataset.merge_insert(layout.PAGE_ID).when_matched_delete()
+            merge.execute(pa.table({layout.PAGE_ID: pa.array(page_ids, pa.string())}))
         self._page_ids.difference_update(page_ids)
+        self._pending.difference_update(page_ids)
 
     def reclaim(self) -> None:
         """Rewrite the files from which pages were removed, and no others.
 
         Readers keep what they opened for `READER_GRACE`; a later sweep removes the old files.
         """
-        undeleted_ids = [
-            fragment.fragment_id for fragment in self._dataset.get_fragments() if not fragment.num_deletions
-        ]
+        fragments = self._dataset.get_fragments()
+        undeleted_ids = [fragment.fragment_id for fragment in fragments if not fragment.num_deletions]
+        if len(undeleted_ids) == len(fragments):
+            return
         with lance_dataset.wrap_errors(f"reclaiming space in the page store at {self.uri}"):
             self._dataset.optimize.compact_files(
                 target_rows_per_fragment=_PAGES_PER_RECLAIMED_FILE,
@@ -335,8 +350,6 @@ class StoreWriter:
     def close(self) -> None:
         """Free the store for the next writer."""
         if self._lock is not None:
-            if self._opened:
-                self._seal()
             self._lock.release()
             self._lock = None
 
@@ -355,8 +368,7 @@ class StoreWriter:
         root = lance_dataset.local_root(self.uri)
         if root is None:
             return
-        self._opened = False
-        for name in (*_LANCE_NAMES, layout.SOURCES, layout.SHARED, layout.SEALS):
+        for name in (*_LANCE_NAMES, layout.SOURCES, layout.BASIS, layout.PROBE):
             if (root / name).is_dir():
                 shutil.rmtree(root / name)
             else:
@@ -364,7 +376,7 @@ class StoreWriter:
         if self._made_root and [entry.name for entry in root.iterdir()] == [LOCK_NAME]:
             shutil.rmtree(root)
 
-    def _create(self, lineage: Lineage, shared: SharedPositions | None) -> Any:  # noqa: ANN401 (Lance is untyped)
+    def _create(self, lineage: Lineage, basis: Basis | None) -> Any:  # noqa: ANN401 (Lance is untyped)
         root = lance_dataset.local_root(self.uri)
         if root is not None and any(root.glob("data/*")):
             raise StoreError(
@@ -372,28 +384,25 @@ class StoreWriter:
                 "restore its _versions directory, or name another place"
             )
         with lance_dataset.wrap_errors(f"making the page store at {self.uri}"):
-            digest = None if shared is None else write_shared(self.uri, shared)
-            empty = lance_dataset.schema(lineage, digest).empty_table()
+            if basis is not None:
+                write_basis(self.uri, basis)
+            empty = lance_dataset.schema(lineage).empty_table()
             self._created = True
             return lance.write_dataset(empty, self.uri, data_storage_version=layout.LANCE_FILE_VERSION)
-
-    def _seal(self) -> None:
-        root = lance_dataset.local_root(self.uri)
-        if root is not None:
-            seal_store(root)
 
     def _sweep(self) -> None:
         # Only a lock proves that a file of no version was left by a dead writer.
         with lance_dataset.wrap_errors(f"cleaning up the page store at {self.uri}"):
-            self._dataset.cleanup_old_versions(READER_GRACE, delete_unverified=self._lock is not None)
+            exclusive = self._lock is not None and self._lock.exclusive
+            self._dataset.cleanup_old_versions(READER_GRACE, delete_unverified=exclusive)
 
     def _sweep_if_due(self) -> None:
         if self._dataset.version % _COMMITS_BETWEEN_SWEEPS == 0:
             self._sweep()
 
-    def _columns(self, *names: str) -> list[list[Any]]:
+    def _columns(self, *names: str, filter: str | None = None) -> list[list[Any]]:  # noqa: A002 (as Lance)
         with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=list(names))
+            table = self._dataset.to_table(columns=list(names), filter=filter)
             return [table.column(name).to_pylist() for name in names]
 
     def _rewrite(self, columns: Mapping[str, Any]) -> None:
@@ -407,10 +416,31 @@ class StoreWriter:
             merge.write_mode("rewrite_columns").execute(table)
         self._sweep_if_due()
 
+    def _replace_pending(self, batch: Sequence[PageRow]) -> Sequence[PageRow]:
+        """Remove the rows of pages that waited for their prefix; vectors they had go on with them."""
+        pending = sorted(self._pending.intersection(row.page.page_id for row in batch))
+        self._pending.update(row.page.page_id for row in batch if row.prefix is None)
+        if not pending:
+            return batch
+        vectors: dict[str, NDArray[np.float16] | None] = {}
+        if layout.VECTORS in self._dataset.schema.names:
+            columns = [layout.PAGE_ID, layout.VECTORS]
+            table = self._dataset.to_table(columns=columns, filter=ids_filter(pending))
+            vectors = dict(zip(table.column(layout.PAGE_ID).to_pylist(), read_vectors(table), strict=True))
+        self.remove(pending)
+        return [
+            replace(row, page=replace(row.page, vectors=vectors.get(row.page.page_id)))
+            if row.page.vectors is None
+            else row
+            for row in batch
+        ]
+
     def _require_new(self, page_ids: Sequence[str]) -> None:
         counts = Counter(page_ids)
         repeated = sorted(
-            page_id for page_id, count in counts.items() if count > 1 or page_id in self._page_ids
+            page_id
+            for page_id, count in counts.items()
+            if count > 1 or page_id in self._page_ids - self._pending
         )
         if repeated:
             raise StoreError(
@@ -426,22 +456,22 @@ class StoreWriter:
 def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
     """A table of rows, with their prefixes packed and their checksums."""
     pages = [row.page for row in rows]
-    blocks, blobs = pack_blobs([row.prefix for row in rows])
+    empty = np.empty(0, dtype=np.uint8)
+    blocks = [empty if row.prefix is None else layout.pack(row.prefix) for row in rows]
     columns: dict[str, Any] = {
         layout.PAGE_ID: [page.page_id for page in pages],
         layout.REFERENCES: [list(page.references) for page in pages],
         layout.SOURCE: [page.source for page in pages],
         layout.TEXT: [page.text for page in pages],
         layout.THUMBNAIL: [page.thumbnail for page in pages],
-        layout.POSITIONS: [len(row.prefix.positions) for row in rows],
+        layout.POSITIONS: [0 if row.prefix is None else len(row.prefix.positions) for row in rows],
         layout.CHECKSUM: [
-            layout.checksum(page.page_id, page.text, page.thumbnail, block)
-            for page, block in zip(pages, blocks, strict=True)
+            layout.checksum(page.page_id, page.references, page.source, page.text, page.thumbnail)
+            for page in pages
         ],
-        layout.NAMES_CHECKSUM: [
-            layout.names_checksum(page.page_id, page.references, page.source) for page in pages
-        ],
-        layout.PREFIX: blobs,
+        layout.PREFIX_BYTES: [len(block) for block in blocks],
+        layout.PREFIX_CHECKSUM: [layout.block_checksum(block) for block in blocks],
+        layout.PREFIX: [block.tobytes() or None for block in blocks],
     }
     if layout.LABELS in schema.names:
         columns[layout.LABELS] = [None] * len(pages)
@@ -450,15 +480,3 @@ def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
     elif any(page.vectors is not None for page in pages):
         raise StoreError("pages with retriever vectors, but the store has no column for them; fill it first")
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
-
-
-def pack_blobs(prefixes: Sequence[PackedPrefix]) -> tuple[list[NDArray[np.uint8]], pa.Array]:
-    """Pack prefixes into one buffer; return the blocks, and a binary array on the same bytes."""
-    ends = np.cumsum([0, *(layout.block_shape(prefix).nbytes for prefix in prefixes)], dtype=np.int64)
-    data = np.empty(ends[-1], dtype=np.uint8)
-    blocks = [
-        layout.pack(prefix, out=data[start:end])
-        for prefix, (start, end) in zip(prefixes, pairwise(ends), strict=True)
-    ]
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
-    return blocks, pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(blocks), buffers)

@@ -1,0 +1,139 @@
+"""The probe of a store: what its model said of a few stored pages, to tell whether another one is the same.
+
+Weights whose sampled values are equal are the same model, whatever release, precision or device runs it.
+Where they differ, or are named differently, the probe decides: two queries over eight stored pages, whose
+states are compared with those that were kept when the store was made.
+
+Raw states share large components and prove nothing, so scores are compared, centred per list: by a readout,
+or by seeded random directions if there is none yet. Readout files compare theirs by the same rule.
+"""
+
+import json
+import logging
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.errors import LineageMismatch, StoreError
+from ridgerank.ragged import Floats
+from ridgerank.store import layout
+from ridgerank.store.codec import StoredPrefixes, even_indices
+from ridgerank.store.lance_dataset import read_file, write_file
+from ridgerank.store.page_store import PageStore
+
+log = logging.getLogger(__name__)
+
+PROBED_PAGES = 8
+PROBE_QUERIES = ("What is shown in the table?", "Who is responsible for the results of the last year?")
+LEAST_CORRELATION = 0.99
+NEAR_TIE = 0.2
+"""Pages closer than this, in standard deviations of their list, may change places."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """How far two sets of scores agree."""
+
+    correlation: float
+    """Of all scores, centred per list."""
+    swapped: int
+    """Pairs of pages in another order, near ties aside."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the scores are those of one model."""
+        return self.correlation >= LEAST_CORRELATION and not self.swapped
+
+    def __str__(self) -> str:
+        return (
+            f"the probe's scores correlate at {self.correlation:.4f} (expected at least "
+            f"{LEAST_CORRELATION}), and {self.swapped} pairs of pages that are no near ties are in another "
+            "order (expected 0)"
+        )
+
+
+def center_scores(scores: Floats) -> Floats:
+    """(lists, pages): the mean of every list is 0."""
+    centred: Floats = scores - scores.mean(axis=1, keepdims=True)
+    return centred
+
+
+def compare_scores(stored: Floats, found: Floats) -> ProbeResult:
+    """Compare scores (lists, pages) that were stored with those found here."""
+    first, second = center_scores(stored), center_scores(found)
+    norm = float(np.linalg.norm(first) * np.linalg.norm(second))
+    correlation = float((first * second).sum()) / norm if norm > 0 else 0.0
+    swapped = 0
+    for before, after in zip(first, second, strict=True):
+        near = NEAR_TIE * before.std()
+        for one, other in combinations(range(len(before)), 2):
+            gap = before[one] - before[other]
+            swapped += bool(abs(gap) > near and gap * (after[one] - after[other]) < 0)
+    return ProbeResult(correlation if np.isfinite(correlation) else 0.0, swapped)
+
+
+def random_directions(width: int, count: int = 16) -> Floats:
+    """(count, width): the same for every model of this width, for stores that have no readout yet."""
+    directions: Floats = np.random.default_rng(0).normal(size=(count, width)) / np.sqrt(width)
+    return directions
+
+
+def write_probe(store: PageStore, backbone: Backbone) -> None:
+    """Keep what the model says of some pages beside their store, unless that was done before."""
+    if len(store) < 2 or read_file(store.uri, layout.PROBE) is not None:
+        return
+    all_pages = store.page_ids()
+    page_ids = [all_pages[row] for row in even_indices(len(all_pages), min(PROBED_PAGES, len(all_pages)))]
+    states = _run(store, backbone, page_ids).astype(np.float32)
+    content = save({"states": states}, metadata={"page_ids": json.dumps(page_ids)})
+    write_file(store.uri, layout.PROBE, content)
+
+
+def run_probe(store: PageStore, backbone: Backbone) -> ProbeResult | None:
+    """Compare what the model says of the store's probed pages; None without a probe, or without its pages."""
+    content = read_file(store.uri, layout.PROBE)
+    if content is None:
+        return None
+    try:
+        states = load(content)["states"].astype(np.float64)
+        length = int.from_bytes(content[:8], "little")
+        page_ids = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["page_ids"])
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{layout.PROBE} of {store.uri} is damaged ({error}); remove it") from error
+    rows = [row for row, page_id in enumerate(page_ids) if page_id in store]
+    if len(rows) < 2:
+        return None
+    found = _run(store, backbone, [page_ids[row] for row in rows])
+    directions = random_directions(states.shape[-1])
+    stored, here = (
+        (each @ directions.T).transpose(2, 0, 1).reshape(-1, len(rows)) for each in (states[:, rows], found)
+    )
+    return compare_scores(stored, here)
+
+
+def require_model(store: PageStore, backbone: Backbone) -> None:
+    """Refuse a model that is not the one a store was made with."""
+    here, there = backbone.lineage(store.lineage.storage), store.lineage
+    if here.weights == there.weights:
+        there.require(here, artifact=f"the page store at {store.uri}")
+        return
+    there.require(here.with_weights(there.weights), artifact=f"the page store at {store.uri}")
+    result = run_probe(store, backbone)
+    if result is None or not result.accepted:
+        reason = "it has no probe to compare them by" if result is None else str(result)
+        raise LineageMismatch(
+            f"the page store at {store.uri} was made with {there.backbone!r}, whose weights are not those of "
+            f"{here.backbone!r}: {reason}; use the model it was made with, or index into another store"
+        )
+    log.info("%s: other weights than those it was made with were accepted: %s", store.uri, result)
+
+
+def _run(store: PageStore, backbone: Backbone, page_ids: list[str]) -> Floats:
+    """States (queries, pages, width) over stored pages."""
+    prefixes = StoredPrefixes(store.read_prefixes(page_ids), device=backbone.device)
+    states = [backbone.states([query], prefixes).double().cpu().numpy() for query in PROBE_QUERIES]
+    return np.stack(states)

@@ -1,0 +1,104 @@
+"""Another precision or a little noise is the same model to a store; another model is not."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ridgerank.backbones.base import Backbone, fingerprint_weights
+from ridgerank.backbones.load import load_backbone
+from ridgerank.errors import LineageMismatch
+from ridgerank.indexing.index import index_documents
+from ridgerank.lineage import Keep, StorageSetting
+from ridgerank.scoring.shallow import ShallowPass
+from ridgerank.store import layout
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.probe import compare_scores, run_probe
+from tests.conftest import write_pdf
+
+_PRECISIONS = (torch.float32, torch.bfloat16)
+SCORES = np.random.default_rng(0).normal(size=(2, 8))
+
+
+@pytest.fixture(scope="module")
+def store(small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("probed")
+    write_pdf(folder / "a.pdf", pages=9)
+    index_documents([folder / "a.pdf"], folder / "store", small_backbone, preset="small", processes=1)
+    return str(folder / "store")
+
+
+def disturbed(backbone: Backbone, noise: float) -> Backbone:
+    """The same with noise on every weight, in parts of its tensor's deviation."""
+    other: Any = copy.copy(backbone)
+    other._model = copy.deepcopy(backbone._model)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in other._model.parameters():
+            spread = parameter.std() if parameter.numel() > 1 else 0.0
+            parameter += noise * spread * torch.randn(parameter.shape, generator=generator)
+    other.__dict__.pop("fingerprints", None)
+    other.__dict__.pop("_embedding", None)
+    other._decoder = other._build_decoder()
+    return other  # type: ignore[no-any-return]
+
+
+def test_the_same_weights_in_another_precision_have_one_fingerprint(model_folder: Path) -> None:
+    wide, narrow = (load_backbone(str(model_folder), device="cpu", dtype=dtype) for dtype in _PRECISIONS)
+    assert fingerprint_weights(wide._model) == fingerprint_weights(narrow._model)
+    made_by = [each.lineage(StorageSetting(Keep(), 2)).made_by["dtype"] for each in (wide, narrow)]
+    assert made_by == ["float32", "bfloat16"]
+
+
+def test_a_little_noise_is_accepted_and_much_is_refused(store: str, small_backbone: Backbone) -> None:
+    near, far = disturbed(small_backbone, 0.001), disturbed(small_backbone, 0.2)
+    with PageStore.open(store) as opened:
+        same = run_probe(opened, small_backbone)
+        assert same is not None
+        assert same.correlation == pytest.approx(1.0, abs=1e-5)
+        ShallowPass(near, opened)
+        with pytest.raises(LineageMismatch, match=r"the probe's scores correlate at"):
+            ShallowPass(far, opened)
+
+
+def test_without_a_probe_other_weights_are_refused(
+    store: str, small_backbone: Backbone, tmp_path: Path
+) -> None:
+    probe = Path(store) / layout.PROBE
+    kept = probe.read_bytes()
+    probe.unlink()
+    try:
+        with PageStore.open(store) as opened, pytest.raises(LineageMismatch, match="has no probe"):
+            ShallowPass(disturbed(small_backbone, 0.001), opened)
+    finally:
+        probe.write_bytes(kept)
+
+
+def test_the_same_scores_are_accepted_whatever_a_query_adds_to_all_of_its_pages() -> None:
+    shifted = SCORES + np.array([[100.0], [-3.0]])
+    result = compare_scores(SCORES, shifted)
+    assert result.accepted
+    assert result.correlation == pytest.approx(1.0)
+
+
+def test_scores_of_another_model_are_refused() -> None:
+    result = compare_scores(SCORES, np.random.default_rng(1).normal(size=(2, 8)))
+    assert not result.accepted
+    assert "expected at least 0.99" in str(result)
+    assert not compare_scores(SCORES, np.zeros((2, 8))).accepted
+
+
+def test_near_ties_may_change_places_and_others_may_not() -> None:
+    scores = np.array([[0.0, 0.01, 1.0, 2.0, 30.0, 60.0]])
+    near, far = scores.copy(), scores.copy()
+    near[0, :2] = near[0, 1::-1]
+    assert compare_scores(scores, near).accepted
+    scores = np.array([[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 50.0]])
+    far = np.array([[14.0, 0.1, 0.2, 0.3, 0.4, 0.5, 50.0]])
+    assert compare_scores(scores, far).swapped == 0  # nearer to each other than a fifth of the deviation
+    far = np.array([[0.0, 0.1, 0.2, 0.3, 0.4, 50.0, 49.0]])
+    assert compare_scores(far, scores).swapped == 0
+    assert compare_scores(np.array([[0.0, 5.0, 10.0]]), np.array([[0.0, 10.0, 5.0]])).swapped == 1
