@@ -53,15 +53,9 @@ def random_calibration(lineage: Lineage, width: int, *, weight: float = 0.6, see
         penalty_at_edge=True,
         agreement=unknown,
         agreement_interval=(0.0, 1.0),
-        teacher_relevance=unknown,
-        relevance_floor=unknown,
-        expected_gain=unknown,
-        label_free=estimate,
-        closed_form=None,
-        warnings=(),
     )
     readout = Readout(vector=vector, penalty=1.0, lists=0, pairs=0, lineage=lineage)
-    return Calibration(readout, estimate, ByDigest.name, ByDigest.name, diagnostics)
+    return Calibration(readout, estimate, ByDigest.name, ByDigest.name, ByDigest.name, diagnostics)
 
 
 def random_target_readout(width: int) -> TargetReadout:
@@ -75,7 +69,7 @@ def index_pages(folder: Path, backbone: Backbone, *, pages: int) -> str:
     for number, start in enumerate(range(0, pages, 6)):
         write_pdf(folder / f"in/{number}.pdf", pages=min(6, pages - start), seed=number)
     uri = str(folder / "store")
-    index_documents([folder / "in"], uri, backbone, processes=1)
+    index_documents([folder / "in"], uri, backbone, preset="paper", processes=0)
     return uri
 
 

@@ -32,5 +32,5 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(reports: Path, small_backbone: Backbone, tmp_path: Path) -> str:
     """The reports, indexed and not calibrated."""
     uri = str(tmp_path / "store")
-    index_documents([reports], uri, small_backbone, processes=1)
+    index_documents([reports], uri, small_backbone, preset="paper", processes=0)
     return uri

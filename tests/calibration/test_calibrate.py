@@ -4,20 +4,28 @@ import logging
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.calibrate import STATES_STEP, TARGETS_STEP, calibrate
-from ridgerank.calibration.queries import queries_from_texts
+from ridgerank.calibration.calibrate import (
+    STATES_STEP,
+    TARGETS_STEP,
+    calibrate,
+    find_candidates,
+    share_pages,
+)
+from ridgerank.calibration.queries import cut_questions
+from ridgerank.calibration.readout_file import ReadoutFile
 from ridgerank.calibration.teacher import TargetCache
-from ridgerank.calibration.weight import transfer_weight
-from ridgerank.documents.render import read_pages
-from ridgerank.errors import CalibrationError
+from ridgerank.documents.render import list_pages, render_pages
+from ridgerank.errors import ArtifactError, CalibrationError
 from ridgerank.indexing.index import index_documents
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments
@@ -28,8 +36,9 @@ from ridgerank.retrievers.base import TextCollection
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
-from tests.calibrated_store import WordOverlap
+from tests.calibrated_store import WordOverlap, write_reports
 from tests.calibration.conftest import RecordingProgress
+from tests.documents import pool_tasks
 
 pytestmark = pytest.mark.slow
 SIZES: Any = {"query_count": 20, "candidates": 8}
@@ -59,14 +68,14 @@ def no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_calibration_is_what_its_stages_give_by_hand(
     store: str, reports: Path, small_backbone: Backbone
 ) -> None:
-    calibration = run(store, small_backbone)
+    calibration = run(store, small_backbone, target="margin", state="last")
     pages = {
         page.page_id: page.image
-        for page in read_pages([reports], max_pixels=small_backbone.max_pixels)
+        for page in render_pages(list_pages([reports]), max_pixels=small_backbone.max_pixels)
         if isinstance(page, Page)
     }
     with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
-        queries, _ = queries_from_texts(shallow.store.texts(), 20)
+        queries = cut_questions(shallow.store.texts(), 20)
         candidate_lists = overlap(shallow.store).search_many([query.text for query in queries], 8)
         cache = TargetCache(calibrations_folder(store), shallow.store.lineage)
         moments = CenteredMoments(small_backbone.geometry.width)
@@ -101,7 +110,7 @@ def test_calibrating_again_encodes_no_page(
     assert same(run(store, small_backbone, progress=second), once)
     assert first.done == first.total
     assert first.total[TARGETS_STEP] > second.total[TARGETS_STEP] == 0
-    assert second.done[STATES_STEP] == second.total[STATES_STEP] == 20
+    assert second.done[STATES_STEP] == second.total[STATES_STEP] >= 60
 
 
 @pytest.mark.parametrize("step", [TARGETS_STEP, STATES_STEP])
@@ -119,51 +128,90 @@ def test_an_interrupted_calibration_goes_on_and_ends_the_same(
     np.testing.assert_allclose(again.readout.vector, whole.readout.vector, rtol=1e-3, atol=1e-6)
 
 
-def test_a_model_that_cannot_read_is_not_trusted_and_the_report_shows_it(
+def test_a_model_that_cannot_read_gets_no_weight_and_the_report_says_why(
     store: str, small_backbone: Backbone
 ) -> None:
     """The model here is random: it agrees with itself, and with nothing else."""
-    calibration = run(store, small_backbone)
+    with PageStore.open(store) as opened:
+        calibration = calibrate(opened, backbone=small_backbone, retriever=overlap(opened), query_count=40)
     assert calibration.weight.weight == 0.0
-    assert calibration.diagnostics.warnings
+    assert "the model does not read these pages" in calibration.summary()
     assert (calibrations_folder(store) / "default.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_given_queries_and_judgements_are_used_and_their_weight_serves_another_store(
-    store: str, small_backbone: Backbone, tmp_path: Path
-) -> None:
-    other = str(tmp_path / "other")
-    shutil.copytree(store, other)
+def test_given_queries_and_judgements_are_used(store: str, small_backbone: Backbone) -> None:
     queries = [Query(f"q{number}", f"growth of market {number} in Chile") for number in range(20)]
     options: Any = {"queries": [*queries, Query("again", queries[0].text)], "queries_from": "by hand"}
-    lists = run(other, small_backbone, name="unjudged", **options).lists
+    lists = run(store, small_backbone, name="unjudged", **options).lists
     assert lists is not None
-    qrels = {  # judgements that the readout knows something of: the page it puts first
-        query.query_id: {max(zip(pages.readout, pages.page_ids, strict=True))[1]: 1}
-        for query in lists.queries
-        if (pages := lists.by_query()[query.text])
-    }
-    diagnostics = run(other, small_backbone, **options, qrels=qrels).diagnostics
-    judged = diagnostics.closed_form
-    assert judged is not None
-    assert (diagnostics.queries, diagnostics.queries_from, judged.method) == (20, "by hand", "closed-form")
+    assert [query.text for query in lists.queries] == [query.text for query in queries]
+    qrels = {query.query_id: {lists.by_query()[query.text].page_ids[0]: 1} for query in lists.queries}
+    judged = run(store, small_backbone, **options, qrels=qrels)
+    diagnostics = judged.diagnostics
+    assert (diagnostics.queries, diagnostics.queries_from) == (20, "by hand")
+    assert (judged.weight.method, judged.weight.queries_used) == ("closed-form", 20)
+    assert judged.weight.weight < 0.5  # the retriever's first page is always the relevant one
     with pytest.raises(CalibrationError, match="the judgements name none of the queries"):
-        run(other, small_backbone, **options, qrels={"other": {"page": 1}})
-    transferred = run(store, small_backbone, weight_from=other).diagnostics.closed_form
-    assert transferred is not None
-    assert (transferred.weight, transferred.weight_interval) == (judged.weight, judged.weight_interval)
-    assert transferred.note.startswith(f"read on the {judged.queries_used} judged queries of other")
-    with pytest.raises(CalibrationError, match=r"weighs the scores of 'word-overlap', expected 'bm25'"):
-        transfer_weight(other, lineage=PageStore.open(store).lineage, retriever="bm25")
-    with pytest.raises(CalibrationError, match="was calibrated without judgements"):
-        run(store, small_backbone, weight_from=f"{other}#unjudged")
+        run(store, small_backbone, **options, qrels={"other": {"page": 1}})
+
+
+def test_lists_share_a_bounded_number_of_pages_with_their_sources_among_them(store: str) -> None:
+    with PageStore.open(store) as opened:
+        retriever = overlap(opened)
+        queries = cut_questions(opened.texts(), 12)
+    free = find_candidates(retriever, queries, 8)
+    shared = share_pages(retriever, free, 8, pages=16)
+    pages = {each.page_id for candidates in shared.values() for each in candidates}
+    assert len(pages) <= 16 < len({each.page_id for each_list in free.values() for each in each_list})
+    found = [query.source in {each.page_id for each in shared[query]} for query in shared]
+    assert sum(found) >= sum(query.source in {each.page_id for each in free[query]} for query in free)
+    assert share_pages(retriever, free, 8) == free
+
+
+def test_exported_lists_fit_the_readout_again(store: str, small_backbone: Backbone, tmp_path: Path) -> None:
+    calibration = run(
+        store, small_backbone, target="margin", state="last", export=tmp_path / "lists.safetensors"
+    )
+    tensors = load_file(tmp_path / "lists.safetensors")
+    states = np.split(tensors["fitted/states/last"], np.cumsum(tensors["fitted/list_lengths"])[:-1])
+    targets = np.split(tensors["fitted/targets/margin"], np.cumsum(tensors["fitted/list_lengths"])[:-1])
+    moments = CenteredMoments(small_backbone.geometry.width)
+    for each, target in zip(states, targets, strict=True):
+        moments.add(each, target)
+    [vector] = ridge_path(moments, np.array([calibration.readout.penalty]))
+    np.testing.assert_allclose(vector, calibration.readout.vector, rtol=1e-6, atol=1e-12)
+    assert tensors["made/relevance"].sum() <= len(tensors["made/list_lengths"])
+
+
+def test_a_readout_that_travels_is_weighed_and_no_page_is_encoded_to_full_depth(
+    store: str, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = run(store, small_backbone)
+    with PageStore.open(store) as opened:
+        ReadoutFile.of(made, small_backbone, opened).save(tmp_path / "it.ridge")
+    file = ReadoutFile.load(tmp_path / "it.ridge")
+    encode, layers = Backbone.encode, small_backbone.geometry.layers
+
+    def shallow_only(*arguments: Any, exit_layer: int) -> Any:  # noqa: ANN401
+        assert exit_layer < layers
+        return encode(*arguments, exit_layer=exit_layer)
+
+    monkeypatch.setattr(Backbone, "encode", shallow_only)
+    taken = run(store, small_backbone, readout=file, name="taken", queries_from="the readout it")
+    np.testing.assert_array_equal(taken.readout.vector, made.readout.vector)
+    assert (taken.target, taken.state) == (made.target, made.state)
+    assert (taken.weight.method, taken.diagnostics.queries_from) == ("prior", "the readout it")
+    assert taken.diagnostics.agreement == made.diagnostics.agreement
+    other = replace(file, probe=replace(file.probe, scores=file.probe.scores[:, ::-1]))
+    with pytest.raises(ArtifactError, match=r"was not made with .*expected at least 0\.99"):
+        run(store, small_backbone, readout=other)
 
 
 def test_too_few_queries_are_refused_before_a_page_is_read(
     store: str, small_backbone: Backbone, no_encoding: None
 ) -> None:
     few = tuple(Query(str(number), f"query number {number}") for number in range(15))
-    with pytest.raises(CalibrationError, match=r"15 different queries .*, expected at least 16; give them"):
+    with pytest.raises(CalibrationError, match=r"15 different queries, expected at least 16; give them"):
         run(store, small_backbone, queries=few)
 
 
@@ -189,10 +237,10 @@ def test_all_readings_are_compared_and_the_one_taken_is_what_it_would_be_alone(
         "likelihood, last",
         "likelihood, mean",
     ]
-    assert whole.diagnostics.reason.startswith(f"{whole.target}, {whole.state}: ")
+    assert whole.diagnostics.reason
     alone = run(store, small_backbone, target=whole.target, state=whole.state)
     np.testing.assert_array_equal(alone.readout.vector, whole.readout.vector)
-    assert alone.facts()["weight"] == whole.facts()["weight"]
+    assert alone.weight == whole.weight
     assert len(alone.diagnostics.options) == 1
 
 
@@ -217,7 +265,7 @@ def test_documents_that_are_gone_are_named_and_may_be_said_where_they_are(
 ) -> None:
     shutil.copytree(reports, tmp_path / "docs")
     uri = str(tmp_path / "store")
-    index_documents([tmp_path / "docs"], uri, small_backbone, processes=1)
+    index_documents([tmp_path / "docs"], uri, small_backbone, preset="paper", processes=0)
     (tmp_path / "docs").rename(tmp_path / "moved")
     with pytest.raises(CalibrationError, match=r"report-\d\.pdf#\d+.*say where they are \(--documents\)"):
         run(uri, small_backbone)
@@ -228,19 +276,20 @@ def test_pages_without_text_are_asked_of_the_model(
     store: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = iter(range(1000))
-    written_counts: list[int] = []
 
     def write(_: Backbone, pages: Sequence[object], **__: object) -> list[str]:
-        written_counts.append(len(pages))
         return [f"what did the model write {next(written)}" for _ in pages]
 
     monkeypatch.setattr(Backbone, "write_queries", write)
-    options: Any = {"query_source": "model", "name": "asked"}
-    calibration = run(store, small_backbone, **options)
-    assert calibration.diagnostics.queries_from == "asked of the model: 20, a page each"
-    assert sum(written_counts) == 20
-    assert same(run(store, small_backbone, **options), calibration)
-    assert sum(written_counts) == 20
+    monkeypatch.setattr("ridgerank.calibration.calibrate.cut_questions", lambda *_: ())
+    with pytest.raises(CalibrationError, match="does not find them by the questions"):
+        run(store, small_backbone, name="asked")
+    monkeypatch.setattr("ridgerank.calibration.calibrate.written_pass", lambda *_: True)
+    calibration = run(store, small_backbone, name="asked")
+    assert calibration.diagnostics.queries_from == "written by the model: 20, a page each"
+    assert "nothing was measured" in calibration.summary()
+    assert same(run(store, small_backbone, name="asked"), calibration)
+    assert next(written) == 20
 
 
 def test_without_matplotlib_there_is_no_picture_and_a_line_says_so(
@@ -254,3 +303,16 @@ def test_without_matplotlib_there_is_no_picture_and_a_line_says_so(
         "plain.json",
         "plain.safetensors",
     ]
+
+
+def test_a_page_that_ends_the_process_that_reads_it_is_left_out(
+    small_backbone: Backbone,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    uri = str(tmp_path / "store")
+    index_documents([write_reports(tmp_path / "docs", pages=40)], uri, small_backbone, processes=0)
+    monkeypatch.setattr("ridgerank.documents.render._renderer", pool_tasks.ending_on_the_second_page)
+    assert np.isfinite(run(uri, small_backbone).readout.vector).all()
+    assert "is left out: report-0.pdf#2: ended the process that read it" in caplog.text

@@ -1,8 +1,15 @@
-"""Queries from pages' text: which lines become one, and that the same pages give the same."""
+"""Questions made from pages: which lines become one, and what written ones must pass."""
 
 import pytest
 
-from ridgerank.calibration.queries import is_query, queries_from_texts
+from ridgerank.calibration.queries import (
+    cut_questions,
+    is_query,
+    reorder_words,
+    written_pass,
+    written_questions,
+)
+from ridgerank.records import Candidate, Query
 
 PAGE = """Energy use in cold climates
 
@@ -14,7 +21,7 @@ The demand for heating oil fell in every region that had district heating by the
 
 
 def query_texts(texts: dict[str, str], count: int = 99) -> list[str]:
-    return [query.text for query in queries_from_texts(texts, count)[0]]
+    return [query.text for query in cut_questions(texts, count)]
 
 
 def test_titles_captions_headers_and_phrases_are_all_made() -> None:
@@ -26,15 +33,12 @@ def test_titles_captions_headers_and_phrases_are_all_made() -> None:
     }
 
 
-def test_kinds_take_turns_over_pages_and_the_report_counts_them() -> None:
-    pages = {f"{number}": PAGE.replace("Norway", f"N{number}") for number in range(2)}
-    queries, origin = queries_from_texts({"a": PAGE, "b": PAGE.replace("cold", "warm")}, 2)
-    assert [query.text for query in queries] == [
-        "Energy use in cold climates",
-        "Heating demand of old houses",
+def test_kinds_take_turns_over_pages_and_every_question_names_its_source() -> None:
+    questions = cut_questions({"a": PAGE, "b": PAGE.replace("cold", "warm")}, 2)
+    assert [(query.text, query.source) for query in questions] == [
+        ("Energy use in cold climates", "a"),
+        ("Heating demand of old houses", "b"),
     ]
-    assert origin == "made from the pages' text: 1 titles, 1 captions"
-    assert len(query_texts(pages)) == 4
 
 
 def test_the_order_of_pages_does_not_matter_and_no_query_comes_twice() -> None:
@@ -51,3 +55,29 @@ def test_pages_that_say_nothing_give_no_query() -> None:
 @pytest.mark.parametrize("text", ["", "one two", "no no no no", "12 34 56 78", "word " * 30])
 def test_what_nobody_would_ask_is_not_a_query(text: str) -> None:
     assert not is_query(text)
+
+
+def test_of_written_text_only_the_question_is_kept_and_each_once() -> None:
+    written = {"a": "How warm is the house? Answer: 20", "b": "how warm is the house?", "c": "Yes."}
+    assert [(query.text, query.source) for query in written_questions(written)] == [
+        ("How warm is the house?", "a")
+    ]
+
+
+def test_reordered_words_are_two_thirds_of_the_question_in_another_order() -> None:
+    text = "oil fell in every region that had district heating"
+    words = reorder_words(text).split()
+    assert set(words) == set(text.split()) - {"in", "that", "heating"}
+    assert words != [word for word in text.split() if word in words]
+    assert reorder_words(text) == reorder_words(text)
+
+
+@pytest.mark.parametrize(("found", "passes"), [(32, True), (17, True), (14, False), (4, False)])
+def test_written_questions_pass_if_their_pages_are_found_far_above_chance(found: int, passes: bool) -> None:
+    candidates = {
+        Query(str(number), "", source="page"): [Candidate("page" if number < found else "other", 1.0)] * 20
+        for number in range(32)
+    }
+    assert written_pass(candidates, 400) == passes
+    assert not written_pass(candidates, 20)  # all pages are candidates: nothing can be found
+    assert not written_pass({}, 400)

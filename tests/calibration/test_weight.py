@@ -1,129 +1,153 @@
-"""The deployed weight: an estimate where one can be had, safe where none can; estimated again at will."""
+"""The weight: eq. 4 on judgements, pulled to equal weights by its error; 0 only on evidence of blindness."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.simulation import World, simulate
+from experiments.simulation import Sample, World, simulate
 from ridgerank.calibration.artifact import Calibration, ScoreLists
+from ridgerank.calibration.fit import CalibrationLists, QueryLists
 from ridgerank.calibration.weight import (
-    WeightDecision,
-    decide_weight,
+    BETWEEN_SETS,
+    Reading,
+    Scorer,
+    Weighed,
+    equal_weight,
+    judged_weight,
     propose_pages,
     reweigh,
-    weigh_step_by_step,
+    shows_blindness,
+    weigh,
 )
 from ridgerank.errors import CalibrationError
-from ridgerank.fusion.correlations import correlate
-from ridgerank.fusion.weight import WeightEstimate
-from ridgerank.ragged import Floats, Ragged
+from ridgerank.fusion.correlations import Correlations, correlate
+from ridgerank.ragged import Floats
 from ridgerank.records import Query, ScoredPages
 from tests.calibrated_store import random_calibration
 from tests.test_lineage import LINEAGE
 
-
-@dataclass(frozen=True)
-class Scores:
-    """Scores of a retriever, a readout and its teacher, and grades."""
-
-    retriever: Floats
-    readout: Floats
-    targets: Floats
-    lists: Ragged
-    relevance: Floats
-
-    def decide(self, *, judged: bool = False, transferred: WeightEstimate | None = None) -> WeightDecision:
-        b, s = self.retriever, self.readout
-        correlations = correlate(b, s, self.relevance, self.lists) if judged else None
-        return decide_weight(b, s, self.targets, self.lists, correlations, transferred=transferred)
+LAST: Reading = ("margin", "last")
+MEAN: Reading = ("likelihood", "mean")
 
 
-def world(queries: int, *, seed: int = 0) -> Scores:
-    drawn = simulate(World(0.45, 0.6, 0.7), queries=queries, seed=seed)
-    grades = drawn.grades.astype(np.float64)
-    return Scores(drawn.retriever, drawn.reranker, drawn.teacher, drawn.lists, grades)
+def world(queries: int, *, seed: int = 0, c_s: float = 0.6) -> Sample:
+    return simulate(World(0.45, c_s, 0.7), queries=queries, seed=seed)
 
 
-def unreadable(queries: int, *, seed: int = 0, blur: float = 0.3) -> Scores:
-    """A model that cannot read these pages: it agrees with itself, and with nothing else."""
-    scores = world(queries, seed=seed)
-    noise = np.random.default_rng(1000 + seed).normal(size=(2, scores.lists.members))
-    return replace(scores, targets=noise[0], readout=noise[0] + blur * noise[1])
+def judge(sample: Sample) -> Correlations:
+    return correlate(sample.retriever, sample.reranker, sample.grades.astype(np.float64), sample.lists)
 
 
-def test_scores_that_follow_the_model_give_an_estimate_with_a_gain() -> None:
-    decision = world(200).decide()
-    assert (decision.deployed.method, decision.deployed.shrunk, decision.warnings) == ("label-free", True, ())
-    assert decision.deployed.note.startswith("an estimate without judgements")
-    assert decision.deployed.chance_of_gain < 1.0
-    assert decision.paper_label_free.method == "label-free"
-    assert decision.closed_form is None
-    assert decision.deployed.interior
-    assert decision.expected_gain > 0
-    assert decision.agreement_interval[0] < decision.agreement < decision.agreement_interval[1]
-    assert decision.teacher_relevance == pytest.approx(0.7, abs=0.15)
+def asked(sample: Sample, scores: Floats | None = None, *, judged: bool = True) -> QueryLists:
+    """Lists whose one state is the score itself."""
+    scores = sample.reranker if scores is None else scores
+    count = len(sample.lists)
+    return QueryLists(
+        queries=tuple(Query(f"q{number}", f"query {number}") for number in range(count)),
+        page_ids=tuple(f"page-{member}" for member in range(sample.lists.members)),
+        lists=sample.lists,
+        retriever=sample.retriever,
+        states={"last": scores[:, None], "mean": np.column_stack([sample.teacher])},
+        targets={},
+        relevance=sample.grades.astype(np.float64) if judged else None,
+    )
 
 
-def test_judgements_set_the_weight_and_stand_before_those_of_another_corpus() -> None:
-    judged = world(200).decide(judged=True)
-    assert judged.deployed is judged.closed_form
-    assert (judged.deployed.method, judged.label_free.method) == ("closed-form", "label-free")
-    transferred = world(100, seed=1).decide(judged=True).closed_form
-    without = world(200).decide(transferred=transferred)
-    assert without.deployed is without.closed_form is transferred
-    assert world(200).decide(judged=True, transferred=transferred).deployed == judged.deployed
+def scorer(state: str) -> Scorer:
+    return lambda lists: lists.states[state][:, 0]  # type: ignore[index]
 
 
-def test_a_readout_that_does_not_follow_its_teacher_gets_no_weight() -> None:
-    scores = world(64)
-    noise = np.random.default_rng(3).normal(size=scores.lists.members)
-    decision = replace(scores, readout=noise).decide()
-    assert (decision.deployed.weight, decision.expected_gain) == (0.0, 0.0)
-    assert "does not agree with its teacher" in decision.warnings[0]
-    assert "the weight is 0, pages stay in the retriever's order" in decision.warnings[0]
+def run(
+    made: QueryLists | None = None,
+    given: QueryLists | None = None,
+    *,
+    reordered: QueryLists | None = None,
+    readings: dict[Reading, Scorer] | None = None,
+    **options: float | bool,
+) -> Weighed:
+    lists = CalibrationLists(None, made, reordered, given, {})
+    return weigh(lists, readings or {LAST: scorer("last")}, **options)  # type: ignore[arg-type]
 
 
-def test_a_model_that_shares_nothing_with_the_retriever_gets_no_weight() -> None:
-    """Readout and teacher agree with each other only; pulled to a prior, w would be near 1."""
-    decisions = [unreadable(32, seed=seed, blur=0.5).decide() for seed in range(40)]
-    assert all(bool(each.warnings) == (each.deployed.weight == 0.0) for each in decisions)
-    assert [each.deployed.weight for each in decisions].count(0.0) >= 39
+def test_the_weight_leaves_the_incumbent_as_far_as_its_error_allows() -> None:
+    judged = judge(world(200))
+    far = judged_weight(judged, spread=10.0)
+    near = judged_weight(judged, spread=0.01)
+    assert far.weight > judged_weight(judged).weight > near.weight > 0.5
+    third = judged_weight(judged, incumbent=1 / 3, spread=0.01)
+    assert third.weight == pytest.approx(1 / 3, abs=0.05)
 
 
-def test_a_readout_that_adds_nothing_by_the_judgements_leaves_the_retrievers_order() -> None:
-    scores = world(64)
-    decision = replace(scores, relevance=scores.retriever - scores.retriever.min()).decide(judged=True)
-    assert decision.deployed.weight == 0.0
-    assert "no gain over the retriever is expected" in decision.warnings[0]
+def test_pulled_weights_of_few_judgements_are_nearer_to_the_true_one_than_their_own() -> None:
+    truth = judged_weight(judge(world(5000, seed=99)), spread=10.0).weight
+    errors = {BETWEEN_SETS: 0.0, 10.0: 0.0}
+    for seed in range(40):
+        few = judge(world(12, seed=seed))
+        for spread in errors:
+            errors[spread] += (judged_weight(few, spread=spread).weight - truth) ** 2
+    assert errors[BETWEEN_SETS] < 0.7 * errors[10.0]
 
 
-@pytest.mark.parametrize("judged_queries", [1, 8, 40])
-def test_judgements_that_show_nothing_do_not_open_the_gate(judged_queries: int) -> None:
-    scores = unreadable(40)
-    assert "nothing shows" in scores.decide().doubt
-    masked = np.where(scores.lists.list_numbers() < judged_queries, scores.relevance, 0.0)
-    decision = replace(scores, relevance=masked).decide(judged=True)
-    assert decision.deployed.weight == 0.0
-    assert "do not show it either" in decision.warnings[0]
-    assert decision.doubt
+def test_judgements_decide_and_made_questions_are_reported_at_an_equal_say() -> None:
+    made, given = asked(world(60, seed=1)), asked(world(60, seed=2))
+    unjudged = run(made)
+    assert (unjudged.weight.weight, unjudged.weight.method) == (0.5, "prior")
+    assert unjudged.weight == equal_weight(0.5, judge(world(60, seed=1)))
+    judged = run(made, given)
+    assert judged.weight == run(None, given).weight == judged_weight(judge(world(60, seed=2)))
+    assert judged.kept is given
+    assert run(made, replace(given, relevance=None)).weight == unjudged.weight
 
 
-def test_few_judgements_that_show_the_readout_knows_relevance_open_the_gate() -> None:
-    scores = unreadable(40)
-    informed = replace(scores, readout=scores.readout + 2.0 * scores.relevance)
-    assert informed.decide().deployed.weight == 0.0
-    masked = np.where(scores.lists.list_numbers() < 16, scores.relevance, 0.0)
-    decision = replace(informed, relevance=masked).decide(judged=True)
-    assert decision.deployed.weight > 0.5
-    assert (decision.doubt, decision.deployed.method) == ("", "closed-form")
+def test_without_any_questions_every_score_has_an_equal_say_and_that_is_said() -> None:
+    weighed = run(None, asked(world(20), judged=False), incumbent=1 / 3)
+    assert (weighed.weight.weight, weighed.weight.method) == (1 / 3, "prior")
+    assert "nothing was measured" in weighed.weight.note
+    assert weighed.kept is not None
+
+
+def test_the_weight_is_0_only_if_the_model_does_not_read_the_pages() -> None:
+    sample = world(60)
+    noise = np.random.default_rng(3).normal(size=sample.lists.members)
+    blind = run(asked(sample, noise), reordered=asked(sample, noise))
+    assert blind.weight.weight == 0.0
+    assert blind.weight.cause.startswith("the model does not read these pages")
+    assert run(asked(sample), reordered=asked(sample, noise)).weight.weight > 0.0
+    assert run(asked(sample, noise), reordered=asked(sample)).weight.weight > 0.0
+    few = world(20)
+    agrees = run(asked(sample, noise), asked(sample, judged=False), reordered=asked(sample, noise))
+    assert agrees.weight.weight > 0.0  # on given queries it ranks much as the retriever does
+    lost = replace(asked(sample, noise), retriever=noise)
+    assert run(lost, reordered=lost).weight.weight > 0.0  # questions that the retriever cannot answer, either
+    few_noise = noise[: few.lists.members]
+    unsure = run(asked(few, few_noise), reordered=asked(few, few_noise))
+    assert unsure.weight.weight > 0.0
+
+
+def test_blindness_needs_thirty_two_questions_and_an_upper_end_below_a_fifth() -> None:
+    assert shows_blindness(np.zeros(32) + 1e-3 * np.arange(32))
+    assert not shows_blindness(np.zeros(31) + 1e-3 * np.arange(31))
+    assert not shows_blindness(np.tile([-0.6, 0.9], 20))
+
+
+def test_the_reading_is_chosen_on_half_of_the_questions_unless_the_papers_is_to_stay() -> None:
+    sample = world(80)
+    weak = sample.reranker + 3.0 * np.random.default_rng(5).normal(size=sample.lists.members)
+    readings = {LAST: scorer("last"), MEAN: scorer("mean")}
+    chosen = run(asked(sample, weak), readings=readings)
+    assert chosen.reading == MEAN
+    assert chosen.relevance[MEAN] > chosen.relevance[LAST]
+    assert run(asked(sample, weak), readings=readings, keep_paper=True).reading == LAST
+    wrong = asked(sample, -sample.reranker)
+    assert run(wrong, readings=readings, keep_paper=True).reading == MEAN
 
 
 SCORES = world(40)
 NUMBERS = SCORES.lists.list_numbers().tolist()
 JUDGED: dict[str, dict[str, int]] = {}
-for _member, _grade in enumerate(SCORES.relevance.tolist()):
+for _member, _grade in enumerate(SCORES.grades.tolist()):
     JUDGED.setdefault(f"query {NUMBERS[_member]}", {})[f"page-{_member}"] = int(_grade > 0)
 
 
@@ -135,8 +159,7 @@ def lists() -> ScoreLists:
         page_ids=tuple(f"page-{member}" for member in range(SCORES.lists.members)),
         lists=SCORES.lists,
         retriever=SCORES.retriever,
-        readout=SCORES.readout,
-        targets=SCORES.targets,
+        readout=SCORES.reranker,
     )
 
 
@@ -145,18 +168,13 @@ def calibration(lists: ScoreLists) -> Calibration:
     return replace(random_calibration(LINEAGE, 8), lists=lists)
 
 
-def test_reweighing_gives_the_weight_a_whole_calibration_decides_on(calibration: Calibration) -> None:
-    binary = replace(SCORES, relevance=(SCORES.relevance > 0).astype(np.float64))
-    assert reweigh(calibration, {}, JUDGED).weight == binary.decide(judged=True).deployed
-    assert reweigh(calibration, {}, {}).weight == SCORES.decide().deployed
-
-
-def test_judgements_make_the_interval_shrink(calibration: Calibration) -> None:
-    estimate, steps = weigh_step_by_step(calibration, {}, JUDGED)
-    assert [steps[0].queries, steps[-1].queries] == [0, 40]
-    widths = [step.weight_interval[1] - step.weight_interval[0] for step in steps]
-    assert widths[-1] < 0.8 * widths[0]
-    assert estimate.weight == steps[-1].weight
+def test_reweighing_gives_the_weight_of_the_judgements_and_without_any_changes_nothing(
+    calibration: Calibration,
+) -> None:
+    relevance = (SCORES.grades > 0).astype(np.float64)
+    judged = correlate(SCORES.retriever, SCORES.reranker, relevance, SCORES.lists)
+    assert reweigh(calibration, {}, JUDGED).weight == judged_weight(judged)
+    assert reweigh(calibration, {}, {}).weight == calibration.weight
 
 
 def test_lists_kept_by_a_server_count_like_the_calibrations_own(

@@ -2,76 +2,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
 
+from experiments.simulation import World, simulate
+from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.weight import (
+    FALLBACK_WEIGHT,
+    closed_form_estimate,
     fit_one_factor,
-    is_interior,
-    objective,
+    label_free_estimate,
     optimal_weight,
-    partial_correlations,
 )
-from ridgerank.ragged import Floats
 
 CASES = 4000
-
-
-def random_cases(seed: int) -> tuple[Floats, Floats, Floats]:
-    """Correlations of random vectors: every triple that can occur, end points included."""
-    generator = np.random.default_rng(seed)
-    mixing = generator.standard_normal((CASES, 3, 3))
-    vectors = mixing @ generator.standard_normal((CASES, 3, 5))
-    vectors -= vectors.mean(axis=2, keepdims=True)
-    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    gram = vectors @ vectors.transpose(0, 2, 1)
-    return gram[:, 0, 2], gram[:, 1, 2], gram[:, 0, 1]
-
-
-def test_the_closed_form_is_the_argmax_of_the_correlation_to_a_millionth() -> None:
-    c_b, c_s, rho = random_cases(0)
-    weights = optimal_weight(c_b, c_s, rho)
-    grid = np.linspace(0.0, 1.0, 2001)
-    curve = objective(grid[None, :], c_b[:, None], c_s[:, None], rho[:, None])
-    start = grid[curve.argmax(axis=1)]
-    kinds = {"inside": 0, "retriever": 0, "reranker": 0}
-    for case in range(CASES):
-        b, s, r = c_b[case], c_s[case], rho[case]
-        bounds = (max(0.0, start[case] - 1e-3), min(1.0, start[case] + 1e-3))
-        optimum = minimize_scalar(
-            lambda w, b=b, s=s, r=r: -float(objective(np.asarray(w), b, s, r)),
-            bounds=bounds,
-            method="bounded",
-            options={"xatol": 1e-12},
-        )
-        # Near the optimum the objective is flat: compare the weight where it is curved, else the value.
-        best = max(-optimum.fun, curve[case].max())
-        assert float(objective(weights[case], b, s, r)) >= best - 1e-12
-        kind = "inside" if 0 < weights[case] < 1 else "retriever" if weights[case] == 0 else "reranker"
-        kinds[kind] += 1
-        if kind == "inside" and bounds[0] < optimum.x < bounds[1]:
-            assert weights[case] == pytest.approx(optimum.x, abs=1e-6)
-        elif kind != "inside":
-            assert weights[case] == start[case]
-    assert min(kinds.values()) > 500
-
-
-def test_interior_means_both_partial_correlations_are_positive() -> None:
-    c_b, c_s, rho = random_cases(2)
-    of_retriever, of_reranker = partial_correlations(c_b, c_s, rho)
-    np.testing.assert_array_equal(is_interior(c_b, c_s, rho), (of_retriever > 0) & (of_reranker > 0))
-
-
-def test_partial_correlation_is_the_correlation_of_residuals() -> None:
-    x, y, z = np.random.default_rng(3).standard_normal((3, 50))
-
-    def residual(v: Floats) -> Floats:
-        design = np.column_stack([np.ones(50), z])
-        residual: Floats = v - design @ np.linalg.lstsq(design, v, rcond=None)[0]
-        return residual
-
-    expected = np.corrcoef(residual(x), residual(y))[0, 1]
-    of_x, _ = partial_correlations(np.corrcoef(x, y)[0, 1], np.corrcoef(z, y)[0, 1], np.corrcoef(x, z)[0, 1])
-    assert float(of_x) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -112,3 +54,70 @@ def test_one_factor_refuses_what_it_cannot_explain() -> None:
     assert not heywood.defined
     assert heywood.heywood
     assert heywood.c_s > 1
+
+
+def judged(world: World, queries: int, seed: int) -> Correlations:
+    drawn = simulate(world, queries=queries, seed=seed)
+    return correlate(drawn.retriever, drawn.reranker, drawn.grades, drawn.lists, discounted=False)
+
+
+def unlabelled(world: World, queries: int, seed: int) -> Correlations:
+    drawn = simulate(world, queries=queries, seed=seed)
+    return correlate(drawn.retriever, drawn.reranker, drawn.teacher, drawn.lists, discounted=False)
+
+
+def constant(first: float, second: float, mutual: float, queries: int = 30) -> Correlations:
+    """The same three correlations in every query."""
+    return Correlations(np.full(queries, first), np.full(queries, second), np.full(queries, mutual), 0, 0, 0)
+
+
+def test_the_weight_is_the_closed_form_of_the_averaged_correlations() -> None:
+    seen = judged(World(), 50, 1)
+    estimate = closed_form_estimate(seen)
+    assert estimate == closed_form_estimate(seen)
+    assert estimate.weight == float(optimal_weight(*seen.stacked().mean(axis=0)))
+    assert estimate.method == "closed-form"
+    assert estimate.queries_used == seen.queries
+    low, high = estimate.weight_interval
+    assert low < estimate.weight < high
+    assert estimate.chance_of_gain > 0.9
+
+
+def test_the_label_free_weight_converges_to_the_one_read_from_relevance() -> None:
+    world = World(c_b=0.5, c_s=0.6, c_t=0.7)
+    truth = closed_form_estimate(judged(world, 20_000, 0)).weight
+    errors = []
+    for queries in (16, 256, 4096):
+        weights = [label_free_estimate(unlabelled(world, queries, seed)).weight for seed in range(1, 9)]
+        errors.append(float(np.mean(np.abs(np.array(weights) - truth))))
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 0.01
+
+
+def test_the_interval_covers_the_true_weight_about_as_often_as_it_says() -> None:
+    truth = closed_form_estimate(judged(World(), 20_000, 0)).weight
+    intervals = [closed_form_estimate(judged(World(), 40, seed)).weight_interval for seed in range(1, 101)]
+    assert 0.88 <= np.mean([low <= truth <= high for low, high in intervals]) <= 1.0
+
+
+def test_one_query_says_nothing_about_its_own_uncertainty() -> None:
+    estimate = closed_form_estimate(constant(0.2, 0.9, 0.1, queries=1))
+    assert estimate.weight_interval == (0.0, 1.0)
+    assert "only 1 query says" in estimate.note
+
+
+def test_an_undefined_one_factor_estimate_falls_back_to_a_cautious_weight_and_says_so() -> None:
+    estimate = label_free_estimate(constant(-0.1, 0.6, 0.1))
+    assert (estimate.method, estimate.weight) == ("prior", FALLBACK_WEIGHT)
+    assert "not all three correlations are positive" in estimate.note
+    assert np.isnan(estimate.c_s)
+
+
+def test_a_teacher_as_good_as_relevance_is_not_a_reason_to_fall_back() -> None:
+    """With c_t near 1 every other sample puts its estimate above 1."""
+    world = World(c_b=0.45, c_s=0.85, c_t=0.98)
+    found = [label_free_estimate(unlabelled(world, 80, seed)) for seed in range(1, 21)]
+    truth = closed_form_estimate(judged(world, 4000, 0)).weight
+    assert {estimate.method for estimate in found} == {"label-free"}
+    assert any("as good as relevance" in estimate.note for estimate in found)
+    assert all(abs(estimate.weight - truth) < 0.15 for estimate in found)

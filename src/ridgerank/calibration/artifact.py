@@ -11,8 +11,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import ArtifactError
-from ridgerank.fusion.correlations import correlation
-from ridgerank.fusion.weight import WeightEstimate, objective
+from ridgerank.fusion.weight import WeightEstimate
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout.ridge import Readout, TargetReadout
@@ -32,7 +31,7 @@ from ridgerank.store.maintenance import Damage
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "ridgerank-calibration-2"
+FORMAT = "ridgerank-calibration-3"
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TARGET_READOUT = "target_readout"
@@ -54,7 +53,9 @@ def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapp
         scratch.write_bytes(save(dict(tensors), sealed))
 
 
-def read_sealed(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+def read_sealed(
+    path: Path, names: Collection[str] = _METADATA_NAMES
+) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
     """The metadata and the tensors; a file that is not as it was written is refused."""
     from safetensors import SafetensorError, safe_open
 
@@ -63,11 +64,11 @@ def read_sealed(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
             metadata: dict[str, str] = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"{path}: not a readable calibration ({error}); calibrate again") from error
-    unknown = sorted(metadata.keys() - _METADATA_NAMES)
+        raise ArtifactError(f"{path}: not a readable file of a readout ({error}); make it again") from error
+    unknown = sorted(metadata.keys() - set(names))
     digest = metadata.pop(_DIGEST, None)
     if unknown or (digest is not None and digest != _digest(tensors, metadata)):
-        raise ArtifactError(f"{path} is damaged: it is not as it was written; calibrate again")
+        raise ArtifactError(f"{path} is damaged: it is not as it was written; make it again")
     return metadata, tensors
 
 
@@ -86,7 +87,7 @@ def _digest(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreLists:
-    """The lists a readout was fitted on, with scores of readouts that were fitted without them."""
+    """The lists a weight was estimated on, with scores of readouts that were fitted without them."""
 
     queries: tuple[Query, ...]
     page_ids: tuple[str, ...]
@@ -96,8 +97,6 @@ class ScoreLists:
     """(members,): b."""
     readout: Floats
     """(members,): s, held out."""
-    targets: Floats
-    """(members,): t."""
     relevance: Floats | None = None
     """(members,): grades of judgements that were given in a file, 0 where there is none; None where it is not
     known which there were."""
@@ -137,7 +136,7 @@ class ScoreLists:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """What a calibration's file holds of them."""
-        scores = np.stack([self.retriever, self.readout, self.targets])
+        scores = np.stack([self.retriever, self.readout])
         tensors = {_LENGTHS: self.lists.lengths, _SCORES: scores}
         return tensors if self.relevance is None else tensors | {_RELEVANCE: self.relevance}
 
@@ -150,14 +149,13 @@ class ScoreLists:
     def from_file(cls, tensors: Mapping[str, Floats], names: str) -> Self:
         """The inverse of `tensors` and `names`."""
         listed = json.loads(names)
-        retriever, readout, targets = np.asarray(tensors[_SCORES], dtype=np.float64)
+        retriever, readout = np.asarray(tensors[_SCORES], dtype=np.float64)
         return cls(
             queries=tuple(Query(query_id, text) for query_id, text in listed["queries"]),
             page_ids=tuple(listed["pages"]),
             lists=Ragged.of_lengths(tensors[_LENGTHS].astype(np.int64).tolist()),
             retriever=retriever,
             readout=readout,
-            targets=targets,
             relevance=np.asarray(tensors[_RELEVANCE], np.float64) if _RELEVANCE in tensors else None,
         )
 
@@ -168,22 +166,12 @@ class ReadoutOption:
 
     target: Target
     state: State
-    varied_share: float
-    """Share of the lists in which the target differs between candidates."""
-    spread: float
-    """Mean over lists of the target's standard deviation over the candidates, in its own unit."""
-    retriever_target: float
-    """ρ_bt: c_b c_t under the one-factor model."""
-    retriever_readout: float
-    """ρ_bs: c_b c_s under the one-factor model, of held-out readout scores."""
     agreement: float
     """r: held-out correlation of readout and target."""
     relevance: float
-    """c_s, judged or by the one-factor model; NaN where neither is possible."""
-    supported: bool
-    """Its weight is an estimate and promises a gain over the retriever."""
+    """c_s, on questions that had no say in the choice."""
     note: str
-    """Why it is not supported, empty where it is."""
+    """Why no readout could be fitted, empty if one was."""
 
     @property
     def name(self) -> str:
@@ -193,50 +181,40 @@ class ReadoutOption:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """How a calibration was fitted, and how far it can be trusted."""
+    """How a calibration was fitted, and how far it can be trusted; NaN where nothing was measured."""
 
     queries_from: str
-    """A file, or how the queries were generated."""
+    """A file, or how the questions were made; or the readout file that nothing was fitted for."""
     queries: int
-    """Queries asked."""
+    """Queries asked for the fit."""
     lists: int
     """Of these, queries whose candidates differ in the target: what the readout was fitted on."""
     candidates: int
     """K: pages per query, at most."""
     pairs: int
     """Pairs of a query and a candidate the readout was fitted on."""
-    penalties: tuple[float, ...]
+    penalties: tuple[float, ...] = ()
     """λ tried, ascending."""
-    errors: Mapping[str, tuple[float, ...]]
+    errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Held-out fold → error on its validation fold at each λ, as a share of the squared targets."""
-    chosen: Mapping[str, float]
+    chosen: Mapping[str, float] = field(default_factory=dict)
     """Held-out fold → the λ picked without it."""
-    penalty_at_edge: bool
+    penalty_at_edge: bool = False
     """The deployed λ is the least or greatest tried: a wider range might serve better."""
-    agreement: float
-    """r: mean correlation of the readout with the teacher, on lists it was not fitted on."""
-    agreement_interval: tuple[float, float]
+    agreements: tuple[float, ...] = ()
+    """Correlation of the readout with the teacher in each list, by readouts not fitted on it."""
+    agreement: float = math.nan
+    """r: their mean."""
+    agreement_interval: tuple[float, float] = (-1.0, 1.0)
     """95 % interval of r over lists."""
-    teacher_relevance: float
-    """c_t: correlation of the teacher with relevance, judged or estimated; NaN where neither is possible."""
-    relevance_floor: float
-    """Proposition 2: the least c_s that r and c_t allow; NaN where c_t is."""
-    expected_gain: float
-    """What the deployed weight adds to the retriever's correlation with relevance; NaN where unknown."""
-    label_free: WeightEstimate
-    """The weight estimated without judgements."""
-    closed_form: WeightEstimate | None
-    """The weight read from judgements, of this corpus or another, where there were any."""
-    warnings: tuple[str, ...]
-    """What must not go unnoticed."""
+    incumbent: float = 0.5
+    """The weight without any evidence: an equal say for the readout and each of the retrievers."""
     reason: str = ""
     """Why this target and this state were selected."""
     options: tuple[ReadoutOption, ...] = ()
     """All targets and states that were measured."""
     readout_spread: float = math.nan
     """Mean standard deviation of the readout's scores within a held-out list: servers compare with it."""
-    paper_label_free: WeightEstimate | None = None
-    """§B.6 of the selected reading alone, for comparison."""
     teacher: str = "the backbone itself"
     """Whose scores the readout reproduces."""
 
@@ -247,9 +225,11 @@ class Calibration:
 
     readout: Readout
     weight: WeightEstimate
-    """What is deployed: an estimate, or the safe choice where that promises no gain."""
+    """What is deployed."""
     retriever: str
     """Name of the retriever whose scores the weight is for."""
+    retriever_identity: str
+    """What another retriever is told from it by."""
     retriever_source: str
     """What to load that retriever by: its name, or the folder of its model."""
     diagnostics: Diagnostics
@@ -268,12 +248,18 @@ class Calibration:
         facts = self.facts()
         with replace_text_file(path.with_suffix(".json")) as file:
             file.write(json.dumps({"name": name, **facts}, indent=2, ensure_ascii=False) + "\n")
+        tensors, metadata = self.content()
+        write_sealed(path, tensors, metadata)
+        return path
+
+    def content(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+        """Tensors and metadata of the file."""
         fit = {part: getattr(self.readout, part) for part in ("penalty", "lists", "pairs")}
         metadata = {
             "format": FORMAT,
             "lineage": self.readout.lineage.to_json(),
             "fit": json.dumps(fit),
-            "facts": json.dumps(facts, ensure_ascii=False),
+            "facts": json.dumps(self.facts(), ensure_ascii=False),
         }
         tensors = {"readout": self.readout.vector}
         if self.target_readout is not None:
@@ -281,13 +267,34 @@ class Calibration:
         if self.lists is not None:
             tensors |= self.lists.tensors()
             metadata[_LIST_NAMES] = self.lists.names()
-        write_sealed(path, tensors, metadata)
-        return path
+        return tensors, metadata
+
+    def summary(self) -> str:
+        """The weight and what it was measured on, in a sentence."""
+        weight, share = self.weight, f"The model counts {self.weight.weight:.2f}"
+        if weight.cause:
+            return f"{share}: {weight.cause}."
+        judged = weight.method == "closed-form"
+        share += {"given": " (given)", "prior": ", an equal say"}.get(weight.method, "")
+        if math.isnan(weight.c_s):
+            return f"{share}: nothing was measured on these pages."
+        asked = "judged questions" if judged else "questions made from your pages"
+        name = self.retriever.upper() if self.retriever == "bm25" else self.retriever
+        measured = (
+            f"{share}. On {weight.queries_used} {asked} its score agrees with the right page at "
+            f"{weight.c_s:.2f}, {name}'s at {weight.c_b:.2f}, and they agree with each other at "
+            f"{weight.rho:.2f}"
+        )
+        if judged and weight.queries_used >= 64:
+            return f"{measured}."
+        return f"{measured}; {'64' if judged else '8 judged'} questions would make it surer."
 
     def facts(self) -> dict[str, Any]:
         """The calibration without its vector, as JSON has it: what could not be estimated is null."""
         facts: dict[str, Any] = {
+            "summary": self.summary(),
             "retriever": self.retriever,
+            "retriever_identity": self.retriever_identity,
             "retriever_source": self.retriever_source,
             "target": self.target,
             "state": self.state,
@@ -317,18 +324,19 @@ class Calibration:
                 f"{path}: format {metadata.get('format')!r}, expected {FORMAT!r}; calibrate again"
             )
         try:
-            return cls._parse(metadata, tensors, lineage, name)
+            return cls.parse(metadata, tensors, lineage, name)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ArtifactError(f"{path} is damaged ({error}); calibrate again") from error
 
     @classmethod
-    def _parse(
+    def parse(
         cls,
         metadata: Mapping[str, str],
         tensors: Mapping[str, NDArray[Any]],
         lineage: Lineage | None,
         name: str,
     ) -> Self:
+        """The inverse of `content`; with `lineage` given, one made with another is refused."""
         saved_lineage = Lineage.from_json(metadata["lineage"])
         if lineage is not None:
             saved_lineage.require(lineage, artifact=f"the calibration {name!r}")
@@ -340,6 +348,7 @@ class Calibration:
             readout=Readout(vector=vector, lineage=saved_lineage, **json.loads(metadata["fit"])),
             weight=_read_record(WeightEstimate, facts["weight"]),
             retriever=facts["retriever"],
+            retriever_identity=facts["retriever_identity"],
             retriever_source=facts["retriever_source"],
             target=facts["target"],
             state=facts["state"],
@@ -377,23 +386,19 @@ def find_damaged_calibrations(folder: Path) -> Iterator[Damage]:
 
 
 def _read_diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
-    estimates = {
-        name: None if facts[name] is None else _read_record(WeightEstimate, facts[name])
-        for name in ("label_free", "closed_form", "paper_label_free")
-    }
     errors = {part: tuple(values) for part, values in facts["errors"].items()}
     options = [_read_record(ReadoutOption, option) for option in facts["options"]]
-    return _read_record(Diagnostics, {**facts, **estimates, "errors": errors, "options": options})
+    return _read_record(Diagnostics, {**facts, "errors": errors, "options": options})
 
 
 def _read_record(record: type[Record], facts: Mapping[str, Any]) -> Record:
     """The inverse of `to_json`: NaN where null stands for it, tuples for lists."""
     values: dict[str, Any] = {**facts}
-    for field in fields(record):
-        if isinstance(values.get(field.name), list):
-            values[field.name] = tuple(values[field.name])
-        elif field.type is float and values[field.name] is None:
-            values[field.name] = math.nan
+    for each in fields(record):
+        if isinstance(values.get(each.name), list):
+            values[each.name] = tuple(values[each.name])
+        elif each.type is float and values[each.name] is None:
+            values[each.name] = math.nan
     return record(**values)
 
 
@@ -405,10 +410,10 @@ def plot_calibration(calibration: Calibration, path: Path) -> bool:
     except ImportError:
         logger.warning("no picture of the calibration: matplotlib is missing (pip install 'ridgerank[plot]')")
         return False
-    facts, weight = calibration.diagnostics, calibration.weight
-    figure = Figure(figsize=(12.0, 3.6), layout="constrained")
+    facts = calibration.diagnostics
+    figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
-    path_axes, agreement_axes, weight_axes = figure.subplots(1, 3)
+    path_axes, agreement_axes = figure.subplots(1, 2)
 
     for errors in facts.errors.values():
         path_axes.plot(facts.penalties, errors, color="0.75", linewidth=1)
@@ -419,29 +424,13 @@ def plot_calibration(calibration: Calibration, path: Path) -> bool:
     path_axes.set_title("The penalty")
     path_axes.legend()
 
-    assert calibration.lists is not None  # it was just fitted to them
-    lists = calibration.lists
-    agreement = correlation(lists.readout, lists.targets, lists.lists)
-    agreement_axes.hist(agreement, bins=np.linspace(-1, 1, 21), color="C0")
+    agreement_axes.hist(facts.agreements, bins=np.linspace(-1, 1, 21), color="C0")
     agreement_axes.axvline(
         facts.agreement, color="C3", linestyle="--", label=f"mean r = {facts.agreement:.2f}"
     )
     agreement_axes.set(xlabel="correlation with the teacher, held-out lists", ylabel="lists")
     agreement_axes.set_title("Agreement with the teacher")
     agreement_axes.legend()
-
-    grid = np.linspace(0.0, 1.0, 101)
-    if np.isfinite(weight.c_b):
-        correlations = (np.asarray(value) for value in (weight.c_b, weight.c_s, weight.rho))
-        weight_axes.plot(grid, objective(grid, *correlations), color="C0")
-        weight_axes.axhline(weight.c_b, color="0.6", linewidth=1, label="retriever alone")
-    else:
-        weight_axes.text(0.5, 0.5, "no estimate:\nthe retriever alone", ha="center", va="center")
-    weight_axes.axvspan(*weight.weight_interval, color="C3", alpha=0.12, label="95 % interval")
-    weight_axes.axvline(weight.weight, color="C3", linestyle="--", label=f"w = {weight.weight:.2f}")
-    weight_axes.set(xlabel="weight of the readout", ylabel="correlation with relevance", xlim=(0, 1))
-    weight_axes.set_title(f"The weight ({weight.method})")
-    weight_axes.legend()
 
     with replace_file(path) as scratch:
         figure.savefig(scratch, format="png", dpi=110)

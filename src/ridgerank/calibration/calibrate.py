@@ -1,50 +1,70 @@
 """Calibration from end to end: make the lists, fit readouts to them, weigh them, save the best.
 
-Only pages whose targets are missing are encoded again. Targets are stored as they are computed: an
-interrupted calibration goes on where it stopped.
+`calibrate` calls four functions that may be called one by one: `make_lists`, `fit` (`fit.py`), `weigh`
+(`weight.py`) and `save`. Only pages whose targets are missing are encoded again. Targets are stored as they
+are computed: an interrupted calibration goes on where it stopped.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
+from ridgerank.atomic import replace_file
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import parse_dtype
-from ridgerank.backbones.model_settings import ModelSettings, available_targets
+from ridgerank.backbones.model_settings import PRESETS, ModelSettings, available_targets
 from ridgerank.calibration.artifact import (
     DEFAULT_NAME,
     Calibration,
     Diagnostics,
+    ReadoutOption,
     ScoreLists,
     calibration_path,
     plot_calibration,
 )
-from ridgerank.calibration.fit import CalibrationLists, Selection, fit, predict_target, weigh
-from ridgerank.calibration.queries import QUERIES, QuerySource, choose_queries
+from ridgerank.calibration.fit import (
+    LEAST_LISTS,
+    CalibrationLists,
+    Fits,
+    QueryLists,
+    ReadoutFit,
+    fit,
+    predict_target,
+)
+from ridgerank.calibration.queries import (
+    QUERIES,
+    cut_questions,
+    reorder_words,
+    written_pass,
+    written_questions,
+)
+from ridgerank.calibration.readout_file import ReadoutFile
 from ridgerank.calibration.teacher import (
     OWN,
     CandidateLists,
     TargetCache,
-    TeacherScores,
     complete_targets,
     keep_scored,
     read_teacher,
 )
-from ridgerank.calibration.weight import transfer_weight
+from ridgerank.calibration.weight import Scorer, Weighed, mean_interval, weigh
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.standardize import standard_deviations
-from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout.ridge import Readout
-from ridgerank.records import STATES, Candidate, Query, State, Target
+from ridgerank.records import STATES, Candidate, Query, State, Target, document_name
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
-from ridgerank.store.page_store import PageStore
+from ridgerank.store.page_filter import PageSelection
+from ridgerank.store.page_store import PageStore, ids_filter
 from ridgerank.store.sidecar import edit_calibrations
 from ridgerank.trec import Qrels
 
@@ -53,6 +73,8 @@ if TYPE_CHECKING:
 
 CANDIDATES = 20
 """K, as in the paper."""
+READ_PAGES = 100
+"""Pages read at full depth, at most: the queries that readouts are fitted to share their candidates."""
 TARGETS_STEP, STATES_STEP = "full-depth targets", "shallow states"
 """The steps of a calibration that take time."""
 
@@ -64,96 +86,246 @@ def _ignore_progress(step: str, done: int, total: int) -> None:
     """Show nothing."""
 
 
+class ListOptions(TypedDict, total=False):
+    """What `make_lists` may be told."""
+
+    queries: Sequence[Query] | None
+    """What a readout is fitted to; by default questions cut from the pages, or written by the model."""
+    qrels: Qrels | None
+    """Judgements of these queries."""
+    candidates: int
+    """K."""
+    query_count: int
+    """How many questions to cut from pages."""
+    read_pages: int
+    """How many pages to read at full depth, at most, where no teacher is given."""
+    documents: Sequence[str | Path]
+    """Files and folders to render pages from again; by default, those they were indexed from."""
+    target: Target | None
+    state: State | None
+    """Chosen by measure if they are not given."""
+    teacher: str | Path
+    """A TREC run whose scores to learn in place of the model's own, made by any reranker."""
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """A store with its model, its retriever and the folder of its calibrations."""
+
+    shallow: ShallowPass
+    retriever: Retriever
+    folder: Path
+
+    @property
+    def retriever_fields(self) -> dict[str, Any]:
+        """What a calibration records of the retriever."""
+        each = self.retriever
+        names = {"retriever_identity": each.identity, "retriever_source": each.source}
+        return {"retriever": each.name, **{field: name or each.name for field, name in names.items()}}
+
+    @property
+    def incumbent(self) -> float:
+        """The weight of the readout if it and every retriever have an equal say."""
+        return 1.0 / (self.retriever.members + 1)
+
+
+@contextmanager
+def open_workbench(
+    store: str | Path | PageStore,
+    *,
+    backbone: Backbone | str | None = None,
+    retriever: Retriever | str | None = None,
+    device: str | None = None,
+    dtype: "str | torch.dtype | None" = None,
+) -> Iterator[Workbench]:
+    """Open what a calibration needs. The backbone is by default the one the store was made with.
+
+    The retriever is the one whose vectors the store holds, else BM25; both may be given by name.
+    """
+    pages = store if isinstance(store, PageStore) else PageStore.open(str(store))
+    with edit_calibrations(pages.uri) as folder:
+        if not isinstance(retriever, Retriever):
+            retriever = load_retriever(retriever, pages, device=device, dtype=parse_dtype(dtype))
+        if not isinstance(backbone, Backbone):
+            settings = ModelSettings.from_lineage(pages.lineage, name=backbone, device=device, dtype=dtype)
+            backbone = settings.load()
+        yield Workbench(ShallowPass(backbone, pages), retriever, folder)
+
+
 def calibrate(
     store: str | Path | PageStore,
     *,
     backbone: Backbone | str | None = None,
     retriever: Retriever | str | None = None,
+    name: str = DEFAULT_NAME,
+    queries_from: str = "given",
+    readout: ReadoutFile | None = None,
+    export: Path | None = None,
+    device: str | None = None,
+    dtype: "str | torch.dtype | None" = None,
+    **options: Unpack[ListOptions],
+) -> Calibration:
+    """Fit a readout and a weight to a store and its retriever, and save them beside the store.
+
+    No judgements are needed. Without `queries`, questions are cut from the pages; with `qrels` the weight is
+    that of the judgements. `queries_from` tells the report where given queries come from. With a `readout`
+    nothing is fitted and no page is read again: only its weight is estimated. `export` is a file for all
+    lists (`export_lists`). The other options are those of `make_lists`.
+    """
+    opened = partial(open_workbench, backbone=backbone, retriever=retriever, device=device, dtype=dtype)
+    with opened(store) as workbench:
+        calibration_path(workbench.folder, name)  # refuses a bad name before any work
+        if readout is not None:
+            readout.require(workbench.shallow.backbone, workbench.shallow.store)
+        lists = make_lists(workbench, readout=readout, **options)
+        if export is not None:
+            export_lists(lists, export)
+        fits: Fits = {} if lists.fitted is None else fit(lists.fitted, lists.documents)
+        weighed = weigh(
+            lists,
+            scorers(fits, lists) if readout is None else _file_scorer(readout),
+            incumbent=workbench.incumbent,
+            keep_paper=keeps_paper(workbench.shallow.backbone),
+        )
+        return save(
+            workbench,
+            lists,
+            fits,
+            weighed,
+            name=name,
+            readout=readout,
+            queries_from=queries_from if options.get("queries") or readout else _describe_questions(lists),
+        )
+
+
+def make_lists(
+    workbench: Workbench,
+    *,
+    readout: ReadoutFile | None = None,
     queries: Sequence[Query] | None = None,
     qrels: Qrels | None = None,
-    name: str = DEFAULT_NAME,
-    weight_from: str = "",
     candidates: int = CANDIDATES,
     query_count: int = QUERIES,
-    query_source: QuerySource = "auto",
-    queries_from: str = "given",
+    read_pages: int = READ_PAGES,
     documents: Sequence[str | Path] = (),
     target: Target | None = None,
     state: State | None = None,
     teacher: str | Path = "",
-    device: str | None = None,
-    dtype: "str | torch.dtype | None" = None,
     progress: Progress = _ignore_progress,
-) -> Calibration:
-    """Fit a readout and a weight to a store and a retriever without labels, and save them beside the store.
+) -> CalibrationLists:
+    """All lists of a calibration: what to fit, and what to weigh it by.
 
-    Where none is given, the backbone is the one the store was made with, and the retriever the one whose
-    vectors it holds, else BM25; both may be given by name. Without `queries`, `query_count` queries are
-    generated from the pages. `queries_from` tells the report where given queries come from.
-
-    With `qrels` the weight is w* of eq. 4; `weight_from` takes it from another store that was calibrated with
-    judgements, `STORE` or `STORE#NAME`, together with its target and state.
-    `candidates` is K. `documents` are files and folders to render pages from again; by default, those they
-    were indexed from. `target` and `state` are selected by measure where they are not given. `teacher` is a
-    TREC run whose scores to learn in place of the model's own, made by any reranker, or judgements.
+    Targets are those of the store's own model, of which missing ones are computed and kept in its cache, or
+    the scores of a `teacher`; candidates that the file does not score are left out. With a `readout` nothing
+    is to be fitted, and no page is read at full depth.
     """
-    with ExitStack() as stack:
-        pages = store if isinstance(store, PageStore) else stack.enter_context(PageStore.open(str(store)))
-        folder = stack.enter_context(edit_calibrations(pages.uri))
-        calibration_path(folder, name)  # refuses a bad name before any work
-        given = read_teacher(Path(teacher), pages) if teacher else None
-        retriever_source = _retriever_source(retriever, pages)
-        if not isinstance(retriever, Retriever):
-            retriever = load_retriever(retriever, pages, device=device, dtype=parse_dtype(dtype))
-        transferred = None
-        if weight_from:
-            transferred, target, state = transfer_weight(
-                weight_from, lineage=pages.lineage, retriever=retriever.name
+    store, backbone, retriever = workbench.shallow.store, workbench.shallow.backbone, workbench.retriever
+    page_ids, texts = store.page_ids(), store.texts()
+    names = zip(page_ids, store.references(page_ids), strict=True)
+    document_of = {page: document_name(name) for page, name in names}
+    known_targets = available_targets(store.lineage.prompt_name)
+    first = {query.text: query for query in reversed(queries or ())}
+    asked = tuple(first[text] for text in dict.fromkeys(query.text for query in queries or ()))
+    made = tuple(query for query in cut_questions(texts, query_count) if retriever.answers(query.text))
+    targets = known_targets if target is None else (target,)
+    files, step = [Path(path) for path in documents], partial(progress, TARGETS_STEP)
+    shared: CandidateLists = {}
+    columns: dict[Target, Floats] = {}
+    scores = read_teacher(Path(teacher), store) if teacher else None
+    if readout is None:
+        cache = TargetCache(workbench.folder, store.lineage)
+        complete = partial(complete_targets, backbone, store, cache, documents=files, progress=step)
+        fitted = asked or made
+        if not asked and len(made) < LEAST_LISTS and "likelihood" in known_targets:
+            sample = sorted(page_ids)[:query_count]  # digests: as good as random
+            complete({}, write=sample)
+            fitted = written_questions({page: cache.written_query(page) or "" for page in sample})
+        if len(fitted) < LEAST_LISTS:
+            raise CalibrationError(
+                f"{len(fitted)} different queries, expected at least {LEAST_LISTS}; give them in a file: no "
+                "judgements are needed"
             )
-        if not isinstance(backbone, Backbone):
-            settings = ModelSettings.from_lineage(pages.lineage, name=backbone, device=device, dtype=dtype)
-            backbone = settings.load()
-        cache = TargetCache(folder, pages.lineage)
-        files = [Path(document) for document in documents]
-        chosen, origin = choose_queries(
-            queries,
-            backbone,
-            pages,
-            cache,
-            origin=queries_from,
-            source=query_source,
-            count=query_count,
-            documents=files,
+        free = find_candidates(retriever, fitted, candidates)
+        if fitted is not asked and fitted is not made and not written_pass(free, len(page_ids)):
+            raise CalibrationError(
+                f"the pages have no text, and {retriever.name} does not find them by the questions that "
+                f"{backbone.name} wrote; give queries in a file: no judgements are needed"
+            )
+        if scores is None:
+            shared = share_pages(retriever, free, candidates, pages=read_pages)
+            complete({query.text: pages for query, pages in shared.items()}, targets=targets)
+            if None in cache.column(targets[0], shared):  # a page that cannot be read any more
+                shared = keep_scored(shared, cache, targets[0])
+            columns = {each: np.array(cache.column(each, shared), dtype=np.float64) for each in targets}
+        else:
+            shared = keep_scored(free, scores)
+            columns = {"teacher": np.array(scores.column("teacher", shared), dtype=np.float64)}
+    found = find_candidates(retriever, [*asked, *made], candidates)
+    of_made = {query: found[query] for query in made if query in found}
+    of_asked = {query: found[query] for query in asked if query in found}
+    states = readout.calibration.state if readout is not None else state
+    run = _Passes(
+        workbench.shallow,
+        STATES if states is None else (states,),
+        progress,
+        total=len(shared) + 2 * len(of_made) + len(of_asked),
+    )
+    return CalibrationLists(
+        fitted=run.lists(shared, None, targets=columns),
+        made=run.lists(of_made, _find_sources(of_made)),
+        reordered=run.lists(of_made, _find_sources(of_made), rewrite=reorder_words),
+        asked=run.lists(of_asked, None if qrels is None else _read_relevance(store, qrels, of_asked)),
+        documents=document_of,
+        teacher=OWN if scores is None else scores.name,
+    )
+
+
+class _Passes:
+    """Runs lists over the stored pages, and counts them."""
+
+    def __init__(self, shallow: ShallowPass, states: Sequence[State], progress: Progress, total: int) -> None:
+        self._shallow, self._states, self._total, self._done = shallow, states, total, 0
+        self._progress = partial(progress, STATES_STEP)
+        self._progress(0, total)
+
+    def lists(
+        self,
+        candidates: CandidateLists,
+        relevance: Floats | None,
+        *,
+        targets: Mapping[Target, Floats] | None = None,
+        rewrite: Callable[[str], str] = str,
+    ) -> QueryLists | None:
+        """The lists with states of the queries' texts, rewritten; None if there are none.
+
+        Both states of a query come from one pass, so that a readout does not depend on what it is compared
+        with.
+        """
+        if not candidates:
+            return None
+        columns: dict[State, list[Floats]] = {state: [] for state in self._states}
+        for query, pages in candidates.items():
+            both = self._shallow.run_both(rewrite(query.text), [page.page_id for page in pages])
+            for state, column in columns.items():
+                column.append(both[state].cpu().numpy().astype(np.float64))
+            self._done += 1
+            self._progress(self._done, self._total)
+        return QueryLists(
+            queries=tuple(candidates),
+            page_ids=tuple(each.page_id for pages in candidates.values() for each in pages),
+            lists=Ragged.of_lengths(len(pages) for pages in candidates.values()),
+            retriever=np.array([each.score for pages in candidates.values() for each in pages]),
+            states={state: np.concatenate(column) for state, column in columns.items()},
+            targets=targets or {},
+            relevance=relevance,
         )
-        lists = make_lists(
-            ShallowPass(backbone, pages),
-            find_candidates(retriever, chosen, candidates),
-            given or cache,
-            targets=available_targets(pages.lineage.prompt_name) if target is None else (target,),
-            states=STATES if state is None else (state,),
-            qrels=qrels,
-            documents=files,
-            progress=progress,
-        )
-        selection = weigh(lists, fit(lists), transferred=transferred)
-        calibration = _assemble(
-            selection,
-            lineage=pages.lineage,
-            retriever=retriever.name,
-            retriever_source=retriever_source,
-            teacher=OWN if given is None else given.name,
-            queries_from=origin,
-            queries=len(chosen),
-            candidates=candidates,
-        )
-        save(calibration, folder, name)
-        return calibration
 
 
 def find_candidates(retriever: Retriever, queries: Sequence[Query], k: int) -> dict[Query, list[Candidate]]:
-    """The `k` best pages of each query; refused where all scores of every list are equal."""
-    lists = retriever.search_many([query.text for query in queries], k)
-    if all(len({candidate.score for candidate in candidates}) < 2 for candidates in lists):
+    """The `k` best pages of each query; refused if all scores of every list are equal."""
+    lists = retriever.search_many([query.text for query in queries], k) if queries else []
+    if lists and all(len({candidate.score for candidate in candidates}) < 2 for candidates in lists):
         raise CalibrationError(
             f"{retriever.name} gives the candidates of each of {len(queries)} queries one and the same "
             "score: there is nothing to fuse with; use another retriever or other queries"
@@ -161,68 +333,89 @@ def find_candidates(retriever: Retriever, queries: Sequence[Query], k: int) -> d
     return {query: candidates for query, candidates in zip(queries, lists, strict=True) if candidates}
 
 
-def make_lists(
-    shallow: ShallowPass,
-    candidates: CandidateLists,
-    teacher: TargetCache | TeacherScores,
-    *,
-    targets: Sequence[Target],
-    states: Sequence[State],
-    qrels: Qrels | None = None,
-    documents: Sequence[Path] = (),
-    progress: Progress = _ignore_progress,
-) -> CalibrationLists:
-    """Targets and states of all candidates, laid end to end.
+def share_pages(
+    retriever: Retriever, free: CandidateLists, k: int, *, pages: int = READ_PAGES
+) -> dict[Query, list[Candidate]]:
+    """Candidates of each query among so many pages at most, in place of those among all pages.
 
-    Targets are those of the store's own model, of which missing ones are computed and added to its cache, or
-    the scores of a file; candidates that the file does not score are left out.
+    These are the pages that questions were made from, then those that most queries have among their own.
     """
-    if isinstance(teacher, TargetCache):
-        complete_targets(
-            shallow.backbone,
-            shallow.store,
-            teacher,
-            {query.text: pages for query, pages in candidates.items()},
-            targets=targets,
-            documents=documents,
-            progress=partial(progress, TARGETS_STEP),
-        )
-    else:
-        targets, candidates = ("teacher",), keep_scored(candidates, teacher)
-    return CalibrationLists(
-        queries=tuple(candidates),
-        page_ids=tuple(each.page_id for pages in candidates.values() for each in pages),
-        lists=Ragged.of_lengths(len(pages) for pages in candidates.values()),
-        retriever=np.array([each.score for pages in candidates.values() for each in pages]),
-        targets={
-            target: np.array(teacher.column(target, candidates), dtype=np.float64) for target in targets
-        },
-        states=_compute_states(shallow, candidates, states, progress),
-        relevance=None if qrels is None else _read_relevance(shallow.store, qrels, candidates),
+    counts = Counter(each.page_id for candidates in free.values() for each in candidates)
+    sources = dict.fromkeys(query.source for query in free if query.source)
+    ordered = [*sources, *sorted(counts, key=lambda page: (-counts[page], page))]
+    pool = frozenset(list(dict.fromkeys(ordered))[:pages])
+    if counts.keys() <= pool:
+        return {query: list(candidates) for query, candidates in free.items()}
+    lists = retriever.search_within(
+        [query.text for query in free], k, PageSelection(pool, ids_filter(sorted(pool)))
     )
+    return {query: found for query, found in zip(free, lists, strict=True) if len(found) > 1}
 
 
-def save(calibration: Calibration, folder: Path, name: str) -> None:
-    """Write the calibration and its picture beside the store."""
-    path = calibration.save(folder, name)
-    plot_calibration(calibration, path.with_suffix(".png"))
+def scorers(fits: Fits, lists: CalibrationLists) -> dict[tuple[Target, State], Scorer]:
+    """What scores lists by each readout that could be fitted."""
+    return {
+        reading: partial(each.score, documents=lists.documents)
+        for reading, each in fits.items()
+        if isinstance(each, ReadoutFit)
+    }
 
 
-def _compute_states(
-    shallow: ShallowPass, candidates: CandidateLists, states: Sequence[State], progress: Progress
-) -> dict[State, Floats]:
-    """(members, dim) each, in float64: states over the stored candidates, all of a query from one pass.
+def _file_scorer(readout: ReadoutFile) -> dict[tuple[Target, State], Scorer]:
+    made = readout.calibration
+    return {(made.target, made.state): lambda lists: made.readout.score(lists.states[made.state])}
 
-    One state alone comes from the same pass, so that a readout does not depend on what it is compared with.
+
+def keeps_paper(backbone: Backbone) -> bool:
+    """Whether a model keeps the paper's reading: those that look at pages, and trained rerankers."""
+    return not backbone.reads_text or backbone.prompt.name in PRESETS or backbone.ranking_head is not None
+
+
+def save(
+    workbench: Workbench,
+    lists: CalibrationLists,
+    fits: Fits,
+    weighed: Weighed,
+    *,
+    name: str = DEFAULT_NAME,
+    readout: ReadoutFile | None = None,
+    queries_from: str = "",
+) -> Calibration:
+    """Write the calibration, and its picture if a readout was fitted, beside the store."""
+    calibration = _assemble(workbench, lists, fits, weighed, readout, queries_from)
+    path = calibration.save(workbench.folder, name)
+    if calibration.diagnostics.errors:
+        plot_calibration(calibration, path.with_suffix(".png"))
+    return calibration
+
+
+def export_lists(lists: CalibrationLists, path: Path) -> None:
+    """Write all lists as safetensors, for those who want to fit something else.
+
+    Of each kind (`fitted`, `made`, `reordered`, `asked`) there are `KIND/list_lengths` (lists,),
+    `KIND/retriever` (members,), `KIND/states/STATE` (members, dim) and, if there are any,
+    `KIND/targets/TARGET` and `KIND/relevance` (members,). The metadata holds JSON under `KIND`: `queries`
+    with id, text, corpus and source, and `pages` with the id of each member.
     """
-    columns: dict[State, list[Floats]] = {state: [] for state in states}
-    progress(STATES_STEP, 0, len(candidates))
-    for done, (query, pages) in enumerate(candidates.items(), start=1):
-        both = shallow.run_both(query.text, [candidate.page_id for candidate in pages])
-        for state, column in columns.items():
-            column.append(both[state].cpu().numpy().astype(np.float64))
-        progress(STATES_STEP, done, len(candidates))
-    return {state: np.concatenate(column) for state, column in columns.items()}
+    from safetensors.numpy import save as serialize
+
+    tensors: dict[str, Any] = {}
+    metadata = {"format": "ridgerank-lists-1"}
+    for kind, each in lists.kinds().items():
+        tensors |= {f"{kind}/list_lengths": each.lists.lengths, f"{kind}/retriever": each.retriever}
+        tensors |= {f"{kind}/states/{state}": values for state, values in each.states.items()}
+        tensors |= {f"{kind}/targets/{target}": values for target, values in each.targets.items()}
+        if each.relevance is not None:
+            tensors[f"{kind}/relevance"] = each.relevance
+        queries = [[query.query_id, query.text, query.corpus, query.source] for query in each.queries]
+        metadata[kind] = json.dumps({"queries": queries, "pages": each.page_ids}, ensure_ascii=False)
+    with replace_file(path) as scratch:
+        scratch.write_bytes(serialize(tensors, metadata))
+
+
+def _find_sources(lists: CandidateLists) -> Floats:
+    """(members,): 1 for the page that a question was made from."""
+    return np.array([float(each.page_id == query.source) for query, pages in lists.items() for each in pages])
 
 
 def _read_relevance(store: PageStore, qrels: Qrels, lists: CandidateLists) -> Floats:
@@ -240,36 +433,50 @@ def _read_relevance(store: PageStore, qrels: Qrels, lists: CandidateLists) -> Fl
     return np.array(grades, dtype=np.float64)
 
 
-def _retriever_source(retriever: Retriever | str | None, store: PageStore) -> str:
-    """What the retriever can be loaded by later: its name, or that of the model whose vectors are stored."""
-    if isinstance(retriever, Retriever):
-        return retriever.name
-    if retriever is not None:
-        return retriever
-    return "bm25" if store.vectors is None else store.vectors.origin.source
+def _describe_questions(lists: CalibrationLists) -> str:
+    fitted = lists.fitted.queries if lists.fitted is not None else ()
+    if fitted and fitted[0].query_id.startswith("written-"):
+        return f"written by the model: {len(fitted)}, a page each"
+    kinds = Counter(query.query_id.partition("-")[0] for query in fitted)
+    return f"cut from the pages' text: {', '.join(f'{count} {kind}s' for kind, count in kinds.items())}"
 
 
 def _assemble(
-    selection: Selection,
-    *,
-    lineage: Lineage,
-    retriever: str,
-    retriever_source: str,
-    teacher: str,
+    workbench: Workbench,
+    lists: CalibrationLists,
+    fits: Fits,
+    weighed: Weighed,
+    readout: ReadoutFile | None,
     queries_from: str,
-    queries: int,
-    candidates: int,
 ) -> Calibration:
-    """The record that is saved beside the store; `queries` were asked, `candidates` is K."""
-    selected = selection.selected
-    fitted, decision, option = selected.fit, selected.decision, selected.option
+    """The record that is saved; without a fit the readout is the one of the file."""
+    lineage, kept = workbench.shallow.store.lineage, None
+    if weighed.kept is not None:
+        kept = ScoreLists(
+            weighed.kept.queries,
+            weighed.kept.page_ids,
+            weighed.kept.lists,
+            weighed.kept.retriever,
+            weighed.scores,
+            weighed.kept.relevance if lists.judged else None,
+        )
+    fitted = fits.get(weighed.reading)
+    if not isinstance(fitted, ReadoutFit) or lists.fitted is None:
+        assert readout is not None  # a reading that was weighed was fitted, or is the file's
+        return replace(
+            readout.over(lineage, queries_from, workbench.incumbent),
+            weight=weighed.weight,
+            **workbench.retriever_fields,
+            lists=kept,
+        )
     data, penalty = fitted.data, fitted.penalty
+    agreements = fitted.agreements()
+    agreement, interval = mean_interval(agreements)
     diagnostics = Diagnostics(
-        teacher=teacher,
         queries_from=queries_from,
-        queries=queries,
+        queries=len(lists.fitted.queries),
         lists=len(data.lists),
-        candidates=candidates,
+        candidates=int(lists.fitted.lists.lengths.max()),
         pairs=data.lists.members,
         penalties=tuple(penalty.penalties.tolist()),
         errors={
@@ -278,41 +485,31 @@ def _assemble(
         },
         chosen=dict(penalty.chosen),
         penalty_at_edge=penalty.at_edge,
-        agreement=decision.agreement,
-        agreement_interval=decision.agreement_interval,
-        teacher_relevance=decision.teacher_relevance,
-        relevance_floor=decision.relevance_floor,
-        expected_gain=decision.expected_gain,
-        label_free=decision.label_free,
-        paper_label_free=decision.paper_label_free,
-        closed_form=decision.closed_form,
-        warnings=decision.warnings,
-        reason=selection.reason,
-        options=selection.options,
+        agreements=tuple(agreements.tolist()),
+        agreement=agreement,
+        agreement_interval=interval,
+        incumbent=workbench.incumbent,
+        reason=weighed.reason,
+        options=tuple(_describe_option(reading, each, weighed) for reading, each in fits.items()),
         readout_spread=float(standard_deviations(fitted.held_out_scores, data.lists).mean()),
+        teacher=lists.teacher,
     )
     return Calibration(
-        readout=Readout(
-            vector=fitted.vector,
-            penalty=penalty.deployed,
-            lists=len(data.lists),
-            pairs=data.lists.members,
-            lineage=lineage,
-        ),
-        weight=decision.deployed,
-        retriever=retriever,
-        retriever_source=retriever_source,
+        readout=Readout(fitted.vector, penalty.deployed, len(data.lists), data.lists.members, lineage),
+        weight=weighed.weight,
+        **workbench.retriever_fields,
         diagnostics=diagnostics,
-        target=option.target,
-        state=option.state,
-        lists=ScoreLists(
-            queries=data.queries,
-            page_ids=data.page_ids,
-            lists=data.lists,
-            retriever=data.retriever,
-            readout=fitted.held_out_scores,
-            targets=fitted.targets,
-            relevance=data.relevance,
-        ),
-        target_readout=predict_target(fitted) if option.target == "margin" else None,
+        target=fitted.target,
+        state=fitted.state,
+        target_readout=predict_target(fitted) if fitted.target == "margin" else None,
+        lists=kept,
     )
+
+
+def _describe_option(
+    reading: tuple[Target, State], fitted: ReadoutFit | CalibrationError, weighed: Weighed
+) -> ReadoutOption:
+    relevance = weighed.relevance.get(reading, float("nan"))
+    if isinstance(fitted, CalibrationError):
+        return ReadoutOption(*reading, float("nan"), relevance, str(fitted))
+    return ReadoutOption(*reading, float(fitted.agreements().mean()), relevance, "")

@@ -1,29 +1,20 @@
-"""The queries a readout is fitted to: those given, or else generated from the pages.
+"""Questions made from pages: cut from their text, or written by the model.
 
-Queries are generated from titles, captions, table headers and phrases of the pages' text, or written by the
-model. The same pages give the same queries. Queries in a page's own words flatter a retriever that matches
-words; the report of a calibration says where its queries came from.
+Questions are cut from titles, captions, table headers and phrases. The same pages give the same questions.
+Each carries its source, and that is a judgement: the page it was made from answers it. Questions in a page's
+own words flatter a retriever that matches words. A model writes questions only for pages without text.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Literal, TypeAlias
+from random import Random
 
-from ridgerank.backbones.base import Backbone
-from ridgerank.calibration.fit import LEAST_LISTS
-from ridgerank.calibration.teacher import TargetCache
-from ridgerank.errors import CalibrationError
-from ridgerank.records import MAX_QUERY_CHARACTERS, Query
-from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import rerender_pages
+from ridgerank.records import MAX_QUERY_CHARACTERS, Candidate, Query
 
-QUERIES = 32
-"""Queries generated where none are given."""
-
-QuerySource: TypeAlias = Literal["auto", "text", "model"]
-"""What generates queries: the pages' text, the model, or the model only where the text gives too few."""
+QUERIES = 48
+"""Questions cut from pages."""
+_LEAST_FOUND = 0.5
+"""How often the source of written questions is among the candidates, from 0 (by chance) to 1 (always)."""
 
 _CAPTION = re.compile(
     r"(?:figure|fig\.|table|chart|exhibit|graph)\s*[\dA-Z.-]*\s*[:.–—-]?\s+(\S.*)", re.IGNORECASE
@@ -34,90 +25,66 @@ _LEAST_WORDS, _MOST_WORDS = 3, 14
 _PHRASE_WORDS = 7
 
 
-QuerySet: TypeAlias = tuple[tuple[Query, ...], str]
-"""Queries, and in one line where they came from."""
+def cut_questions(texts: Mapping[str, str], count: int) -> tuple[Query, ...]:
+    """At most `count` different questions from page texts, by page id; fewer if the pages say too little.
 
-
-def choose_queries(
-    queries: Sequence[Query] | None,
-    backbone: Backbone,
-    store: PageStore,
-    cache: TargetCache,
-    *,
-    origin: str,
-    source: QuerySource = "auto",
-    count: int,
-    documents: Sequence[Path],
-) -> QuerySet:
-    """The queries given, each text once, or else `count` generated ones; too few are refused."""
-    by_text: dict[str, Query] = {}
-    for query in queries or ():
-        by_text.setdefault(query.text, query)
-    chosen = tuple(by_text.values())
-    if not queries and source != "model":
-        chosen, origin = queries_from_texts(store.texts(), count)
-    if not queries and source != "text" and len(chosen) < LEAST_LISTS:
-        chosen, origin = write_queries(backbone, store, cache, count=count, documents=documents)
-    if len(chosen) < LEAST_LISTS:
-        raise CalibrationError(
-            f"{len(chosen)} different queries ({origin}), expected at least {LEAST_LISTS}; give them in a "
-            "file: no judgements are needed"
-        )
-    return chosen, origin
-
-
-def write_queries(
-    backbone: Backbone, store: PageStore, cache: TargetCache, *, count: int, documents: Sequence[Path]
-) -> QuerySet:
-    """Queries the model writes for pages, in the order of page ids, until there are `count`."""
-    queries: dict[str, Query] = {}
-    page_ids = sorted(store.page_ids())
-    for start in range(0, len(page_ids), count):
-        some_ids = page_ids[start : start + count]
-        unwritten = [page_id for page_id in some_ids if cache.written_query(page_id) is None]
-        for pages in rerender_pages(store, unwritten, max_pixels=backbone.page_budget, documents=documents):
-            contents = [backbone.content(page) for page in pages]
-            prefixes = backbone.encode(contents, exit_layer=backbone.geometry.layers)
-            for page, text in zip(pages, backbone.write_queries(prefixes), strict=True):
-                cache.add_written_query(page.page_id, text)
-        for page_id in some_ids:
-            text = cache.written_query(page_id) or ""
-            if is_query(text) and len(queries) < count:
-                queries.setdefault(text.casefold(), Query(f"asked-{page_id[:16]}", text))
-        if len(queries) == count:
-            break
-    return tuple(queries.values()), f"asked of the model: {len(queries)}, a page each"
-
-
-def queries_from_texts(texts: Mapping[str, str], count: int) -> QuerySet:
-    """At most `count` different queries from page texts, by page id; fewer where the pages say too little.
-
-    Pages take turns in the order of their ids, which is as good as random, and so do the kinds of query.
+    Pages take turns in the order of their ids, which is as good as random, and so do the kinds of question.
     """
-    text_and_kind: dict[str, tuple[str, str]] = {}
+    questions: dict[str, Query] = {}
     kinds = list(_KINDS)
     pages = [page_id for page_id in sorted(texts) if texts[page_id].strip()]
     for turn in range(len(kinds)):
         for number, page_id in enumerate(pages):
-            if len(text_and_kind) == count:
+            if len(questions) == count:
                 break
-            kind, text = _first_query(
-                texts[page_id], [kinds[(number + turn + step) % len(kinds)] for step in range(4)]
+            order = [kinds[(number + turn + step) % len(kinds)] for step in range(len(kinds))]
+            kind, text = _first_query(texts[page_id], order)
+            if text:
+                query = Query(f"{kind}-{turn}-{page_id[:16]}", text, source=page_id)
+                questions.setdefault(text.casefold(), query)
+    return tuple(questions.values())
+
+
+def written_questions(written: Mapping[str, str]) -> tuple[Query, ...]:
+    """The questions that a model wrote, by page id, without those that are none and those that repeat."""
+    questions: dict[str, Query] = {}
+    for page_id, text in written.items():
+        question = text[: text.index("?") + 1] if "?" in text else text
+        if is_query(question, most_words=2 * _MOST_WORDS):
+            questions.setdefault(
+                question.casefold(), Query(f"written-{page_id[:16]}", question, source=page_id)
             )
-            if text and text.casefold() not in {other.casefold() for other, _ in text_and_kind.values()}:
-                text_and_kind[f"{kind}-{turn}-{page_id[:16]}"] = (text, kind)
-    counts = Counter(kind for _, kind in text_and_kind.values())
-    listed = ", ".join(f"{counts[kind]} {kind}s" for kind in kinds if counts[kind])
-    queries = tuple(Query(query_id, text) for query_id, (text, _) in text_and_kind.items())
-    return queries, f"made from the pages' text: {listed}"
+    return tuple(questions.values())
 
 
-def is_query(text: str) -> bool:
+def reorder_words(text: str) -> str:
+    """The question with every third word dropped and the others shuffled, always in the same way."""
+    words = [word for number, word in enumerate(text.split()) if number % 3 != 2]
+    Random(text).shuffle(words)
+    return " ".join(words)
+
+
+def written_pass(candidates: Mapping[Query, Sequence[Candidate]], pages: int) -> bool:
+    """Whether the retriever finds the pages that questions were written for often enough.
+
+    (found − K/N) / (1 − K/N) must reach one half, for K candidates of N `pages`: questions of a model that
+    cannot write find their page little more often than by chance.
+    """
+    if not candidates:
+        return False
+    found = sum(
+        any(query.source == each.page_id for each in found) for query, found in candidates.items()
+    ) / len(candidates)
+    chance = sum(map(len, candidates.values())) / len(candidates) / pages
+    return chance < 1.0 and (found - chance) / (1.0 - chance) >= _LEAST_FOUND
+
+
+def is_query(text: str, *, most_words: int = _MOST_WORDS) -> bool:
     """Whether a line looks like something a person might search for: a few different words, not too many."""
     words = _WORD.findall(text)
     return (
         len(words) >= _LEAST_WORDS
-        and len(text.split()) <= _MOST_WORDS
+        and len(text.split()) <= most_words
         and len({word.casefold() for word in words}) >= _LEAST_WORDS
         and len(text) <= MAX_QUERY_CHARACTERS
     )

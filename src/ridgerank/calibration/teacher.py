@@ -3,18 +3,18 @@
 The teacher is the full-depth model over uncompressed pages: the margin (eq. 6) or the query's likelihood.
 Which of them suits a model is measured (`fit.py`), and a page that is in memory at full depth gives
 both for little more than one. Its targets are stored on disk as they are computed, so that an interrupted
-calibration goes on where it stopped. Or the teacher is a file: a TREC run of any reranker, or judgements.
+calibration goes on where it stopped. Or the teacher is a file: a TREC run of any reranker.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgerank.atomic import say_what_cannot_be_written
+from ridgerank.atomic import lock_file, say_what_cannot_be_written
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Prefix, PrefixBatch
 from ridgerank.errors import CalibrationError
@@ -22,7 +22,7 @@ from ridgerank.lineage import Lineage
 from ridgerank.records import Candidate, Query, Target
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import rerender_pages
-from ridgerank.trec import QRELS_COLUMNS, RUN_COLUMNS, read_qrels, read_run
+from ridgerank.trec import read_run
 
 OWN = "the backbone itself"
 """Whose scores a readout reproduces if no teacher is named."""
@@ -42,6 +42,8 @@ class TargetCache:
     the query the model wrote for it. The first line names the model; a file of another model, prompt or pixel
     budget is begun anew. A last line that was not written to its end is dropped.
     """
+
+    name = OWN
 
     def __init__(self, folder: Path, lineage: Lineage) -> None:
         self._path = folder / FILE_NAME
@@ -94,20 +96,23 @@ class TargetCache:
 
     def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         with say_what_cannot_be_written(self._path), self._path.open("ab") as file:
+            lock_file(file.fileno(), wait=True)
             file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
             file.flush()
             os.fsync(file.fileno())
 
     def _read(self) -> None:
-        content = self._path.read_bytes() if self._path.exists() else b""
-        lines = content[: content.rfind(b"\n") + 1].splitlines()
-        with say_what_cannot_be_written(self._path):
-            if not lines or _parse(lines[0]) != self._header:
-                self._path.write_bytes((json.dumps(self._header) + "\n").encode())
+        with say_what_cannot_be_written(self._path), self._path.open("a+b") as file:
+            lock_file(file.fileno(), wait=True)  # another calibration may be in the middle of a line
+            file.seek(0)
+            content = file.read()
+            lines = content[: content.rfind(b"\n") + 1].splitlines()
+            is_current = bool(lines) and _parse(lines[0]) == self._header
+            if not is_current or not content.endswith(b"\n"):
+                file.truncate(content.rfind(b"\n") + 1 if is_current else 0)
+            if not is_current:
+                file.write((json.dumps(self._header) + "\n").encode())
                 return
-            if not content.endswith(b"\n"):
-                with self._path.open("r+b") as file:
-                    file.truncate(content.rfind(b"\n") + 1)
         for line in lines[1:]:
             row = _parse(line)
             if isinstance(row, dict) and "page_id" in row:  # else the line is damaged: its page is read again
@@ -129,14 +134,17 @@ def complete_targets(
     candidates: Mapping[str, Iterable[Candidate]],
     *,
     targets: Sequence[Target] = ("margin",),
+    write: Collection[str] = (),
     documents: Sequence[Path] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Compute and store the targets of each query (by its text) that are missing; a page is encoded once.
 
-    `documents` is where pages are rendered from again; `progress` is called with pages done and to do.
+    For the pages of `write` the model also writes a question. `documents` is where pages are rendered from
+    again; `progress` is called with pages done and to do. A page that cannot be read any more has no targets.
     """
-    missing: dict[str, list[str]] = {}
+    unwritten = {page_id for page_id in write if cache.written_query(page_id) is None}
+    missing: dict[str, list[str]] = {page_id: [] for page_id in unwritten}
     for query, query_candidates in candidates.items():
         for each in query_candidates:
             if any(cache.target(target, query, each.page_id) is None for target in targets):
@@ -154,6 +162,10 @@ def complete_targets(
             for query in missing[page.page_id]
         ]
         _add_targets(backbone, cache, pairs, targets)
+        for page, prefix in zip(pages, prefixes, strict=True):
+            if page.page_id in unwritten:
+                [question] = backbone.write_queries([prefix], seed=int(page.page_id[:8], 16))
+                cache.add_written_query(page.page_id, question)
         done += len(pages)
         progress(done, len(missing))
 
@@ -184,53 +196,36 @@ class TeacherScores:
     """As the report says it."""
     scores: Mapping[str, Mapping[str, float]]
     """Query id → page id → score."""
-    default: float | None
-    """The score of a page without one, under a query that the file names; None: such a page has none."""
 
     def column(self, target: Target, lists: CandidateLists) -> list[float | None]:
         """The score of every candidate, list by list; None where the file has none."""
         return [
-            self.scores[query.query_id].get(each.page_id, self.default)
-            if query.query_id in self.scores
-            else None
+            self.scores.get(query.query_id, {}).get(each.page_id)
             for query, candidates in lists.items()
             for each in candidates
         ]
 
 
 def read_teacher(path: Path, store: PageStore) -> TeacherScores:
-    """The scores of a TREC run, or of judgements, told apart by the fields of their first line."""
+    """The scores of a TREC run."""
     if not path.is_file():
-        raise CalibrationError(
-            f"no file {str(path)!r} for a teacher; expected a TREC run that a reranker made, or judgements"
-        )
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        fields = len(next((line for line in file if line.strip()), "").split())
+        raise CalibrationError(f"no file {str(path)!r} for a teacher; expected a TREC run of a reranker")
     scores: dict[str, dict[str, float]] = {}
-    if fields == len(RUN_COLUMNS.split()):
-        for query, page, _, score in read_run(path).rows():
-            scores.setdefault(query, {})[page] = score
-        name, default = f"the run {path.name}", None
-    elif fields == len(QRELS_COLUMNS.split()):
-        for query, grades in read_qrels(path).items():
-            scores[query] = {page: float(max(grade, 0)) for page, grade in grades.items()}
-        name, default = f"the judgements {path.name}", 0.0
-    else:
-        raise CalibrationError(
-            f"{path}: {fields} fields in its first line; expected a run ({RUN_COLUMNS}) or judgements "
-            f"({QRELS_COLUMNS})"
-        )
+    for query, page, _, score in read_run(path).rows():
+        scores.setdefault(query, {})[page] = score
     page_ids = store.lookup_many(page for by_page in scores.values() for page in by_page)
     known = {
         query: {page_ids[page]: score for page, score in by_page.items() if page in page_ids}
         for query, by_page in scores.items()
     }
-    return TeacherScores(name, known, default)
+    return TeacherScores(f"the run {path.name}", known)
 
 
-def keep_scored(lists: CandidateLists, teacher: TeacherScores) -> dict[Query, list[Candidate]]:
+def keep_scored(
+    lists: CandidateLists, teacher: TeacherScores | TargetCache, target: Target = "teacher"
+) -> dict[Query, list[Candidate]]:
     """The candidates a teacher has scored; a query with fewer than two of them is left out."""
-    scores = iter(teacher.column("teacher", lists))
+    scores = iter(teacher.column(target, lists))
     scored = {
         query: [each for each in candidates if next(scores) is not None]
         for query, candidates in lists.items()

@@ -1,15 +1,26 @@
-"""The closed-form weight of proposition 1 and the one-factor model of §B.6, and the record of a weight."""
+"""The weight of proposition 1 (eq. 4) and of §B.6, with intervals over resampled queries."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
+from ridgerank.fusion.correlations import Correlations
 from ridgerank.ragged import Bools, Floats
 
-Method: TypeAlias = Literal["closed-form", "label-free", "combined", "prior", "given"]
+Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
+"""Eq. 4 on judgements, §B.6, none of them, or the user's."""
 
+FALLBACK_WEIGHT = 0.2
+"""The weight of §B.6 if its model has no solution. Near the retriever's end even a reranker that ranks badly
+alone tends to help (proposition 1), and a useless one costs little."""
+RESAMPLES = 1000
+MOST_CERTAIN = 0.995
+"""The largest chance of a gain without judgements: no number of queries makes a model true."""
+_BLOCK = 1 << 21
+"""Resampled queries drawn at a time: the bootstrap's memory, whatever the number of queries."""
 _UNIT = 1.0 - 1e-12
 """|ρ| beyond this is 1 to rounding: the two scores are one score, or its mirror image."""
 
@@ -41,23 +52,6 @@ def optimal_weight(c_b: Floats, c_s: Floats, rho: Floats) -> Floats:
         inside = (c_s - rho * c_b) / denominator
     weight: Floats = np.where(interior, inside, np.where(c_s > c_b, 1.0, 0.0))
     return np.clip(weight, 0.0, 1.0)
-
-
-def partial_correlations(c_b: Floats, c_s: Floats, rho: Floats) -> tuple[Floats, Floats]:
-    """What each score says of relevance that the other does not: (retriever given reranker, the reverse).
-
-    r_{b·s} = (c_b − ρc_s) / √((1 − ρ²)(1 − c_s²)); NaN where the denominator vanishes.
-    """
-
-    def partial(score: Floats, other: Floats) -> Floats:
-        remaining = (1.0 - rho**2) * (1.0 - other**2)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value: Floats = np.where(
-                remaining > 0, (score - rho * other) / np.sqrt(np.maximum(remaining, 0.0)), np.nan
-            )
-        return value
-
-    return partial(c_b, c_s), partial(c_s, c_b)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,21 +113,121 @@ class WeightEstimate:
     """Both scores deserve weight (proposition 1)."""
     queries_used: int = 0
     queries_skipped: int = 0
-    shrunk: bool = False
-    """The correlations were shrunk towards a prior before the weight was computed."""
     chance_of_gain: float = math.nan
     """Share of the resampled query sets in which this weight beats the retriever alone; NaN if unknown."""
     note: str = ""
     """What a careful reader should know, empty if nothing."""
     cause: str = ""
-    """Why the weight is not an estimate, or why an estimate is not deployed; empty where it is."""
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether it rests on relevance judgements, if only in part."""
-        return self.method in ("closed-form", "combined")
+    """Why the weight is 0 though an estimate says otherwise; empty if it is the estimate."""
 
 
 def user_estimate(weight: float) -> WeightEstimate:
     """A weight that the user gives: nothing is estimated."""
     return WeightEstimate(weight, (weight, weight), "given", interior=0.0 < weight < 1.0)
+
+
+def closed_form_estimate(correlations: Correlations) -> WeightEstimate:
+    """w* of eq. 4 from correlations with relevance."""
+    correlations.require_queries()
+    c_b, c_s, rho = correlations.stacked().mean(axis=0)
+    return _estimate(correlations, "closed-form", c_b, c_s, rho, lambda means: (*means.T, np.bool_(True)))
+
+
+def label_free_estimate(correlations: Correlations) -> WeightEstimate:
+    """The weight of §B.6: c_b and c_s from the correlations of three scores, no relevance judgement read.
+
+    `correlations` has the full-depth margin as its third vector. If the one-factor model has no solution,
+    the weight is `FALLBACK_WEIGHT`, and method and note say so. An estimate above 1 is not such a case: a
+    score nearly as good as relevance gives one in every other sample. It is taken for 1, and a note says so.
+    """
+    correlations.require_queries()
+    rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0)
+    model = fit_one_factor(rho_bs, rho_bt, rho_st)
+    at_edge = bool(model.heywood)
+    if not bool(model.defined) and not at_edge:
+        return _fallback(correlations)
+    c_b, c_s = resolve_heywood_case(rho_bs, rho_bt, rho_st) if at_edge else (model.c_b, model.c_s)
+
+    def solve(means: Floats) -> tuple[Floats, Floats, Floats, Bools]:
+        bt, st, bs = means.T
+        draws = fit_one_factor(bs, bt, st)
+        return draws.c_b, draws.c_s, bs, draws.defined
+
+    estimate = _estimate(correlations, "label-free", c_b, c_s, rho_bs, solve)
+    edge = "a score is as good as relevance itself, as far as these queries can tell." if at_edge else ""
+    return replace(
+        estimate,
+        chance_of_gain=min(estimate.chance_of_gain, MOST_CERTAIN),
+        note=" ".join(filter(None, (edge, estimate.note))),
+    )
+
+
+def _estimate(
+    correlations: Correlations,
+    method: Method,
+    c_b: Floats,
+    c_s: Floats,
+    rho: Floats,
+    solve: Callable[[Floats], tuple[Floats, Floats, Floats, Bools | np.bool_]],
+) -> WeightEstimate:
+    """w* with its interval; `solve` takes resampled means to c_b, c_s, ρ, and whether these are defined."""
+    weight = float(optimal_weight(c_b, c_s, rho))
+    interval, chance, notes = (0.0, 1.0), math.nan, [_few_queries(correlations)]
+    if correlations.queries > 1:
+        b, s, r, defined = solve(resampled_means(correlations.stacked()))
+        weights = np.where(defined, optimal_weight(b, s, r), np.nan)
+        known = ~np.isnan(weights)
+        if known.any():
+            low, high = np.quantile(weights[known], [0.025, 0.975]).tolist()
+            interval, gains = (low, high), objective(np.asarray(weight), b, s, r) - b
+            chance = float(np.mean(gains[known] > 0))
+        if not known.all():
+            notes.append(f"the one-factor model has no solution in {np.mean(~known):.0%} of the resamples")
+    return WeightEstimate(
+        weight=weight,
+        weight_interval=interval,
+        method=method,
+        c_b=float(c_b),
+        c_s=float(c_s),
+        rho=float(rho),
+        interior=bool(is_interior(c_b, c_s, rho)),
+        queries_used=correlations.queries,
+        queries_skipped=correlations.skipped,
+        chance_of_gain=chance,
+        note=" ".join(filter(None, notes)),
+    )
+
+
+def _fallback(correlations: Correlations) -> WeightEstimate:
+    rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0).tolist()
+    measured = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
+    return WeightEstimate(
+        FALLBACK_WEIGHT,
+        (0.0, 1.0),
+        "prior",
+        rho=rho_bs,
+        queries_used=correlations.queries,
+        queries_skipped=correlations.skipped,
+        note=(
+            f"the one-factor model does not fit ({measured}): not all three correlations are positive; the "
+            "weight is a cautious default, not an estimate. Give relevance judgements, or a third score that "
+            "agrees with both"
+        ),
+    )
+
+
+def resampled_means(rows: Floats, *, seed: int = 0) -> Floats:
+    """Means over query sets drawn with replacement: (queries, columns) → (resamples, columns)."""
+    generator = np.random.default_rng(seed)  # fixed: the same runs give the same interval
+    block = max(1, min(RESAMPLES, _BLOCK // len(rows)))
+    sizes = [min(block, RESAMPLES - start) for start in range(0, RESAMPLES, block)]
+    draws = [rows[generator.integers(len(rows), size=(size, len(rows)))].mean(axis=1) for size in sizes]
+    return np.concatenate(draws)
+
+
+def _few_queries(correlations: Correlations) -> str:
+    count = correlations.queries
+    if count >= 16:
+        return ""
+    counted = f"only {count} {'query says' if count == 1 else 'queries say'} anything"
+    return f"{counted}: the interval may be too narrow."

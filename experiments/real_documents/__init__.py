@@ -1,1 +1,0 @@
-"""Questions about real documents: read them, keep what was run, fit readouts that other questions teach."""

@@ -1,0 +1,269 @@
+"""A readout as a file of its own (`*.ridge`): fitted once, taken to other stores of the same model.
+
+It is a safetensors file with what a calibration's file has, but for the lists, and `probe_scores` (queries,
+pages): the scores of a few pages, centred per list. No name decides whether a readout is one for the model at
+hand: its probe is run through that model and the store's own codec (`store/probe.py`). The pages and
+queries of the probe lie in the file, pages as text or as PNG.
+"""
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.resources import files
+from pathlib import Path, PurePath
+from typing import Self, TypeAlias
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.decoder import Prefix
+from ridgerank.calibration.artifact import Calibration, read_sealed, write_sealed
+from ridgerank.calibration.weight import equal_weight
+from ridgerank.documents.render import page_from_image, page_from_text
+from ridgerank.errors import ArtifactError
+from ridgerank.lineage import Lineage
+from ridgerank.ragged import Floats
+from ridgerank.store.codec import StoredPrefixes, compress
+from ridgerank.store.layout import PackedPrefix
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.probe import ProbeResult, center_scores, compare_scores
+
+FORMAT = "ridgerank-readout-1"
+SUFFIX = ".ridge"
+HUB_FILE = f"readout{SUFFIX}"
+"""The name of the file in a repository of the hub."""
+_ABOUT = "about"
+_PAGE_SIDE = 336
+
+Pack: TypeAlias = Callable[[Prefix], PackedPrefix]
+"""A store's codec: what it makes of a page's prefix."""
+
+_TOPICS = (
+    "The ferry leaves the northern harbour at six and at nine, and returns before the last train of the day.",
+    "Dissolve the salt in warm water, add the flour, and let the dough rest under a cloth for one hour.",
+    "The function returns a list of names. It raises an error if the path given does not exist.",
+    "Revenue rose by twelve percent to 48 million, while costs of materials fell in the second quarter.",
+    "This agreement ends thirty days after written notice by either party, unless it is renewed before.",
+    "Hold the button for three seconds until the lamp blinks, then release it to reset the heater.",
+    "The survey counted 214 nests along the river, fewer than in any spring since records began.",
+    "A vector is normalized by dividing it by its length, so that only its direction is compared.",
+)
+_QUERIES = ("how to reset the device", "by how much did sales grow")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """Pages, queries, and the scores that a readout gave them."""
+
+    pages: tuple[str | bytes, ...]
+    """Texts, or images as PNG."""
+    queries: tuple[str, ...]
+    scores: Floats
+    """(queries, pages), centred per list."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadoutFile:
+    """A readout and what is known of it."""
+
+    calibration: Calibration
+    """The one it was fitted by, without its lists: readout, target, state, held-out r."""
+    probe: Probe
+    fitted_on: tuple[str, ...]
+    """What documents."""
+    licence: str
+    source: str
+    """The weights that were run."""
+
+    @classmethod
+    def of(
+        cls,
+        calibration: Calibration,
+        backbone: Backbone,
+        store: PageStore,
+        *,
+        fitted_on: tuple[str, ...] = (),
+        licence: str = "",
+    ) -> Self:
+        """The readout of a calibration, with a probe that is run here. No path of this machine is kept."""
+        source = PurePath(backbone.name).name if Path(backbone.name).exists() else backbone.name
+        readout = calibration.readout
+        bare = replace(
+            calibration,
+            readout=replace(readout, lineage=replace(readout.lineage, backbone=source)),
+            weight=equal_weight(),
+            retriever="",
+            retriever_identity="",
+            retriever_source="",
+            diagnostics=replace(calibration.diagnostics, queries_from="", reason="that of the readout"),
+            lists=None,
+        )
+        pages = tuple(text if backbone.reads_text else draw_text(text) for text in _TOPICS)
+        probe = Probe(pages, _QUERIES, np.zeros((len(_QUERIES), len(pages))))
+        scores = center_scores(score_probe(backbone, probe, pack_for(store), bare))
+        return cls(bare, replace(probe, scores=scores), fitted_on, licence, source)
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        tensors, metadata = self.calibration.content()
+        images = [page for page in self.probe.pages if isinstance(page, bytes)]
+        tensors |= {f"page_{number}": np.frombuffer(page, np.uint8) for number, page in enumerate(images)}
+        about = {
+            "queries": self.probe.queries,
+            "pages": len(images) or self.probe.pages,
+            "fitted_on": self.fitted_on,
+            "licence": self.licence,
+            "source": self.source,
+        }
+        about_json = json.dumps(about, ensure_ascii=False)
+        write_sealed(
+            path,
+            {**tensors, "probe_scores": self.probe.scores},
+            {**metadata, "format": FORMAT, _ABOUT: about_json},
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file; one that is damaged or of another format is refused."""
+        metadata, tensors = read_sealed(path, {"format", "lineage", "fit", "facts", "digest", _ABOUT})
+        if metadata.get("format") != FORMAT:
+            found = metadata.get("format")
+            raise ArtifactError(f"{path}: format {found!r}, expected {FORMAT!r}; make the readout again")
+        try:
+            about = json.loads(metadata[_ABOUT])
+            pages, scores = about["pages"], np.asarray(tensors["probe_scores"], np.float64)
+            if isinstance(pages, int):
+                pages = [tensors[f"page_{number}"].tobytes() for number in range(pages)]
+            if scores.shape != (len(about["queries"]), len(pages)) or not np.isfinite(scores).all():
+                raise ValueError(f"a probe of shape {scores.shape}")
+            return cls(
+                Calibration.parse(metadata, tensors, None, path.stem),
+                Probe(tuple(pages), tuple(about["queries"]), scores),
+                tuple(about["fitted_on"]),
+                about["licence"],
+                about["source"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ArtifactError(f"{path} is damaged ({error}); make the readout again") from error
+
+    def differences(self, lineage: Lineage) -> str:
+        """Why it cannot be for pages of this lineage, empty if the probe has to tell."""
+        own = self.calibration.readout.lineage
+        compared = {
+            "model type": (own.family, lineage.family),
+            "prompt": (own.prompt_name, lineage.prompt_name),
+            "exit layer": (own.storage.exit_layer, lineage.storage.exit_layer),
+        }
+        return "; ".join(
+            f"{name}: {there!r} there, {here!r} here"
+            for name, (there, here) in compared.items()
+            if there != here
+        )
+
+    def check(self, backbone: Backbone, store: PageStore) -> ProbeResult:
+        """Run the probe through this model and this store's codec; what cannot be compared is refused."""
+        differences = self.differences(store.lineage)
+        if not differences and len(self.calibration.readout.vector) != backbone.geometry.width:
+            differences = (
+                f"width: {len(self.calibration.readout.vector)} there, {backbone.geometry.width} here"
+            )
+        if differences:
+            raise ArtifactError(
+                f"the readout is of another model ({differences}); calibrate, or use one for {backbone.name}"
+            )
+        scores = score_probe(backbone, self.probe, pack_for(store), self.calibration)
+        return compare_scores(self.probe.scores, scores)
+
+    def require(self, backbone: Backbone, store: PageStore) -> None:
+        """Refuse a readout that is not one for this model."""
+        result = self.check(backbone, store)
+        if not result.accepted:
+            raise ArtifactError(
+                f"the readout was not made with {backbone.name} as it is here: {result}; calibrate instead"
+            )
+
+    def over(self, lineage: Lineage, queries_from: str, incumbent: float) -> Calibration:
+        """The readout over other pages, at the weight of which nothing was measured."""
+        return replace(
+            self.calibration,
+            readout=replace(self.calibration.readout, lineage=lineage),
+            weight=equal_weight(incumbent),
+            diagnostics=replace(self.calibration.diagnostics, queries_from=queries_from, incumbent=incumbent),
+        )
+
+
+def score_probe(backbone: Backbone, probe: Probe, pack: Pack, calibration: Calibration) -> Floats:
+    """(queries, pages): the scores of the probe's pages by this model, stored as `pack` does."""
+    readout = calibration.readout
+    contents = []
+    for number, page in enumerate(probe.pages):
+        if isinstance(page, str):
+            contents.append(backbone.content(page_from_text(page, f"probe-{number}")))
+        else:
+            image = Image.open(io.BytesIO(page)).convert("RGB")
+            contents.append(
+                backbone.content(page_from_image(image, f"probe-{number}", max_pixels=backbone.page_budget))
+            )
+    prefixes = backbone.encode(contents, exit_layer=readout.lineage.storage.exit_layer)
+    stored = StoredPrefixes([pack(prefix) for prefix in prefixes], device=backbone.device)
+    states = [backbone.states([query], stored, state=calibration.state) for query in probe.queries]
+    return np.stack([readout.score(each.cpu().numpy().astype(np.float64)) for each in states])
+
+
+def pack_for(store: PageStore) -> Pack:
+    """The codec of a store."""
+    return partial(compress, keep=store.lineage.storage.keep, basis=store.basis)
+
+
+def draw_text(text: str) -> bytes:
+    """A page with a few lines of text, as PNG."""
+    image = Image.new("RGB", (_PAGE_SIDE, _PAGE_SIDE), "white")
+    words = text.split()
+    lines = [" ".join(words[start : start + 4]) for start in range(0, len(words), 4)]
+    ImageDraw.Draw(image).multiline_text((24, 24), "\n".join(lines), fill="black", spacing=12)
+    content = io.BytesIO()
+    image.save(content, format="PNG", optimize=True)
+    return content.getvalue()
+
+
+def find_readout(name: str) -> Path:
+    """The file of a readout: a path, the name of one that is shipped, or `owner/name` on the hub."""
+    path, shipped = Path(name), shipped_readouts()
+    if path.is_file():
+        return path
+    if name in shipped:
+        return shipped[name]
+    if path.suffix == SUFFIX or name.count("/") != 1:
+        known = ", ".join(shipped) or "none"
+        raise ArtifactError(
+            f"no readout {name!r}; expected a file, owner/name on the hub, or one that is shipped: {known}"
+        )
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        return Path(hf_hub_download(name, HUB_FILE))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise ArtifactError(
+            f"cannot get {HUB_FILE} of {name} from the hub: {first_line} Check the name and the connection, "
+            "or download it once and give the file"
+        ) from error
+
+
+def shipped_readouts() -> dict[str, Path]:
+    """The readouts that come with this package, by name."""
+    folder = Path(str(files("ridgerank") / "readouts"))
+    return {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
+
+
+def shipped_for(lineage: Lineage, width: int) -> tuple[str, ReadoutFile] | None:
+    """The shipped readout that may be one for this model, by its shape; its probe has to tell."""
+    for name, path in shipped_readouts().items():
+        file = ReadoutFile.load(path)
+        if len(file.calibration.readout.vector) == width and not file.differences(lineage):
+            return name, file
+    return None
