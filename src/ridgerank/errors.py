@@ -10,6 +10,7 @@ RidgeRankError
 ├── DocumentError       a file that yields no pages, or a page that cannot be read
 ├── BackboneError       a model that is unknown, incomplete or unfit for the request
 ├── StoreError          a page store that is missing, damaged or lacks a page
+│   └── UnreadablePages pages whose stored bytes are damaged, or that are not encoded yet
 ├── RetrieverError      a retriever that is unknown, or has nothing to search in
 ├── ClusterError        a Ray cluster that cannot be reached, or work that was lost on it
 ├── DatasetError        a benchmark that is unknown, incomplete or not as published (experiments only)
@@ -59,6 +60,10 @@ class BackboneError(RidgeRankError):
 
 class StoreError(RidgeRankError):
     """A page store that is missing, damaged or lacks a page."""
+
+
+class UnreadablePages(StoreError):  # noqa: N818 (reads as the fact it states)
+    """Pages whose stored bytes are damaged, or that are not encoded yet."""
 
 
 class RetrieverError(RidgeRankError):

@@ -24,6 +24,8 @@ PACKAGES = {
     "pypdfium2": "engine",
     "PIL": "engine",
     "bm25s": "engine",
+    "xxhash": "engine",
+    "zstandard": "engine",
     "peft": "colpali",
     "sentence_transformers": "dense",
     "rapidocr": "ocr",

@@ -8,14 +8,16 @@ a fork would copy locks that threads of this process hold. Knows nothing of what
 import os
 import resource
 import signal
-import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
-from multiprocessing import connection, get_context
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from threading import Lock
-from typing import Any, Generic, ParamSpec, TypeVar
+from queue import SimpleQueue
+from threading import Event, Lock
+from typing import Any, ParamSpec, TypeVar
 
 from ridgerank.errors import DocumentError
 
@@ -25,6 +27,10 @@ _END_SECONDS = 5.0
 
 class WorkerDied(RuntimeError):  # noqa: N818 (reads as the fact it states)
     """A process ended, or was ended, while it worked."""
+
+
+class NotStarted(WorkerDied):
+    """A process ended before it could work."""
 
 
 class WorkerProcess:
@@ -41,28 +47,13 @@ class WorkerProcess:
         self._process.start()
         child_pipe.close()  # so that the end of the process is the end of the pipe
 
-    @property
-    def pid(self) -> int | None:
-        """The process id."""
-        return self._process.pid
-
-    def exit_code(self) -> int | None:
-        """The exit code of a process whose pipe has ended: negative for a signal, None while it runs."""
-        self._process.join(_END_SECONDS)  # the pipe ends a moment before the process does
-        return self._process.exitcode
-
     def describe_end(self) -> str:
         """How the process ended, in words: an exit status or the name of a signal."""
-        code = self.exit_code()
+        self._process.join(_END_SECONDS)  # the pipe ends a moment before the process does
+        code = self._process.exitcode
         if code is None:
             return "no answer"
         return f"exit status {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
-
-    def stop(self) -> None:
-        """Close the pipe and wait for the process to end; kill it where it does not."""
-        self.pipe.close()
-        self._process.join(_END_SECONDS)
-        self.kill()
 
     def send_kill(self) -> None:
         """End the process at once and leave the rest to the thread that reads the pipe; for any thread."""
@@ -77,17 +68,11 @@ class WorkerProcess:
         self._process.close()
 
 
-def answer_messages(pipe: Connection, answer: Callable[[Any], Any], *, ready: object = None) -> None:
-    """Send `ready`, then `answer(message)` for each message; return when the other side is gone."""
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        pipe.send(ready)
-        while True:
-            pipe.send(answer(pipe.recv()))
-
-
 def usable_cores() -> int:
     """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # macOS has no such call
 
 
 def _run(target: Callable[..., None], pipe: Connection, arguments: tuple[Any, ...]) -> None:
@@ -118,136 +103,65 @@ def map_in_order(
 ) -> Generator[Result, None, None]:
     """Yield the result of every task, in the order of the tasks.
 
-    `on_lost` makes the result of a task whose process died. With fewer than two processes the tasks run in
-    the calling process, without protection from a crash.
+    `on_lost` makes the result of a task whose process died. With 0 processes the tasks run in the calling
+    process, without protection from a crash.
     """
-    if processes < 2:
+    if processes < 1:
         with opener() as work:
             for task in tasks:
                 yield work(task)
         return
-    remaining = enumerate(tasks)
-    drained = False
-    drawn = yielded = 0
-    pool = _WorkerPool(opener, on_lost, processes, timeout_s)
-    try:
-        while True:
-            while not drained and pool.has_room() and drawn - yielded < TASKS_AHEAD * processes:
-                numbered = next(remaining, None)
-                if numbered is None:
-                    drained = True
-                else:
-                    pool.submit(numbered)
-                    drawn += 1
-            if yielded in pool.results:
-                yield pool.results.pop(yielded)
-                yielded += 1
-            elif drained and yielded == drawn:
-                return
-            pool.collect(wait=yielded not in pool.results)
-    finally:
-        pool.stop()
+    pool = [IsolatedProcess() for _ in range(processes)]
+    idle: SimpleQueue[IsolatedProcess] = SimpleQueue()
+    have_started = Event()
+    for process in pool:
+        idle.put(process)
 
-
-class _WorkerPool(Generic[Task, Result]):
-    """The worker processes, and the results received so far, by task number."""
-
-    def __init__(
-        self,
-        opener: Opener[Task, Result],
-        on_lost: Callable[[Task, str], Result],
-        processes: int,
-        timeout_s: float,
-    ) -> None:
-        self.results: dict[int, Result] = {}
-        self._opener, self._result_when_lost = opener, on_lost
-        self._processes, self._task_timeout_s = processes, timeout_s
-        self._workers: list[_Worker[Task, Result]] = []
-        self._ever_ready = False
-
-    def has_room(self) -> bool:
-        """Whether a process is free, or may be started."""
-        return len(self._workers) < self._processes or any(worker.task is None for worker in self._workers)
-
-    def submit(self, task: tuple[int, Task]) -> None:
-        """Pass a numbered task to a free process, or start one."""
-        free = next((worker for worker in self._workers if worker.task is None), None)
-        if free is None:
-            free = _Worker(self._opener, self._task_timeout_s)
-            self._workers.append(free)
-        free.submit(task)
-
-    def collect(self, *, wait: bool) -> None:
-        """Move received answers into `results`; with `wait`, block until an answer or a time limit comes."""
-        busy = [(worker, worker.task) for worker in self._workers if worker.task is not None]
-        wait_s = min((worker.deadline for worker, _ in busy), default=0.0) - time.monotonic()
-        connection.wait([worker.pipe for worker, _ in busy], max(0.0, wait_s) if wait else 0.0)
-        for worker, (number, task) in busy:
-            try:
-                for answer in worker.receive():
-                    self.results[number] = answer
-            except _TaskLost as loss:
-                if not self._ever_ready:
-                    reason = worker.process.describe_end()
-                    raise DocumentError(
-                        f"processes to read documents do not start ({reason}, message above); "
-                        'in a script, put what starts them under `if __name__ == "__main__":`'
-                    ) from None
-                self.results[number] = self._result_when_lost(task, str(loss))
-                worker.process.kill()
-                self._workers.remove(worker)
-            self._ever_ready |= worker.ready
-
-    def stop(self) -> None:
-        """Kill every process: they only read, so nothing is left half done."""
-        for worker in self._workers:
-            worker.process.kill()
-
-
-class _TaskLost(Exception):  # noqa: N818 (reads as the fact it states)
-    """The answer to a task will never come."""
-
-
-class _Worker(Generic[Task, Result]):
-    """A process, the pipe to it, and its current task."""
-
-    def __init__(self, opener: Opener[Task, Result], timeout_s: float) -> None:
-        self.process = WorkerProcess(_run_worker, opener)
-        self.pipe = self.process.pipe
-        self.timeout_s = timeout_s
-        self.ready = False
-        self.task: tuple[int, Task] | None = None
-        self.deadline = 0.0
-
-    def submit(self, task: tuple[int, Task]) -> None:
-        """Send one numbered task to the process."""
-        self.task = task
-        self.deadline = time.monotonic() + self.timeout_s + (0 if self.ready else STARTUP_TIMEOUT_S)
-        with suppress(OSError):  # a process that has died meanwhile: `receive` says so
-            self.pipe.send(task[1])
-
-    def receive(self) -> list[Result]:
-        """Return the answer, or nothing yet; `_TaskLost` if there will be none."""
+    def run(task: Task) -> Result:
+        process = idle.get()
         try:
-            if not self.pipe.poll():
-                if time.monotonic() < self.deadline:
-                    return []
-                raise _TaskLost("took too long and was given up")
-            answer = self.pipe.recv()
-        except (EOFError, OSError):
-            raise _TaskLost(f"ended the process that read it ({self.process.describe_end()})") from None
-        if not self.ready:
-            self.ready = True
-            self.deadline = time.monotonic() + self.timeout_s
-            return []
-        self.task = None
-        return [answer]
+            result = process.call(_run_task, timeout_s, opener, task)
+            have_started.set()
+            return result
+        except TookTooLong:
+            return on_lost(task, "took too long and was given up")
+        except WorkerDied as error:
+            if isinstance(error, NotStarted) and not have_started.is_set():
+                raise DocumentError(
+                    f"processes to read documents do not start ({error}, message above); "
+                    'in a script, put what starts them under `if __name__ == "__main__":`'
+                ) from None
+            return on_lost(task, f"ended the process that read it ({error})")
+        except Exception as error:  # what no reader expects of a file
+            return on_lost(task, f"broke what reads it ({type(error).__name__}: {error})")
+        finally:
+            idle.put(process)
+
+    with ThreadPoolExecutor(processes, thread_name_prefix="ridgerank-process") as threads:
+        pending: deque[Future[Result]] = deque()
+        try:
+            for task in tasks:
+                pending.append(threads.submit(run, task))
+                if len(pending) == TASKS_AHEAD * processes:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+            for process in pool:  # they only read, so nothing is left half done
+                process.close()
 
 
-def _run_worker(pipe: Connection, opener: Opener[Task, Result]) -> None:
-    """Main function of a process: say it is ready, answer tasks, return when the parent is gone."""
-    with opener() as work:
-        answer_messages(pipe, work)
+_opened: list[Callable[[Any], Any]] = []
+"""In a process of `map_in_order`: the function that does the work, once it is open."""
+
+
+def _run_task(opener: Opener[Task, Result], task: Task) -> Result:
+    if not _opened:
+        _opened.append(ExitStack().enter_context(opener()))
+    result: Result = _opened[0](task)
+    return result
 
 
 MEMORY_BYTES = 6 << 30
@@ -292,8 +206,9 @@ class IsolatedProcess:
                     raise TookTooLong(f"not done within {seconds:g} s")
                 reply: _Reply = process.pipe.recv()
             except (EOFError, OSError) as error:
+                end = process.describe_end()
                 self._discard()
-                raise WorkerDied("the process that was called ended") from error
+                raise WorkerDied(end) from error
             except BaseException:
                 self._discard()
                 raise
@@ -317,11 +232,12 @@ class IsolatedProcess:
             self._require_open()  # closed while it was being started, `close` found none to kill
             try:
                 if not self._process.pipe.poll(STARTUP_TIMEOUT_S):
-                    raise WorkerDied("a process to call does not start")
+                    raise EOFError
                 self._process.pipe.recv()
             except (EOFError, OSError) as error:
+                end = self._process.describe_end()
                 self._discard()
-                raise WorkerDied("a process to call does not start") from error
+                raise NotStarted(end) from error
         return self._process
 
     def _require_open(self) -> None:
@@ -338,7 +254,10 @@ class IsolatedProcess:
 def _answer_calls(pipe: Connection) -> None:
     with suppress(ValueError, OSError):  # a stricter limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    answer_messages(pipe, _answer)
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the other side is gone
+        pipe.send(None)
+        while True:
+            pipe.send(_answer(pipe.recv()))
 
 
 def _answer(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]) -> _Reply:

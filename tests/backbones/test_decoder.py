@@ -20,7 +20,14 @@ GEOMETRY = Geometry(layers=2, width=8, query_heads=2, kv_heads=2, head_dim=4)
 
 def random_prefix(positions: int, seed: int) -> Prefix:
     keys, values = torch.randn(2, 2, 2, positions, 4, generator=torch.Generator().manual_seed(seed))
-    return Prefix(keys, values, torch.ones(positions, dtype=torch.bool), (1, positions), positions)
+    return Prefix(
+        keys,
+        values,
+        torch.ones(positions, dtype=torch.bool),
+        (1, positions),
+        positions,
+        torch.arange(positions)[None],
+    )
 
 
 def test_memory_does_not_grow_with_the_number_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:

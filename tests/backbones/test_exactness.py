@@ -184,14 +184,17 @@ def test_attention_in_a_batch_is_that_of_a_page_alone_and_changes_no_state(
 
 
 def test_the_model_writes_what_the_librarys_forward_finds_likeliest(
-    built: Built, backbone: Backbone, pages: list[Content]
+    built: Built, backbone: Backbone, pages: list[Content], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Greedy, token by token, with the whole prompt in one forward each time."""
+    """Token by token, with the page and the prompt for writing in one forward each time."""
+    monkeypatch.setattr("ridgerank.backbones.decoder._TOP_P", 1e-9)  # the likeliest token alone
     whole = whole_prompt(built, pages[0], "", cue=False)
+    instruction, prompt = backbone.tokens.writing()
+    page = whole.ids[: whole.page_length - instruction].tolist()
     tokens: list[int] = []
     for _ in range(6):
         inputs = dict(whole.inputs)
-        inputs["input_ids"] = torch.tensor([[*whole.ids[: whole.page_length + 1].tolist(), *tokens]])
+        inputs["input_ids"] = torch.tensor([[*page, *prompt, *tokens]])
         if "mm_token_type_ids" in inputs:
             is_image = inputs["input_ids"] == built.model.config.image_token_id
             inputs["mm_token_type_ids"] = is_image.int()

@@ -16,7 +16,7 @@ from ridgerank.backbones.load import FAMILIES, load_backbone
 from ridgerank.backbones.model_settings import SHORT_NAMES, ModelSettings
 from ridgerank.backbones.text import CausalText
 from ridgerank.errors import BackboneError
-from ridgerank.lineage import PAPER_NUMBERS, Keep, StorageSetting, fingerprint
+from ridgerank.lineage import Keep, StorageSetting, fingerprint
 from tests.backbones.small_models import KV_HEADS, LAYERS, WIDTH, Built
 
 QUERY = "What was the revenue?"
@@ -43,7 +43,7 @@ def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: 
     exact = backbone.states([QUERY], PrefixBatch(backbone.encode(pages[:1], exit_layer=LAYERS)))
     assert torch.nn.functional.cosine_similarity(states, exact).item() > 0.99
     assert half.logit_lens(states).dtype == torch.float32
-    assert half.fingerprints["weights"] != backbone.fingerprints["weights"]
+    assert half.fingerprints["weights"] == backbone.fingerprints["weights"]
 
 
 @looking
@@ -70,22 +70,10 @@ def test_an_image_the_processor_refuses_is_refused_with_its_reason(built: Built,
         backbone.encode([Image.new("RGB", (9000, 30))], exit_layer=1)
 
 
-@looking
-def test_grey_and_transparent_pages_are_read(backbone: Backbone) -> None:
-    pages = [Image.new("L", (80, 80), 128), Image.new("RGBA", (80, 80), (1, 2, 3, 4))]
-    assert all(prefix.visual.any() for prefix in backbone.encode(pages, exit_layer=1))
-
-
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(BackboneError, match="known names") as caught:
         load_backbone("qwen9")
     assert all(name in str(caught.value) for name in SHORT_NAMES)
-
-
-@pytest.mark.parametrize("name", ["./no/such/folder", "/no/such", "a/b/c"])
-def test_a_missing_folder_is_said_to_be_missing(name: str) -> None:
-    with pytest.raises(BackboneError, match="no such folder"):
-        load_backbone(name)
 
 
 def test_an_unreachable_hub_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +94,7 @@ def test_an_unsupported_type_lists_the_supported_ones(tmp_path: Path) -> None:
 def test_an_incomplete_folder_is_refused(built: Built, tmp_path: Path, missing: str) -> None:
     shutil.copytree(built.folder, tmp_path / "copy")
     (tmp_path / "copy" / missing).unlink()
-    with pytest.raises(BackboneError, match="cannot load"):
+    with pytest.raises(BackboneError, match=f"cannot load .*{missing}|holds neither {missing}"):
         load_backbone(tmp_path / "copy")
 
 
@@ -121,7 +109,7 @@ def test_a_damaged_gguf_file_is_one_clear_line(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     (tmp_path / "a.gguf").write_bytes(b"GGUF but no more than that, padded to have a header" * 4)
     for name in (tmp_path, tmp_path / "a.gguf"):
-        with pytest.raises(BackboneError, match="cannot load the backbone") as caught:
+        with pytest.raises(BackboneError, match=r"cannot load .*: a\.gguf: ") as caught:
             load_backbone(name)
         assert "\n" not in str(caught.value)
 
@@ -130,11 +118,13 @@ def test_a_damaged_gguf_file_is_one_clear_line(tmp_path: Path) -> None:
 def test_a_model_that_looks_refuses_settings_of_those_that_read(built: Built) -> None:
     with pytest.raises(BackboneError, match="looks at pages"):
         load_backbone(built.folder, page_text="head 100")
+    with pytest.raises(BackboneError, match="a budget of 0 pixels"):
+        load_backbone(built.folder, max_pixels=0)
 
 
 @pytest.mark.parametrize("built", ["qwen2_5_vl"], indirect=True)
 def test_a_lineage_says_how_to_load_the_model_again(backbone: Backbone) -> None:
-    lineage = backbone.lineage(StorageSetting(Keep(), PAPER_NUMBERS, 4))
+    lineage = backbone.lineage(StorageSetting(Keep(), 4))
     assert ModelSettings.from_lineage(lineage) == ModelSettings(backbone.name, max_pixels=backbone.max_pixels)
     of_text = replace(lineage, max_pixels=None, page_text="head 320", prompt_name="qwen3-reranker")
     settings = ModelSettings.from_lineage(of_text, name="another", device="cpu", dtype="float32")

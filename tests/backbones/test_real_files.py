@@ -11,14 +11,12 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from ridgerank.backbones.glm_vl import Glm41V
 from ridgerank.backbones.idefics import SmolVLM, image_text
 from ridgerank.backbones.load import FAMILIES, read_config, unread_settings
 from ridgerank.backbones.model_settings import PRESETS
 from ridgerank.backbones.prompt import Prompt, PromptTokens
-from ridgerank.backbones.qwen_vl import Qwen2VL, Qwen3VL, Qwen25VL
 from ridgerank.backbones.text import text_prompt
-from ridgerank.backbones.vision import require_control_tokens
+from ridgerank.backbones.vision import Glm41V, Qwen2VL, Qwen3VL, Qwen25VL, require_control_tokens
 from ridgerank.store.layout import MODEL_SHAPES
 
 FOLDER = Path(

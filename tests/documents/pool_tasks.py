@@ -5,6 +5,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ridgerank.documents.render import _renderer
+
+MARKER = "TEST_FIRST_DRAWING"
 
 
 @contextmanager
@@ -38,12 +44,32 @@ def crashing_on_odd() -> Iterator[Callable[[int], int]]:
 
 
 @contextmanager
-def never_opening() -> Iterator[Callable[[int], int]]:
-    if os.getpid():  # always: types must not know that nothing is ever yielded
+def ending_on_the_second_page(max_pixels: object) -> Iterator[Callable[[Any], Any]]:
+    """Reads pages as usual, but for every second one of a file: that one ends the process."""
+    with _renderer(30 * 28 * 28) as read:
+        yield lambda ref: os.kill(os.getpid(), signal.SIGSEGV) if ref.number == 2 else read(ref)
+
+
+def end_the_process(*_: object) -> tuple[()]:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return ()
+
+
+def exit_with_3(pipe: object) -> None:
+    os._exit(3)
+
+
+def sleep_instead(*arguments: object, **options: object) -> None:
+    time.sleep(120)
+
+
+def die(*arguments: object, **options: object) -> None:
+    os._exit(3)
+
+
+def die_the_first_time(*arguments: object, **options: object) -> bytes:
+    marker = Path(os.environ[MARKER])
+    if not marker.exists():
+        marker.touch()
         os._exit(3)
-    yield lambda task: task
-
-
-@contextmanager
-def answering_at_length() -> Iterator[Callable[[int], bytes]]:
-    yield lambda task: bytes([task]) * 3_000_000
+    return b"drawn"

@@ -32,6 +32,7 @@ class Counting(Recognizer):
         return self._answer
 
 
+@pytest.mark.slow
 def test_a_scan_is_read() -> None:
     pytest.importorskip("rapidocr")
     text = Recognizer(threads=1).read(drawn("Operating margin 2019"))

@@ -7,10 +7,10 @@ from PIL import Image
 
 from ridgerank.documents import render as pages_module
 from ridgerank.documents.pdf import PdfReader
-from ridgerank.documents.render import PageRef, list_pages, page_from_image, read_pages, render_pages
+from ridgerank.documents.render import PageRef, list_pages, page_from_image, render_pages
 from ridgerank.documents.sources import Failure, SkippedFile
 from ridgerank.records import Page
-from tests.documents.sample_files import encrypted_pdf, numbered_pdf, pdf
+from tests.documents.sample_files import encrypted_pdf, numbered_pdf, page, pdf
 
 BUDGET = 20_000
 
@@ -56,7 +56,7 @@ def test_pages_come_in_the_order_of_the_files_with_what_is_none_in_its_place(
 
 def test_several_processes_read_what_one_reads(corpus: Path) -> None:
     def content(processes: int) -> list[tuple[str, str, bytes, str]]:
-        read = read_pages([corpus], max_pixels=BUDGET, processes=processes)
+        read = render_pages(list_pages([corpus], processes=processes), max_pixels=BUDGET, processes=processes)
         pages = [item for item in read if isinstance(item, Page)]
         return [(page.page_id, page.reference, page.image.tobytes(), page.text) for page in pages]
 
@@ -66,7 +66,7 @@ def test_several_processes_read_what_one_reads(corpus: Path) -> None:
 def test_a_page_has_the_id_it_was_listed_by_at_any_budget(corpus: Path) -> None:
     listed = [ref.page_id for ref in _refs(corpus)]
     for budget in (500, BUDGET):
-        read = read_pages([corpus], max_pixels=budget)
+        read = render_pages(list_pages([corpus]), max_pixels=budget)
         assert [item.page_id for item in read if isinstance(item, Page)] == listed
     assert len(set(listed)) == len(listed)
 
@@ -77,7 +77,7 @@ def test_listing_renders_nothing(corpus: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(_refs(corpus)) == 10
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [0, 2])
 def test_a_bad_file_costs_one_line_and_the_rest_goes_on(tmp_path: Path, processes: int) -> None:
     good = numbered_pdf(1)
     files = {
@@ -95,7 +95,9 @@ def test_a_bad_file_costs_one_line_and_the_rest_goes_on(tmp_path: Path, processe
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    read = list(read_pages([tmp_path], max_pixels=BUDGET, processes=processes))
+    read = list(
+        render_pages(list_pages([tmp_path], processes=processes), max_pixels=BUDGET, processes=processes)
+    )
     assert [item.reference.split("#")[0] for item in read] == list(files)
     assert [str(item) for item in read if isinstance(item, Failure)] == [
         "b-encrypted.pdf: encrypted, a password is needed; save a copy without one",
@@ -113,7 +115,7 @@ def test_a_bad_file_costs_one_line_and_the_rest_goes_on(tmp_path: Path, processe
 def test_a_pdf_cut_short_gives_what_is_left_of_it_and_a_line_that_says_so(tmp_path: Path) -> None:
     whole = numbered_pdf(3)
     (tmp_path / "a.pdf").write_bytes(whole[: whole.rindex(b"startxref")])
-    read = list(read_pages([tmp_path], max_pixels=BUDGET))
+    read = list(render_pages(list_pages([tmp_path]), max_pixels=BUDGET))
     assert [item.reference for item in read] == ["a.pdf", "a.pdf#1", "a.pdf#2", "a.pdf#3"]
     assert isinstance(read[0], Failure)
     assert read[0].reason.startswith("cut short, 3 pages were recovered")
@@ -151,7 +153,7 @@ def test_a_file_one_may_not_read_or_that_is_written_to_is_a_failure(
     assert list(list_pages([corpus / "a.pdf"])) == [Failure("a.pdf", reason)]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [0, 2])
 def test_files_gone_or_changed_since_they_were_listed_are_not_read(corpus: Path, processes: int) -> None:
     refs = _refs(corpus)
     (corpus / "b/photo.png").unlink()
@@ -169,14 +171,14 @@ def test_a_page_larger_than_the_memory_is_a_failure(corpus: Path, monkeypatch: p
         raise MemoryError
 
     monkeypatch.setattr(PdfReader, "read", exhaust)
-    failures = list(read_pages([corpus / "a.pdf"], max_pixels=BUDGET))
+    failures = list(render_pages(list_pages([corpus / "a.pdf"]), max_pixels=BUDGET))
     assert len(failures) == 5
     assert str(failures[0]).startswith("a.pdf#1: larger than the memory")
 
 
 def test_readers_that_are_killed_cost_the_pages_they_had(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(numbered_pdf(60))
-    pages = read_pages([tmp_path / "a.pdf"], max_pixels=BUDGET, processes=2)
+    pages = render_pages(list_pages([tmp_path / "a.pdf"], processes=2), max_pixels=BUDGET, processes=2)
     read = [next(pages)]
     for process in multiprocessing.active_children():
         process.kill()
@@ -209,3 +211,13 @@ def test_images_that_look_different_have_different_ids() -> None:
     turned.info["exif"] = exif.tobytes()
     ids.add(page_from_image(turned, "set#1", max_pixels=BUDGET).page_id)
     assert len(ids) == 4
+
+
+def test_a_page_of_very_many_strokes_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strokes = page("slow", paint="0 0 m 600 700 l S 600 0 m 0 700 l S " * 50_000)
+    (tmp_path / "a.pdf").write_bytes(pdf([strokes, page("quick")]))
+    monkeypatch.setattr(pages_module, "PAGE_SECONDS", 0.5)
+    slow, quick = render_pages(_refs(tmp_path), max_pixels=BUDGET, processes=1)
+    assert isinstance(slow, Failure)
+    assert slow.reason.startswith("took too long and was given up")
+    assert quick.reference == "a.pdf#2"

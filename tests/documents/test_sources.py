@@ -183,3 +183,32 @@ def test_a_file_and_a_number_name_the_page(
     first_page: int, metadata: dict[str, object], names: tuple[str, ...]
 ) -> None:
     assert chunk_page_names(metadata, first_page=first_page) == names
+
+
+def test_a_path_that_is_too_long_is_a_failure(tmp_path: Path) -> None:
+    _make(tmp_path, "a.pdf")
+    long = tmp_path / ("x" * 300 + ".pdf")
+    for paths in ([long], [tmp_path, long], [long / "in" / "it"]):
+        failures = [item for item in find_sources(paths) if isinstance(item, Failure)]
+        assert [failure.reason for failure in failures] == [
+            "its path is longer than the system allows; shorten it"
+        ]
+
+
+def test_a_folder_whose_files_may_not_be_looked_at_is_passed_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(tmp_path, "a.pdf", "locked/b.pdf", "locked/in/c.pdf")
+    stat = os.stat
+
+    def refusing(path: Path, **options: bool) -> os.stat_result:
+        if "locked/" in os.fspath(path):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    assert list(find_sources([tmp_path])) == [
+        SourceFile(tmp_path / "a.pdf", "a.pdf"),
+        Failure("locked/b.pdf", "may not be read by this user; grant the permission to read it"),
+        Failure("locked/in", "may not be read by this user; grant the permission to read it"),
+    ]

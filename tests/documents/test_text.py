@@ -10,7 +10,7 @@ from reportlab.pdfgen.canvas import Canvas
 from ridgerank.documents import ocr
 from ridgerank.documents.ocr import Recognizer, place_words
 from ridgerank.documents.pdf import PdfReader
-from ridgerank.documents.render import PageRef, list_pages, read_pages
+from ridgerank.documents.render import PageRef, list_pages, render_pages
 from ridgerank.documents.text import (
     HYPHEN,
     TextBox,
@@ -146,7 +146,7 @@ def test_raised_signs_stay_in_their_row() -> None:
 
 def first_page(path: Path) -> tuple[PageRef, str]:
     [ref] = [item for item in list_pages([path]) if isinstance(item, PageRef)]
-    [page] = [item for item in read_pages([path], max_pixels=10_000) if isinstance(item, Page)]
+    [page] = [item for item in render_pages(list_pages([path]), max_pixels=10_000) if isinstance(item, Page)]
     return ref, page.text
 
 

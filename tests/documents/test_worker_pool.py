@@ -21,18 +21,12 @@ def test_results_come_in_the_order_of_the_tasks(processes: int) -> None:
     assert list(results) == [2 * task for task in range(30)]
 
 
-def test_answers_larger_than_a_pipe_arrive_whole() -> None:
-    answers = map_in_order(
-        range(5), pool_tasks.answering_at_length, on_lost=lambda task, fate: b"", processes=2
-    )
-    assert [(len(answer), answer[0]) for answer in answers] == [(3_000_000, task) for task in range(5)]
-
-
 def test_a_crash_costs_one_task_and_the_rest_goes_on() -> None:
     results = map_in_order(range(6), pool_tasks.crashing_on_odd, on_lost=_lost, processes=2)
     assert list(results) == [0, -1, 4, -3, 8, -5]
 
 
+@pytest.mark.slow
 def test_a_task_that_does_not_return_is_given_up() -> None:
     results = map_in_order(
         range(4), partial(pool_tasks.doubling, {1: 60}), on_lost=_lost, processes=2, timeout_s=5
@@ -40,12 +34,13 @@ def test_a_task_that_does_not_return_is_given_up() -> None:
     assert list(results) == [0, -1, 4, 6]
 
 
-def test_processes_that_cannot_start_are_an_error_not_a_loss() -> None:
+def test_processes_that_cannot_start_are_an_error_not_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ridgerank.processes._answer_calls", pool_tasks.exit_with_3)
     with pytest.raises(DocumentError, match=r"do not start \(exit status 3"):
-        list(map_in_order(range(3), pool_tasks.never_opening, on_lost=_lost, processes=2))
+        list(map_in_order(range(3), pool_tasks.doubling, on_lost=_lost, processes=2))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [0, 2])
 def test_tasks_are_drawn_only_a_few_ahead_of_what_is_taken(processes: int) -> None:
     drawn = 0
 
@@ -58,7 +53,7 @@ def test_tasks_are_drawn_only_a_few_ahead_of_what_is_taken(processes: int) -> No
     results = map_in_order(endless(), pool_tasks.doubling, on_lost=_lost, processes=processes)
     for yielded in range(1, 101):
         next(results)
-        assert drawn <= yielded + TASKS_AHEAD * processes
+        assert drawn <= yielded + TASKS_AHEAD * max(1, processes)
     results.close()
 
 

@@ -1,9 +1,8 @@
 """A language model cut at a layer: encode pages once, run queries over them, read the targets.
 
 `Backbone` holds what every family shares. A family reads either a page's image (`vision.py`) or its text
-(`text.py`); it says how that becomes tokens and how its decoder's modules are named. See `qwen_vl.py` for
-the shortest example. Nothing here changes the model: positions are passed explicitly, so calls do not depend
-on each other.
+(`text.py`); it says how that becomes tokens and how its decoder's modules are named. Nothing here changes the
+model: positions are passed explicitly, so calls do not depend on each other.
 """
 
 import hashlib
@@ -28,9 +27,11 @@ from ridgerank.backbones.decoder import (
     Geometry,
     Prefix,
     PrefixBatch,
+    Rotation,
     bf16_on_cpu,
     mean_log_probability,
     mean_state,
+    sample_token,
 )
 from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.errors import BackboneError
@@ -73,12 +74,15 @@ _SAMPLES = 4096
 
 
 def fingerprint_weights(model: torch.nn.Module) -> str:
-    """Digest every parameter's name, shape, dtype and evenly spaced values: 128 bits, in hex."""
+    """Digest every parameter's name, shape and evenly spaced values in bfloat16: 128 bits, in hex.
+
+    So the precision a model is loaded in does not matter, nor how its file is cut into shards.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for name, parameter in sorted(model.named_parameters()):
-        digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}\n".encode())
+        digest.update(f"{name} {tuple(parameter.shape)}\n".encode())
         values = parameter.detach().flatten()
-        sample = values[:: max(1, values.numel() // _SAMPLES)]
+        sample = values[:: max(1, values.numel() // _SAMPLES)].to(torch.bfloat16)
         digest.update(sample.contiguous().cpu().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
@@ -181,6 +185,12 @@ class Backbone(ABC):
                     length = prefix.count
                     prefix.keys[layer] = keys[row, :, :length]
                     prefix.values[layer] = values[row, :, :length]
+        # What is not a number stays so in all layers after it.
+        if not all(torch.isfinite(part[-1]).all() for each in prefixes for part in (each.keys, each.values)):
+            raise BackboneError(
+                f"{self.name} makes NaN or infinite numbers of a page; look at its config.json and "
+                "preprocessor_config.json, or load it in another dtype"
+            )
         return prefixes
 
     def states(
@@ -304,46 +314,55 @@ class Backbone(ABC):
         """Where the visual positions of a grid lie on a page whose width is `aspect` times its height."""
         return cells(*grid)
 
-    def write_queries(self, pages: Sequence[Prefix], *, max_tokens: int = 24) -> list[str]:
-        """The query the model itself would put below each page, encoded to full depth; greedy, one line.
+    def write_queries(self, pages: Sequence[Prefix], *, seed: int = 0, max_tokens: int = 32) -> list[str]:
+        """A question the model writes for each page, encoded to full depth: sampled, one line.
 
-        The instruction ends where a query is to follow, so the likeliest continuation is one. Empty where
-        the model would not write any.
+        The page is followed by a prompt for writing in place of the ranking instruction. The question is
+        empty if the model writes none.
         """
         short = [page.keys.shape[0] for page in pages if page.keys.shape[0] != self.geometry.layers]
         if short or not pages:
             what = f"pages of {short[0]} layers" if short else "no pages"
             raise BackboneError(f"{what}; expected pages encoded to all {self.geometry.layers} layers")
-        batch = PrefixBatch(pages)
-        instruction_end = self.tokens.query("")
-        written: list[list[int]] = [[] for _ in pages]
-        unfinished = set(range(len(pages)))
-        for _ in range(max_tokens):
+        if self.ranking_head is not None:
+            raise BackboneError(
+                f"{self.name} has a ranking head and no trained language head: it cannot write"
+            )
+        return [self._write_query(page, seed + number, max_tokens) for number, page in enumerate(pages)]
+
+    def _write_query(self, page: Prefix, seed: int, max_tokens: int) -> str:
+        instruction, tokens = self.tokens.writing()
+        page = page.without_last(instruction)
+        generator = torch.Generator().manual_seed(seed)
+        written: list[int] = []
+        while len(written) < max_tokens:
+            cache: list[tuple[Tensor, Tensor]] = []
             with torch.inference_mode():
-                suffixes = [[*instruction_end, *tokens] for tokens in written]
-                states = self._run_suffixes(suffixes, batch, last_only=True)
-                logits = self._text_model().norm(states) @ self._unembedding().t()
-                next_tokens: list[int] = logits.argmax(dim=-1).tolist()
-            for row in sorted(unfinished):
-                if self.tokens.continuation([*written[row], next_tokens[row]]) is None:
-                    unfinished.discard(row)
-                else:
-                    written[row].append(next_tokens[row])
-            if not unfinished:
+                states = self._run_suffixes([tokens], PrefixBatch([page]), last_only=True, suffix_cache=cache)
+                logits = (self._text_model().norm(states) @ self._unembedding().t())[0].float().cpu()
+                keys, values = (torch.cat(parts) for parts in zip(*cache, strict=True))
+                page = page.with_suffix(keys, values)
+            tokens = [sample_token(logits, generator)]
+            if self.tokens.continuation([*written, *tokens]) is None:
                 break
-        return [(self.tokens.continuation(tokens) or "").strip() for tokens in written]
+            written += tokens
+        return (self.tokens.continuation(written) or "").strip()
 
     def lineage(self, storage: StorageSetting) -> Lineage:
         """The lineage of pages that are encoded with this model and stored with this setting."""
         return Lineage(
             backbone=self.name,
             family=self.family,
-            transformers=transformers.__version__,
             **self.fingerprints,
             storage=storage,
             max_pixels=None if self.reads_text else self.max_pixels,
             page_text=self.page_text,
             prompt_name=self.prompt.name or None,
+            made_by={
+                "transformers": transformers.__version__,
+                "dtype": str(self.dtype).removeprefix("torch."),
+                "device": self.device.type,
+            },
         )
 
     @cached_property
@@ -354,6 +373,10 @@ class Backbone(ABC):
             "processor": self._fingerprint_processor(),
             "prompt": fingerprint(self.tokens.describe()),
         }
+
+    def rotation(self, axes: int) -> Rotation:
+        """How keys are turned by positions of so many axes."""
+        return self._decoder.read_rotation(axes, self.device)
 
     @abstractmethod
     def _fingerprint_processor(self) -> str:
@@ -391,6 +414,7 @@ class Backbone(ABC):
             visual=page.visual.clone(),
             grid=page.grid,
             next_position=int(page.positions.max()) + 1,
+            rotary=page.positions.clone(),
         )
 
     def _run_suffixes(
@@ -400,6 +424,7 @@ class Backbone(ABC):
         *,
         last_only: bool,
         owners: Tensor | None = None,
+        suffix_cache: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
         """States at each suffix's last position (pairs, width), or at all (pairs, positions, width)."""
         pages = len(prefixes.lengths)
@@ -410,7 +435,9 @@ class Backbone(ABC):
         ids = pad_sequence([torch.tensor(suffix) for suffix in suffixes], batch_first=True)
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
         with bf16_on_cpu(self.device, self.dtype):
-            return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
+            return self._decoder.extend(
+                self._embed(ids.to(self.device)), lengths, prefixes, owners=owners, suffix_cache=suffix_cache
+            )
 
     def _unembedding(self) -> Tensor:
         weight: Tensor = self._model.get_output_embeddings().weight

@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 from torch.overrides import TorchFunctionMode
@@ -63,6 +65,8 @@ class Prefix:
     """Rows and columns of the visual positions on the page; their product is the number of them."""
     next_position: int
     """The rotary position at which the query suffix starts."""
+    rotary: Tensor
+    """(axes, positions) int64: by which each key was turned."""
 
     @property
     def count(self) -> int:
@@ -72,6 +76,46 @@ class Prefix:
     def layers(self, start: int, stop: int) -> "Prefix":
         """The same page at layers `start` to `stop` − 1 of those held; nothing is copied."""
         return replace(self, keys=self.keys[start:stop], values=self.values[start:stop])
+
+    def without_last(self, positions: int) -> "Prefix":
+        """The same page without its last positions, which hold text; nothing is copied."""
+        end = self.count - positions
+        return replace(
+            self,
+            keys=self.keys[:, :, :end],
+            values=self.values[:, :, :end],
+            visual=self.visual[:end],
+            next_position=self.next_position - positions,
+        )
+
+    def with_suffix(self, keys: Tensor, values: Tensor) -> "Prefix":
+        """The same page followed by text, of which (layers, kv_heads, positions, head_dim) are given."""
+        added = keys.shape[2]
+        return replace(
+            self,
+            keys=torch.cat([self.keys, keys], dim=2),
+            values=torch.cat([self.values, values], dim=2),
+            visual=torch.cat([self.visual, self.visual.new_zeros(added)]),
+            next_position=self.next_position + added,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rotation:
+    """How a decoder turns keys by their position, as numbers that no release of a library can change."""
+
+    frequencies: NDArray[np.float64]
+    """(axes, pairs): by which angle a pair of channels turns for one position along an axis."""
+    interleaved: bool
+    """Whether channels 2 i and 2 i + 1 make a pair; else i and i + pairs."""
+    scaling: float
+    """By how much turned channels are stretched, too."""
+
+    def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (positions, pairs), float32, for (axes, positions); stretched."""
+        frequencies = torch.from_numpy(self.frequencies).to(positions.device)
+        angles = positions.T.to(frequencies.dtype) @ frequencies
+        return tuple((part * self.scaling).float() for part in (angles.cos(), angles.sin()))  # type: ignore[return-value]
 
 
 class PrefixBatch:
@@ -249,6 +293,24 @@ class Decoder:
             if index < len(layer_features):
                 hidden[visual] += layer_features[index].to(hidden.dtype)
 
+    def read_rotation(self, axes: int, device: torch.device) -> Rotation:
+        """How keys are turned, read off the decoder's own rotation of positions 0 and 1 along each axis."""
+        positions = torch.cat([torch.zeros(axes, 1), torch.eye(axes)], dim=1).long().to(device)
+        cos, sin = self._rotary(torch.zeros(1, 1, 1, device=device), positions[:, None].squeeze(0))
+        width = cos.shape[-1]
+        unit = torch.zeros(1, 1, 1, self._geometry.head_dim, device=device)
+        unit[..., 0] = 1.0
+        quarter = self._rotate(unit, torch.zeros(width, device=device), torch.ones(width, device=device))
+        partner = int(quarter[0, 0, 0, :width].argmax())
+        if partner not in (1, width // 2):
+            raise BackboneError(
+                f"keys are turned in pairs of channels 0 and {partner}, which pages do not support"
+            )
+        interleaved = partner == 1 and width > 2
+        angles = torch.atan2(sin[0].double(), cos[0].double())[1:]
+        pairs = angles[:, ::2] if interleaved else angles[:, : width // 2]
+        return Rotation(pairs.cpu().numpy(), interleaved, float(cos[0, 0, 0]))
+
     def extend(
         self,
         hidden: Tensor,
@@ -257,6 +319,7 @@ class Decoder:
         *,
         owners: Tensor | None = None,
         attention: list[Tensor] | None = None,
+        suffix_cache: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
         """States (pairs, width) after layer `prefixes.exit_layer` − 1 at each suffix's last position (eq. 5).
 
@@ -268,7 +331,8 @@ class Decoder:
 
         A list given as `attention` is filled, layer by layer, with what the last position attended to,
         (pairs, longest page + positions), averaged over heads; without `lengths` with what each attended to,
-        (pairs, positions, longest page + positions).
+        (pairs, positions, longest page + positions). A list given as `suffix_cache` is filled with the
+        suffixes' own rotated keys and values, (pairs, kv_heads, positions, head_dim) each.
         """
         scratch = Scratch(hidden)
         hidden = hidden.clone()
@@ -298,6 +362,8 @@ class Decoder:
                 keys, values, hidden, normed = (part[owners] for part in (keys, values, hidden, normed))
                 owners = None
             keys = self._rotate(keys, cos, sin)
+            if suffix_cache is not None:
+                suffix_cache.append((keys.clone(), values.clone()))
             hidden = hidden.expand(pairs, -1, -1).contiguous()
             if last is not None and index == prefixes.exit_layer - 1:  # no other position's output is read
                 hidden = hidden[row, last].unsqueeze(1)
@@ -488,6 +554,16 @@ def mean_log_probability(
     return torch.stack([part.mean() for part in torch.split(log_probabilities, lengths)])
 
 
+_TEMPERATURE, _TOP_P = 0.7, 0.9
+
+
+def sample_token(logits: Tensor, generator: torch.Generator) -> int:
+    """One token of the likeliest that together have a probability of `_TOP_P`; `logits` is (words,)."""
+    probabilities, order = (logits / _TEMPERATURE).softmax(dim=0).sort(descending=True)
+    likely = probabilities.cumsum(dim=0) - probabilities < _TOP_P
+    return int(order[torch.multinomial(probabilities * likely, 1, generator=generator)])
+
+
 def _log_partition(normed: Tensor, unembedding: Tensor) -> Tensor:
     """log Σ exp over the vocabulary, float32 (rows,), some words at a time.
 
@@ -509,6 +585,11 @@ def bf16_on_cpu(device: torch.device, dtype: torch.dtype) -> AbstractContextMana
     if device.type != "cpu" or dtype == torch.float32 or _has_units(dtype):
         return nullcontext()
     return _Widened()
+
+
+def computes_bf16(device: torch.device) -> bool:
+    """Whether products in bfloat16 are faster here than in float32."""
+    return device.type == "cuda" or (device.type == "cpu" and _has_units(torch.bfloat16))
 
 
 def _has_units(dtype: torch.dtype) -> bool:

@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,18 +17,25 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import SAFE_WEIGHTS_NAME
 
+from ridgerank.atomic import cache_folder
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.glm_vl import Glm41V, Glm46V
 from ridgerank.backbones.idefics import Idefics3, SmolVLM
-from ridgerank.backbones.model_settings import PRESETS, Preset, find_model, find_preset
-from ridgerank.backbones.qwen_vl import Qwen2VL, Qwen3VL, Qwen25VL
+from ridgerank.backbones.model_settings import PRESETS, Preset, absolute_name, find_model, find_preset
 from ridgerank.backbones.rerankers import PREFIX, find_adapter_base, load_ranking_head, merge_adapter
 from ridgerank.backbones.text import MODEL_CLASSES, CausalText, choose_prompt, parse_text_budget, text_prompt
-from ridgerank.backbones.vision import VisualBackbone
-from ridgerank.cache_folder import cache_folder
+from ridgerank.backbones.vision import Glm41V, Glm46V, Qwen2VL, Qwen3VL, Qwen25VL, VisualBackbone
+from ridgerank.backbones.weights import (
+    NO_CODE,
+    find_weights,
+    load_config,
+    reading,
+    require_finite,
+    require_sizes,
+    require_tensors,
+)
 from ridgerank.errors import BackboneError
 
 logger = logging.getLogger(__name__)
@@ -65,51 +72,50 @@ def load_backbone(
     and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
     peft adapter is merged into the base it names.
     """
-    source, gguf = find_model(str(name))
+    name = absolute_name(str(name))
+    source, gguf = find_model(name)
     device, dtype = placement(device, dtype)
     tokenizer_class = AutoTokenizer
-    try:
-        if gguf is not None and (converted := _find_or_convert(Path(source, gguf))) is not None:
-            source, gguf = str(converted), None
-            tokenizer_class = PreTrainedTokenizerFast  # as it was saved: a family's own class would add to it
-        options = ({"revision": revision} if revision else {}) | ({"gguf_file": gguf} if gguf else {})
-        base, adapter = source, None
-        if gguf is None and (adapter_base := find_adapter_base(source, revision)) is not None:
-            base, adapter, options = adapter_base, source, {}
+    if gguf is not None:
+        with reading(gguf, source):
+            if (converted := _find_or_convert(Path(source, gguf))) is not None:
+                source, gguf = str(converted), None
+                tokenizer_class = PreTrainedTokenizerFast  # as saved: a family's own class would add to it
+    options: dict[str, Any] = {"revision": revision} if revision else {}
+    base, adapter = source, None
+    if gguf is None:
+        with reading("adapter_config.json", source):
+            if (adapter_base := find_adapter_base(source, revision)) is not None:
+                base, adapter, options = adapter_base, source, {}
+    options |= {"gguf_file": gguf} if gguf else {}
+    with reading(gguf or "config.json", base):
         config = read_config(base, **options)
-        _require_supported(str(name), config, max_pixels=max_pixels, page_text=page_text)
-        tokenizer = tokenizer_class.from_pretrained(base, **options)
-        family = FAMILIES.get(config.model_type)
-        if family is None:
-            model_class = MODEL_CLASSES[config.model_type]
-            model = _load_model(str(name), base, options, model_class, config, dtype)
-        else:
-            preset = _choose_preset(str(name), source, config, prompt)
+    _require_supported(name, config, max_pixels=max_pixels, page_text=page_text)
+    with reading(gguf or "its tokenizer (tokenizer.json, tokenizer_config.json)", base):
+        tokenizer = tokenizer_class.from_pretrained(base, **NO_CODE, **options)
+    family = FAMILIES.get(config.model_type)
+    preset = None if family is None else _choose_preset(name, source, config, prompt)
+    if family is not None:
+        with reading("preprocessor_config.json", base):
             image_processor = family.image_processor_class.from_pretrained(base, **options)
-            head = preset is not None and preset.ranking_head
-            model = _load_model(
-                str(name), base, options, family.model_class, config, dtype, ranking_head=head
-            )
-        if adapter is not None:
+    model_class = MODEL_CLASSES[config.model_type] if family is None else family.model_class
+    with reading(gguf or "its weights", base):
+        head = preset is not None and preset.ranking_head
+        model = load_model(name, base, options, model_class, config, dtype, ranking_head=head)
+    if adapter is not None:
+        with reading("the adapter", adapter):
             renamed = {} if family is None else family.former_names
             merge_adapter(model, adapter, revision, renamed=renamed)
-    except (OSError, ValueError, ImportError) as error:
-        first_line = str(error).strip().partition("\n")[0]
-        advice = "Check the name and the connection, or download it once and give its folder."
-        if gguf and isinstance(error, ImportError):
-            advice = "Install what reads GGUF with: pip install 'ridgerank[gguf]'"
-        raise BackboneError(
-            f"cannot load the backbone {str(name)!r} from {source!r}: {first_line} {advice}"
-        ) from error
+    require_finite(name, model)
     model = model.eval().to(device)
     logger.info("loaded %s (%s) on %s in %s", name, config.model_type, device, dtype)
     if family is None:
         control = {token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()}
         return CausalText(
-            str(name),
+            name,
             model,
             tokenizer,
-            prompt=text_prompt(prompt or choose_prompt(str(name), control)),
+            prompt=text_prompt(prompt or choose_prompt(name, control)),
             page_tokens=parse_text_budget(page_text or "head 512"),
         )
     default = family.default_max_pixels if preset is None else preset.max_pixels
@@ -117,43 +123,37 @@ def load_backbone(
         family.limit_pixels(image_processor, max_pixels)
     elif default is not None and default < family.pixel_budget(image_processor):
         family.limit_pixels(image_processor, default)
-    return family(str(name), model, tokenizer, image_processor, preset)
+    return family(name, model, tokenizer, image_processor, preset)
 
 
-def _load_model(
+def load_model(
     name: str,
     base: str,
-    options: Mapping[str, str],
+    options: Mapping[str, Any],
     model_class: type[PreTrainedModel],
     config: PreTrainedConfig,
     dtype: torch.dtype,
     *,
     ranking_head: bool = False,
 ) -> PreTrainedModel:
-    """The weights, with a ranking head; a tensor without weights is an error."""
-    if "gguf_file" in options:
-        return model_class.from_pretrained(base, dtype=dtype, **options)
-    model, loading = model_class.from_pretrained(
-        base, config=config, dtype=dtype, output_loading_info=True, **options
-    )
+    """A model of this class, with a ranking head; weights that are damaged or lack a tensor are refused."""
     # A model trained with a ranking head has been published without its language head.
-    missing = {name for name in loading["missing_keys"] if not (ranking_head and name.startswith("lm_head."))}
-    unused = {name for name in loading["unexpected_keys"] if not (ranking_head and name.startswith(PREFIX))}
-    _report_unused_tensors(name, unused, missing=missing)
+    without = ("lm_head.",) if ranking_head else ()
+    if "gguf_file" not in options:
+        files = find_weights(base, options.get("revision"))
+        require_sizes(name, model_class, config, files, without=without)
+        options = {**options, "config": config, "use_safetensors": True}
+    model, loading = model_class.from_pretrained(
+        base, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **NO_CODE, **options
+    )
+    missing = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
+    require_tensors(name, {key for key in missing if not key.startswith((*without, "\0"))})
+    unused = {key for key in loading["unexpected_keys"] if not (ranking_head and key.startswith(PREFIX))}
+    if unused:
+        logger.warning("%s: %d tensors were not used, such as %s", name, len(unused), min(unused))
     if ranking_head:
         model.score = load_ranking_head(base, revision=options.get("revision"))
     return model
-
-
-def _report_unused_tensors(name: str, unused: Collection[str], *, missing: Collection[str]) -> None:
-    """Refuse a checkpoint that lacks tensors, and say which of its tensors the model has no use for."""
-    if missing:
-        raise BackboneError(
-            f"the weights of {name} lack {sorted(missing)[0]} ({len(missing)} tensors in all), which would "
-            "be drawn at random; download the model again, or give the configuration that goes with it"
-        )
-    if unused:
-        logger.warning("%s: %d tensors were not used, such as %s", name, len(unused), sorted(unused)[0])
 
 
 def _choose_preset(name: str, source: str, config: PreTrainedConfig, prompt: str | None) -> Preset | None:
@@ -181,8 +181,9 @@ def _convert(file: Path, folder: Path) -> None:
     config = read_config(str(file.parent), **options)
     _require_supported(str(file), config, max_pixels=None, page_text=None)
     logger.info("unpacking %s, once: later loads take it from %s", file, folder.parent)
-    AutoTokenizer.from_pretrained(file.parent, **options).save_pretrained(folder)
-    model = MODEL_CLASSES[config.model_type].from_pretrained(file.parent, dtype=torch.float32, **options)
+    AutoTokenizer.from_pretrained(file.parent, **NO_CODE, **options).save_pretrained(folder)
+    model_class = MODEL_CLASSES[config.model_type]
+    model = load_model(str(file), str(file.parent), options, model_class, config, torch.float32)
     # Not `save_pretrained`, which refuses what was unpacked. Tied weights are named once, as there.
     weights = {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
     save_file(weights, folder / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
@@ -223,6 +224,8 @@ def _require_supported(
             f"{name} is a model of type {config.model_type!r}; supported types: "
             f"{', '.join([*FAMILIES, *MODEL_CLASSES])}"
         )
+    if max_pixels is not None and max_pixels < 1:
+        raise BackboneError(f"a budget of {max_pixels} pixels a page, expected at least 1")
     if config.model_type in FAMILIES and page_text is not None:
         raise BackboneError(f"{name} looks at pages; a budget of text is not for it")
     if config.model_type in MODEL_CLASSES and max_pixels is not None:
@@ -248,8 +251,7 @@ _SAME = {"default": "default", "mrope": "default"}
 
 def read_config(source: str, **options: Any) -> PreTrainedConfig:  # noqa: ANN401 (what from_pretrained takes)
     """The configuration of a folder or repository; refused where a setting of the file was not read."""
-    stated, _ = PreTrainedConfig.get_config_dict(source, **options)
-    config = AutoConfig.from_pretrained(source, **options)
+    stated, config = load_config(source, **options)
     if "gguf_file" in options:
         return config
     if hasattr(config, "text_config") and "text_config" not in stated and unread_settings(stated, config):

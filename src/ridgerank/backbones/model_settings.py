@@ -3,12 +3,15 @@
 Importing this module imports no model.
 """
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
+from ridgerank.atomic import cache_folder, replace_text_file
 from ridgerank.backbones.prompt import Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import Lineage
@@ -139,20 +142,25 @@ SHORT_NAMES = {
 """What people type, and the repository it stands for."""
 
 
+def absolute_name(name: str) -> str:
+    """The name, as an absolute path if it is a folder or a file: what records it may be read elsewhere."""
+    return os.path.abspath(name) if os.path.exists(name) and name not in SHORT_NAMES else name  # noqa: PTH100, PTH110
+
+
 def find_model(name: str) -> tuple[str, str | None]:
     """The folder or repository of a model, and the GGUF file in it if that is all; a word is a short name."""
     if name.lower() in SHORT_NAMES:
         return SHORT_NAMES[name.lower()], None
     path = Path(name)
-    if path.suffix == ".gguf" and path.is_file():
+    if path.suffix == ".gguf" and os.path.isfile(path):  # noqa: PTH113
         return str(path.parent), path.name
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 (a `Path` raises where a name is too long)
         return _find_in_folder(path)
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise BackboneError(
             f"no backbone called {name!r}, and no such folder; known names: "
             f"{', '.join(SHORT_NAMES)}, "
-            "or a repository as owner/name; where a model of a store has moved, --backbone says where it is"
+            "or a repository as owner/name; if the model of a store has moved, name it once where it is now"
         )
     return name, None
 
@@ -160,7 +168,11 @@ def find_model(name: str) -> tuple[str, str | None]:
 def _find_in_folder(folder: Path) -> tuple[str, str | None]:
     packed = sorted(folder.glob("*.gguf"))
     has_config = any((folder / name).exists() for name in ("config.json", "adapter_config.json"))
-    if any(folder.rglob("*.onnx")) and not packed and not any(folder.glob("*.safetensors")):
+    if (
+        any([*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")])
+        and not packed
+        and not any(folder.glob("*.safetensors"))
+    ):
         raise BackboneError(
             f"{folder} holds an ONNX model, whose layers cannot be read one by one; expected the same model "
             "as safetensors or GGUF"
@@ -177,6 +189,17 @@ def _find_in_folder(folder: Path) -> tuple[str, str | None]:
         f"{folder} holds no model: no config.json and no GGUF file; expected the folder of one, as "
         "`hf download OWNER/NAME --local-dir FOLDER` makes it"
     )
+
+
+def remember_place(lineage: Lineage, name: str) -> None:
+    """Keep where the model of a lineage lies now, for this user, if it is not where the lineage says."""
+    if name != lineage.backbone and Path(name).is_absolute():
+        with suppress(OSError), replace_text_file(_moved_to_file(lineage.weights)) as file:
+            file.write(name)
+
+
+def _moved_to_file(weights: str) -> Path:
+    return cache_folder("models") / weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +226,13 @@ class ModelSettings:
         device: str | None = None,
         dtype: "str | torch.dtype | None" = None,
     ) -> Self:
-        """The settings that read pages as they were read for this lineage, from `name` where given."""
+        """The settings that read pages as they were read for this lineage, from `name` if given.
+
+        A model whose folder is no longer there is looked for where it was last loaded from by name.
+        """
+        moved = _moved_to_file(lineage.weights)
+        if name is None and Path(lineage.backbone).is_absolute() and not Path(lineage.backbone).exists():
+            name = moved.read_text(encoding="utf-8") if moved.is_file() else None
         return cls(
             name or lineage.backbone,
             device,

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 from transformers.utils.peft_utils import find_adapter_config_file
 
+from ridgerank.backbones.weights import find_file, find_weights
 from ridgerank.errors import BackboneError
+from ridgerank.extras import require_packages
+
+_ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def find_adapter_base(source: str, revision: str | None = None) -> str | None:
@@ -50,23 +54,24 @@ def apply_adapter(
 
     `renamed` leads from names of parts in earlier layouts, as patterns, to the present ones.
     """
-    try:
-        from peft import PeftConfig, inject_adapter_in_model
-        from peft.utils.save_and_load import (
-            get_peft_model_state_dict,
-            load_peft_weights,
-            set_peft_model_state_dict,
-        )
-    except ImportError as error:
-        raise BackboneError(
-            f"{source} is published as a peft adapter, and peft is not installed: "
-            "`pip install 'ridgerank[colpali]'`"
-        ) from error
+    require_packages("peft")
+    from peft import PeftConfig, inject_adapter_in_model
+    from peft.utils.save_and_load import get_peft_model_state_dict, set_peft_model_state_dict
+
     where = {"revision": revision} if revision else {}
     config = PeftConfig.from_pretrained(source, **where)
     config.inference_mode = True
+    path = find_file(source, _ADAPTER_WEIGHTS, revision)
+    if path is None:
+        raise BackboneError(
+            f"{source} holds no {_ADAPTER_WEIGHTS}; expected the adapter as safetensors: adapter_model.bin "
+            "is not read"
+        )
+    stored = load_file(path)
+    longest = max((side for tensor in stored.values() for side in tensor.shape), default=0)
+    if (rank := getattr(config, "r", 0)) > longest:
+        raise BackboneError(f"the adapter {source!r} has settings of rank {rank:,}, and no such tensor")
     inject_adapter_in_model(config, model)
-    stored = load_peft_weights(source, device="cpu", **where)
     weights = {_current_name(name, renamed): value for name, value in stored.items()}
     expected_names = set(get_peft_model_state_dict(model, save_embedding_layers=False))
     if set(weights) != expected_names:
@@ -95,7 +100,11 @@ _NAMES = ("0.weight", "0.bias", "2.weight", "2.bias")
 
 def load_ranking_head(source: str, *, revision: str | None = None) -> nn.Sequential:
     """Read `score.*` from a checkpoint, in float32: a score needs finer steps than half precision has."""
-    tensors = _read_tensors(source, revision)
+    tensors: dict[str, Tensor] = {}
+    for path in find_weights(source, revision):
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if name.startswith(PREFIX)]  # noqa: SIM118 (no mapping)
+            tensors |= {name.removeprefix(PREFIX): file.get_tensor(name) for name in names}
     missing = [PREFIX + name for name in _NAMES if name not in tensors]
     if missing:
         raise BackboneError(
@@ -106,28 +115,3 @@ def load_ranking_head(source: str, *, revision: str | None = None) -> nn.Sequent
     head = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, 1))
     head.load_state_dict({name: tensors[name].float() for name in _NAMES})
     return head.eval()
-
-
-def _read_tensors(source: str, revision: str | None) -> dict[str, Tensor]:
-    """The tensors below `score.`, from whichever shards hold them."""
-    index = _find_file(source, SAFE_WEIGHTS_INDEX_NAME, revision)
-    if index is not None:
-        shard_of: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        shards = {shard for name, shard in shard_of.items() if name.startswith(PREFIX)}
-    else:
-        shards = {SAFE_WEIGHTS_NAME}
-    tensors: dict[str, Tensor] = {}
-    for shard in sorted(shards):
-        path = _find_file(source, shard, revision)
-        if path is None:
-            continue
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 (no mapping)
-                if name.startswith(PREFIX):
-                    tensors[name.removeprefix(PREFIX)] = file.get_tensor(name)
-    return tensors
-
-
-def _find_file(source: str, name: str, revision: str | None) -> Path | None:
-    path = cached_file(source, name, revision=revision, _raise_exceptions_for_missing_entries=False)
-    return None if path is None else Path(path)

@@ -6,6 +6,7 @@ read; the lineage records it.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePath
 from types import MappingProxyType
 
 import torch
@@ -77,7 +78,7 @@ def choose_prompt(name: str, control: Collection[str]) -> str:
     if {"<|im_start|>", "<|im_end|>"} <= set(control):
         if "<think>" not in control:
             return "chatml"
-        return "qwen3-reranker" if "reranker" in name.lower() else "qwen3"
+        return "qwen3-reranker" if "reranker" in PurePath(name).name.lower() else "qwen3"
     return "llama3" if "<|start_header_id|>" in control else "plain"
 
 

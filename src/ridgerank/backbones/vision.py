@@ -3,6 +3,7 @@
 import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -10,11 +11,26 @@ import torch
 from PIL.Image import Image
 from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    BaseImageProcessor,
+    BatchFeature,
+    Glm4vForConditionalGeneration,
+    Glm46VForConditionalGeneration,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLForConditionalGeneration,
+    Qwen3VLForConditionalGeneration,
+)
+from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
+from transformers.models.glm4v.modeling_glm4v import rotate_half_llm
+from transformers.models.glm46v.image_processing_pil_glm46v import Glm46VImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from ridgerank.backbones.base import Backbone, PageTokens, fingerprint_processor
+from ridgerank.backbones.decoder import Affine, Decoder, llama_block, rotate_halves
 from ridgerank.backbones.model_settings import Preset
-from ridgerank.backbones.prompt import Prompt
+from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.page_sizing import PageSizing, PatchSizing
 from ridgerank.records import Page
@@ -84,7 +100,7 @@ class VisualBackbone(Backbone):
         """Run the image processor."""
         try:
             return self._image_processor(images=list(images), return_tensors="pt", **options)
-        except ValueError as error:
+        except Exception as error:  # it raises whatever its settings lead it into
             raise BackboneError(f"the image processor of {self.name} refused a page: {error}") from error
 
 
@@ -100,15 +116,31 @@ class GridBackbone(VisualBackbone):
     )
 
     @classmethod
+    def frames(cls, image_processor: BaseImageProcessor) -> int:
+        """How often the processor counts the pixels of a still image."""
+        return 1
+
+    @classmethod
+    def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
+        """The pixel budget of one frame; the processor calls that of all its longest edge."""
+        return int(image_processor.size["longest_edge"]) // cls.frames(image_processor)
+
+    @classmethod
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
+        """Set the pixel budget of one frame."""
+        longest_edge = max_pixels * cls.frames(image_processor)
+        image_processor.size = image_processor.size | {"longest_edge": longest_edge}
+
+    @classmethod
     def page_sizing(cls, image_processor: BaseImageProcessor) -> PatchSizing:
         """Sides of whole visual tokens, the area within the processor's bounds."""
-        size, max_pixels = image_processor.size, cls.pixel_budget(image_processor)
+        size = image_processor.size
         return PatchSizing(
-            max_pixels=max_pixels,
+            max_pixels=cls.pixel_budget(image_processor),
             resample=int(image_processor.resample),
             bounds=(int(size["shortest_edge"]), int(size["longest_edge"])),
             multiple=image_processor.patch_size * image_processor.merge_size,
-            frames=int(size["longest_edge"]) // max_pixels,
+            frames=cls.frames(image_processor),
         )
 
     def _text_model(self) -> PreTrainedModel:
@@ -144,6 +176,10 @@ class GridBackbone(VisualBackbone):
         batch = self._process(images)
         grids = batch["image_grid_thw"].to(self.device)
         patches = grids.prod(dim=1).tolist()
+        if not batch["pixel_values"].numel():
+            raise BackboneError(
+                f"the image processor of {self.name} refused a page: it makes no pixels of it"
+            )
         pixels = torch.split(batch["pixel_values"], patches)
         for pages in _group_pages(patches):
             features = self._model.model.get_image_features(
@@ -207,3 +243,97 @@ def require_image_token(name: str, ids: Collection[int], image_token_id: int) ->
             f"{list(ids).count(image_token_id)} times, expected once per visual position; tokenizer and "
             "configuration are not of one model"
         )
+
+
+class Qwen25VL(GridBackbone):
+    """Qwen2.5-VL-3B, -7B, -32B, -72B."""
+
+    prompt = Prompt(
+        before_page=(
+            "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
+        ),
+        after_page="<|vision_end|>",
+        instruction=INSTRUCTION,
+        after_query="<|im_end|>\n<|im_start|>assistant\n",
+        answers=("yes", "no"),
+    )
+    model_class = Qwen2_5_VLForConditionalGeneration
+    image_processor_class = Qwen2VLImageProcessorPil
+    default_max_pixels = 1280 * 28 * 28
+    image_token = "<|image_pad|>"
+
+    def _build_decoder(self) -> Decoder:
+        text = self._text_model()
+        if getattr(text, "has_sliding_layers", False):
+            raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
+        blocks = [llama_block(layer) for layer in text.layers]
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)
+
+
+class Qwen2VL(Qwen25VL):
+    """Qwen2-VL-2B, -7B, -72B: another vision tower than Qwen2.5-VL's, the rest is the same."""
+
+    model_class = Qwen2VLForConditionalGeneration
+
+
+class Qwen3VL(Qwen25VL):
+    """Qwen3-VL-2B, -4B, -8B, -32B Instruct; its chat template has no system turn."""
+
+    prompt = replace(Qwen25VL.prompt, before_page="<|im_start|>user\n<|vision_start|>")
+    model_class = Qwen3VLForConditionalGeneration
+    default_max_pixels = 1280 * 32 * 32
+
+
+class Glm41V(GridBackbone):
+    """GLM-4.1V-9B-Thinking, its thinking closed before it starts so that the next token is the answer."""
+
+    prompt = Prompt(
+        before_page="[gMASK]<sop><|user|>\n<|begin_of_image|>",
+        after_page="<|end_of_image|>",
+        instruction=INSTRUCTION,
+        after_query="<|assistant|>\n<think></think><answer>",
+        answers=("yes", "no"),
+    )
+    model_class = Glm4vForConditionalGeneration
+    image_processor_class = Glm4vImageProcessorPil
+    default_max_pixels = 1280 * 28 * 28
+    image_token = "<|image|>"
+    rotated_share = 0.5
+
+    @classmethod
+    def frames(cls, image_processor: BaseImageProcessor) -> int:
+        """A still image counts as two."""
+        return int(image_processor.temporal_patch_size)
+
+    def _build_decoder(self) -> Decoder:
+        text = self._text_model()
+        blocks = []
+        for layer in text.layers:
+            gate, up = map(Affine, layer.mlp.gate_up_proj.weight.chunk(2))
+            block = llama_block(layer, gate, up)
+            output_norm, down_norm = layer.post_self_attn_layernorm, layer.post_mlp_layernorm
+            blocks.append(replace(block, output_norm=output_norm, down_norm=down_norm))
+        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn neighbouring pairs of the first channels of each head; the rest carry no position."""
+    turned, still = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+    turned = turned * cos + rotate_half_llm(turned) * sin
+    return torch.cat([turned, still.expand(*turned.shape[:-1], -1)], dim=-1)
+
+
+class Glm46V(Glm41V):
+    """GLM-4.6V-Flash, its thinking closed before it starts; the larger GLM-4.6V mixes experts."""
+
+    prompt = replace(Glm41V.prompt, after_query="<|assistant|>\n<think></think>\n")
+    model_class = Glm46VForConditionalGeneration
+    image_processor_class = Glm46VImageProcessorPil
+
+    def _build_decoder(self) -> Decoder:
+        kind = self._text_model().config.model_type
+        if kind != "glm4v_text":
+            raise BackboneError(
+                f"{self.name} has a {kind!r} decoder; only 'glm4v_text' is supported, as in GLM-4.6V-Flash"
+            )
+        return super()._build_decoder()

@@ -129,7 +129,7 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     lowest, highest = float(values.min()), float(values.max())
     if lowest < 0 or highest > 65535:
-        values = (values - lowest) * (255 / (highest - lowest))
+        values = (values - lowest) * (255 / ((highest - lowest) or 1.0))
     elif image.mode.startswith("I;16") or highest > 255:
         values = values * (255 / 65535)
     elif image.mode == "F" and highest <= 1:

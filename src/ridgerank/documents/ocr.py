@@ -5,7 +5,7 @@ layer has fewer than `MIN_ALPHANUMERICS` letters and digits: scans often carry a
 """
 
 import hashlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +17,7 @@ import numpy as np
 from ridgerank.atomic import replace_text_file
 from ridgerank.documents.images import read_image
 from ridgerank.documents.pdf import PdfReader
+from ridgerank.documents.render import find_page
 from ridgerank.documents.text import (
     BoxedWord,
     TextBox,
@@ -108,6 +109,12 @@ def place_words(ref: "PageRef", text: str) -> tuple[BoxedWord, ...]:
     fractions of the page's width and height.
     """
     return tuple(match_words(text, _read_words(ref)))
+
+
+def find_words(paths: Sequence[Path], page_id: str, text: str) -> tuple[BoxedWord, ...]:
+    """`place_words` of a page in whichever of the documents holds it; none if none does any more."""
+    ref = find_page(paths, page_id)
+    return () if ref is None else place_words(ref, text)
 
 
 def _read_words(ref: "PageRef") -> list[TextBox]:

@@ -4,6 +4,7 @@ pdfium keeps global state and is not safe in threads; every call into it here ho
 pages are closed where they were opened, never left to the garbage collector.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ridgerank.documents.sources import MAX_DOCUMENT_PAGES, FileStamp, fit_withi
 from ridgerank.documents.text import TextBox, page_text, page_words
 from ridgerank.errors import DocumentError
 
+logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of forms that are shown without their code
 Content = TypeVar("Content")
 _PDFIUM = threading.RLock()
 _HEADER_WITHIN = 1024

@@ -33,6 +33,9 @@ from ridgerank.records import Page
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+PAGE_SECONDS = 30.0
+"""How long one page may take to read; pages that are printed, scanned or drawn by hand take less than one."""
+
 Item = TypeVar("Item", "SourceFile", "PageRef")
 Result = TypeVar("Result")
 
@@ -59,8 +62,11 @@ ListedItem = PageRef | SkippedFile | Failure
 ReadItem = Page | SkippedFile | Failure
 
 
-def list_pages(paths: Iterable[str | Path], *, processes: int = 1) -> Generator[ListedItem, None, None]:
-    """List every page under `paths`. Files are hashed and their pages counted; nothing is rendered."""
+def list_pages(paths: Iterable[str | Path], *, processes: int = 0) -> Generator[ListedItem, None, None]:
+    """List every page under `paths`. Files are hashed and their pages counted; nothing is rendered.
+
+    In other processes, a file that crashes its reader costs only itself. With 0 files are read in this one.
+    """
     with closing(
         map_in_order(
             find_sources(paths),
@@ -74,30 +80,22 @@ def list_pages(paths: Iterable[str | Path], *, processes: int = 1) -> Generator[
 
 
 def render_pages(
-    listed: Iterable[ListedItem], *, max_pixels: PixelBudget, processes: int = 1
+    listed: Iterable[ListedItem], *, max_pixels: PixelBudget, processes: int = 0
 ) -> Generator[ReadItem, None, None]:
     """Read listed pages, each image within `max_pixels` pixels; everything else passes through.
 
     With a `PageSizing` for `max_pixels`, images are resized once, as that processor would; PDF pages are
     drawn within its budget.
 
-    From two processes on, a file that crashes its reader costs only the page it crashed on.
+    In other processes, a page that crashes its reader, or takes more than `PAGE_SECONDS`, costs only itself.
     """
-    return map_in_order(listed, partial(_renderer, max_pixels), on_lost=_lost_failure, processes=processes)
-
-
-def read_pages(
-    paths: Iterable[str | Path],
-    *,
-    max_pixels: PixelBudget,
-    processes: int = 1,
-    skip: Callable[[str], bool] = lambda page_id: False,
-) -> Generator[ReadItem, None, None]:
-    """Read every page under `paths`, except pages for whose id `skip` is true: they are not rendered."""
-    # Listing is quick compared with rendering. It needs one process; with two it survives a crash.
-    with closing(list_pages(paths, processes=min(processes, 2))) as listed:
-        items = (item for item in listed if not (isinstance(item, PageRef) and skip(item.page_id)))
-        yield from render_pages(items, max_pixels=max_pixels, processes=processes)
+    return map_in_order(
+        listed,
+        partial(_renderer, max_pixels),
+        on_lost=_lost_failure,
+        processes=processes,
+        timeout_s=PAGE_SECONDS,
+    )
 
 
 def page_from_image(image: "Image", reference: str, *, max_pixels: PixelBudget, text: str = "") -> Page:
@@ -211,13 +209,18 @@ def decode_page(content: bytes, name: str, *, max_pixels: PixelBudget, image_pix
     return page_from_image(image, name, max_pixels=max_pixels)
 
 
+def find_page(paths: Sequence[Path], page_id: str) -> PageRef | None:
+    """The page in whichever of the documents holds it; None if none does any more."""
+    refs = (item for item in list_pages(paths) if isinstance(item, PageRef))
+    return next((ref for ref in refs if ref.page_id == page_id), None)
+
+
 def draw_page(paths: Sequence[Path], page_id: str, *, max_pixels: int) -> bytes | None:
-    """A page as a PNG file, from whichever of the documents holds it; None where none does any more."""
-    for ref in list_pages(paths):
-        if isinstance(ref, PageRef) and ref.page_id == page_id:
-            for page in render_pages([ref], max_pixels=max_pixels):
-                if isinstance(page, Page):
-                    encoded = io.BytesIO()
-                    page.image.save(encoded, "PNG", compress_level=1)
-                    return encoded.getvalue()
+    """A page as a PNG file, from whichever of the documents holds it; None if none does any more."""
+    ref = find_page(paths, page_id)
+    for page in render_pages([] if ref is None else [ref], max_pixels=max_pixels):
+        if isinstance(page, Page):
+            encoded = io.BytesIO()
+            page.image.save(encoded, "PNG", compress_level=1)
+            return encoded.getvalue()
     return None

@@ -6,6 +6,7 @@ Also here: what could not be read (`Failure`), the limits of a file, the ids of 
 import errno
 import hashlib
 import json
+import logging
 import math
 import os
 import stat
@@ -18,6 +19,9 @@ from ridgerank.errors import DocumentError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,17 @@ class SkippedFile:
     reference: str
 
 
-def describe_os_error(error: OSError) -> str:
-    """Why the system cannot read a file, and what to do about it."""
+def describe_os_error(error: OSError | ValueError) -> str:
+    """Why the system cannot read a file, and what to do about it; a NUL in its path is a `ValueError`."""
+    if isinstance(error, ValueError):
+        return f"no path of a file ({error}); name another"
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             return "not there; check the path"
         case errno.EACCES | errno.EPERM:
             return "may not be read by this user; grant the permission to read it"
+        case errno.ENAMETOOLONG:
+            return "its path is longer than the system allows; shorten it"
         case errno.ELOOP:
             return "a symbolic link that leads back to itself; remove it"
         case _:
@@ -122,8 +130,10 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
         try:
             status = path.stat()
             entries = _entries(path, status, seen) if stat.S_ISDIR(status.st_mode) else None
-        except OSError as error:
-            is_expected = explicit or path.suffix.lower() in SUFFIXES or path.is_dir()
+        except (OSError, ValueError) as error:
+            # A link to nothing matters if its name is a document's; what may not be looked at may hold some.
+            is_link = getattr(error, "errno", None) in (errno.ENOENT, errno.ELOOP)
+            is_expected = explicit or path.suffix.lower() in SUFFIXES or not is_link
             yield Failure(name, describe_os_error(error)) if is_expected else SkippedFile(name)
             continue
         if entries is not None and ((explicit and _lies_in_store(path)) or is_store_folder(path)):
@@ -142,7 +152,10 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
 
 def is_store_folder(folder: Path) -> bool:
     """Whether a folder is a Lance dataset, as every page store is."""
-    return any((folder / "_versions").glob("*.manifest"))
+    try:
+        return any(name.endswith(".manifest") for name in os.listdir(folder / "_versions"))  # noqa: PTH208
+    except OSError:
+        return False
 
 
 def _lies_in_store(path: Path) -> bool:
@@ -169,12 +182,13 @@ def _is_walked(root: Path, *, from_: Path) -> bool:
     """Whether walking the folder `from_` comes by `root` and reads it."""
     if from_ not in root.parents or any(part.startswith(".") for part in root.relative_to(from_).parts):
         return False
-    return root.is_dir() or (root.is_file() and root.suffix.lower() in SUFFIXES)
+    # Not the methods of `Path`, which raise what the system says of a path that may not be looked at.
+    return os.path.isdir(root) or (os.path.isfile(root) and root.suffix.lower() in SUFFIXES)  # noqa: PTH112, PTH113
 
 
 def _naming_base(roots: list[Path]) -> Path:
     """Choose the folder that names are relative to."""
-    if len(roots) == 1 and not roots[0].is_dir():
+    if len(roots) == 1 and not os.path.isdir(roots[0]):  # noqa: PTH112
         return roots[0].parent
     try:
         return Path(os.path.commonpath(roots))
@@ -293,21 +307,44 @@ def source_page_names(source: str, number: int) -> tuple[str, ...]:
 METADATA_FILE = "metadata.jsonl"
 
 
-def read_metadata(paths: Iterable[str | Path]) -> dict[Path, dict[str, Any]]:
-    """What the files beside these documents, or in these folders, say: path of a document → its fields.
+class DocumentMetadata:
+    """What `metadata.jsonl` says of a document: the nearest file in its folder or above that names it."""
 
-    `document` is a path relative to the file that names it.
-    """
+    def __init__(self, paths: Iterable[str | Path]) -> None:
+        """Read the files in these folders, or beside these files; one that is not as expected is refused."""
+        roots = map(_absolute, map(Path, paths))
+        folders = {root if os.path.isdir(root) else root.parent for root in roots}  # noqa: PTH112
+        self._by_folder = {folder: _read_metadata(folder / METADATA_FILE) for folder in folders}
+
+    def fields(self, document: Path) -> Mapping[str, Any]:
+        """The fields of a document, none if no file names it."""
+        for folder in document.parents:
+            if folder not in self._by_folder:
+                try:
+                    self._by_folder[folder] = _read_metadata(folder / METADATA_FILE)
+                except DocumentError as error:  # in a folder that nobody named: another program's, perhaps
+                    logger.warning("not read: %s", error)
+                    self._by_folder[folder] = {}
+            if (fields := self._by_folder[folder].get(document)) is not None:
+                return fields
+        return {}
+
+
+def _read_metadata(file: Path) -> dict[Path, dict[str, Any]]:
+    """Path of a document → its fields; `document` is a path relative to the file."""
+    if not os.path.isfile(file):  # noqa: PTH113
+        return {}
     metadata: dict[Path, dict[str, Any]] = {}
-    folders = (Path(path) if Path(path).is_dir() else Path(path).parent for path in paths)
-    for folder in dict.fromkeys(folders):
-        file = folder / METADATA_FILE
-        if not file.is_file():
-            continue
-        for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), start=1):
-            if line.strip():
-                fields = dict(_parse_line(line, f"{file}, line {number}"))
-                metadata[_absolute(folder / fields.pop("document"))] = fields
+    try:
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise DocumentError(f"{file}: {describe_os_error(error)}") from error
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            fields = dict(_parse_line(line, f"{file}, line {number}"))
+            metadata[_absolute(file.parent / fields.pop("document"))] = fields
     return metadata
 
 
@@ -319,7 +356,8 @@ def _absolute(path: Path) -> Path:
 def _parse_line(line: str, where: str) -> Mapping[str, Any]:
     try:
         fields = json.loads(line)
-    except ValueError as error:
+        json.dumps(fields, ensure_ascii=False).encode()  # half a character cannot be stored
+    except (ValueError, RecursionError) as error:
         raise DocumentError(f"{where}: not JSON ({error}); expected an object with document") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("document"), str):
         raise DocumentError(f"{where}: {line.strip()[:60]!r}, expected an object with document and more")

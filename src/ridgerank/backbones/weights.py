@@ -1,0 +1,160 @@
+"""The files of a model, read as data: nothing is unpickled, no code runs, sizes are compared beforehand."""
+
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+
+from ridgerank.errors import BackboneError, RidgeRankError
+
+NO_CODE: Mapping[str, Any] = {"trust_remote_code": False}
+"""Passed to whatever may find code beside a model: without it, transformers asks whether to run the code."""
+
+
+@contextmanager
+def reading(part: str, model: str, *, error_type: type[RidgeRankError] = BackboneError) -> Iterator[None]:
+    """Turn whatever a broken file leads transformers into into one line that names the part and the model."""
+    try:
+        yield
+    except (RidgeRankError, MemoryError):
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of a Rust parser
+            raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        advice = "Check the name and the connection, or download it once and give its folder."
+        if isinstance(error, ImportError) and part.endswith(".gguf"):
+            advice = "Install what reads GGUF with: pip install 'ridgerank[gguf]'"
+        elif Path(model).exists():
+            advice = "Look at that file, or download the model again."
+        raise error_type(f"cannot load {model!r}: {part}: {reason[:300]} {advice}") from error
+
+
+def find_file(source: str, name: str, revision: str | None = None) -> Path | None:
+    """A file of a folder or repository, downloaded if need be; None if there is no such file."""
+    path = cached_file(source, name, revision=revision, _raise_exceptions_for_missing_entries=False)
+    return None if path is None else Path(path)
+
+
+def find_weights(source: str, revision: str | None = None) -> list[Path]:
+    """The safetensors files of a model; weights of another kind are refused."""
+    if (whole := find_file(source, SAFE_WEIGHTS_NAME, revision)) is not None:
+        return [whole]
+    index = find_file(source, SAFE_WEIGHTS_INDEX_NAME, revision)
+    if index is None:
+        raise BackboneError(
+            f"{source} holds neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME}; expected weights as "
+            "safetensors: pytorch_model.bin is not read, save the model again with save_pretrained"
+        )
+    with reading(SAFE_WEIGHTS_INDEX_NAME, source):
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    shards = {name: find_file(source, name, revision) for name in names}
+    if missing := [name for name, path in shards.items() if path is None]:
+        raise BackboneError(
+            f"{source} lacks {missing[0]} ({len(missing)} of {len(names)} files); download it again"
+        )
+    return [path for path in shards.values() if path is not None]
+
+
+_QUANTIZED = ("I8", "U8", "BOOL")
+
+
+def count_numbers(files: Sequence[Path]) -> dict[str, int]:
+    """How many numbers each tensor has, by the headers of the files."""
+    counts: dict[str, int] = {}
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 (no mapping)
+                    part = file.get_slice(name)
+                    counts[name] = math.prod(part.get_shape())
+                    if part.get_dtype() in _QUANTIZED:
+                        raise BackboneError(
+                            f"{path}: {name} is quantized; expected weights as floating point"
+                        )
+        except (SafetensorError, OSError, ValueError) as error:
+            raise BackboneError(
+                f"{path} cannot be read as safetensors ({error}): cut short or damaged, download it again"
+            ) from error
+    return counts
+
+
+_DEPTHS = ("num_hidden_layers", "num_layers", "depth")
+_MAX_DEPTH = 1000
+_ATTENTION = ("attn_implementation", "_attn_implementation")
+"""May name a repository of kernels, which are downloaded and run."""
+
+
+def load_config(source: str, **options: Any) -> tuple[dict[str, Any], PreTrainedConfig]:  # noqa: ANN401 (of from_pretrained)
+    """A configuration as its file says it and as transformers reads it, which lists every layer."""
+    stated, _ = PreTrainedConfig.get_config_dict(source, **options)
+    for name, value in _settings(stated):
+        if name in _DEPTHS and isinstance(value, int) and value > _MAX_DEPTH:
+            raise BackboneError(f"the configuration of {source} has {value:,} layers, above {_MAX_DEPTH:,}")
+        if name in _ATTENTION and "/" in str(value):
+            raise BackboneError(
+                f"the configuration of {source} asks for code: {name} is {value!r}; remove it"
+            )
+    return stated, AutoConfig.from_pretrained(source, **NO_CODE, **options)
+
+
+def require_sizes(
+    model: str,
+    model_class: type[PreTrainedModel],
+    config: PreTrainedConfig,
+    files: Sequence[Path],
+    *,
+    without: tuple[str, ...] = (),
+) -> None:
+    """Refuse a configuration of a larger model than the weights are of, before any memory is taken for it.
+
+    Tensors whose names begin with one of `without` need not be in the files.
+    """
+    counts = count_numbers(files)
+    with torch.device("meta"):
+        planned = model_class(config)
+    planned.tie_weights()
+    needed = sum(
+        parameter.numel()
+        for name, parameter in planned.named_parameters()
+        if not name.startswith(without or ("\0",))
+    )
+    if needed > sum(counts.values()):
+        raise BackboneError(
+            f"the configuration of {model} describes a model of {needed:,} numbers, its weights hold "
+            f"{sum(counts.values()):,}; give the configuration that goes with the weights, or all of them"
+        )
+
+
+def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The settings of a configuration and of the configurations of its parts."""
+    for name, value in config.items():
+        yield name, value
+        if isinstance(value, Mapping):
+            yield from _settings(value)
+
+
+def require_tensors(model: str, missing: Collection[str]) -> None:
+    """Refuse weights that lack tensors."""
+    if missing:
+        raise BackboneError(
+            f"the weights of {model} lack {min(missing)} in the shape expected ({len(missing)} tensors in "
+            "all), which would be drawn at random; download it again, or give its own configuration"
+        )
+
+
+def require_finite(model: str, loaded: torch.nn.Module) -> None:
+    """Refuse weights with a NaN or an infinite number: every score would be one."""
+    for name, parameter in loaded.named_parameters():
+        if parameter.numel() and not all(map(torch.isfinite, parameter.detach().aminmax())):
+            raise BackboneError(
+                f"the weights of {model} are damaged: {name} holds numbers that are NaN or infinite; "
+                "download the model again, or load it in another dtype"
+            )
