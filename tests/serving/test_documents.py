@@ -6,7 +6,6 @@ from fastapi.testclient import TestClient
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.documents import resolve_documents
 from ridgerank.serving.http_errors import ApiError
-from ridgerank.serving.schemas import Document, PageDocument
 from ridgerank.serving.settings import Limits, ServeSettings
 from tests.serving.conftest import Corpus
 from tests.store_calls import StoreCalls, count_store_calls
@@ -15,15 +14,6 @@ from tests.store_calls import StoreCalls, count_store_calls
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> StoreCalls:
     return count_store_calls(monkeypatch)
-
-
-def test_all_documents_are_looked_up_at_once(reranker: Reranker, calls: StoreCalls) -> None:
-    page_ids = reranker.store.page_ids()[:9]
-    documents: list[Document] = [*page_ids[:6], *(PageDocument(page=page_id) for page_id in page_ids[6:])]
-    resolved = resolve_documents(documents, reranker.store, ServeSettings())
-    assert resolved.names == tuple(page_ids)
-    assert calls.lookups == [9]
-    assert calls.references == [9]
 
 
 @pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank", "/v1/score"])

@@ -186,20 +186,6 @@ def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -
     engine.close()
 
 
-def test_one_bad_request_does_not_spoil_the_others(
-    make_service: MakeService, reranker: Reranker, corpus: Corpus, held: Held
-) -> None:
-    engine = make_service().engine
-    [first] = engine.submit([search(reranker, corpus.queries[0], 5)])
-    assert held.entered.acquire(timeout=SECONDS)
-    bad, good = engine.submit([search(reranker, "   ", 5), search(reranker, corpus.queries[1], 5)])
-    held.leave.release(10)
-    assert ranking_of(good).ranking.pages
-    assert ranking_of(first).ranking.pages
-    with pytest.raises(Exception, match="query must not be empty"):
-        bad.result.result(SECONDS)
-
-
 def test_closing_finishes_what_was_admitted_and_takes_nothing_new(
     make_service: MakeService, reranker: Reranker, corpus: Corpus, held: Held
 ) -> None:

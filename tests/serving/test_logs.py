@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ridgerank.errors import ServingError
-from ridgerank.queries import read_queries
 from ridgerank.serving.app import create_app
 from ridgerank.serving.logs import JsonFormatter, QueryLog
+from ridgerank.trec import read_queries
 from tests.serving.conftest import HOME, Corpus, MakeService, client_of
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -1,6 +1,5 @@
 """The server's own faults: 500 without paths or reasons, and a readiness that tells the truth."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.http_errors import ApiError, from_library_error, hide_paths
 from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
+from tests.documents import pool_tasks
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of
 from tests.serving.test_hostile import uri
 
@@ -89,10 +89,6 @@ def test_only_what_a_request_can_cause_is_its_fault(error: RidgeRankError, statu
     assert (None if told is None else told.status) == status
 
 
-def sleep_instead(*arguments: object, **options: object) -> None:
-    time.sleep(SECONDS)
-
-
 @pytest.fixture
 def impatient(make_service: MakeService) -> Iterator[TestClient]:
     limits = Limits(decode_seconds=0.01, render_seconds=0.01, deadline_seconds=SECONDS)
@@ -103,8 +99,8 @@ def impatient(make_service: MakeService) -> Iterator[TestClient]:
 def test_an_image_that_takes_long_to_decode_and_a_page_that_takes_long_to_draw_are_given_up(
     impatient: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ridgerank.serving.images.decode_page", sleep_instead)
-    monkeypatch.setattr("ridgerank.serving.images.draw_page", sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.images.decode_page", pool_tasks.sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.images.draw_page", pool_tasks.sleep_instead)
     late = impatient.post("/v1/rerank", json={"query": "x", "documents": [{"image": uri(b"image")}]})
     assert (late.status_code, late.json()["code"]) == (422, "bad_document")
     assert "to decode" in late.json()["message"]
@@ -116,7 +112,7 @@ def test_an_image_that_takes_long_to_decode_and_a_page_that_takes_long_to_draw_a
 def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     make_service: MakeService, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ridgerank.serving.images.draw_page", sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.images.draw_page", pool_tasks.sleep_instead)
     images = make_service(limits=Limits(render_seconds=10 * SECONDS)).page_images
     rendering = images.render(reranker.store.page_ids()[0])
     while not rendering.running():
@@ -128,30 +124,15 @@ def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     assert rendering.done()
 
 
-MARKER = "TEST_FIRST_DRAWING"
-
-
-def die(*arguments: object, **options: object) -> None:
-    os._exit(3)
-
-
-def die_the_first_time(*arguments: object, **options: object) -> bytes:
-    marker = Path(os.environ[MARKER])
-    if not marker.exists():
-        marker.touch()
-        os._exit(3)
-    return b"drawn"
-
-
 def test_a_drawing_whose_process_was_killed_is_tried_again_once(
     make_service: MakeService, reranker: Reranker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(MARKER, str(tmp_path / "drawn"))
+    monkeypatch.setenv(pool_tasks.MARKER, str(tmp_path / "drawn"))
     first, second = reranker.store.page_ids()[:2]
     images = make_service(limits=Limits(render_seconds=SECONDS)).page_images
-    monkeypatch.setattr("ridgerank.serving.images.draw_page", die_the_first_time)
+    monkeypatch.setattr("ridgerank.serving.images.draw_page", pool_tasks.die_the_first_time)
     assert images.render(first).result(SECONDS).data == b"drawn"
-    monkeypatch.setattr("ridgerank.serving.images.draw_page", die)
+    monkeypatch.setattr("ridgerank.serving.images.draw_page", pool_tasks.die)
     with pytest.raises(ApiError, match="ends the process that draws it"):
         images.render(second).result(SECONDS)
 

@@ -122,16 +122,14 @@ def _error_response(
 
 
 async def _answer_api_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ApiError):
-        raise error
+    assert isinstance(error, ApiError)  # what it is registered for
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     return _error_response(request, error.status, error.code, error.message, headers=headers)
 
 
 async def _answer_validation_error(request: Request, error: Exception) -> Response:
     """Name the fields that are wrong; their values are not sent back: they may be large."""
-    if not isinstance(error, RequestValidationError):
-        raise error
+    assert isinstance(error, RequestValidationError)  # what it is registered for
     problems = error.errors()
     fields = [
         FieldError(
@@ -146,8 +144,7 @@ async def _answer_validation_error(request: Request, error: Exception) -> Respon
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
+    assert isinstance(error, HTTPException)  # what it is registered for
     message = _MESSAGES.get(error.status_code, str(error.detail))
     code = error.code if isinstance(error, BodyRefused) else _CODES.get(error.status_code, "bad_request")
     return _error_response(request, error.status_code, code, message, headers=dict(error.headers or {}))

@@ -118,7 +118,13 @@ class Engine:
             raise http_errors.shutting_down()
         if self.admitted >= self.limits.admitted:
             retry_after = max(1, math.ceil(0.5 * self.admitted * self._seconds_per_job))
-            raise http_errors.overloaded(self.admitted, retry_after)
+            raise ApiError(
+                429,
+                "overloaded",
+                f"{self.admitted} requests are being worked on, all this server takes; try again in "
+                f"{retry_after} s",
+                retry_after=retry_after,
+            )
 
     def submit(self, works: Sequence[Work], pair_tokens: Sequence[int] = ()) -> list[Job]:
         """Admit the works of one request, or refuse all of them; `pair_tokens` says how much each takes."""

@@ -32,25 +32,6 @@ class ApiError(Exception):
         """Seconds after which the caller may try again."""
 
 
-def overloaded(admitted: int, retry_after: int) -> ApiError:
-    """The bound on requests is reached."""
-    return ApiError(
-        429,
-        "overloaded",
-        f"{admitted} requests are being worked on, all this server takes; try again in {retry_after} s",
-        retry_after=retry_after,
-    )
-
-
-def deadline_passed(seconds: float, *, by_request: bool) -> ApiError:
-    """A deadline has passed: the one the request set, or the server's."""
-    if by_request:
-        return ApiError(
-            408, "deadline_passed", f"no answer within the {1000 * seconds:.0f} ms the request allowed"
-        )
-    return ApiError(503, "deadline_passed", f"no answer within {seconds:g} s; try again", retry_after=1)
-
-
 def shutting_down() -> ApiError:
     """The server finishes what it has and takes nothing new."""
     return ApiError(503, "shutting_down", "the server is shutting down; ask another one", retry_after=5)
@@ -66,11 +47,6 @@ def page_not_found(name: str) -> ApiError:
     return ApiError(
         404, "page_not_found", f"no page {shorten_words(name)!r} in the store; name one that is indexed"
     )
-
-
-def not_ready(reason: str) -> ApiError:
-    """The server runs and cannot answer now."""
-    return ApiError(503, "not_ready", reason, retry_after=5)
 
 
 def from_library_error(error: RidgeRankError) -> ApiError | None:

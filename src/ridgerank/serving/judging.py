@@ -1,11 +1,11 @@
 """Judgements given in the browser: kept beside the store, and what they make of the weight."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.calibration.queries import queries_from_texts
-from ridgerank.calibration.weight import WeightStep, propose_pages, weigh_step_by_step
+from ridgerank.calibration.queries import cut_questions
+from ridgerank.calibration.weight import propose_pages, reweigh
 from ridgerank.records import Ranking, ScoredPages
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.schemas import JudgementsResponse
@@ -46,12 +46,14 @@ class Judging:
         judgements = self._judgements.read()
         known = self._judgements.read_lists(self.readout_id)
         grades = self._judgements.grades()
-        steps: list[WeightStep] = []
-        if self._calibration.lists is None:
-            note = "this calibration is of an older release: calibrate again to see what judgements change"
-        else:
-            estimate, steps = weigh_step_by_step(self._calibration, known, grades)
-            note = estimate.note
+        page_ids = propose_pages(known[query], grades.get(query, {})) if query in known else []
+        weight, unjudged = self._calibration.weight, []
+        note = "nothing was calibrated on these pages: calibrate to see what judgements change"
+        if self._calibration.lists is not None:
+            weight = reweigh(self._calibration, known, grades).weight
+            note = weight.note
+            queries = self._calibration.lists.queries
+            unjudged = [each.text for each in queries if each.text not in grades]
         return JudgementsResponse(
             query=query,
             own={
@@ -63,23 +65,13 @@ class Judging:
             judgements=len(judgements),
             queries=len(grades),
             judges=len({judgement.judge for judgement in judgements}),
-            deployed=WeightStep(0, self._calibration.weight.weight, self._calibration.weight.weight_interval),
-            steps=steps,
+            weight=weight.weight,
+            weight_interval=weight.weight_interval,
+            queries_used=weight.queries_used if weight.method == "closed-form" else 0,
             note=note,
-            next_pages=self._propose(known.get(query), grades.get(query, {})),
-            next_queries=self._unjudged_queries(grades),
+            next_pages=dict(zip(page_ids, self._store.references(page_ids), strict=True)),
+            next_queries=choose_evenly(unjudged, PROPOSED_QUERIES),
         )
-
-    def _propose(self, pages: ScoredPages | None, judged: Mapping[str, int]) -> dict[str, str]:
-        page_ids = [] if pages is None else propose_pages(pages, judged)
-        references = self._store.references(page_ids) if page_ids else []
-        return dict(zip(page_ids, references, strict=True))
-
-    def _unjudged_queries(self, grades: Mapping[str, object]) -> list[str]:
-        """Queries of the calibration that nobody judged, evenly chosen."""
-        lists = self._calibration.lists
-        texts = [] if lists is None else [query.text for query in lists.queries if query.text not in grades]
-        return choose_evenly(texts, PROPOSED_QUERIES)
 
 
 def kept_judgements(
@@ -110,5 +102,5 @@ def example_queries(reranker: Reranker) -> list[str]:
         short = [query.text for query in lists.queries if len(query.text) <= _EXAMPLE_CHARACTERS]
         return choose_evenly(short or [query.text for query in lists.queries], PROPOSED_QUERIES)
     pages = reranker.store.pages(reranker.store.page_ids()[:_EXAMPLE_PAGES])
-    queries, _ = queries_from_texts({page.page_id: page.text for page in pages}, PROPOSED_QUERIES)
-    return [query.text for query in queries]
+    questions = cut_questions({page.page_id: page.text for page in pages}, PROPOSED_QUERIES)
+    return [question.text for question in questions]

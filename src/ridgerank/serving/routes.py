@@ -4,7 +4,7 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -205,36 +205,36 @@ def image_router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1/pages", responses=_errors(*_ANY_ROUTE, 404, 422, 429))
     images = service.page_images
 
-    @routes.get(
-        "/{page_id}/image",
-        summary="A page, rendered",
-        operation_id="page_image",
-        response_class=Response,
-        responses=_IMAGE_RESPONSES,
-    )
+    shown: dict[str, Any] = {"response_class": Response, "responses": _IMAGE_RESPONSES}
+
+    async def answer(
+        page_id: str, etag: str, if_none_match: str | None, make: Callable[[str], Awaitable[EncodedImage]]
+    ) -> Response:
+        await asyncio.to_thread(images.require_page, page_id)
+        headers = {"ETag": etag, "Cache-Control": "private, max-age=86400, immutable"}
+        if _has_current(if_none_match, etag):
+            return Response(status_code=304, headers=headers)
+        made = await make(page_id)
+        return Response(made.data, media_type=made.media_type, headers=headers)
+
+    @routes.get("/{page_id}/image", summary="A page, rendered", operation_id="page_image", **shown)
     async def image(page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
         """The page at reading size, rendered from the document it was indexed from."""
-        await asyncio.to_thread(images.require_page, page_id)
-        etag = image_etag(page_id)
-        if _has_current(if_none_match, etag):
-            return _image_response(None, etag)
-        rendered = await asyncio.shield(asyncio.wrap_future(images.render(page_id)))
-        return _image_response(rendered, etag)
 
-    @routes.get(
-        "/{page_id}/thumbnail",
-        summary="A page, small",
-        operation_id="page_thumbnail",
-        response_class=Response,
-        responses=_IMAGE_RESPONSES,
-    )
+        async def render(page_id: str) -> EncodedImage:
+            return await asyncio.shield(asyncio.wrap_future(images.render(page_id)))
+
+        return await answer(page_id, image_etag(page_id), if_none_match, render)
+
+    @routes.get("/{page_id}/thumbnail", summary="A page, small", operation_id="page_thumbnail", **shown)
     async def thumbnail(page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
         """The small image the store holds."""
-        await asyncio.to_thread(images.require_page, page_id)
-        etag = thumbnail_etag(page_id)
-        if _has_current(if_none_match, etag):
-            return _image_response(None, etag)
-        return _image_response(await asyncio.to_thread(images.thumbnail, page_id), etag)
+        return await answer(
+            page_id,
+            thumbnail_etag(page_id),
+            if_none_match,
+            lambda page_id: asyncio.to_thread(images.thumbnail, page_id),
+        )
 
     return routes
 
@@ -266,7 +266,7 @@ def info_router(service: Service) -> APIRouter:
         responses={**_errors(404), 200: _IMAGE_RESPONSES[200]},
     )
     def picture() -> Response:
-        """What `calibrate` drew: the penalty, the agreement with the teacher, the weight."""
+        """What `calibrate` drew: the penalty, and the agreement with the teacher."""
         path = calibrations_folder(service.reranker.store.uri) / f"{service.readout}.png"
         try:
             return Response(path.read_bytes(), media_type="image/png")
@@ -486,11 +486,3 @@ def _has_current(if_none_match: str | None, etag: str) -> bool:
     """Whether the caller's If-None-Match header, a list of tags or `*`, covers the current tag."""
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     return etag in tags or tags == ["*"]
-
-
-def _image_response(image: EncodedImage | None, etag: str) -> Response:
-    """The image, or that the caller has it."""
-    headers = {"ETag": etag, "Cache-Control": "private, max-age=86400, immutable"}
-    if image is None:
-        return Response(status_code=304, headers=headers)
-    return Response(image.data, media_type=image.media_type, headers=headers)

@@ -7,13 +7,13 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictFloat,
+    StrictInt,
     StringConstraints,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from ridgerank.calibration.weight import WeightStep
 from ridgerank.records import MAX_QUERY_CHARACTERS
 from ridgerank.serving.matching_line import MatchedLine
 
@@ -32,9 +32,9 @@ QueryText = Annotated[
     StringConstraints(min_length=1, max_length=MAX_QUERY_CHARACTERS, pattern=r"\S"),
     Field(description="What to look for.", examples=["operating margin in 2019"]),
 ]
-Score = Annotated[float, Field(allow_inf_nan=False)]
+Score = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 DeadlineMs = Annotated[
-    int | None,
+    StrictInt | None,
     Field(ge=1, le=3_600_000, description="Milliseconds after which to give up; the server has a limit too."),
 ]
 
@@ -128,7 +128,7 @@ class SourceDocument(RequestModel):
     """A stored page, by its file and its number from 1, as chunks of text pipelines name it."""
 
     source: Name = Field(examples=["report.pdf"])
-    page: int = Field(ge=1, le=10**9, examples=[3])
+    page: StrictInt = Field(ge=1, le=10**9, examples=[3])
 
 
 class ImageUrl(RequestModel):
@@ -206,18 +206,18 @@ Settings = dict[Name, Any]
 class ForeignFields(RequestModel):
     """What Cohere, Jina, vLLM and TEI take besides queries and documents."""
 
-    max_tokens_per_doc: int | None = None
-    max_tokens_per_query: int | None = None
-    max_chunks_per_doc: int | None = Field(default=None, ge=1)
+    max_tokens_per_doc: StrictInt | None = None
+    max_tokens_per_query: StrictInt | None = None
+    max_chunks_per_doc: StrictInt | None = Field(default=None, ge=1)
     rank_fields: list[Name] | None = Field(default=None, max_length=64)
-    priority: int | None = None
+    priority: StrictInt | None = None
     truncate: bool | None = None
     truncation: bool | None = None
     truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
     truncation_side: Literal["left", "right"] | None = None
-    truncate_prompt_tokens: int | None = Field(default=None, ge=-1)
-    max_doc_length: int | None = Field(default=None, ge=1)
-    max_query_length: int | None = Field(default=None, ge=1)
+    truncate_prompt_tokens: StrictInt | None = Field(default=None, ge=-1)
+    max_doc_length: StrictInt | None = Field(default=None, ge=1)
+    max_query_length: StrictInt | None = Field(default=None, ge=1)
     instruction: Text | None = None
     chat_template_kwargs: Settings | None = None
     mm_processor_kwargs: Settings | None = None
@@ -263,7 +263,9 @@ class RerankRequest(ForeignFields):
     model: Name | None = Field(
         default=None, description="Any name: a server has one model, and warns if a request names another."
     )
-    top_n: int | None = Field(default=None, ge=0, description="How many results; all by default, and for 0.")
+    top_n: StrictInt | None = Field(
+        default=None, ge=0, description="How many results; all by default, and for 0."
+    )
     return_documents: bool | None = Field(
         default=None, description="Send each document back with its result; not by default."
     )
@@ -449,8 +451,8 @@ class SearchRequest(RequestModel):
     )
 
     query: QueryText
-    k: int = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
-    top_n: int = Field(default=5, ge=1, description="How many of these to return, best first.")
+    k: StrictInt = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
+    top_n: StrictInt = Field(default=5, ge=1, description="How many of these to return, best first.")
     documents: list[Name] = Field(
         default=[], max_length=100, description="Search only documents whose name fits one of these globs."
     )
@@ -514,7 +516,9 @@ class ExplainRequest(RequestModel):
 
     query: QueryText
     page: Name
-    layer: int | None = Field(default=None, ge=0, description="One stored layer; the mean of all by default.")
+    layer: StrictInt | None = Field(
+        default=None, ge=0, description="One stored layer; the mean of all by default."
+    )
     deadline_ms: DeadlineMs = None
 
 
@@ -536,7 +540,7 @@ class JudgementRequest(RequestModel):
 
     query: QueryText
     page: Name
-    grade: int | None = Field(
+    grade: StrictInt | None = Field(
         ge=0, le=2, description="2 relevant, 1 partly, 0 not; null takes back what the judge said before."
     )
     judge: JudgeName = Field(default="", description="Who says so; empty for nobody in particular.")
@@ -552,11 +556,9 @@ class JudgementsResponse(ResponseModel):
     judgements: int
     queries: int
     judges: int
-    deployed: WeightStep = Field(description="The weight this server ranks with.")
-    steps: list[WeightStep] = Field(
-        description="What `ridgerank calibrate --weight-only` would deploy, query by query as they were "
-        "judged; the first is the estimate without judgements."
-    )
+    weight: float = Field(description="What `ridgerank calibrate --weight-only` would deploy.")
+    weight_interval: tuple[float, float]
+    queries_used: int = Field(description="Judged queries that weight rests on.")
     note: str
     next_pages: dict[str, str] = Field(
         description="Page id → reference: first pages of both orders that nobody judged, most disputed first."

@@ -87,8 +87,7 @@ class Service:
         """Wait for an explanation of one page, at most until the request's deadline."""
         work = Work(query, 1, lambda _: self.reranker.explain(query, page_id, layer=layer))
         [result] = await self._run(request, [work], deadline_ms=deadline_ms)
-        if not isinstance(result, Explanation):
-            raise TypeError("an explanation was asked for and none was given")
+        assert isinstance(result, Explanation)  # what the work makes
         return result
 
     def require_ready(self) -> None:
@@ -100,11 +99,8 @@ class Service:
             if self._probed_at is None or now - self._probed_at > PROBE_SECONDS:
                 self._probed_at, self._readable = now, self._probe_store()
         if not self._readable:
-            raise http_errors.not_ready("the page store cannot be read; the server's log says why")
-
-    def begin_close(self) -> None:
-        """Take nothing new."""
-        self.engine.begin_close()
+            reason = "the page store cannot be read; the server's log says why"
+            raise ApiError(503, "not_ready", reason, retry_after=5)
 
     def close(self, *, seconds: float = 10.0) -> None:
         """Finish what was admitted, within `seconds`, then end all processes and close the store."""
@@ -139,7 +135,12 @@ class Service:
             if hang_up.done():
                 self.metrics.record_hang_up()
                 raise http_errors.caller_left()
-            raise http_errors.deadline_passed(seconds, by_request=seconds < limit)
+            if seconds < limit:
+                allowed = f"no answer within the {1000 * seconds:.0f} ms the request allowed"
+                raise ApiError(408, "deadline_passed", allowed)
+            raise ApiError(
+                503, "deadline_passed", f"no answer within {seconds:g} s; try again", retry_after=1
+            )
         finally:
             hang_up.cancel()
             if not results.done():

@@ -1,7 +1,7 @@
-// Judging pages: three buttons per page, undo, what to judge next, and how certain the weight has become.
+// Judging pages: three buttons per page, undo, what to judge next, and what that makes of the weight.
 
 import { fetchJudgements, judge } from "./api.js";
-import { byId, draw, make } from "./dom.js";
+import { byId, make } from "./dom.js";
 
 const NAME = "ridgerank-judge";
 const GRADES = [["Relevant", 2], ["Partly", 1], ["Not", 0]];
@@ -104,7 +104,7 @@ export class Judge {
     byId("judge-count").textContent = report.judgements
       ? `${count(report.judgements, "judgement")} of ${count(report.queries, "question")}${people}`
       : "No judgements yet. Say of a few pages whether they answer the question.";
-    this.drawSteps(report);
+    this.drawWeight(report);
     byId("judge-next").replaceChildren(...this.proposals(report));
   }
 
@@ -116,20 +116,10 @@ export class Judge {
     }
   }
 
-  drawSteps({ steps, note }) {
-    const text = byId("judge-weight");
-    if (!steps.length) {
-      text.textContent = note;
-      byId("judge-steps").replaceChildren();
-      return;
-    }
-    const [first, last] = [steps[0], steps.at(-1)];
-    const interval = ([low, high]) => `${low.toFixed(2)} to ${high.toFixed(2)}`;
-    text.textContent = steps.length === 1
-      ? `Without judgements the model’s share is ${last.weight.toFixed(2)}, somewhere in ${interval(last.weight_interval)}.`
-      : `With ${count(last.queries, "judged question")} the model’s share is ${last.weight.toFixed(2)}, in ` +
-        `${interval(last.weight_interval)}; without any it was in ${interval(first.weight_interval)}.`;
-    byId("judge-steps").replaceChildren(stepsChart(steps));
+  drawWeight({ weight, weight_interval: [low, high], queries_used: judged, note }) {
+    const share = `The model’s share would be ${weight.toFixed(2)}, in ${low.toFixed(2)} to ${high.toFixed(2)}`;
+    const source = judged ? `by ${count(judged, "judged question")}` : "without judgements";
+    byId("judge-weight").textContent = `${share}, ${source}.${note ? ` Note: ${note}` : ""}`;
   }
 
   proposals({ next_pages: pages, next_queries: queries }) {
@@ -145,24 +135,6 @@ export class Judge {
       return button;
     })] : [];
   }
-}
-
-/** The weight and its interval after each judged question: a band that gets narrower. */
-function stepsChart(steps) {
-  const [width, height, edge] = [220, 54, 5];
-  const x = (index) => edge + index / Math.max(steps.length - 1, 1) * (width - 2 * edge);
-  const y = (w) => height - edge - w * (height - 2 * edge);
-  const points = steps.length === 1 ? [steps[0], steps[0]] : steps;
-  const at = (index) => steps.length === 1 ? edge + index * (width - 2 * edge) : x(index);
-  const path = (values) => values.map((w, index) => `${index ? "L" : "M"}${at(index).toFixed(1)} ${y(w).toFixed(1)}`).join("");
-  const low = points.map((point) => point.weight_interval[0]);
-  const high = points.map((point) => point.weight_interval[1]);
-  const back = low.map((w, index) => `L${at(index).toFixed(1)} ${y(w).toFixed(1)}`).reverse().join("");
-  const chart = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart steps", role: "img",
-    "aria-label": `Weight after ${steps.at(-1).queries} judged questions: ${steps.at(-1).weight.toFixed(2)}` });
-  chart.append(draw("path", { class: "band", d: `${path(high)}${back}Z` }),
-    draw("path", { class: "curve", d: path(points.map((point) => point.weight)) }));
-  return chart;
 }
 
 const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;

@@ -1,13 +1,11 @@
 // The report of calibration and store: how much to trust the ranking above.
 
 import { fetchCalibration, fetchStore, showImage } from "./api.js";
-import { byId, make, signed } from "./dom.js";
+import { byId, make } from "./dom.js";
 
 const METHODS = {
-  "closed-form": "in closed form, from judgements",
-  "label-free": "an estimate without judgements",
-  combined: "from a few judgements and the estimate without any",
-  prior: "a cautious default: nothing could be estimated",
+  "closed-form": "from judgements",
+  prior: "an equal say for every score",
   given: "given by hand",
 };
 
@@ -38,7 +36,7 @@ export class Report {
 
   async load() {
     const [store, calibration] = await Promise.all([fetchStore(), fetchCalibration()]);
-    this.warnings = calibration.warnings;
+    this.warnings = calibration.weight.cause ? [calibration.weight.note] : [];
     this.list = make("ul", { className: "warnings" });
     this.showWarnings("");
     byId("report-body").replaceChildren(
@@ -64,7 +62,7 @@ function introduction({ reads_text: readsText, retriever }) {
 function picture({ name, penalty, pairs }) {
   const image = make("img", {
     className: "picture",
-    alt: `The calibration ${name}: held-out error over the penalty, agreement with the teacher by list, correlation over the weight.`,
+    alt: `The calibration ${name}: held-out error over the penalty, agreement with the teacher by list.`,
   });
   const figure = make("figure", { className: "card picture-card" }, image, make("figcaption", {},
     `Fitted on ${pairs.toLocaleString("en")} pairs at the penalty λ = ${power(penalty)}.`));
@@ -73,15 +71,10 @@ function picture({ name, penalty, pairs }) {
   return figure;
 }
 
-function weightCard({ weight, expected_gain: gain }) {
+function weightCard({ weight, summary }) {
   const [low, high] = weight.weight_interval;
-  const text = [`95 % interval ${low.toFixed(2)} to ${high.toFixed(2)}, ${METHODS[weight.method]}.`];
-  if (gain !== null) {
-    text.push(`It should add ${signed(gain, 3)} to the retriever’s correlation with relevance.`);
-  }
-  if (weight.note) text.push(weight.note);
-  return card(headline("w* = ", weight.weight.toFixed(2), "weight of the readout"),
-    make("p", {}, text.join(" ")));
+  return card(headline("w = ", weight.weight.toFixed(2), "weight of the readout"), make("p", {}, summary),
+    make("p", {}, `95 % interval ${low.toFixed(2)} to ${high.toFixed(2)}, ${METHODS[weight.method]}.`));
 }
 
 function correlationCard(calibration) {
@@ -90,7 +83,6 @@ function correlationCard(calibration) {
     ["r", "readout and its teacher, held out", calibration.agreement],
     ["c_b", "retriever and relevance", retriever],
     ["c_s", "readout and relevance", readout],
-    ["c_t", "the teacher and relevance", calibration.teacher_relevance],
     ["ρ", "the two scores with each other", rho],
   ];
   const body = make("tbody");
@@ -104,8 +96,7 @@ function correlationCard(calibration) {
   const r = calibration.agreement;
   return card(headline("r = ", r === null ? "?" : r.toFixed(2), "agreement with its teacher"),
     make("table", { className: "correlations" }, make("caption", { className: "unseen" }, "Correlations"), body),
-    make("p", {}, `From ${calibration.lists} lists of ${calibration.candidates} pages. ` +
-      `${calibration.queries} queries: ${calibration.queries_from}.`));
+    make("p", {}, `Fitted on ${calibration.lists} lists: ${calibration.queries_from}.`));
 }
 
 function storeCard(store, { name }) {
