@@ -18,10 +18,10 @@ demo: $(READY)  ## the main job: draw, index, calibrate, search, compare with th
 	$(BIN)/python -m benchmarks.demo
 
 test: $(READY)  ## every test, on all cores, coverage measured
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
 test-fast: $(READY)  ## the tests of the daily loop, about a minute on two quiet cores
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m 'not slow'
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m 'not slow'
 
 test-browser: $(READY)  ## the page in a real browser; installs chromium where it may
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \
@@ -66,9 +66,6 @@ bench: $(READY)  ## speed and load against what one would use instead; results/s
 reproduce: $(READY)  ## the paper's tables and figures on the miniature; at most 40 minutes on two quiet cores
 	$(BIN)/python -m experiments.reproduce --benchmark miniature --work build/reproduce --out results/miniature/reproduce
 	$(BIN)/python -m benchmarks.tables
-
-figures: $(READY)  ## the picture in docs/ that is drawn from results
-	$(BIN)/python -m benchmarks.storage --figure
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -135,13 +135,13 @@ def is_dataclass_decorator(decorator: ast.expr) -> bool:
 
 
 def holds_storage_settings(node: ast.ClassDef) -> bool:
-    """Whether the class has a field for the kept positions and one for the bits of numbers."""
+    """Whether the class has a field for the kept positions and one for the quality of numbers."""
     names = {
         field.target.id
         for field in node.body
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
     }
-    return "keep" in names and any(name == "numbers" or name.endswith("bits") for name in names)
+    return "keep" in names and any(name == "quality" for name in names)
 
 
 def list_options(command: object) -> list[tuple[str, str]]:

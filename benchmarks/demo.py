@@ -28,13 +28,12 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.calibration.teacher import TargetCache, complete_targets
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlate
-from ridgerank.fusion.estimate import closed_form_estimate
 from ridgerank.fusion.runs import fuse, join
-from ridgerank.queries import read_queries
+from ridgerank.fusion.weight import closed_form_estimate
 from ridgerank.records import Candidate, Query, Ranking
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.sidecar import calibrations_folder, rerender_pages
-from ridgerank.trec import Qrels, Run, read_qrels
+from ridgerank.trec import Qrels, Run, read_qrels, read_queries
 
 CANDIDATES = 20
 TIMED_QUERIES = 5

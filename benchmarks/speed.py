@@ -1,4 +1,4 @@
-"""How fast a query over stored pages is, and how fast stored pages are read.
+"""How fast a query over stored pages is.
 
     python -m benchmarks.speed --out results/speed.json
 
@@ -8,18 +8,12 @@ runs them. The baseline is the library's own forward, one page at a time or five
 Runs are interleaved and medians compared. Other load on the machine slows short work in many small steps
 more, so the fastest runs are compared as well.
 
-Reads: 20 random prefixes of the size that Qwen2.5-VL-7B makes of 1,280 visual positions, against a plain copy
-from mapped memory.
 """
 
 import argparse
-import mmap
-import random
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,14 +26,18 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLFo
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from benchmarks.report import interleaved_seconds, publish
-from ridgerank.backbones.qwen_vl import Qwen25VL
-from ridgerank.lineage import STORAGE_PRESETS, Lineage, StoragePreset, StorageSetting
-from ridgerank.store.codec import StoredPrefixes, compress, quantize
-from ridgerank.store.layout import PackedPrefix, pack, unpack
-from ridgerank.store.page_store import PageRow, PageStore, StoredPage
-from ridgerank.store.reading import LocalBlockReader
-from ridgerank.store.store_writer import StoreWriter
+from benchmarks.report import publish
+from ridgerank.backbones.vision import Qwen25VL
+from ridgerank.lineage import StoragePreset, StorageSetting
+from ridgerank.store.codec import (
+    StoredPrefixes,
+    choose_group,
+    compress,
+    encode_shared,
+    fit_basis,
+    keep_positions,
+)
+from ridgerank.store.layout import pack, unpack
 
 PAGES, LAYERS, EXIT_LAYER, WIDTH, CELL = 20, 28, 21, 512, 28
 _PAPER, _SMALL = "shallow, preset paper", "shallow, preset small"
@@ -52,17 +50,21 @@ SHAPES = {"real request": (40, 32, 15), "smaller page": (24, 31, 15), "long ques
 
 
 def stored(backbone: Qwen25VL, images: Sequence[Image.Image], *, preset: StoragePreset) -> StoredPrefixes:
-    """Pages as a request finds them: encoded, compressed, packed into bytes and seen in them."""
-    setting = _setting(preset)
-    blocks = []
-    for image in images:
-        [prefix] = backbone.encode([image], exit_layer=EXIT_LAYER)
-        blocks.append(pack(compress(prefix, setting.keep, setting.numbers)))
-    return StoredPrefixes([unpack(block) for block in blocks])
-
-
-def _setting(preset: StoragePreset) -> StorageSetting:
-    return StorageSetting.from_preset(preset, layers=LAYERS, reads_text=False)
+    """Pages as a request finds them in memory: encoded, compressed, packed into bytes and unpacked."""
+    setting = StorageSetting.from_preset(preset, layers=LAYERS, reads_text=False)
+    prefixes = [backbone.encode([image], exit_layer=EXIT_LAYER)[0] for image in images]
+    basis = None
+    if setting.quality is not None:
+        shared = encode_shared(backbone, EXIT_LAYER)
+        basis = fit_basis(
+            [keep_positions(prefix, setting.keep, shared.shape[3]) for prefix in prefixes],
+            quality=setting.quality,
+            rotation=backbone.rotation(len(prefixes[0].rotary)),
+            shared=shared,
+            layers_per_group=choose_group(backbone.geometry),
+        )
+    blocks = [pack(compress(prefix, setting.keep, basis)) for prefix in prefixes]
+    return StoredPrefixes([unpack(block, basis=basis) for block in blocks])
 
 
 def full_pass(
@@ -153,7 +155,6 @@ def measure(name: str, *, rounds: int) -> dict[str, Any]:
         "operations_allow": round(operations(suffix=suffix, positions=positions, kept=kept), 1),
         "small_preset": {
             "kept": int(small.lengths[0]),
-            "bits": str(_setting("small").numbers),
             "time_ratio": round(medians[_SMALL] / medians[_PAPER], 3),
             "time_ratio_of_fastest": round(fastest[_SMALL] / fastest[_PAPER], 3),
         },
@@ -169,88 +170,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     shapes = [measure(name, rounds=options.rounds) for name in SHAPES]
-    with tempfile.TemporaryDirectory() as folder:
-        reads = {preset: measure_reads(f"{folder}/{preset}", preset) for preset in STORAGE_PRESETS}
     system = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    publish({"shapes": shapes, "reads": reads, **system}, options.out)
-
-
-def build(uri: str, preset: StoragePreset) -> None:
-    """Write a store of random pages, kept and rounded by a preset; those of a batch differ."""
-    setting = _setting(preset)
-    rng, kept = np.random.default_rng(0), setting.keep.count(VISUAL)
-    prefixes = []
-    for _ in range(BATCH):
-        keys, values = torch.from_numpy(
-            rng.standard_normal((2, EXIT_LAYER, KV_HEADS, kept, HEAD_DIM), dtype=np.float32)
-        )
-        prefixes.append(
-            PackedPrefix(
-                **quantize(keys, values, setting.numbers),
-                positions=np.arange(kept, dtype=np.int32),
-                visual=np.ones(kept, dtype=np.bool_),
-                next_position=VISUAL,
-                grid=(1, VISUAL),
-                numbers=setting.numbers,
-                shared=None,
-            )
-        )
-    lineage = Lineage("random", "-", "-", "-", "-", "-", replace(setting, exit_layer=EXIT_LAYER))
-    with StoreWriter(uri, lineage) as writer:
-        for first in range(0, STORED, BATCH):
-            pages = [
-                StoredPage(f"{number:064x}", (f"report.pdf#{number + 1}",), "source", "text", bytes(200))
-                for number in range(first, first + BATCH)
-            ]
-            writer.append([PageRow(page, prefix) for page, prefix in zip(pages, prefixes, strict=True)])
-
-
-def measure_reads(uri: str, preset: StoragePreset) -> dict[str, Any]:
-    """Median milliseconds for 20 random prefixes of this preset, by way of reading."""
-    build(uri, preset)
-    with PageStore.open(uri) as store:
-        ids, page_nbytes = store.page_ids(), store.info().bytes_per_page
-        out = np.zeros(store.prefix_nbytes(ids[:PAGES]), dtype=np.uint8)
-        assert isinstance(store.blocks, LocalBlockReader)
-        location_of = {entry.page_id: entry for entry in store.catalog.entries(ids)}
-        paths = {location.fragment: store.blocks.file(location) for location in location_of.values()}
-        maps = {
-            fragment: np.frombuffer(_mapped(path), dtype=np.uint8)
-            for fragment, path in paths.items()
-            if path is not None
-        }
-
-        def mmap_copy(page_ids: Sequence[str]) -> None:
-            start = 0
-            for location in (location_of[page_id] for page_id in page_ids):
-                end = start + location.nbytes
-                out[start:end] = maps[location.fragment][location.offset : location.offset + location.nbytes]
-                start = end
-
-        def ours(page_ids: Sequence[str]) -> None:
-            store.read_prefixes(page_ids, out=out)
-
-        ways = {"mmap_copy": mmap_copy, "ours": ours}
-        contents = set()
-        for read in ways.values():
-            out[:] = 0
-            read(ids[:PAGES])
-            contents.add(out.tobytes())
-        if len(contents) != 1:
-            raise SystemExit("the ways of reading differ in what they read")
-        chance = random.Random(1)
-        runs = {name: (lambda read=read: read(chance.sample(ids, PAGES))) for name, read in ways.items()}
-        seconds = interleaved_seconds(runs, repeats=REPETITIONS)
-    print(f"{preset}: {PAGES} random prefixes of {page_nbytes / 1e6:.2f} MB out of {STORED} pages")
-    for name, elapsed in seconds.items():
-        print(f"  {name:16}{1e3 * elapsed:9.2f} ms{PAGES * page_nbytes / elapsed / 1e9:9.2f} GB/s")
-    median_ms = {name: 1e3 * elapsed for name, elapsed in seconds.items()}
-    return {"page_nbytes": page_nbytes, "median_ms": median_ms}
-
-
-def _mapped(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    publish({"shapes": shapes, **system}, options.out)
 
 
 def small_qwen(

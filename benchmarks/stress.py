@@ -494,7 +494,7 @@ def write_until_killed(arguments: list[str]) -> None:
         try:
             path = write_document(folder, rng)
             page_ids = [ref.page_id for ref in list_pages([path]) if isinstance(ref, PageRef)]
-            report = index_documents(path, store, backbone, processes=1)
+            report = index_documents(path, store, backbone, preset="paper", processes=0)
             reasons = "; ".join(str(failure) for failure in report.failures)
             line = {"refused": reasons} if reasons else {"acknowledged": page_ids}
             path.unlink()

@@ -12,19 +12,12 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.real_documents.resample import MEASURE, SELECTED, format_recovery
-from experiments.real_documents.transfer import (
-    JUDGED,
-    LABEL_FREE,
-    ONE_READING,
-    PAPER_JUDGED,
-    PAPER_LABEL_FREE,
-)
+from experiments.weight_table import BEST, CALIBRATED, CONSTANT, MEASURE, format_rows
+from experiments.weight_table import RETRIEVER as RETRIEVED
 from ridgerank.lineage import STORAGE_PRESETS, StorageSetting
 from ridgerank.store.layout import MODEL_SHAPES as SHAPES
 from ridgerank.store.layout import count_page_bytes
@@ -37,30 +30,6 @@ TableMakers = Mapping[str, Callable[[], str]]
 RETRIEVER = "mini-colqwen"
 BACKBONES = ("mini-qwen", "mini-glm")
 OWN_RECOVERY = "recovery of its own cross encoder, %"
-MODELS = {"smollm2": "SmolLM2-135M", "qwen2.5_coder": "Qwen2.5-Coder-0.5B"}
-RUNS = (("second", "smollm2"), ("first", "smollm2"), ("first", "qwen2.5_coder"))
-"""Folder and model of each results file of real documents."""
-KEEP, ALL = "stride 1/3", "stride 1"
-READING = f"{KEEP}, likelihood, mean"
-PAPER_READING = f"{KEEP}, margin, last"
-TEACHER = f"teacher: likelihood, {JUDGED}"
-CROSS_ENCODER = f"cross encoder, {JUDGED}"
-JUDGED_ROW = f"{READING}, {JUDGED}"
-DEPLOYED = f"{KEEP}, {SELECTED}, {LABEL_FREE}"
-SHOWN = {
-    "BM25": ("bm25", "retrieval"),
-    "fused teacher: every page at full depth, likelihood": (TEACHER, "full passes"),
-    "trained cross encoder, fused": (CROSS_ENCODER, "cross encoder"),
-    "**RidgeRank, judged weight**": (JUDGED_ROW, f"{KEEP}, mean"),
-    "**RidgeRank, no judgement, as deployed**": (DEPLOYED, f"{KEEP}, mean"),
-    "all positions kept, judged weight": (f"{ALL}, likelihood, mean, {JUDGED}", f"{ALL}, mean"),
-    "all positions kept, no judgement": (f"{ALL}, {SELECTED}, {LABEL_FREE}", f"{ALL}, mean"),
-    "likelihood and mean, weight of §B.6": (f"{READING}, {PAPER_LABEL_FREE}", f"{KEEP}, mean"),
-    "the paper's teacher fused: margin": (f"teacher: margin, {JUDGED}", "full passes"),
-    "the paper's reading, eq. 4": (f"{PAPER_READING}, {PAPER_JUDGED}", f"{KEEP}, last"),
-    "the paper's reading, §B.6": (f"{PAPER_READING}, {PAPER_LABEL_FREE}", f"{KEEP}, last"),
-}
-"""Row of a table → row of a results file, and whose seconds a query are."""
 _HALF_PRECISION_BYTES = 2
 
 
@@ -135,14 +104,27 @@ def readme_table() -> str:
 
 
 def readme_real_documents() -> str:
-    """The folder of real PDFs that nothing was chosen on."""
-    measured = read_results("second", "smollm2")
-    quality = {row: f"{cells['nDCG@5']:.1f}" for row, cells in measured["table"].items()}
-    cells = [MODELS["smollm2"], str(measured["questions"])]
-    cells += [quality[row] for row in ("bm25", TEACHER, CROSS_ENCODER)]
-    cells += [f"{quality[row]} ({format_gain(measured, row)})" for row in (JUDGED_ROW, DEPLOYED)]
-    header = ["model", "questions", "BM25", "every page at full depth, fused", "trained cross encoder, fused"]
-    return format_table([*header, "RidgeRank, judged weight", "RidgeRank, no judgements"], [cells])
+    """What a calibration by the defaults gains, and weights that need judgements or luck beside it."""
+    rows = []
+    for row in read_result("weight"):
+        if row["retriever"] != "bm25":
+            continue
+        columns, weights = row["columns"], row["weights"]
+        quality = {name: f"{cell[MEASURE]:.1f}" for name, cell in columns.items()}
+        gain, (low, high) = columns[CALIBRATED]["gain"], columns[CALIBRATED]["interval"]
+        rows.append(
+            [
+                row["set"],
+                str(row["questions"]),
+                quality[RETRIEVED],
+                f"{quality[CALIBRATED]} ({gain:+.1f} [{low:+.1f}, {high:+.1f}])",
+                f"{weights[CALIBRATED]:.2f}",
+                f"{quality[BEST]} ({weights[BEST]:.2f})",
+                quality[CONSTANT],
+            ]
+        )
+    header = ["documents", "questions", "BM25", "RidgeRank as calibrated", "its weight"]
+    return format_table([*header, "best weight in hindsight", "constant 0.5"], rows)
 
 
 def _costs() -> dict[str, dict[str, Any]]:
@@ -211,16 +193,10 @@ def speed_table() -> str:
         small = shape["small_preset"]
         rows.append(
             [
-                f"the same, preset `small`: {small['kept']} positions of {small['bits']} bits",
+                f"the same, preset `small`: {small['kept']} positions, coded",
                 f"`paper`: {shape['kept']} positions in int8",
                 f"{small['time_ratio']} of its time, fastest runs {small['time_ratio_of_fastest']}",
             ]
-        )
-    for preset, read in speed["reads"].items():
-        size, times = f"{read['page_nbytes'] / 1e6:.1f} MB, preset `{preset}`", read["median_ms"]
-        ratio = times["mmap_copy"] / times["ours"]
-        rows.append(
-            [f"20 random prefixes of {size}", "a plain copy from mapped memory", f"{ratio:.2f} of its speed"]
         )
     rows += [
         [
@@ -233,103 +209,6 @@ def speed_table() -> str:
     return format_table(["what", "against", "result"], rows)
 
 
-def read_results(folder: str, model: str) -> dict[str, Any]:
-    """What was measured on a folder of real documents with a model."""
-    measured: dict[str, Any] = read_result(f"real_documents_{folder}_{model}")
-    return measured
-
-
-def has_deployed_rule(measured: Mapping[str, Any]) -> bool:
-    """Whether weights without judgements are those of today's rule: older files have no intervals."""
-    return "intervals" in measured
-
-
-def format_gain(measured: Mapping[str, Any], name: str) -> str:
-    """A gain with its interval over documents; without one where only questions were resampled."""
-    row = measured["table"][name]
-    if name == "bm25" or not has_deployed_rule(measured):
-        return f"{row['gain']:+.1f}"
-    return _with_interval(row, "gain")
-
-
-def quality_table(folder: str, model: str) -> str:
-    """The methods side by side: quality, gain, recovery, seconds a query."""
-    measured = read_results(folder, model)
-    seconds = measured.get("latency", {}).get("processor_seconds", {})
-    rows = []
-    for label, (name, method) in SHOWN.items():
-        if name not in measured["table"] or (
-            name.endswith(f", {LABEL_FREE}") and not has_deployed_rule(measured)
-        ):
-            continue
-        recovered = measured["recovery"].get(name, {})
-        spent = f"{seconds[method]:.2f}" if "retrieval" in seconds and method in seconds else ""
-        quality = f"{measured['table'][name][MEASURE]:.1f}"
-        recovery = format_recovery(recovered) if recovered else ""
-        difference = _with_interval(recovered, "difference") if "difference" in recovered else ""
-        rows.append([label, quality, format_gain(measured, name), recovery, difference, spent])
-    header = ["", "nDCG@5", "gain over BM25", "share of its fused teacher's gain", "points over that teacher"]
-    return format_table([*header, "seconds a query"], rows)
-
-
-def weight_table() -> str:
-    """Judged and label-free weights by folder and model."""
-    rows = []
-    for folder, model in RUNS:
-        measured = read_results(folder, model)
-        weights = measured["weights"]
-        ways = (JUDGED, ONE_READING, *([LABEL_FREE] if has_deployed_rule(measured) else []))
-        by_kind = [weights[f"{READING}, {way}"].values() for way in ways]
-        cells = [f"{min(values):.2f} to {max(values):.2f}" for values in by_kind]
-        difference = "not run"
-        if has_deployed_rule(measured):
-            deployed, paper = (
-                measured["table"][f"{READING}, {way}"]["gain"] for way in (LABEL_FREE, ONE_READING)
-            )
-            difference = f"{deployed - paper:+.1f}"
-        rows.append([f"{folder} folder", MODELS[model], *cells, *([""] * (3 - len(cells))), difference])
-    return format_table(
-        ["", "", "judged", "§B.6 of one reading", "as deployed", "points of the last over the one before"],
-        rows,
-    )
-
-
-def cost_table() -> str:
-    """Seconds a query, retrieval included, and what a page costs once."""
-    rows = []
-    for folder, model in RUNS:
-        measured = read_results(folder, model)
-        latency = measured.get("latency", {})
-        note = "" if "retrieval" in latency.get("processor_seconds", {}) else ", retrieval not counted"
-        for method, seconds in latency.get("processor_seconds", {}).items():
-            keep = method.rpartition(", ")[0]
-            if keep not in ("", KEEP, ALL):
-                continue
-            faster = latency["times_faster"].get(method)
-            than_cross = latency.get("times_faster_than_cross_encoder", {}).get(method)
-            offline = latency.get("offline_seconds_a_page", {}).get(keep)
-            size = measured["bytes_a_page"].get(keep)
-            rows.append(
-                [
-                    f"{folder} folder",
-                    f"{MODELS[model]}, {latency['questions']} questions{note}",
-                    method,
-                    f"{seconds:.3f}",
-                    f"{faster:.1f}x" if faster else "",
-                    f"{than_cross:.1f}x" if than_cross else "",
-                    f"{offline:.2f}" if offline else "",
-                    f"{size / 1e6:.2f}" if size else "",
-                ]
-            )
-    header = ["", "", "a query", "seconds", "faster than full passes", "than the cross encoder"]
-    return format_table([*header, "once a page, seconds", "MB a page"], rows)
-
-
-def _with_interval(row: Mapping[str, Any], name: str) -> str:
-    low, high = row[f"{name}_interval"]
-    return f"{row[name]:+.1f} [{low:+.1f}, {high:+.1f}]"
-
-
 def compression_table(measured: Sequence[Mapping[str, Any]] | None = None) -> str:
     """Every setting that was measured, now or for results/, the paper's first for each backbone."""
     measured = measured or read_result("compression")["rows"]
@@ -339,19 +218,15 @@ def compression_table(measured: Sequence[Mapping[str, Any]] | None = None) -> st
         rows.append(
             [
                 row["backbone"],
-                row["keep"],
-                row["bits"],
-                str(row["exit_layer"]),
-                f"{row['bytes_per_page'] / 1e3:,.0f}",
+                row["setting"] + (" (`small`)" if row["default"] else ""),
+                f"{row['bytes_per_page'] / 1e3:,.1f}",
                 f"{row['bytes_per_page'] / first['bytes_per_page']:.2f}",
-                f"{row['agreement']:.3f}",
-                f"{row['ndcg_at_5']:.1f}",
-                "–" if row["recovery_percent"] is None else f"{row['recovery_percent']:.1f} %",
-                f"{row['pass_time_ratio']:.2f}",
+                f"{row['bytes_cached'] / 1e3:,.0f}",
+                f"{100 * row['states_kept']:.0f} %",
+                f"{row['time_ratio']:.2f}",
             ]
         )
-    header = ["backbone", "kept", "bits", "exit", "kB a page", "of the paper's", "r", "nDCG@5"]
-    header += ["recovery", "time"]
+    header = ["backbone", "setting", "kB a page", "of the first", "kB in memory", "states kept", "time"]
     return format_table(header, rows)
 
 
@@ -488,9 +363,7 @@ TABLES: TableMakers = {
     "claims that hold": claims_figure,
     "speedup": speedup_figures,
     "speed": speed_table,
-    **{f"{folder} {model}": partial(quality_table, folder, model) for folder, model in RUNS},
-    "weights": weight_table,
-    "cost": cost_table,
+    "ways to a weight": lambda: format_rows(read_result("weight")),
     "compression": compression_table,
     "methods": methods_table,
     "costs": costs_table,

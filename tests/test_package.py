@@ -17,7 +17,7 @@ IMPORTS = ast.Import | ast.ImportFrom
 LIGHT = [
     "ridgerank",
     "ridgerank.cli.main",
-    "ridgerank.fusion.estimate",
+    "ridgerank.fusion.weight",
     "ridgerank.fusion.runs",
     "ridgerank.readout.ridge",
     "ridgerank.documents.render",
@@ -90,3 +90,36 @@ def test_the_package_trains_nothing() -> None:
         text = path.read_text()
         assert "torch.optim" not in text, path
         assert ".backward(" not in text, path
+
+
+def test_a_system_without_the_calls_that_only_linux_has_indexes_and_reads(tmp_path: Path) -> None:
+    """As on macOS, and without `fcntl`, too: nothing is locked then, and a warning says so."""
+    script = """
+import os, sys
+del os.sched_getaffinity, os.RWF_NOWAIT
+sys.modules["fcntl"] = None
+from ridgerank.processes import usable_cores
+from ridgerank.store.page_store import PageStore
+from ridgerank.store.store_writer import StoreWriter
+from tests.store.pages import LINEAGE, row
+with StoreWriter(sys.argv[1], LINEAGE) as writer:
+    writer.append([row(number) for number in range(3)])
+with PageStore.open(sys.argv[1]) as store:
+    print(len(store.read_prefixes(store.page_ids())), usable_cores() > 0)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "store")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["3", "True"]
+    assert "files cannot be locked here" in done.stderr
+
+
+def test_windows_is_refused_in_a_sentence() -> None:
+    script = """
+import sys
+sys.platform = "win32"
+try:
+    import ridgerank
+except ImportError as error:
+    print(error)
+"""
+    assert "not on Windows" in run_python(script)

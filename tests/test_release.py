@@ -28,6 +28,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
     [wheel] = dist.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
@@ -40,6 +41,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
     assert modules <= set(names)
 
 
+@pytest.mark.slow
 def test_the_sdist_holds_what_tests_and_images_need(dist: Path) -> None:
     [sdist] = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -58,6 +60,20 @@ def test_twine_accepts_both(dist: Path) -> None:
     assert done.stdout.count("PASSED") == 2
 
 
+def test_the_workflow_tests_every_python_that_is_claimed_on_linux_and_macos() -> None:
+    matrix = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["test"]["strategy"][
+        "matrix"
+    ]
+    text = (ROOT / "pyproject.toml").read_text()
+    claimed = {line.split(" :: ")[-1].strip('", ') for line in text.splitlines() if "Python :: 3." in line}
+    assert set(matrix["python"]) == claimed
+    assert {system.partition("-")[0] for system in matrix["os"]} == {"ubuntu", "macos"}
+    oldest = {words for each in matrix["include"] for words in each["versions"].split()}
+    for name in ("torch", "transformers"):
+        least = text.split(f'"{name}>=')[1].split('"')[0]
+        assert any(pin.startswith(f"{name}=={least}.") for pin in oldest)
+
+
 def test_the_citation_names_the_version_and_workflows_call_targets_that_exist() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == __version__
@@ -66,4 +82,4 @@ def test_the_citation_names_the_version_and_workflows_call_targets_that_exist() 
         for job in yaml.safe_load(path.read_text())["jobs"].values():
             for step in job["steps"]:
                 words = step.get("run", "").split()
-                assert words[:1] != ["make"] or words[1] in targets
+                assert words[:1] != ["make"] or words[1] in {*targets, ".venv/.ready"}

@@ -98,10 +98,10 @@ class BaselineModels:
     @cached_property
     def stand_in_lineage(self) -> "Lineage":
         """The lineage of its margins."""
-        from ridgerank.lineage import PAPER_NUMBERS, Keep, StorageSetting
+        from ridgerank.lineage import Keep, StorageSetting
 
         layers = self.stand_in.geometry.layers
-        return self.stand_in.lineage(StorageSetting(Keep(), PAPER_NUMBERS, layers))
+        return self.stand_in.lineage(StorageSetting(Keep(), layers))
 
 
 def load_baselines(

@@ -8,8 +8,7 @@ from pathlib import Path
 from experiments.datasets.base import Benchmark, BenchmarkCorpus
 from experiments.datasets.judged import keep_judged
 from ridgerank.errors import DatasetError
-from ridgerank.queries import read_queries
-from ridgerank.trec import read_qrels
+from ridgerank.trec import read_qrels, read_queries
 
 DOCUMENTS, QUERIES, QRELS = "documents", "queries.jsonl", "qrels.trec"
 

@@ -15,9 +15,8 @@ from experiments.datasets.hub import DatasetTables, HubDataset
 from experiments.datasets.judged import keep_judged
 from experiments.datasets.page_files import PageFiles
 from ridgerank.errors import DatasetError
-from ridgerank.queries import require_distinct_ids
 from ridgerank.records import Query
-from ridgerank.trec import Qrels
+from ridgerank.trec import Qrels, require_distinct_ids
 
 _PAGE_ID = ("corpus-id", "corpus_id", "id", "_id")
 _QUERY_ID = ("query-id", "query_id", "id", "_id")

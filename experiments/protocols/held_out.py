@@ -10,8 +10,7 @@ from experiments.protocols.cyclic_weights import cyclic_weights
 from experiments.protocols.leave_one_out import corpus_moments, fit_without_each
 from experiments.protocols.scored_corpus import ScoredCorpus
 from ridgerank.fusion.correlations import correlate, correlation
-from ridgerank.fusion.estimate import label_free_estimate
-from ridgerank.fusion.weight import WeightEstimate
+from ridgerank.fusion.weight import WeightEstimate, label_free_estimate
 from ridgerank.ragged import Floats
 from ridgerank.readout.ridge import PenaltyChoice, choose_penalty
 

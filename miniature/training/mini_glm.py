@@ -26,7 +26,7 @@ from miniature.training.trainable_model import (
     word_kinds,
 )
 from miniature.training.word_tokenizer import make_tokenizer
-from ridgerank.backbones.glm_vl import Glm41V
+from ridgerank.backbones.vision import Glm41V
 
 CONTROL = (
     "<|endoftext|>",

@@ -15,7 +15,7 @@ from miniature.training.trainable_model import (
     word_kinds,
 )
 from miniature.training.word_tokenizer import make_tokenizer
-from ridgerank.backbones.qwen_vl import Qwen25VL
+from ridgerank.backbones.vision import Qwen25VL
 
 CONTROL = (
     "<|endoftext|>",

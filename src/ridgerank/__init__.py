@@ -10,6 +10,7 @@ The names below are the front door; `docs/api.md` shows each at work. They are l
 `import ridgerank` is light and imports no torch.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,9 @@ _HOMES = {
     "index_documents": "ridgerank.indexing.index",
     "load_backbone": "ridgerank.backbones.load",
 }
+
+if sys.platform == "win32":
+    raise ImportError("RidgeRank runs on Linux and macOS, not on Windows; run it in WSL there")
 
 name_missing_extras()
 

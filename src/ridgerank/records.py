@@ -59,6 +59,8 @@ class Query:
     text: str
     corpus: str = ""
     """The corpus it belongs to, where queries of several corpora are together; empty where unknown."""
+    source: str = ""
+    """The page it was made from, by id; empty for a query that somebody asked."""
 
 
 @dataclass(frozen=True, slots=True)

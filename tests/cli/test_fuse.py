@@ -1,14 +1,12 @@
 """`ridgerank fuse`: two or more runs become one, at weights with reasons."""
 
 import json
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import RUN, run_process
+from tests.cli.commands import run_process
 
 
 def run_command(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -40,9 +38,6 @@ def test_fusing_ranks_better_than_either_run_and_reports_why(
     fields = ["weight", "weight_interval", "method", "c_b", "c_s", "rho", "interior"]
     assert set(facts) >= {*fields, "queries_used", "queries_skipped"}
     assert facts["method"] == method
-    assert facts["interior"] == (
-        facts["partial_correlation_retriever"] > 0 and facts["partial_correlation_reranker"] > 0
-    )
     assert facts["weight_interval"][0] <= facts["weight"] <= facts["weight_interval"][1]
     best_alone = max(quality(world / name, world) for name in ("retriever.trec", "reranker.trec"))
     assert quality(output, world) > best_alone
@@ -73,9 +68,9 @@ def test_what_one_run_lacks_is_said_and_counted(world: Path, tmp_path: Path) -> 
     done = run_command(
         "fuse", world / "retriever.trec", tmp_path / "part.trec", "--weight", 0.5, "--report", tmp_path / "r"
     )
-    assert "the reranker lacks 1 queries and 5 pages" in done.stderr
+    assert "reranker lacks 1 queries and 5 pages" in done.stderr
     facts = json.loads((tmp_path / "r").read_text())
-    assert (facts["queries_missing_from_reranker"], facts["pages_missing_from_reranker"]) == (1, 5)
+    assert {"run": "reranker", "queries": 1, "pages": 5} in facts["missing"]
     assert done.stdout.count("\n") == 800
 
 
@@ -87,19 +82,6 @@ def test_an_unusable_estimate_says_so_and_uses_a_cautious_weight(world: Path, tm
     done = fuse(world, "--third", tmp_path / "flipped.trec", "--report", tmp_path / "r")
     assert "a cautious default, not an estimate" in done.stderr
     assert json.loads((tmp_path / "r").read_text())["method"] == "prior"
-
-
-def test_a_killed_fuse_leaves_no_half_file(world: Path, tmp_path: Path) -> None:
-    """Killed at many moments: the output is absent or whole."""
-    whole = fuse(world, "--weight", 0.5).stdout
-    command = [*RUN, "fuse", world / "retriever.trec", world / "reranker.trec", "--weight", "0.5", "--output"]
-    for attempt in range(8):
-        output = tmp_path / f"{attempt}.trec"
-        process = subprocess.Popen([*map(str, command), str(output)], stderr=subprocess.DEVNULL)
-        time.sleep(0.05 * attempt)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert not output.exists() or output.read_text() == whole
 
 
 def test_three_runs_fused_rank_better_than_the_best_of_them(world: Path, tmp_path: Path) -> None:

@@ -56,3 +56,15 @@ def test_words_that_are_not_utf_8_are_one_line_not_a_traceback(tmp_path: Path, c
     assert done.returncode == 1
     assert done.stderr.startswith(b"error: ")
     assert b"not UTF-8" in done.stderr
+
+
+def test_what_is_printed_is_utf_8_in_any_locale() -> None:
+    script = "import typer; from ridgerank.cli.main import run_app; run_app(lambda: typer.echo('→'))"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=False)
+    assert done.stdout.decode() == "→\n"
+
+
+def test_a_closed_stderr_stops_nothing() -> None:
+    command = f"{' '.join(RUN)} --version 2>&-"
+    assert subprocess.check_output(command, shell=True, text=True).startswith("ridgerank")

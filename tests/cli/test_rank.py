@@ -16,7 +16,6 @@ from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import random_calibration, random_target_readout, write_report
 from tests.cli.commands import invoke
 from tests.cli.conftest import QUERIES
-from tests.store_calls import count_store_calls
 
 
 def reranked(folder: Path, *more: object, code: int = 0) -> Result:
@@ -37,14 +36,6 @@ def test_rank_writes_what_python_finds(
     assert "5 queries ranked at weight" in done.stderr
     reranked(folder, "--output", folder / "out.trec")
     assert (folder / "out.trec").read_text() == expected
-
-
-def test_rank_asks_the_store_twice_per_query_however_many_candidates_there_are(
-    folder: Path, run: dict[str, list[tuple[str, float]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = count_store_calls(monkeypatch)
-    reranked(folder)
-    assert calls.lookups == [6] * (2 * len(run))  # to rank the candidates, and to name them as the run does
 
 
 @pytest.mark.parametrize("cut", [0, 100, 1200, -1, None])

@@ -57,6 +57,7 @@ def test_every_command_is_documented() -> None:
         assert f"`ridgerank {name}`" in COMMANDS, f"`ridgerank {name}` is not in docs/commands.md"
 
 
+@pytest.mark.slow
 def test_the_commands_shown_print_what_is_shown(tried: Path) -> None:
     words = re.search(r"\$ ridgerank (fuse .*) > fused\.trec\n(weight .*)\n", COMMANDS)
     assert words is not None

@@ -39,7 +39,7 @@ def uri(small_backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> s
     write_pdf(folder / "in/report.pdf", pages=7)
     (folder / "in/scan.png").write_bytes(png(scan("a stored scan")))
     uri = str(folder / "pages")
-    index_documents([folder / "in"], uri, small_backbone, processes=1)
+    index_documents([folder / "in"], uri, small_backbone, preset="paper", processes=0)
     with PageStore.open(uri) as store:
         calibration = random_calibration(store.lineage, small_backbone.geometry.width)
     calibration.save(calibrations_folder(uri))

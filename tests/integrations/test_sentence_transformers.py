@@ -87,19 +87,6 @@ def test_pairwise_scores_depend_on_no_other_pair(reranker: Reranker) -> None:
     assert order == np.argsort(-together, kind="stable").tolist()
 
 
-def test_evaluators_over_pairs_run_on_the_pairwise_scores(reranker: Reranker) -> None:
-    evaluation = pytest.importorskip("sentence_transformers.cross_encoder.evaluation")
-    model = PageCrossEncoder(reranker, pairwise=True)
-    pairs = [[QUERY, name] for name in NAMES]
-    scores = model.predict(pairs)
-    assert isinstance(scores, np.ndarray)
-    correlation = evaluation.CrossEncoderCorrelationEvaluator(pairs, scores.tolist(), write_csv=False)
-    assert correlation(model)["spearman"] == pytest.approx(1.0)
-    labels = [int(score > np.median(scores)) for score in scores]
-    classification = evaluation.CrossEncoderClassificationEvaluator(pairs, labels, write_csv=False)
-    assert classification(model)["average_precision"] == pytest.approx(1.0)
-
-
 def test_a_text_that_names_no_page_needs_a_model_that_reads_text(reranker: Reranker) -> None:
     pairs = [(QUERY, "Sales rose by a third."), (QUERY, "report.pdf#2")]
     with pytest.raises(DocumentError, match="reads page images; index the document"):

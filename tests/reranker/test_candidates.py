@@ -1,6 +1,5 @@
 """A candidate list: as users write it, in passes that it shares with others, and its relevance scores."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -138,17 +137,6 @@ def test_no_page_left_is_an_empty_ranking_with_a_note(reranker: Reranker) -> Non
     ranking = reranker.search("margin", k=12, min_score=1.0)
     assert ranking.pages == ()
     assert "no page reaches min_score 1" in ranking.note
-
-
-def test_the_batch_and_async_forms_leave_out_the_same_pages(reranker: Reranker) -> None:
-    expected = reranker.search("margin", k=12, min_score=0.5).pages
-    assert reranker.search_many(["margin"], k=12, min_score=0.5)[0].pages == expected
-    assert asyncio.run(reranker.asearch("margin", k=12, min_score=0.5)).pages == expected
-    candidates = [
-        (page.page_id, page.retriever_score) for page in reranker.search("margin", k=12, top_k=12).pages
-    ]
-    whole = reranker.rank("margin", candidates, min_score=0.5).pages
-    assert asyncio.run(reranker.arank("margin", candidates, min_score=0.5)).pages == whole
 
 
 @pytest.mark.parametrize("min_score", [-0.1, 1.1, float("nan")])

@@ -8,7 +8,7 @@ from PIL import Image
 
 from ridgerank.backbones.base import Backbone, cells
 from ridgerank.backbones.decoder import PrefixBatch
-from ridgerank.documents.render import read_pages
+from ridgerank.documents.render import list_pages, render_pages
 from ridgerank.documents.text import TextBox, match_words
 from ridgerank.errors import QueryError, StoreError
 from ridgerank.indexing.index import index_documents
@@ -50,7 +50,9 @@ def opened(
     documents: str, backbone: Backbone, factory: pytest.TempPathFactory, *, keep: str, cache_bytes: int
 ) -> Reranker:
     uri = str(factory.mktemp("stores") / "store")
-    index_documents([documents], uri, backbone, keep=Keep.parse(keep), exit_layer=4, processes=1)
+    index_documents(
+        [documents], uri, backbone, keep=Keep.parse(keep), exit_layer=4, preset="paper", processes=0
+    )
     store = PageStore.open(uri)
     calibration = random_calibration(store.lineage, backbone.geometry.width)
     shallow = ShallowPass(backbone, store, cache_bytes=cache_bytes)
@@ -105,7 +107,7 @@ def test_a_stored_page_is_looked_at_as_the_page_itself(
     """int8 moves a weight by little."""
     [page, _] = [
         page
-        for page in read_pages([documents], max_pixels=small_backbone.max_pixels)
+        for page in render_pages(list_pages([documents]), max_pixels=small_backbone.max_pixels)
         if isinstance(page, Page)
     ]
     [prefix] = small_backbone.encode([page.image], exit_layer=4)

@@ -1,6 +1,7 @@
 """Candidates in, rankings out: what a request gives, and what it refuses."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
-from ridgerank.documents.render import read_pages
-from ridgerank.errors import LineageMismatch, QueryError, ScoreError, StoreError
+from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.documents.render import list_pages, render_pages
+from ridgerank.errors import BackboneError, LineageMismatch, QueryError, ScoreError, StoreError
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents
@@ -191,7 +194,7 @@ def test_a_missing_page_is_encoded_on_the_fly_as_if_it_were_stored(
     again = reranker.rank(QUERY, candidates, encode_missing=[tmp_path / "new"])
     assert essence(from_file) == essence(again)
     assert {page.reference for page in from_file.pages} >= {"new.pdf#1", "new.pdf#2"}
-    read = read_pages([tmp_path / "new"], max_pixels=small_backbone.max_pixels)
+    read = render_pages(list_pages([tmp_path / "new"]), max_pixels=small_backbone.max_pixels)
     images = {page.reference: page.image for page in read if isinstance(page, Page)}
     from_images = reranker.rank(QUERY, candidates, encode_missing=images)
     scores = [{page.reference: page.readout_score for page in one.pages} for one in (from_file, from_images)]
@@ -201,23 +204,6 @@ def test_a_missing_page_is_encoded_on_the_fly_as_if_it_were_stored(
         reranker.rank(QUERY, [("other.pdf#1", 1.0)], encode_missing=images)
     with pytest.raises(ScoreError, match=r"does not know new\.pdf#1"):
         reranker.rank(QUERY, ["new.pdf#1"], encode_missing=images)
-
-
-def test_stored_and_unstored_pages_score_alike(uri: str, small_backbone: Backbone, tmp_path: Path) -> None:
-    """The same pages, once stored and once encoded on the fly."""
-    documents, half = Path(uri).parent / "in", str(tmp_path / "half")
-    index_documents([documents / "0.pdf"], half, small_backbone, processes=1)
-    with PageStore.open(half) as store:
-        random_calibration(store.lineage, small_backbone.geometry.width).save(calibrations_folder(half))
-    candidates = [(f"{number // 6}.pdf#{number % 6 + 1}", float(number)) for number in range(12)]
-    with (
-        Reranker.open(uri, backbone=small_backbone) as whole,
-        Reranker.open(half, backbone=small_backbone, cache_bytes=0) as part,
-    ):
-        stored = {page.page_id: page for page in whole.rank(QUERY, candidates).pages}
-        mixed = part.rank(QUERY, candidates, encode_missing=[documents]).pages
-    for page in mixed:
-        assert page.readout_score == pytest.approx(stored[page.page_id].readout_score, rel=1e-3, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -260,8 +246,13 @@ def test_another_retriever_than_the_calibrations_is_refused(uri: str, small_back
     class Other(ByDigest):
         name = "other"
 
+    class Same(ByDigest):
+        identity = "of other weights"
+
     with pytest.raises(LineageMismatch, match="weighs the scores of 'by-digest', not of 'other'"):
         Reranker.open(uri, backbone=small_backbone, retriever=Other([]))
+    with pytest.raises(LineageMismatch, match="scores of 'by-digest', not of another 'by-digest'"):
+        Reranker.open(uri, backbone=small_backbone, retriever=Same([]))
 
 
 def test_the_model_of_the_store_is_loaded_where_none_is_given(uri: str) -> None:
@@ -276,3 +267,39 @@ def test_more_candidates_than_a_pass_holds_rank_as_in_one(
     monkeypatch.setattr("ridgerank.reranker.candidates.PAGES_PER_PASS", 5)
     found = reranker.search(QUERY, k=12, top_k=12)
     assert [page.page_id for page in found.pages] == [page.page_id for page in expected.pages]
+
+
+def test_the_retriever_is_loaded_once_on_the_device_asked_for(
+    uri: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[object] = []
+
+    def load(name: str, store: PageStore, **options: object) -> ByDigest:
+        loaded.append((name, options))
+        return ByDigest(store.page_ids())
+
+    monkeypatch.setattr("ridgerank.reranker.reranker.load_retriever", load)
+    with Reranker.open(uri, backbone=small_backbone, device="cpu", dtype=torch.bfloat16) as reranker:
+        monkeypatch.setattr(ByDigest, "identity", "another")
+        for _ in range(2):
+            with pytest.raises(LineageMismatch):
+                reranker.search(QUERY)
+    assert loaded == [("by-digest", {"device": "cpu", "dtype": torch.bfloat16})]
+
+
+def test_a_moved_model_is_found_where_it_was_named_once(
+    tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shutil.copytree(model_folder, tmp_path / "here" / "model").parent)
+    write_pdf(tmp_path / "docs/a.pdf", pages=1)
+    index_documents(tmp_path / "docs", tmp_path / "store", "model", processes=0)
+    monkeypatch.chdir(tmp_path)
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    with PageStore.open(tmp_path / "store") as store:
+        assert store.lineage.backbone == str(tmp_path / "here/model")
+        settings = ModelSettings.from_lineage(store.lineage, device="cpu")
+        with pytest.raises(BackboneError, match="name it once where it is now"):
+            settings.load()
+        ShallowPass(load_backbone("there/model", device="cpu"), store)
+        assert ModelSettings.from_lineage(store.lineage).name == str(tmp_path / "there/model")
+    assert index_documents(tmp_path / "docs", tmp_path / "store", processes=0).skipped == 1

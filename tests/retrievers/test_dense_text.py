@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from ridgerank.errors import ArtifactError, RetrieverError
+from ridgerank.errors import ArtifactError, ExtraMissing, RetrieverError
 from ridgerank.retrievers import dense
 from ridgerank.retrievers.dense import INSTRUCTION, DenseText
 from ridgerank.store.page_store import PageStore
@@ -102,7 +102,7 @@ def test_pages_without_text_and_unknown_models_are_refused(
         pytest.raises(RetrieverError, match=r"none of the 2 pages .* text layer"),
     ):
         DenseText(str(embedder), scans)
-    with pytest.raises(RetrieverError, match="cannot load the text embedder"):
+    with pytest.raises(RetrieverError, match=r"cannot load .*no-such-model.*: the text embedder"):
         DenseText(str(tmp_path / "no-such-model"), store, device="cpu")
 
 
@@ -110,5 +110,5 @@ def test_it_says_how_to_get_sentence_transformers(
     store: PageStore, embedder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(RetrieverError, match=r"pip install 'ridgerank\[dense\]'"):
+    with pytest.raises(ExtraMissing, match=r"pip install 'ridgerank\[dense\]'"):
         DenseText(str(embedder), store)

@@ -71,7 +71,7 @@ def test_an_unknown_name_or_class_lists_those_known(tmp_path: Path, model_folder
         RetrieverError, match=r"'qwen2_5_vl', which is not a known retriever.*colpali, colqwen2"
     ):
         load_encoder(model_folder, device="cpu")
-    with pytest.raises(RetrieverError, match="cannot load the retriever"):
+    with pytest.raises(RetrieverError, match=r"cannot load .*tokenizer\.json"):
         load_encoder(tmp_path, device="cpu")
 
 

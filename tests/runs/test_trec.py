@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgerank.errors import RidgeRankError, RunFileError, ScoreError
-from ridgerank.queries import read_queries
-from ridgerank.trec import Run, read_qrels, read_run, write_qrels, write_run
+from ridgerank.trec import Run, read_qrels, read_queries, read_run, write_qrels, write_run
 
 words = st.text("abcé#./-_0123456789", min_size=1, max_size=6)
 scores = st.floats(allow_nan=False, allow_infinity=False)

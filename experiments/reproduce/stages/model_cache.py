@@ -79,9 +79,9 @@ class ModelCache:
         return TargetCache(folder, self._lineage(model))
 
     def _lineage(self, model: "Backbone") -> "Lineage":
-        from ridgerank.lineage import PAPER_NUMBERS, StorageSetting
+        from ridgerank.lineage import StorageSetting
 
-        return model.lineage(StorageSetting(self._settings.keep, PAPER_NUMBERS, self.exit_layer(model)))
+        return model.lineage(StorageSetting(self._settings.keep, self.exit_layer(model)))
 
     def exit_layer(self, model: "Backbone") -> int:
         """The exit layer of the settings, or the default of a model of this depth."""

@@ -43,7 +43,8 @@ def build_store(
             progress=_count_pages(progress, f"{corpus.name}: pages into {Path(uri).parent.name}"),
             exit_layer=exit_layer,
             keep=keep,
-            processes=1,  # rendering is little beside the models, and a process takes long to start
+            preset="paper",
+            processes=0,  # a process takes long to start
             embedder=embedder,
             recognizer=recognizer,
         )
@@ -69,8 +70,7 @@ def candidates_by_query(
     by_text: dict[str, dict[str, Candidate]] = {}
     for pool in pools:
         for number, query in enumerate(corpus.queries):
-            pages = by_text.setdefault(query.text, {})
-            pages.update((candidate.page_id, candidate) for candidate in pool.of(number, candidates))
+            by_text.setdefault(query.text, {}).update((c.page_id, c) for c in pool.of(number, candidates))
     return {text: list(pages.values()) for text, pages in by_text.items()}
 
 

@@ -9,8 +9,7 @@ from experiments.protocols.scored_corpus import next_in_cycle
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.studies.weight_validation import sweep_corpus
 from ridgerank.fusion.correlations import correlate
-from ridgerank.fusion.estimate import FALLBACK_WEIGHT
-from ridgerank.fusion.weight import fit_one_factor, optimal_weight, resolve_heywood_case
+from ridgerank.fusion.weight import FALLBACK_WEIGHT, fit_one_factor, optimal_weight, resolve_heywood_case
 from ridgerank.ragged import Floats
 
 FEW = 16

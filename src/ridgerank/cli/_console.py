@@ -18,7 +18,7 @@ Quiet = Annotated[
     typer.Option("--quiet", "-q", help="Print only what went wrong.", rich_help_panel=PANEL),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.", rich_help_panel=PANEL)]
-_LIBRARY_BARS = ("HF_HUB_DISABLE_PROGRESS_BARS", "TQDM_DISABLE")
+_DOWNLOAD_BARS, _LIBRARY_BARS = "HF_HUB_DISABLE_PROGRESS_BARS", "TQDM_DISABLE"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _quiet = False
@@ -46,6 +46,8 @@ def set_verbosity(*, quiet: bool, verbose: bool) -> None:
     if quiet and verbose:
         raise typer.BadParameter("not together with --verbose", param_hint="--quiet")
     _quiet = quiet
+    if quiet:
+        os.environ.setdefault(_DOWNLOAD_BARS, "1")
     level = logging.INFO if verbose else logging.WARNING
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(level)  # some libraries set their own loggers to DEBUG
@@ -53,9 +55,11 @@ def set_verbosity(*, quiet: bool, verbose: bool) -> None:
 
 
 def hide_library_bars() -> None:
-    """Leave progress to our own lines; a variable that the user has set stays."""
-    for name in _LIBRARY_BARS:
-        os.environ.setdefault(name, "1")
+    """Leave progress to our own lines, but for downloads; a variable that the user has set stays."""
+    os.environ.setdefault(_LIBRARY_BARS, "1")
+    if sys.stderr is not None and not sys.stderr.isatty():  # downloads write a line now and then
+        os.environ.setdefault("TQDM_POSITION", "-1")
+        os.environ.setdefault("TQDM_MININTERVAL", f"{LINE_SECONDS:g}")
 
 
 class CommandGroup(typer.Typer):

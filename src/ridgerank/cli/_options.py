@@ -1,20 +1,22 @@
 """Options that several commands share, each with one help text, and the parsing that goes with them."""
 
+import sys
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-MODEL, STORED, FOUND, RANKED = "Model", "How pages are stored", "Retriever", "Ranking"
-OUTPUT, MACHINES, READING = "Output", "Machines and caches", "Documents"
-"""Headings of the options in `--help`."""
-model_option = partial(typer.Option, rich_help_panel=MODEL)
-storage_option = partial(typer.Option, rich_help_panel=STORED)
-retriever_option = partial(typer.Option, rich_help_panel=FOUND)
-ranking_option = partial(typer.Option, rich_help_panel=RANKED)
-output_option = partial(typer.Option, rich_help_panel=OUTPUT)
-machine_option = partial(typer.Option, rich_help_panel=MACHINES)
-document_option = partial(typer.Option, rich_help_panel=READING)
+if TYPE_CHECKING:
+    from ridgerank.trec import Run
+
+model_option = partial(typer.Option, rich_help_panel="Model")
+storage_option = partial(typer.Option, rich_help_panel="How pages are stored")
+retriever_option = partial(typer.Option, rich_help_panel="Retriever")
+ranking_option = partial(typer.Option, rich_help_panel="Ranking")
+output_option = partial(typer.Option, rich_help_panel="Output")
+machine_option = partial(typer.Option, rich_help_panel="Machines and caches")
+document_option = partial(typer.Option, rich_help_panel="Documents")
 
 Store = Annotated[
     str, typer.Option(help="Folder or URL of the page store.", envvar="RIDGERANK_STORE", show_default=False)
@@ -95,3 +97,15 @@ def require_tag(tag: str) -> None:
     """Refuse a run's tag that is not one word: it is a column of the file."""
     if not tag or tag.split() != [tag]:
         raise typer.BadParameter(f"tag {tag!r}, expected one word", param_hint="--tag")
+
+
+def write_run_to(output: Path | None, run: "Run", tag: str) -> None:
+    """Write a run to a file, whole or not at all, or to stdout."""
+    from ridgerank.atomic import replace_text_file
+    from ridgerank.trec import write_run
+
+    if output is None:
+        write_run(run, sys.stdout, tag=tag)
+    else:
+        with replace_text_file(output) as file:
+            write_run(run, file, tag=tag)

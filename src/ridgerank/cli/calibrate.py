@@ -2,12 +2,12 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,7 +24,6 @@ from ridgerank.cli._options import (
     require_store,
     retriever_option,
 )
-from ridgerank.records import STATES, TARGETS
 
 if TYPE_CHECKING:
     from ridgerank.calibration.artifact import Calibration
@@ -50,17 +49,9 @@ def calibrate_command(
     qrels: Annotated[
         Path | None,
         queries_option(
-            help="Judgements of these queries, TREC: the weight is w* of 64 judged queries or more; "
-            "fewer are averaged with the estimate without judgements."
+            help="Judgements of these queries, TREC: the weight is read on them, the more the surer."
         ),
     ] = None,
-    weight_from: Annotated[
-        str,
-        queries_option(
-            help="Take w* from another store that was calibrated with --qrels: STORE, or STORE#NAME.",
-            show_default=False,
-        ),
-    ] = "",
     run: Annotated[
         Path | None,
         retriever_option(help="Your retriever's candidates for the queries, TREC; needs --queries."),
@@ -76,24 +67,40 @@ def calibrate_command(
         str, output_option(help="Name of the calibration: several may lie beside a store.")
     ] = "default",
     candidates: CandidateCount = 20,
-    count: Annotated[int, queries_option(min=16, help="Queries to make where none are given.")] = 32,
+    count: Annotated[int, queries_option(min=16, help="Questions to make from the pages.")] = 48,
     documents: Annotated[
         list[Path] | None,
         document_option(help="Where the documents are now. [default: where they were indexed from]"),
     ] = None,
     target: Annotated[
-        str, fit_option(help="What to learn: margin (yes − no), likelihood (of the query), or auto.")
+        Literal["auto", "margin", "likelihood"],
+        fit_option(help="What to learn: margin (yes − no), likelihood (of the query), or auto."),
     ] = "auto",
     state: Annotated[
-        str, fit_option(help="Where to read: last position, mean over the query's positions, or auto.")
+        Literal["auto", "last", "mean"],
+        fit_option(help="Where to read: last position, mean over the query's positions, or auto."),
     ] = "auto",
     teacher: Annotated[
         str,
         fit_option(
-            help="Scores to learn: a TREC run made by any reranker, or qrels. [default: the model's own]",
+            help="Scores to learn: a TREC run made by any reranker. [default: the model's own]",
             show_default=False,
         ),
     ] = "",
+    readout: Annotated[
+        str,
+        fit_option(
+            help="Fit nothing: weigh this readout, a file, owner/name on the hub, or one that is shipped.",
+            show_default=False,
+        ),
+    ] = "",
+    save_to: Annotated[
+        Path | None,
+        output_option("--save", help="Write the readout to this file, for other stores of the same model."),
+    ] = None,
+    export: Annotated[
+        Path | None, output_option(help="Write all lists, their states and targets to this safetensors file.")
+    ] = None,
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -113,69 +120,72 @@ def calibrate_command(
     stopped.
     The report lies beside the store, as calibrations/NAME.json and NAME.png.
 
-    With `auto`, the paper's margin at the last position is kept if the model supports it and nothing else
-    is clearly better; otherwise the report says what was taken instead, and why.
+    With `auto`, models that look at pages, and trained rerankers, learn the paper's margin at the last
+    position unless it says nothing of relevance. Others learn what best finds the pages that questions were
+    made from.
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`
     """
-    from ridgerank.queries import read_queries
-    from ridgerank.trec import read_qrels
+    from ridgerank.trec import read_qrels, read_queries
 
     # All that can be refused is refused before the heavy imports.
     calibration_queries = None if queries is None else read_queries(queries)
     judgements = None if qrels is None else read_qrels(qrels)
     if judgements is not None and queries is None:
         raise typer.BadParameter("judgements need the queries they judge: --queries", param_hint="--qrels")
-    if weight_from and (qrels is not None or target != "auto" or state != "auto"):
+    if teacher and target != "auto":
         raise typer.BadParameter(
-            "judgements, target and state come from the other store: leave --qrels, --target and --state out",
-            param_hint="--weight-from",
+            "a teacher brings its own target: leave --target out", param_hint="--teacher"
         )
-    if teacher and (target != "auto" or weight_from):
+    if readout and (teacher or target != "auto" or state != "auto"):
         raise typer.BadParameter(
-            "a teacher brings its own target and needs its own weight: leave --target and --weight-from out",
-            param_hint="--teacher",
+            "nothing is fitted: leave --teacher, --target and --state out", param_hint="--readout"
         )
-    target_choice = _parse_choice(target, ("auto", *TARGETS), "--target")
-    state_choice = _parse_choice(state, ("auto", *STATES), "--state")
     if run is not None and queries is None:
         raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
     require_store(store)
-    if weight_only and (run is not None or weight_from or retriever is not None):
-        raise typer.BadParameter(
-            "it takes no other source of candidates or weight", param_hint="--weight-only"
-        )
+    if weight_only and (run is not None or retriever is not None or readout):
+        raise typer.BadParameter("it takes no other candidates or readout", param_hint="--weight-only")
     if weight_only:
         calibration = _estimate_weight_again(store, name, calibration_queries, judgements)
         print_report(calibration, store, name, as_json=as_json)
         return
+    from ridgerank.backbones.model_settings import ModelSettings
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
+    from ridgerank.calibration.readout_file import ReadoutFile, find_readout
+    from ridgerank.retrievers.hybrid import GivenCandidates
     from ridgerank.store.page_store import PageStore
+    from ridgerank.trec import read_run
 
-    queries_from = "" if queries is None else f"from {queries.name}"
+    given_readout = ReadoutFile.load(find_readout(readout)) if readout else None
     with calibration_progress() as progress, PageStore.open(store) as pages:
         candidate_source: Retriever | str | None = retriever
         if run is not None:
-            candidate_source = _read_candidates(run, calibration_queries or [], pages)
+            given = calibration_queries or []
+            candidate_source = GivenCandidates.of_run(read_run(run), given, resolve=pages.find)
+        model = ModelSettings.from_lineage(pages.lineage, name=backbone, device=device, dtype=dtype).load()
         calibration = calibrate_store(
             pages,
-            backbone=backbone,
+            backbone=model,
             retriever=candidate_source,
             queries=calibration_queries,
-            queries_from=queries_from,
+            queries_from="" if queries is None else f"from {queries.name}",
             qrels=judgements,
             name=name,
-            weight_from=weight_from,
+            readout=given_readout,
+            export=export,
             candidates=candidates,
             query_count=count,
             documents=documents or [],
-            target=None if target_choice == "auto" else target_choice,
-            state=None if state_choice == "auto" else state_choice,
+            target=None if target == "auto" else target,
+            state=None if state == "auto" else state,
             teacher=teacher,
             device=device,
             dtype=dtype,
             progress=progress,
         )
+        if save_to is not None:
+            ReadoutFile.of(calibration, model, pages).save(save_to)
     print_report(calibration, store, name, as_json=as_json)
 
 
@@ -198,22 +208,6 @@ def calibration_progress() -> "Iterator[Progress]":
     except KeyboardInterrupt:
         typer.echo("\ninterrupted; targets taken so far are kept: run it again to go on", err=True)
         raise typer.Exit(130) from None
-
-
-def _read_candidates(run: Path, queries: "Sequence[Query]", store: "PageStore") -> "Retriever":
-    """The candidates of a run in place of a retriever."""
-    from ridgerank.retrievers.hybrid import GivenCandidates
-    from ridgerank.trec import read_run
-
-    return GivenCandidates.of_run(read_run(run), queries, resolve=store.find)
-
-
-def _parse_choice(value: str, choices: Sequence[str], option: str) -> Any:  # noqa: ANN401 (one of the choices)
-    if value not in choices:
-        raise typer.BadParameter(
-            f"{value!r}, expected {', '.join(choices[:-1])} or {choices[-1]}", param_hint=option
-        )
-    return value
 
 
 def _estimate_weight_again(
@@ -279,7 +273,7 @@ def _require_judgements(before: "Calibration", after: "Calibration", name: str) 
     from ridgerank.errors import CalibrationError
 
     count_before, count_after = (
-        each.weight.queries_used if each.weight.is_judged else 0 for each in (before, after)
+        each.weight.queries_used if each.weight.method == "closed-form" else 0 for each in (before, after)
     )
     if count_after >= count_before:
         return
@@ -303,17 +297,16 @@ def _search_unknown(store: str, name: str, texts: list[str], candidates: int) ->
 
 
 def print_report(calibration: "Calibration", store: str, name: str, *, as_json: bool) -> None:
-    """Print a calibration, warnings last and loud."""
+    """Print a calibration: first what it says in a sentence."""
     from ridgerank.store.sidecar import locate_calibrations
 
     if as_json:
         typer.echo(json.dumps({"name": name, **calibration.facts()}, ensure_ascii=False))
     else:
+        typer.echo(calibration.summary())
         _print_tables(calibration)
-    if calibration.weight.note and not calibration.diagnostics.warnings:
-        echo(f"note: {calibration.weight.note}")
-    for warning in calibration.diagnostics.warnings:
-        warn(f"{warning}")
+    if calibration.weight.cause:
+        warn(calibration.weight.note)
     echo(f"{locate_calibrations(store)}/{name}.json: the whole report")
 
 
@@ -334,17 +327,7 @@ def _print_tables(calibration: "Calibration") -> None:
     r_low, r_high = facts.agreement_interval
     table.add_row("agreement r", f"{facts.agreement:.3f} ({r_low:.3f} to {r_high:.3f}), held-out lists")
     table.add_row("c_b, c_s, ρ", f"{_format(weight.c_b)}, {_format(weight.c_s)}, {_format(weight.rho)}")
-    table.add_row("least c_s (proposition 2)", _format(facts.relevance_floor))
     table.add_row("weight", f"{weight.weight:.3f} ({low:.2f} to {high:.2f}), {weight.method}")
-    if weight.method == "label-free":
-        table.add_row("", "an estimate without judgements")
-    table.add_row("interior", "yes" if weight.interior else "no")
-    if facts.paper_label_free is not None:
-        table.add_row("weight by §B.6", f"{facts.paper_label_free.weight:.3f}, this reading alone")
-    for title, estimate in (("label-free", facts.label_free), ("with judgements", facts.closed_form)):
-        if facts.closed_form is not None and estimate is not None:
-            table.add_row(f"weight {title}", f"{estimate.weight:.3f}")
-    table.add_row("expected gain", _format(facts.expected_gain, sign="+"))
     table.add_row("chance of a gain", _format(weight.chance_of_gain))
     Console().print(table)
     if len(facts.options) > 1:
@@ -352,23 +335,20 @@ def _print_tables(calibration: "Calibration") -> None:
 
 
 def _print_options(calibration: "Calibration") -> None:
-    """Every target and state that was measured, and why one was selected."""
+    """Every target and state that was measured, and how one was selected."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table()
     table.add_column("target, state", no_wrap=True)
-    for title in ("spread", "ρ_bt", "ρ_bs", "held-out r", "c_s", "supported"):
+    for title in ("held-out r", "c_s", ""):
         table.add_column(title)
     for option in calibration.diagnostics.options:
         selected = (option.target, option.state) == (calibration.target, calibration.state)
-        correlations = (option.retriever_target, option.retriever_readout)
-        figures = (option.spread, *correlations, option.agreement, option.relevance)
-        verdict = f"{'yes' if option.supported else 'no'}{', taken' if selected else ''}"
-        table.add_row(option.name, *(_format(value) for value in figures), verdict)
+        verdict = f"taken: {calibration.diagnostics.reason}" if selected else option.note
+        table.add_row(option.name, _format(option.agreement), _format(option.relevance), verdict)
     Console().print(table)
-    Console().print(calibration.diagnostics.reason, markup=False, highlight=False, soft_wrap=True)
 
 
-def _format(value: float, *, sign: str = "") -> str:
-    return "unknown" if value != value else f"{value:{sign}.3f}"
+def _format(value: float) -> str:
+    return "unknown" if value != value else f"{value:.3f}"

@@ -2,14 +2,13 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ridgerank.cli._console import echo
-from ridgerank.cli._options import Tag, require_tag
+from ridgerank.cli._options import Tag, require_tag, write_run_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,13 +40,6 @@ def fuse_command(
     weights: Annotated[
         str | None, typer.Option(help="Weights you know, one per run: 0.2,0.5,0.3.", show_default=False)
     ] = None,
-    shrink: Annotated[
-        bool,
-        typer.Option(
-            "--shrink",
-            help="Pull the estimate towards a cautious prior; for two runs and few queries.",
-        ),
-    ] = False,
     report: Annotated[
         Path | None, typer.Option(help="Write the weights and their reasons here, as JSON.")
     ] = None,
@@ -70,31 +62,30 @@ def fuse_command(
     """
     from ridgerank.atomic import replace_text_file
     from ridgerank.fusion.runs import fuse_runs, join
-    from ridgerank.trec import read_run, write_run
+    from ridgerank.records import to_json
+    from ridgerank.trec import read_run
 
     _require_one_source(len(runs), qrels, third, weight, weights)
     require_tag(tag)
     fused_runs = [read_run(path) for path in runs]
     joined = join(*fused_runs)
+    names = [path.name for path in runs]
     if len(runs) == 2 and weights is None:
-        estimate = _estimate(fused_runs, joined, qrels, third, weight, shrink=shrink)
-        facts = _make_report(estimate, joined)
+        names = ["retriever", "reranker"]
+        estimate = _estimate(fused_runs, joined, qrels, third, weight)
+        facts = to_json(estimate)
         fused = fuse_runs(joined, estimate.weight)
     else:
-        facts = _weigh_many(joined, [path.name for path in runs], qrels, weights)
+        facts = _weigh_many(joined, names, qrels, weights)
         fused = fuse_runs(joined, facts["weights"])
+    facts["queries"] = len(joined.queries)
+    lacking = zip(names, joined.missing_queries().tolist(), joined.missing_pages().tolist(), strict=True)
+    facts["missing"] = [{"run": name, "queries": queries, "pages": pages} for name, queries, pages in lacking]
     if report is not None:
         with replace_text_file(report) as file:
             file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
-    if output is not None:
-        with replace_text_file(output) as file:
-            write_run(fused, file, tag=tag)
-    else:
-        write_run(fused, sys.stdout, tag=tag)
-    if "weights" in facts:
-        _print_many(facts)
-    else:
-        _print_summary(facts)
+    write_run_to(output, fused, tag)
+    _print_summary(facts)
 
 
 def _require_one_source(
@@ -120,13 +111,10 @@ def _estimate(
     qrels: Path | None,
     third: Path | None,
     weight: float | None,
-    *,
-    shrink: bool,
 ) -> "WeightEstimate":
     from ridgerank.fusion.correlations import correlate
-    from ridgerank.fusion.estimate import closed_form_estimate, label_free_estimate
     from ridgerank.fusion.runs import join
-    from ridgerank.fusion.weight import user_estimate
+    from ridgerank.fusion.weight import closed_form_estimate, label_free_estimate, user_estimate
     from ridgerank.trec import read_qrels, read_run
 
     if weight is not None:
@@ -136,12 +124,12 @@ def _estimate(
         b, s = complete.scores
         relevance = complete.relevance(read_qrels(qrels))
         correlations = correlate(b, s, relevance, complete.lists)
-        return closed_form_estimate(correlations, shrink=shrink)
+        return closed_form_estimate(correlations)
     assert third is not None  # one source was required
     complete = join(*runs, read_run(third)).complete()
     b, s, t = complete.scores
     correlations = correlate(b, s, t, complete.lists)
-    return label_free_estimate(correlations, shrink=shrink)
+    return label_free_estimate(correlations)
 
 
 def _weigh_many(
@@ -153,21 +141,12 @@ def _weigh_many(
 
     if qrels is None:
         given = _parse_weights(weights or "", len(names))
-        method, queries, shares = "given", 0, [value / sum(given) for value in given]
-    else:
-        complete = joined.complete()
-        relevance = complete.relevance(read_qrels(qrels))
-        judged, queries = judged_weights(complete.scores, relevance, complete.lists)
-        method, shares = "closed-form", judged.tolist()
-    return {
-        "runs": names,
-        "weights": shares,
-        "method": method,
-        "queries_used": queries,
-        "queries": len(joined.queries),
-        "queries_missing": joined.missing_queries().tolist(),
-        "pages_missing": joined.missing_pages().tolist(),
-    }
+        shares = [value / sum(given) for value in given]
+        return {"runs": names, "weights": shares, "method": "given", "queries_used": 0}
+    complete = joined.complete()
+    relevance = complete.relevance(read_qrels(qrels))
+    judged, queries = judged_weights(complete.scores, relevance, complete.lists)
+    return {"runs": names, "weights": judged.tolist(), "method": "closed-form", "queries_used": queries}
 
 
 def _parse_weights(text: str, runs: int) -> list[float]:
@@ -186,62 +165,21 @@ def _parse_weights(text: str, runs: int) -> list[float]:
     return values
 
 
-def _make_report(estimate: "WeightEstimate", joined: "JoinedRuns") -> dict[str, Any]:
-    """The report. Values that could not be estimated are null."""
-    from ridgerank.records import to_json
-
-    facts: dict[str, Any] = to_json(estimate)
-    facts |= _partial_correlations(estimate)
-    facts["queries"] = len(joined.queries)
-    for name, queries, pages in zip(
-        ("retriever", "reranker"),
-        joined.missing_queries().tolist(),
-        joined.missing_pages().tolist(),
-        strict=True,
-    ):
-        facts[f"queries_missing_from_{name}"] = queries
-        facts[f"pages_missing_from_{name}"] = pages
-    return facts
-
-
-def _partial_correlations(estimate: "WeightEstimate") -> dict[str, float | None]:
-    """The partial correlation of each score with relevance given the other; `interior`: both are positive."""
-    import numpy as np
-
-    from ridgerank.fusion.weight import partial_correlations
-
-    c_b, c_s, rho = (np.asarray(value) for value in (estimate.c_b, estimate.c_s, estimate.rho))
-    values = partial_correlations(c_b, c_s, rho)
-    names = ("partial_correlation_retriever", "partial_correlation_reranker")
-    return {
-        name: None if np.isnan(value) else float(value) for name, value in zip(names, values, strict=True)
-    }
-
-
 def _print_summary(facts: dict[str, Any]) -> None:
-    low, high = facts["weight_interval"]
-    spread = "" if facts["method"] == "given" else f" (95 % interval {low:.2f} to {high:.2f})"
-    caution = ": an estimate without judgements" if facts["method"] == "label-free" else ""
-    echo(f"weight {facts['weight']:.3f}{spread}, {facts['method']}{caution}")
-    if facts["note"]:
-        echo(f"note: {facts['note']}")
-    for name in ("retriever", "reranker"):
-        queries, pages = facts[f"queries_missing_from_{name}"], facts[f"pages_missing_from_{name}"]
-        if queries or pages:
+    """The weight of two runs, or a line per run; then what each lacks."""
+    if "weights" in facts:
+        for name, weight in zip(facts["runs"], facts["weights"], strict=True):
+            echo(f"{name}: weight {weight:.3f}, {facts['method']}")
+    else:
+        low, high = facts["weight_interval"]
+        spread = "" if facts["method"] == "given" else f" (95 % interval {low:.2f} to {high:.2f})"
+        caution = ": an estimate without judgements" if facts["method"] == "label-free" else ""
+        echo(f"weight {facts['weight']:.3f}{spread}, {facts['method']}{caution}")
+        if facts["note"]:
+            echo(f"note: {facts['note']}")
+    for missing in facts["missing"]:
+        if missing["queries"] or missing["pages"]:
             echo(
-                f"note: the {name} lacks {queries} queries and {pages} pages of other queries; "
-                "they are kept, below the fused pages"
-            )
-
-
-def _print_many(facts: dict[str, Any]) -> None:
-    """A line per run, then what each lacks."""
-    for name, weight in zip(facts["runs"], facts["weights"], strict=True):
-        echo(f"{name}: weight {weight:.3f}, {facts['method']}")
-    missing = zip(facts["runs"], facts["queries_missing"], facts["pages_missing"], strict=True)
-    for name, queries, pages in missing:
-        if queries or pages:
-            echo(
-                f"note: {name} lacks {queries} queries and {pages} pages of other queries; "
-                "they are kept, below the fused pages"
+                f"note: {missing['run']} lacks {missing['queries']} queries and {missing['pages']} pages of "
+                "other queries; they are kept, below the fused pages"
             )

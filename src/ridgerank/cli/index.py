@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +24,7 @@ from ridgerank.cli._options import (
     storage_option,
 )
 from ridgerank.cli.calibrate import calibration_progress, print_report
-from ridgerank.errors import BackboneError, DocumentError, LineageMismatch
+from ridgerank.errors import ArtifactError, BackboneError, DocumentError, LineageMismatch, StoreError
 from ridgerank.extras import require_packages
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ridgerank.documents.render import PageRef
     from ridgerank.documents.sources import Failure
     from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback
-    from ridgerank.lineage import Keep, Lineage, NumberFormat, StorageChoice, StoragePreset
+    from ridgerank.lineage import Lineage, StorageChoice, StorageSetting
 
 SOME_FAILED = 3
 """Exit status when the work was done but some files could not be read."""
@@ -66,8 +66,8 @@ PromptName = Annotated[
 PresetName = Annotated[
     str | None,
     storage_option(
-        help="Of a new store: small, the best measured (images: value-norm 1/5, 3/2 bits; text: "
-        "value-norm 1/2, 4/2 group 32, layer 2/5), or paper (stride 1/3, 8 bits). [default: small]"
+        help="Of a new store: small, the best measured (images: value-norm 1/5; text: value-norm 1/2, "
+        "layer 2/5), or paper (stride 1/3, int8). [default: small]"
     ),
 ]
 KeepRule = Annotated[
@@ -77,12 +77,16 @@ KeepRule = Annotated[
         "[default: the store's, else the preset's]"
     ),
 ]
-Bits = Annotated[
+Quality = Annotated[
     str | None,
     storage_option(
-        help="Bits of a number: 8, 4, 3, 2, keys/values 3/1, or '4 group 32'. "
+        help="How fine numbers are stored: 2 halves the error of 1 and takes more bytes. "
         "[default: the store's, else the preset's]"
     ),
+]
+Like = Annotated[
+    str | None,
+    storage_option(help="Of a new store: settings and basis of this one. [default: fitted to the pages]"),
 ]
 ExitLayer = Annotated[
     int | None,
@@ -105,6 +109,14 @@ VectorRetriever = Annotated[
     ),
 ]
 AlsoCalibrate = Annotated[bool, ranking_option("--calibrate", help="Calibrate, too, when pages are stored.")]
+GivenReadout = Annotated[
+    str | None,
+    ranking_option(
+        help="Rank with this readout: a file, owner/name on the hub, or one that is shipped. [default: the "
+        "one that is shipped for the model, if any]",
+        show_default=False,
+    ),
+]
 CalibrationQueries = Annotated[
     Path | None, ranking_option(help="With --calibrate: its queries. [default: made from the pages]")
 ]
@@ -126,16 +138,14 @@ class IndexSettings:
     storage: "StorageChoice"
     stored: "Lineage | None" = None
     """The lineage of the store that is there."""
-    repeated_preset: "StoragePreset | None" = None
-    """Typed for a store that is there: its exit layer is compared once the model's layers are known."""
+    like: str | None = None
+    """The store whose basis a new one takes."""
 
     def load_model(self, store: str) -> "Backbone":
         """Load the model; one that cannot read as the store's own did is refused by both names."""
-        from ridgerank.lineage import StorageSetting
-
         echo(f"loading {self.model.name}")
         try:
-            model = self.model.load()
+            return self.model.load()
         except BackboneError as error:
             if self.stored is None or self.stored.backbone == self.model.name:
                 raise
@@ -143,18 +153,6 @@ class IndexSettings:
                 f"{store} was made with {self.stored.backbone}, and {self.model.name} cannot take its place "
                 f"({error}); leave --backbone out, or index into another store"
             ) from error
-        if self.stored is not None and self.repeated_preset is not None:
-            stored_layer = self.stored.storage.exit_layer
-            exit_layer = StorageSetting.from_preset(
-                self.repeated_preset, layers=model.geometry.layers, reads_text=model.reads_text
-            ).exit_layer
-            if exit_layer != stored_layer:
-                raise LineageMismatch(
-                    f"{store} was made with --exit-layer {stored_layer}, and --preset "
-                    f"{self.repeated_preset} is {exit_layer} for {self.model.name}; leave --preset out, or "
-                    "index into another store"
-                )
-        return model
 
 
 def index_command(
@@ -168,13 +166,15 @@ def index_command(
     prompt: PromptName = None,
     preset: PresetName = None,
     keep: KeepRule = None,
-    bits: Bits = None,
+    quality: Quality = None,
     exit_layer: ExitLayer = None,
+    like: Like = None,
     ocr: Ocr = False,
     prune: Prune = False,
     processes: RenderProcesses = None,
     retriever: VectorRetriever = None,
     calibrate: AlsoCalibrate = False,
+    readout: GivenReadout = None,
     queries: CalibrationQueries = None,
     ray: Ray = None,
     workers: Workers = None,
@@ -190,10 +190,11 @@ def index_command(
     With `--retriever` each page is rendered once for both models; added to a store that has pages already, it
     reads again only those that lack vectors, so give it their documents.
 
-    Into a store that is there, pages go as its pages are: same model, same layer, positions and bits. A new
+    Into a store that is there, pages go as its pages are: same model, layer, positions and quality. A new
     store takes a `--preset`: where its settings were measured stands in docs/storage.md.
 
-    With `--calibrate` the store is calibrated after it is indexed, as by `ridgerank calibrate`.
+    A readout lets a new store be searched at once; `ridgerank calibrate` fits one to its own pages. With
+    `--calibrate` that is done after indexing.
 
     With `--ray` pages are read by the workers of a cluster, which must see the documents and the store under
     the same paths or URLs; the store is the one a single machine makes.
@@ -208,13 +209,17 @@ def index_command(
         raise typer.BadParameter(
             "not with --ray; use `ridgerank calibrate` after it", param_hint="--calibrate"
         )
-    from ridgerank.backbones.model_settings import ModelSettings
-    from ridgerank.queries import read_queries
+    if readout is not None and (calibrate or ray is not None):
+        raise typer.BadParameter("not with --calibrate or --ray", param_hint="--readout")
+    from ridgerank.backbones.model_settings import ModelSettings, absolute_name
+    from ridgerank.trec import read_queries
 
     calibration_queries = None if queries is None else read_queries(queries)
     require_documents(paths)
-    typed = ModelSettings(backbone or "", device, dtype, max_pixels, page_text, prompt)
-    settings = resolve_settings(store, typed, preset=preset, keep=keep, bits=bits, exit_layer=exit_layer)
+    typed = ModelSettings(absolute_name(backbone or ""), device, dtype, max_pixels, page_text, prompt)
+    settings = resolve_settings(
+        store, typed, preset=preset, keep=keep, quality=quality, exit_layer=exit_layer, like=like
+    )
     if dry_run:
         _print_estimate(paths, store, settings)
         return
@@ -224,8 +229,8 @@ def index_command(
         _summarize(report, store, ocr=ocr)
         _exit_if_incomplete(report)
         return
+    from ridgerank.atomic import cache_folder
     from ridgerank.backbones.load import parse_dtype
-    from ridgerank.cache_folder import cache_folder
     from ridgerank.documents.ocr import Recognizer
     from ridgerank.indexing.index import index_documents
     from ridgerank.retrievers.encoders import load_encoder
@@ -243,7 +248,9 @@ def index_command(
                 embedder=encoder,
                 exit_layer=storage.exit_layer,
                 keep=storage.keep,
-                numbers=storage.numbers,
+                quality=storage.quality,
+                preset="paper" if storage.quality is None else "small",
+                like=like,
                 prune=prune,
                 processes=processes,
                 recognizer=recognizer,
@@ -252,7 +259,7 @@ def index_command(
     except KeyboardInterrupt:
         raise _report_interruption(store) from None
     _summarize(report, store, ocr=ocr, calibrated=calibrate)
-    if calibrate:
+    if calibrate or not _take_readout(store, model, readout):
         from ridgerank.calibration.calibrate import calibrate as calibrate_store
 
         with calibration_progress() as progress:
@@ -269,6 +276,37 @@ def index_command(
     _exit_if_incomplete(report)
 
 
+def _take_readout(store: str, model: "Backbone", name: str | None) -> bool:
+    """Give a store without calibrations a readout; False if the shipped one does not fit the model."""
+    from ridgerank.calibration.artifact import list_calibrations
+    from ridgerank.calibration.calibrate import open_workbench
+    from ridgerank.calibration.readout_file import ReadoutFile, find_readout, shipped_for
+    from ridgerank.store.lance_dataset import find_lineage
+    from ridgerank.store.sidecar import open_calibrations
+
+    given = None if name is None else (name, ReadoutFile.load(find_readout(name)))
+    lineage = find_lineage(store)
+    with open_calibrations(store) as folder:
+        if lineage is None or (given is None and list_calibrations(folder)):
+            return True
+    chosen = given or shipped_for(lineage, model.geometry.width)
+    if chosen is None:
+        echo(f"before the first search: ridgerank calibrate --store {store}")
+        return True
+    name, file = chosen
+    with open_workbench(store, backbone=model) as bench:
+        result = file.check(model, bench.shallow.store)
+        if not result.accepted and given is not None:
+            raise ArtifactError(f"the readout {name} was not made with {model.name} as it is here: {result}")
+        if not result.accepted:
+            echo(f"the readout {name} is not one for {model.name}, {result}: calibrating instead")
+            return False
+        calibration = file.over(lineage, f"the readout {name}", bench.incumbent)
+        replace(calibration, **bench.retriever_fields).save(bench.folder)
+    echo(f"{store} can be searched: its readout is {name}; `ridgerank calibrate` fits one to these pages")
+    return True
+
+
 def _index_on_ray(
     address: str,
     workers: int | None,
@@ -282,7 +320,7 @@ def _index_on_ray(
 ) -> "IndexReport":
     from ridgerank.indexing.ray import EncodingPlan, connect_ray, index_on_ray, plan_workers
 
-    plan = EncodingPlan(settings.model, settings.storage, retriever, ocr)
+    plan = EncodingPlan(settings.model, settings.storage, retriever, ocr, settings.like)
     with connect_ray(address) as cluster:
         cluster_workers = plan_workers(cluster, workers, settings.model.device)
         echo(f"Ray at {address}: {cluster_workers.count} workers")
@@ -290,7 +328,7 @@ def _index_on_ray(
             with Bar("listing") as bar:
                 return index_on_ray(
                     [path.resolve() for path in paths],
-                    store,
+                    store if "://" in store else str(Path(store).resolve()),
                     plan,
                     ray=cluster,
                     workers=cluster_workers,
@@ -323,19 +361,16 @@ def _choose_retriever(name: str | None, store: str) -> str | None:
 
 
 def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool = False) -> None:
+    counted = (
+        (report.embedded, "of them given vectors"),
+        (report.replaced, "of changed files replaced"),
+        (report.removed, "removed"),
+        (report.copies, "copies of the same content"),
+        (report.skipped_files, "files of other types passed over"),
+        (len(report.failures), "not read"),
+    )
     facts = [f"{report.added} pages added", f"{report.skipped} stored before"]
-    if report.embedded:
-        facts.append(f"{report.embedded} of them given vectors")
-    if report.replaced:
-        facts.append(f"{report.replaced} of changed files replaced")
-    if report.removed:
-        facts.append(f"{report.removed} removed")
-    if report.copies:
-        facts.append(f"{report.copies} copies of the same content")
-    if report.skipped_files:
-        facts.append(f"{report.skipped_files} files of other types passed over")
-    if report.failures:
-        facts.append(f"{len(report.failures)} not read")
+    facts += [f"{count} {what}" for count, what in counted if count]
     echo(f"{store}: {', '.join(facts)}")
     for line in report.renamed:
         echo(line)
@@ -417,7 +452,7 @@ def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> N
     from ridgerank.documents.render import PageRef, list_pages
     from ridgerank.store.page_store import PageStore
 
-    listed = {ref.page_id: ref for ref in list_pages(paths) if isinstance(ref, PageRef)}
+    listed = {ref.page_id: ref for ref in list_pages(paths, processes=1) if isinstance(ref, PageRef)}
     stored: set[str] = set()
     if settings.stored is not None:
         with PageStore.open(store) as opened:
@@ -441,7 +476,7 @@ def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> N
 def _measure_pages(refs: "list[PageRef]", settings: IndexSettings) -> tuple[float | None, float | None, str]:
     """Bytes and seconds per page, and where they come from: a few pages encoded in memory, or arithmetic."""
     from ridgerank.backbones.model_settings import find_model
-    from ridgerank.store.layout import count_page_bytes, find_shape
+    from ridgerank.store.layout import count_page_bytes, find_shape, pack
 
     if not _is_downloaded(*find_model(settings.model.name)):
         try:
@@ -460,12 +495,17 @@ def _measure_pages(refs: "list[PageRef]", settings: IndexSettings) -> tuple[floa
     encoder = PageEncoder.create(model, None, setting)
     listing = Listing({ref.page_id: ref for ref in refs}, {ref.page_id: [ref.reference] for ref in refs})
     start = time.perf_counter()
-    pages = [page for page in render_pages(refs, max_pixels=model.page_budget) if isinstance(page, Page)]
+    rendered = render_pages(refs, max_pixels=model.page_budget, processes=1)
+    pages = [page for page in rendered if isinstance(page, Page)]
     if not pages:
         return None, None, "as none of the first pages can be read"
-    encoded = encoder.encode(pages, listing, frozenset())
+    if encoder.needs_basis:
+        encoder, encoded = encoder.fit([pages], listing)
+    else:
+        encoded = encoder.encode(pages, listing, frozenset())
     seconds = (time.perf_counter() - start) / len(pages)
-    return encoded.prefix_bytes / len(pages), seconds, f"measured on {len(pages)} pages"
+    blocks = [pack(row.prefix) for row in encoded.rows if row.prefix is not None]
+    return sum(map(len, blocks)) / len(pages), seconds, f"measured on {len(pages)} pages"
 
 
 def _is_downloaded(location: str, gguf: str | None) -> bool:
@@ -488,23 +528,33 @@ def resolve_settings(
     *,
     preset: str | None = None,
     keep: str | None = None,
-    bits: str | None = None,
+    quality: str | None = None,
     exit_layer: int | None = None,
+    like: str | None = None,
 ) -> IndexSettings:
     """What was typed, else what the store was made with, else a preset; a difference to the store is refused.
 
     The name of the typed model is empty if none was typed. No model is loaded.
     """
     from ridgerank.backbones.model_settings import ModelSettings, find_model
-    from ridgerank.lineage import Keep, NumberFormat, StorageSetting, parse_storage_preset
+    from ridgerank.lineage import Keep, StorageSetting, parse_quality, parse_storage_preset
+    from ridgerank.store.lance_dataset import find_lineage
 
     chosen_preset = parse_storage_preset(preset or "small")
     chosen_keep = None if keep is None else Keep.parse(keep)
-    numbers = None if bits is None else NumberFormat.parse(bits)
+    chosen_quality = None if quality is None else parse_quality(quality)
     storage = partial(
-        StorageSetting.from_preset, chosen_preset, keep=chosen_keep, numbers=numbers, exit_layer=exit_layer
+        StorageSetting.from_preset,
+        chosen_preset,
+        keep=chosen_keep,
+        quality=chosen_quality,
+        exit_layer=exit_layer,
     )
     lineage = find_lineage(store)
+    if lineage is None and like is not None:
+        store, lineage = like, find_lineage(like)
+        if lineage is None:
+            raise StoreError(f"no page store at {like} to take settings from; check the path")
     if lineage is None:
         if not typed.name:
             from ridgerank.indexing.index import describe_models
@@ -515,12 +565,13 @@ def resolve_settings(
         find_model(typed.name)
         return IndexSettings(typed, storage)
     stored = lineage.storage
-    if preset is not None:
-        _require_preset(chosen_preset, chosen_keep, numbers, lineage, store)
+    # Of the preset's setting only the exit layer depends on the number of layers.
+    named = replace(storage(layers=1, reads_text=lineage.page_text is not None), exit_layer=stored.exit_layer)
     _require_stored(
         {
+            "--preset": (None if preset is None else named, replace(stored, basis=None)),
             "--keep": (chosen_keep, stored.keep),
-            "--bits": (numbers, stored.numbers),
+            "--quality": (chosen_quality, stored.quality),
             "--exit-layer": (exit_layer, stored.exit_layer),
             "--max-pixels": (typed.max_pixels, lineage.max_pixels),
             "--page-text": (typed.page_text, lineage.page_text),
@@ -528,24 +579,23 @@ def resolve_settings(
         },
         store,
     )
-    name = typed.name or lineage.backbone
-    find_model(name)
+    model = ModelSettings.from_lineage(
+        lineage, name=typed.name or None, device=typed.device, dtype=typed.dtype
+    )
+    find_model(model.name)
     if not typed.name:
-        echo(f"{store} was made with {name}, {stored}: so are the new pages")
+        echo(f"{store} was made with {model.name}, {stored}: so are the new pages")
     return IndexSettings(
-        ModelSettings.from_lineage(lineage, name=name, device=typed.device, dtype=typed.dtype),
-        partial(storage, keep=stored.keep, numbers=stored.numbers, exit_layer=stored.exit_layer),
-        lineage,
-        None if preset is None or exit_layer is not None else chosen_preset,
+        model,
+        partial(_take_stored, replace(stored, basis=None)),
+        None if store == like else lineage,
+        like,
     )
 
 
-def find_lineage(store: str) -> "Lineage | None":
-    """What the store was made with, None if there is none yet."""
-    from ridgerank.store.lance_dataset import open_dataset, read_lineage
-
-    dataset = open_dataset(store)
-    return None if dataset is None else read_lineage(dataset, store)
+def _take_stored(setting: "StorageSetting", **_: object) -> "StorageSetting":
+    """The setting of a store that is there, whatever the model."""
+    return setting
 
 
 def require_documents(paths: Sequence[Path]) -> None:
@@ -575,25 +625,4 @@ def _require_stored(compared: dict[str, tuple[Any, Any]], store: str) -> None:
         raise LineageMismatch(
             f"{store} was made with {stored}; leave {' and '.join(differing)} out, or index into another "
             "store"
-        )
-
-
-def _require_preset(
-    preset: "StoragePreset",
-    keep: "Keep | None",
-    numbers: "NumberFormat | None",
-    lineage: "Lineage",
-    store: str,
-) -> None:
-    """Refuse a preset that differs from the store; what was typed beside it stands for its part."""
-    from ridgerank.lineage import StorageSetting
-
-    stored = lineage.storage
-    # Of the setting only the exit layer depends on the number of layers.
-    named = StorageSetting.from_preset(preset, layers=1, reads_text=lineage.page_text is not None)
-    keep, numbers = keep or named.keep, numbers or named.numbers
-    if (keep, numbers) != (stored.keep, stored.numbers):
-        raise LineageMismatch(
-            f"{store} was made with {stored}, and --preset {preset} is {keep}, {numbers} bits; leave "
-            "--preset out, or index into another store"
         )

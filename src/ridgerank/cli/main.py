@@ -2,6 +2,7 @@
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Annotated, NoReturn
 
 import typer
@@ -62,6 +63,9 @@ def main() -> None:
 def run_app(commands: typer.Typer) -> None:
     """Run commands; an error the user can act on is one line on stderr and exit status 1."""
     hide_library_bars()
+    for stream in (sys.stdout, sys.stderr):  # None if it is closed
+        if isinstance(stream, TextIOWrapper):  # what is printed is UTF-8, as what is written, in any locale
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         commands()
         sys.stdout.flush()

@@ -64,8 +64,7 @@ def rank_command(
 
     Example: `ridgerank rank --store pages --queries queries.jsonl --run colpali.trec > reranked.trec`
     """
-    from ridgerank.queries import read_queries
-    from ridgerank.trec import read_run
+    from ridgerank.trec import read_queries, read_run
 
     require_tag(tag)
     requests = _join_candidates(read_queries(queries), read_run(run))

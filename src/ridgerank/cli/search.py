@@ -1,7 +1,6 @@
 """`ridgerank search`: a query in, the best pages out; or a file of queries, a run out."""
 
 import json
-import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from ridgerank.cli._options import (
     Where,
     output_option,
     require_tag,
+    write_run_to,
 )
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def search_command(
 
     Example: `ridgerank search --store pages --queries queries.jsonl --output run.trec`
     """
-    from ridgerank.queries import read_queries
     from ridgerank.records import validate_query
+    from ridgerank.trec import read_queries
 
     # Before the heavy imports, so that a mistake is reported at once.
     pictures_or_json = as_json or images is not None or show or explain is not None
@@ -188,8 +188,7 @@ def _write_run(
     within: "PageFilter",
 ) -> None:
     """Search for every query and write all reranked candidates as one run, pages by their reference."""
-    from ridgerank.atomic import replace_text_file
-    from ridgerank.trec import Run, write_run
+    from ridgerank.trec import Run
 
     scored: dict[str, dict[str, float]] = {}
     notes: dict[str, int] = {}
@@ -203,12 +202,7 @@ def _write_run(
                 scored[query.query_id] = {_run_name(page): page.fused_score for page in ranking.pages}
                 notes[ranking.note] = notes.get(ranking.note, 0) + 1
             bar.advance()
-    run = Run.of_dict(scored)
-    if output is None:
-        write_run(run, sys.stdout, tag=tag)
-    else:
-        with replace_text_file(output) as file:
-            write_run(run, file, tag=tag)
+    write_run_to(output, Run.of_dict(scored), tag)
     for note, count in notes.items():
         if note:
             echo(f"note, for {count} of {len(queries)} queries: {note}")

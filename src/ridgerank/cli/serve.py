@@ -1,6 +1,7 @@
 """`ridgerank serve`: the reranker behind HTTP."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,8 +9,6 @@ import typer
 
 from ridgerank.cli._console import echo
 from ridgerank.cli._options import (
-    MACHINES,
-    RANKED,
     BackboneName,
     CalibratedRetriever,
     Device,
@@ -17,6 +16,8 @@ from ridgerank.cli._options import (
     Ray,
     ReadoutName,
     Store,
+    machine_option,
+    ranking_option,
 )
 from ridgerank.extras import require_packages
 from ridgerank.serving.settings import Dialect
@@ -27,39 +28,26 @@ if TYPE_CHECKING:
     from ridgerank.serving.settings import ServeSettings
 
 
+caller_option = partial(typer.Option, rich_help_panel="Who may call")
+load_option = partial(typer.Option, rich_help_panel="Load")
+judging_option = partial(typer.Option, rich_help_panel="Judging and queries")
+
+
 def serve_command(
     store: Store,
     host: Annotated[
-        str,
-        typer.Option(
-            help="Address to listen on; any but loopback needs --api-key-file.",
-            rich_help_panel="Who may call",
-        ),
+        str, caller_option(help="Address to listen on; any but loopback needs --api-key-file.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0 for a free one.", rich_help_panel="Who may call")
-    ] = 8080,
+    port: Annotated[int, caller_option(min=0, max=65535, help="Port; 0 for a free one.")] = 8080,
     api_key_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of keys, one per line; requests then need one of them.", rich_help_panel="Who may call"
-        ),
+        Path | None, caller_option(help="File of keys, one per line; requests then need one of them.")
     ] = None,
     no_auth: Annotated[
-        bool,
-        typer.Option(
-            "--no-auth",
-            help="Listen beyond loopback without keys: anyone may call.",
-            rich_help_panel="Who may call",
-        ),
+        bool, caller_option("--no-auth", help="Listen beyond loopback without keys: anyone may call.")
     ] = False,
     encode_missing: Annotated[
         bool,
-        typer.Option(
-            "--encode-missing",
-            help="Encode texts and images that are not stored on the fly.",
-            rich_help_panel=RANKED,
-        ),
+        ranking_option("--encode-missing", help="Encode texts and images that are not stored on the fly."),
     ] = False,
     dialect: Annotated[
         Dialect,
@@ -73,47 +61,29 @@ def serve_command(
         bool, typer.Option("--json-logs", help="Log a line of JSON per request, with its id.")
     ] = False,
     max_requests: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Requests admitted at once; more are refused for a while (429).",
-            rich_help_panel="Load",
-        ),
+        int, load_option(min=1, help="Requests admitted at once; more are refused for a while (429).")
     ] = 16,
-    max_candidates: Annotated[
-        int, typer.Option(min=1, max=1000, help="Candidates per request.", rich_help_panel="Load")
-    ] = 200,
-    deadline: Annotated[
-        float,
-        typer.Option(min=0.1, help="Seconds after which a request is given up.", rich_help_panel="Load"),
-    ] = 30,
+    max_candidates: Annotated[int, load_option(min=1, max=1000, help="Candidates per request.")] = 200,
+    deadline: Annotated[float, load_option(min=0.1, help="Seconds after which a request is given up.")] = 30,
     workers: Annotated[
         int | None,
-        typer.Option(
+        load_option(
             min=1,
             max=16,
             help="Processes, each with the model in memory. [default: 1; 2 on a CPU for small models]",
             show_default=False,
-            rich_help_panel="Load",
         ),
     ] = None,
-    cache_mb: Annotated[
-        int, typer.Option(min=1, help="Memory for pages, in MB, of all workers.", rich_help_panel="Load")
-    ] = 1024,
+    cache_mb: Annotated[int, load_option(min=1, help="Memory for pages, in MB, of all workers.")] = 1024,
     judge: Annotated[
         bool,
-        typer.Option(
-            "--judge",
-            help="Let callers judge pages; judgements are kept beside the store.",
-            rich_help_panel="Judging and queries",
-        ),
+        judging_option("--judge", help="Let callers judge pages; judgements are kept beside the store."),
     ] = False,
     query_log: Annotated[
         Path | None,
-        typer.Option(
+        judging_option(
             help="Keep the texts of queries in this file, one per worker: for calibrate --queries.",
             show_default=False,
-            rich_help_panel="Judging and queries",
         ),
     ] = None,
     readout: ReadoutName = "default",
@@ -121,10 +91,7 @@ def serve_command(
     backbone: BackboneName = None,
     ray: Ray = None,
     replicas: Annotated[
-        str,
-        typer.Option(
-            help="With --ray: how many, or the least and the most, as 1-4.", rich_help_panel=MACHINES
-        ),
+        str, machine_option(help="With --ray: how many, or the least and the most, as 1-4.")
     ] = "1",
     device: Device = None,
     dtype: Dtype = None,

@@ -37,6 +37,7 @@ def info(uri: Uri, as_json: AsJson = False) -> None:
     table.add_row(
         "prefixes", f"{facts.prefix_bytes / 1e6:,.1f} MB, {facts.bytes_per_page / 1e6:.3f} MB a page"
     )
+    table.add_row("in memory", f"{facts.cached_bytes_per_page / 1e6:.3f} MB a page")
     table.add_row("setting", facts.lineage.storage.command_options())
     retriever = facts.retriever
     table.add_row(
@@ -138,11 +139,11 @@ def check(uri: Uri) -> None:
 
 def _advise(damaged: "list[Damage]", pages: int) -> str:
     """What is lost, and what to do about it."""
-    from ridgerank.store.layout import SHARED
+    from ridgerank.store.layout import BASIS
 
-    if any(damage.what == SHARED for damage in damaged):
+    if any(damage.what == BASIS for damage in damaged):
         return (
-            f"none of its {pages} pages can be read without {SHARED}; restore that file from a copy, or "
+            f"none of its {pages} pages can be read without {BASIS}; restore that file from a copy, or "
             "index the documents into a new store"
         )
     damaged_pages = sum(damage.page_id is not None for damage in damaged)

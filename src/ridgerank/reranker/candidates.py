@@ -5,29 +5,39 @@ one shape share a pass, long lists are cut into several), and both scores are fu
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
 from typing import SupportsFloat, TypeAlias
 
 import numpy as np
 import torch
+from PIL.Image import Image
 from scipy.special import expit
 
+from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.errors import ScoreError, StoreError
+from ridgerank.documents.render import PageRef, list_pages, page_from_image, page_from_text, render_pages
+from ridgerank.errors import DocumentError, ScoreError, StoreError
 from ridgerank.fusion.standardize import standardize
 from ridgerank.fusion.weight import WeightEstimate
+from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats, Ragged, finite_scores
-from ridgerank.records import Candidate, Latency, RankedPage, Ranking, State
-from ridgerank.reranker.unstored import PageSource, UnstoredPage, UnstoredPages
+from ridgerank.records import Candidate, Latency, Page, RankedPage, Ranking, State
 from ridgerank.scoring.shallow import ShallowPass, ShallowStates
+from ridgerank.store.codec import compress
 from ridgerank.store.lance_dataset import shorten
+from ridgerank.store.layout import Basis, PackedPrefix
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.reading import ByteLRU
 
 CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
 """A page by id or reference, with the retriever's score or without."""
 Candidates: TypeAlias = Sequence[CandidateLike] | Mapping[str, float]
 """What `rank` takes: a list, or scores by page."""
+PageSource: TypeAlias = Mapping[str, Image | Page | str] | Iterable[str | Path]
+"""Where missing pages come from: images, pages or texts by the name of the page, or files and folders."""
 
 PAGES_PER_PASS = 64
 """More candidates than this run in several passes: memory grows with the pages of a pass."""
@@ -36,6 +46,85 @@ MIN_SHARED_PAGES = 8
 PASS_ENTRIES = PAGES_PER_PASS * 256 * (256 + 1280)
 """Entries of the attention matrix of one head in one pass: those of `PAGES_PER_PASS` pages of 1,280 positions
 for a query of 256 tokens. A longer query runs over fewer pages at once: its matrix grows with its square."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnstoredPage:
+    """A page that is in no store, ready for a query."""
+
+    page_id: str
+    reference: str
+    prefix: PackedPrefix
+
+
+class UnstoredPages:
+    """Encodes pages for a store without writing to it; safe for any number of threads."""
+
+    def __init__(
+        self, backbone: Backbone, lineage: Lineage, *, capacity_bytes: int, basis: Basis | None = None
+    ) -> None:
+        """`basis` is the store's, if its pages are not int8."""
+        self._backbone = backbone
+        self._lineage = lineage
+        self._basis = basis
+        self._encoded_pages: ByteLRU[str, UnstoredPage] = ByteLRU(
+            capacity_bytes, count_bytes=lambda page: page.prefix.nbytes
+        )
+        self._listed: dict[tuple[str, ...], dict[str, PageRef]] = {}
+        self._lock = Lock()
+
+    def find(self, names: Sequence[str], source: PageSource) -> dict[str, UnstoredPage]:
+        """Name → page, encoded unless it is in memory; names the source does not have are left out."""
+        if not isinstance(source, Mapping):
+            return self._find_in_files(names, tuple(str(path) for path in source))
+        return {name: self._encode(self._as_page(source[name], name)) for name in names if name in source}
+
+    def _as_page(self, content: Image | Page | str, name: str) -> Page:
+        if isinstance(content, Page):
+            return content
+        if not isinstance(content, str):
+            return page_from_image(content, name, max_pixels=self._backbone.page_budget)
+        if not self._backbone.reads_text:
+            raise DocumentError(
+                "a document is given as a text, and the model of this store reads page images; index the "
+                "document, or use a model that reads text"
+            )
+        return page_from_text(content, name)
+
+    def _find_in_files(self, names: Sequence[str], paths: tuple[str, ...]) -> dict[str, UnstoredPage]:
+        with self._lock:
+            if paths not in self._listed:
+                refs = [ref for ref in list_pages(paths, processes=1) if isinstance(ref, PageRef)]
+                by_name = {ref.reference: ref for ref in refs}
+                self._listed[paths] = by_name | {ref.page_id: ref for ref in refs}
+            listed = self._listed[paths]
+            refs_by_name = {name: listed[name] for name in names if name in listed}
+        held = {name: self._encoded_pages.get(ref.page_id) for name, ref in refs_by_name.items()}
+        pages = {name: page for name, page in held.items() if page is not None}
+        missing = {name: ref for name, ref in refs_by_name.items() if name not in pages}
+        rendered = render_pages(missing.values(), max_pixels=self._backbone.page_budget, processes=1)
+        for name, page in zip(missing, rendered, strict=True):
+            if not isinstance(page, Page):
+                raise StoreError(f"a missing page cannot be read from its file: {page}")
+            pages[name] = self._encode(page)
+        return pages
+
+    def _encode(self, page: Page) -> UnstoredPage:
+        held = self._encoded_pages.get(page.page_id)
+        if held is not None:
+            return held
+        content = self._backbone.content(page)
+        if isinstance(content, str) and not content.strip():
+            raise DocumentError(
+                f"{page.reference} has no text, and the model of this store reads text; index its document "
+                "with OCR"
+            )
+        storage = self._lineage.storage
+        [prefix] = self._backbone.encode([content], exit_layer=storage.exit_layer)
+        packed = compress(prefix, storage.keep, self._basis)
+        unstored = UnstoredPage(page.page_id, page.reference, packed)
+        self._encoded_pages.put(unstored.page_id, unstored)
+        return unstored
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +216,17 @@ def keep_best_scores(page_ids: Sequence[str], scores: Sequence[float]) -> tuple[
     for page_id, score in zip(page_ids, scores, strict=True):
         best[page_id] = max(score, best.get(page_id, score))
     return list(best), np.array(list(best.values()), dtype=np.float64)
+
+
+def drop_unreadable(candidates: CandidateList, store: PageStore) -> CandidateList:
+    """The list without pages that are damaged or not encoded yet, as far as the store has met them."""
+    kept = [row for row, page_id in enumerate(candidates.page_ids) if page_id not in store.unreadable]
+    if left_out := len(candidates.page_ids) - len(kept):
+        note = f"{left_out} candidates left out: damaged or not encoded yet"
+        page_ids = [candidates.page_ids[row] for row in kept]
+        notes = [*candidates.notes, note]
+        return replace(candidates, page_ids=page_ids, scores=candidates.scores[kept], notes=notes)
+    return candidates
 
 
 def sort_candidates(page_ids: Sequence[str], scores: Floats) -> tuple[list[str], Floats]:
@@ -336,6 +436,5 @@ def _caution(calibrated: WeightEstimate, weight: float) -> list[str]:
 def _name_pages(candidates: CandidateList, store: PageStore) -> dict[str, str]:
     """What each candidate is called, by page id."""
     stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
-    entries = store.catalog.entries(stored)
-    references = {entry.page_id: (*entry.references, entry.page_id)[0] for entry in entries}
+    references = dict(zip(stored, store.references(stored), strict=True))
     return references | {page_id: page.reference for page_id, page in candidates.unstored.items()}

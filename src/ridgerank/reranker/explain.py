@@ -18,15 +18,16 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from ridgerank.backbones.text import CausalText
-from ridgerank.documents.ocr import place_words
+from ridgerank.documents.ocr import find_words
 from ridgerank.documents.text import BoxedWord
 from ridgerank.errors import DocumentError, StoreError
+from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied
 from ridgerank.ragged import Bools, Floats
 from ridgerank.records import Explanation, Passage, Region, State
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.page_store import StoredPage
-from ridgerank.store.sidecar import locate_pages
+from ridgerank.store.sidecar import source_files
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +36,21 @@ QUERY_INDEPENDENT = 0.05
 HEAT = (230, 60, 0)
 STRONGEST = 170
 """Opacity, of 255, of the part looked at most: what is printed there stays readable."""
+_READING_SECONDS = 60.0
+"""How long the words of a page may take to find; OCR takes some seconds."""
 _FIELD_SIDE = 96
 """Points along the longer side at which the heat of an image is computed; between them it is interpolated."""
 _WIDTH = 0.55
 """Standard deviation of a position's heat, in mean distances between kept positions."""
 
 
-def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None = None) -> Explanation:
-    """Attention over a stored page at one of the stored layers, or its mean over all of them."""
+def explain(
+    shallow: ShallowPass, query: str, page_id: str, reader: IsolatedProcess, *, layer: int | None = None
+) -> Explanation:
+    """Attention over a stored page at one of the stored layers, or its mean over all of them.
+
+    `reader` is the process that parses the page's document, where words have to be found on it.
+    """
     lineage = shallow.store.lineage
     end = lineage.storage.exit_layer
     if layer is not None and not 0 <= layer < end:
@@ -58,7 +66,7 @@ def explain(shallow: ShallowPass, query: str, page_id: str, *, layer: int | None
         instruction_share += float(weights[ignores_query].sum())
         weights = np.where(ignores_query, 0.0, weights)
     kept = page.cells.tolist()
-    regions, passages = _locate(shallow, page_id, page.grid, kept, weights.tolist())
+    regions, passages = _locate(shallow, page_id, page.grid, kept, weights.tolist(), reader)
     return Explanation(
         query=query,
         page_id=page_id,
@@ -89,7 +97,12 @@ def _look(
 
 
 def _locate(
-    shallow: ShallowPass, page_id: str, grid: tuple[int, int], kept: Sequence[int], weights: Sequence[float]
+    shallow: ShallowPass,
+    page_id: str,
+    grid: tuple[int, int],
+    kept: Sequence[int],
+    weights: Sequence[float],
+    reader: IsolatedProcess,
 ) -> tuple[tuple[Region | None, ...], tuple[Passage, ...]]:
     """Where each kept position lies on the page; of a model that reads text, also the lines they are in."""
     [page] = shallow.store.pages([page_id])
@@ -98,17 +111,17 @@ def _locate(
         return tuple((left, top, right, bottom) for left, top, right, bottom in cells.tolist()), ()
     read_spans = shallow.backbone.text_spans(page.text)
     spans = [read_spans[index] for index in kept]
-    words = _place_words(shallow, page_id, page.text)
+    words = _place_words(shallow, page, reader)
     return tuple(token_regions(spans, words)), split_passages(page.text, spans, weights, words)
 
 
-def _place_words(shallow: ShallowPass, page_id: str, text: str) -> tuple[BoxedWord, ...]:
-    """The page's words with their boxes; none where its document is gone, or cannot be read any more."""
-    for location in locate_pages(shallow.store, [page_id]):
-        try:
-            return place_words(location.ref, text)
-        except (DocumentError, OSError) as error:
-            log.warning("%s: no word can be shown on the page: %s", location.ref.reference, error)
+def _place_words(shallow: ShallowPass, page: StoredPage, reader: IsolatedProcess) -> tuple[BoxedWord, ...]:
+    """The page's words with their boxes; none if its document is gone, or cannot be read any more."""
+    files = source_files(shallow.store.uri, [page])
+    try:
+        return reader.call(find_words, _READING_SECONDS, files, page.page_id, page.text)
+    except (DocumentError, OSError, MemoryError, TookTooLong, WorkerDied) as error:
+        log.warning("%s: no word can be shown on the page: %s", (*page.references, page.page_id)[0], error)
     return ()
 
 

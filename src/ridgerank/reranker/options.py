@@ -49,12 +49,7 @@ class CalibratedStore(NamedTuple):
 
 
 def open_calibrated(store: str | Path, readout: str = DEFAULT_NAME) -> CalibratedStore:
-    """Open the store and read its calibration of this name; whoever gets them closes the store."""
-    uri = str(store)
-    opened = PageStore.open(uri)
-    try:
-        with open_calibrations(uri) as folder:
-            return CalibratedStore(opened, Calibration.load(folder, readout, lineage=opened.lineage))
-    except BaseException:
-        opened.close()
-        raise
+    """Open the store and read its calibration of this name."""
+    opened = PageStore.open(str(store))
+    with open_calibrations(opened.uri) as folder:
+        return CalibratedStore(opened, Calibration.load(folder, readout, lineage=opened.lineage))

@@ -10,12 +10,14 @@ readout, eq. 2 at the calibrated weight (`candidates.py`). Safe for any number o
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self, SupportsFloat
+from typing import Any, Concatenate, ParamSpec, Self, SupportsFloat
 
 import numpy as np
 import torch
@@ -23,12 +25,16 @@ import torch
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
-from ridgerank.errors import LineageMismatch, ScoreError, StoreError
+from ridgerank.errors import LineageMismatch, ScoreError, StoreError, UnreadablePages
+from ridgerank.processes import IsolatedProcess
 from ridgerank.records import Explanation, Ranking, validate_query
 from ridgerank.reranker.candidates import (
     CandidateList,
     Candidates,
+    PageSource,
+    UnstoredPages,
     drop_low_scores,
+    drop_unreadable,
     keep_best_scores,
     rank_states,
     require_min_score,
@@ -39,7 +45,6 @@ from ridgerank.reranker.candidates import (
 )
 from ridgerank.reranker.explain import explain
 from ridgerank.reranker.options import CalibratedStore, open_calibrated
-from ridgerank.reranker.unstored import PageSource, UnstoredPages
 from ridgerank.retrievers.base import Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
@@ -49,8 +54,22 @@ from ridgerank.store.reading import CACHE_BYTES, CacheCounts
 
 CANDIDATES = 20
 """K, as in the paper."""
+Options = ParamSpec("Options")
+
 UNSTORED_BYTES = 128 << 20
 """Pages that are in no store and stay in memory for a while: few of them are sent again."""
+
+
+def _in_a_thread(
+    method: Callable[Concatenate["Reranker", Options], Ranking],
+) -> Callable[Concatenate["Reranker", Options], Coroutine[Any, Any, Ranking]]:
+    """The method in a thread of its own, so that the event loop goes on."""
+
+    @wraps(method)
+    async def call(self: "Reranker", /, *args: Options.args, **options: Options.kwargs) -> Ranking:
+        return await asyncio.to_thread(method, self, *args, **options)
+
+    return call
 
 
 class Reranker:
@@ -60,19 +79,30 @@ class Reranker:
     """
 
     def __init__(
-        self, shallow: ShallowPass, calibration: Calibration, *, retriever: Retriever | None = None
+        self,
+        shallow: ShallowPass,
+        calibration: Calibration,
+        *,
+        retriever: Retriever | None = None,
+        device: str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        """Join parts that were made for each other; `open` finds them by name."""
+        """Join parts that were made for each other; `open` finds them by name.
+
+        Without a retriever, that of the calibration is loaded on `device` in `dtype` when it is first needed.
+        """
         self.store = shallow.store
         self.backbone = shallow.backbone
         self.calibration = calibration
         calibration.readout.lineage.require(self.store.lineage, artifact="the calibration")
         self._shallow = shallow
         self._retriever = retriever
+        self._load_retriever = partial(load_retriever, store=self.store, device=device, dtype=dtype)
         self._loading = Lock()
+        self._reader = IsolatedProcess()  # started when a document is first read
         self._closed = False
         self._unstored = UnstoredPages(
-            shallow.backbone, self.store.lineage, capacity_bytes=UNSTORED_BYTES, shared=self.store.shared
+            shallow.backbone, self.store.lineage, capacity_bytes=UNSTORED_BYTES, basis=self.store.basis
         )
         if retriever is not None:
             self._require_calibrated_for(retriever)
@@ -93,30 +123,24 @@ class Reranker:
 
         `readout` names one of the calibrations beside the store. The retriever is loaded when it is first
         needed: candidates that come with scores do not need one. `cache_bytes` of prefixes stay in memory.
-        A failure closes the store, also one that `open_calibrated` has opened before.
         """
         opened, calibration = store if isinstance(store, tuple) else open_calibrated(store, readout)
-        try:
-            if not isinstance(backbone, Backbone):
-                name = None if backbone is None else str(backbone)
-                settings = ModelSettings.from_lineage(opened.lineage, name=name, device=device, dtype=dtype)
-                backbone = settings.load()
-            if isinstance(retriever, str):
-                retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
-            shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)
-            return cls(shallow, calibration, retriever=retriever)
-        except BaseException:
-            opened.close()
-            raise
+        if not isinstance(backbone, Backbone):
+            name = None if backbone is None else str(backbone)
+            settings = ModelSettings.from_lineage(opened.lineage, name=name, device=device, dtype=dtype)
+            backbone = settings.load()
+        if isinstance(retriever, str):
+            retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
+        shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)
+        return cls(shallow, calibration, retriever=retriever, device=device, dtype=dtype)
 
     @property
     def retriever(self) -> Retriever:
-        """The retriever the weight was estimated for."""
+        """The retriever the weight was estimated for; loaded once, also if it proves to be another."""
         with self._loading:
             if self._retriever is None:
-                retriever = load_retriever(self.calibration.retriever_source, self.store)
-                self._require_calibrated_for(retriever)
-                self._retriever = retriever
+                self._retriever = self._load_retriever(self.calibration.retriever_source)
+            self._require_calibrated_for(self._retriever)
             return self._retriever
 
     def rank(
@@ -208,9 +232,14 @@ class Reranker:
     ) -> list[Ranking]:
         """Rank each list as `rank` would; lists whose passes have the same shape share them.
 
-        `before_pass` is called before the model runs: what it raises ends the work.
+        `before_pass` is called before the model runs: what it raises ends the work. Pages that cannot be read
+        are left out, with a note.
         """
-        states = run_lists(lists, self._shallow, self.calibration.state, before_pass=before_pass)
+        states = None
+        while states is None:
+            lists = [drop_unreadable(candidates, self.store) for candidates in lists]
+            with suppress(UnreadablePages):
+                states = run_lists(lists, self._shallow, self.calibration.state, before_pass=before_pass)
         rankings = (
             rank_states(candidates, list_states, self.calibration, self.store)
             for candidates, list_states in zip(lists, states, strict=True)
@@ -281,42 +310,10 @@ class Reranker:
         The attention is averaged over heads and over the stored layers, or taken at one `layer` of them.
         """
         self._require_open()
-        return explain(self._shallow, validate_query(query), self.store.find(page), layer=layer)
+        return explain(self._shallow, validate_query(query), self.store.find(page), self._reader, layer=layer)
 
-    async def arank(
-        self,
-        query: str,
-        candidates: Candidates,
-        *,
-        top_k: int | None = None,
-        encode_missing: PageSource | None = None,
-        min_score: float | None = None,
-        within: PageFilter | None = None,
-    ) -> Ranking:
-        """`rank` in a thread of its own, so that the event loop goes on."""
-        return await asyncio.to_thread(
-            self.rank,
-            query,
-            candidates,
-            top_k=top_k,
-            encode_missing=encode_missing,
-            min_score=min_score,
-            within=within,
-        )
-
-    async def asearch(
-        self,
-        query: str,
-        *,
-        k: int = CANDIDATES,
-        top_k: int = 5,
-        min_score: float | None = None,
-        within: PageFilter | None = None,
-    ) -> Ranking:
-        """`search` in a thread of its own, so that the event loop goes on."""
-        return await asyncio.to_thread(
-            self.search, query, k=k, top_k=top_k, min_score=min_score, within=within
-        )
+    arank = _in_a_thread(rank)
+    asearch = _in_a_thread(search)
 
     def cache_counts(self) -> CacheCounts:
         """Hits, misses and size of the cache of pages."""
@@ -325,7 +322,7 @@ class Reranker:
     def close(self) -> None:
         """Close the store; the model stays open."""
         self._closed = True
-        self.store.close()
+        self._reader.close()
 
     def __enter__(self) -> Self:
         return self
@@ -340,9 +337,10 @@ class Reranker:
             raise StoreError(f"the reranker of {self.store.uri} is closed; open it again")
 
     def _require_calibrated_for(self, retriever: Retriever) -> None:
-        if retriever.name != self.calibration.retriever:
+        if (retriever.identity or retriever.name) != self.calibration.retriever_identity:
+            another = "another " if retriever.name == self.calibration.retriever else ""
             raise LineageMismatch(
-                f"the calibration weighs the scores of {self.calibration.retriever!r}, not of "
+                f"the calibration weighs the scores of {self.calibration.retriever!r}, not of {another}"
                 f"{retriever.name!r}; use that retriever, or calibrate for this one under another name"
             )
 

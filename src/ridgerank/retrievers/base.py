@@ -28,7 +28,17 @@ class Retriever(ABC):
     """Finds the pages of one corpus that a query may be about. Build it with `load_retriever`."""
 
     name: str
-    """What it is and how it was loaded, for reports and lineage."""
+    """What it is, for reports."""
+    identity: str = ""
+    """A digest of the weights and settings that scores depend on; empty if the name says all of it."""
+    source: str = ""
+    """What it can be loaded by, from any working directory; empty if that is the name."""
+    members: int = 1
+    """How many retrievers its scores come from."""
+
+    def answers(self, query: str) -> bool:
+        """Whether it can search for any query, or knows this one."""
+        return True
 
     def search(self, query: str, k: int) -> list[Candidate]:
         """Return the best `k` pages, best first, ties by page id; all pages if there are fewer."""

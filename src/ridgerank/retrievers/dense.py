@@ -15,12 +15,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ridgerank.atomic import replace_file
+from ridgerank.backbones.base import fingerprint_weights
 from ridgerank.backbones.load import placement
-from ridgerank.errors import ArtifactError, RetrieverError
+from ridgerank.backbones.model_settings import absolute_name
+from ridgerank.backbones.weights import find_file, reading, require_finite
+from ridgerank.errors import ArtifactError, BackboneError, RetrieverError
+from ridgerank.extras import require_packages
 from ridgerank.lineage import fingerprint
 from ridgerank.ragged import Floats
 from ridgerank.retrievers.base import TextCollection, TextRetriever
-from ridgerank.retrievers.encoders import fingerprint_values
 from ridgerank.store import layout
 from ridgerank.store.lance_dataset import RemoteFolder, local_root
 
@@ -116,10 +119,13 @@ class DenseText(TextRetriever):
         dtype: torch.dtype | None = None,
     ) -> None:
         self.name = f"dense:{Path(source).name if Path(source).is_dir() else source}"
+        self.source = f"dense:{absolute_name(source)}"
         texts = self._read_texts(store, str.strip)
         self._model = _load(source, device, dtype)
         self._prompt = _query_prompt(self._model, source)
-        self._page_embeddings = self._embed_pages(texts, store.uri)
+        digest = _fingerprint(self._model)
+        self.identity = f"dense:{fingerprint({'pages': digest, 'queries': self._prompt})}"
+        self._page_embeddings = self._embed_pages(texts, Embeddings(store.uri, digest))
         self._blank = np.array([not text.strip() for text in texts.values()])
 
     def _scores(self, queries: Sequence[str]) -> Floats:
@@ -129,8 +135,7 @@ class DenseText(TextRetriever):
         cosines[:, self._blank] = _NO_TEXT_SCORE
         return cosines
 
-    def _embed_pages(self, texts: dict[str, str], uri: str) -> NDArray[np.float32]:
-        cache = Embeddings(uri, _fingerprint(self._model))
+    def _embed_pages(self, texts: dict[str, str], cache: Embeddings) -> NDArray[np.float32]:
         missing = [page_id for page_id in texts if page_id not in cache]
         for start in range(0, len(missing), _PAGES_PER_SAVE):
             ids = missing[start : start + _PAGES_PER_SAVE]
@@ -145,24 +150,34 @@ class DenseText(TextRetriever):
 
 
 def _load(source: str, device: str | torch.device | None, dtype: torch.dtype | None) -> Any:  # noqa: ANN401
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise RetrieverError(
-            "dense text retrieval needs sentence-transformers: `pip install 'ridgerank[dense]'`"
-        ) from error
+    require_packages("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+
     resolved_device, resolved_dtype = placement(device, dtype)
     try:
-        model = SentenceTransformer(
-            source, device=str(resolved_device), model_kwargs={"dtype": resolved_dtype}
-        )
-    except (OSError, ValueError) as error:
-        first_line = str(error).strip().partition("\n")[0]
-        raise RetrieverError(
-            f"cannot load the text embedder {source!r}: {first_line} "
-            "Check the name and the connection, or download it once and give its folder."
-        ) from error
+        with reading("the text embedder", source):
+            _require_safetensors(source)
+            model = SentenceTransformer(
+                source,
+                device=str(resolved_device),
+                trust_remote_code=False,
+                model_kwargs={"dtype": resolved_dtype, "use_safetensors": True},
+            )
+        require_finite(source, model)
+    except BackboneError as error:
+        raise RetrieverError(str(error)) from error
     return model.eval()
+
+
+def _require_safetensors(source: str) -> None:
+    """Refuse weights beside the transformer's own that would be unpickled."""
+    modules = find_file(source, "modules.json")
+    for module in [] if modules is None else json.loads(modules.read_text(encoding="utf-8")):
+        files = [f"{module['path']}/{name}" for name in ("model.safetensors", "pytorch_model.bin")]
+        if module["path"] and [find_file(source, name) is not None for name in files] == [False, True]:
+            raise RetrieverError(
+                f"{source}: {files[1]} is not read, expected {files[0]}; save the model again"
+            )
 
 
 def _query_prompt(model: Any, source: str) -> str:  # noqa: ANN401
@@ -177,7 +192,7 @@ def _query_prompt(model: Any, source: str) -> str:  # noqa: ANN401
 def _fingerprint(model: Any) -> str:  # noqa: ANN401
     return fingerprint(
         {
-            "weights": fingerprint_values(model),
+            "weights": fingerprint_weights(model),
             "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
             "modules": [type(module).__name__ for module in model],
             "page prompt": model.prompts.get("document") or "",

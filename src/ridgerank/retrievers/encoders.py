@@ -6,8 +6,6 @@ adapter. Pages run one at a time, so that a page's vectors do not depend on othe
 batches, padded on the right. `load_encoder` goes from a name or a folder to an encoder.
 """
 
-import hashlib
-import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,12 +21,12 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import (
-    AutoConfig,
     AutoTokenizer,
     BaseImageProcessor,
     BatchFeature,
     ColPaliForRetrieval,
     ColQwen2ForRetrieval,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     ProcessorMixin,
@@ -37,11 +35,18 @@ from transformers import (
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
-from transformers.utils.peft_utils import find_adapter_config_file
 
-from ridgerank.backbones.base import fingerprint_processor
-from ridgerank.backbones.load import placement
-from ridgerank.backbones.rerankers import apply_adapter
+from ridgerank.backbones.base import fingerprint_processor, fingerprint_weights
+from ridgerank.backbones.load import load_model, placement
+from ridgerank.backbones.rerankers import apply_adapter, find_adapter_base
+from ridgerank.backbones.weights import (
+    NO_CODE,
+    find_weights,
+    load_config,
+    reading,
+    require_finite,
+    require_sizes,
+)
 from ridgerank.errors import BackboneError, RetrieverError
 from ridgerank.lineage import fingerprint
 from ridgerank.store.vector_columns import VectorOrigin
@@ -62,14 +67,14 @@ PAGE_PROMPT = (
 THINKING_TOKENS = 10
 """Filler tokens after a query."""
 _ADAPTED_DIM = 128
+_PROJECTION = "custom_text_proj."
+"""A part of the model that an adapter brings and its base has not."""
 _RENAMED = {
     r"^model\.(visual|language_model)\.": r"\1.",
     r"^model\.(embed_tokens|layers|norm)\.": r"language_model.\1.",
 }
 """Names of parts in earlier layouts, and what they are now."""
 _QUERIES_PER_BATCH = 32
-_SAMPLES = 4096
-"""Values read of each tensor for the fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,7 @@ class MultiVectorEncoder(ABC):
         self._before, self._after = self._tokenize(prompt.before_query), self._tokenize(prompt.after_query)
         self._fingerprint = fingerprint(
             {
-                "weights": fingerprint_values(model),
+                "weights": fingerprint_weights(model),
                 "processor": fingerprint_processor(image_processor, tokenizer),
                 "prompt": asdict(prompt),
             }
@@ -199,20 +204,6 @@ class MultiVectorEncoder(ABC):
 def _unit(states: Tensor) -> Tensor:
     unit: Tensor = states / states.norm(dim=-1, keepdim=True)
     return unit
-
-
-def fingerprint_values(model: torch.nn.Module) -> str:
-    """Digest every parameter's name, shape and evenly spaced values, whatever precision it was loaded in.
-
-    Pages embedded on a GPU in bfloat16 may be searched on a CPU in float32: the vectors differ by rounding.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for name, parameter in sorted(model.named_parameters()):
-        digest.update(f"{name} {tuple(parameter.shape)}\n".encode())
-        values = parameter.detach().flatten()
-        sample = values[:: max(1, values.numel() // _SAMPLES)].to(torch.bfloat16)
-        digest.update(sample.contiguous().cpu().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 class ColPali(MultiVectorEncoder):
@@ -352,17 +343,15 @@ class ProjectedQwen25(Qwen2_5_VLModel):  # type: ignore[misc]
 
 
 def load_adapted_model(
-    source: str, base: str, *, dtype: torch.dtype, revision: str | None
+    source: str, base: str, config: PreTrainedConfig, *, dtype: torch.dtype, revision: str | None
 ) -> ProjectedQwen25:
     """Load the base an adapter was made for, and the adapter on it; a part without weights is an error."""
     model: ProjectedQwen25
+    require_sizes(base, ProjectedQwen25, config, find_weights(base), without=(_PROJECTION,))
     model, loading = ProjectedQwen25.from_pretrained(
-        base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True
+        base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True, use_safetensors=True, **NO_CODE
     )
-    try:
-        replaced_parts = apply_adapter(model, source, revision, renamed=_RENAMED)
-    except BackboneError as error:
-        raise RetrieverError(str(error)) from error
+    replaced_parts = apply_adapter(model, source, revision, renamed=_RENAMED)
     uninitialized = sorted(
         name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replaced_parts
     )
@@ -394,24 +383,28 @@ def load_encoder(
     """
     source = _resolve(str(name))
     device, dtype = placement(device, dtype)
+    where = {"revision": revision} if revision else {}
+    family: type[ColPali | ColQwen2 | ColQwen25]
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
-        settings, _ = ProcessorMixin.get_processor_dict(source, revision=revision)
-        adapter = find_adapter_config_file(source, revision=revision)
-        family: type[ColPali | ColQwen2 | ColQwen25]
-        if adapter is not None:
-            base = _base_of(source, Path(adapter))
-            family, model = ColQwen25, load_adapted_model(source, base, dtype=dtype, revision=revision)
-        else:
-            family = native = _family(source, revision)
-            model = native.model_class.from_pretrained(source, revision=revision, dtype=dtype)
-        image_processor = family.image_processor_class.from_pretrained(source, revision=revision)
-    except (OSError, ValueError) as error:
-        first_line = str(error).strip().partition("\n")[0]
-        raise RetrieverError(
-            f"cannot load the retriever {str(name)!r} from {source!r}: {first_line} "
-            "Check the name and the connection, or download it once and give its folder."
-        ) from error
+        with reading("its tokenizer (tokenizer.json, tokenizer_config.json)", source):
+            tokenizer = AutoTokenizer.from_pretrained(source, **NO_CODE, **where)
+        with reading("its settings (config.json, adapter_config.json, processor_config.json)", source):
+            settings, _ = ProcessorMixin.get_processor_dict(source, **where)
+            adapter_base = find_adapter_base(source, revision)
+            base = adapter_base or source
+            _, config = load_config(base, **(where if adapter_base is None else {}))
+        with reading("its weights", source):
+            if adapter_base is not None:
+                family = _require_adapted(source, base, config.model_type)
+                model = load_adapted_model(source, base, config, dtype=dtype, revision=revision)
+            else:
+                family = native = _family(source, config.model_type)
+                model = load_model(source, source, where, native.model_class, config, dtype)
+            require_finite(source, model)
+        with reading("preprocessor_config.json", source):
+            image_processor = family.image_processor_class.from_pretrained(source, **where)
+    except BackboneError as error:
+        raise RetrieverError(str(error)) from error
     logger.info("loaded %s (%s) on %s in %s", name, family.__name__, device, dtype)
     model = model.eval().requires_grad_(False).to(device)
     prompt = family.prompt(model, tokenizer, settings)
@@ -436,8 +429,7 @@ def _resolve(name: str) -> str:
     return name
 
 
-def _family(source: str, revision: str | None) -> type[ColPali | ColQwen2]:
-    model_type = AutoConfig.from_pretrained(source, revision=revision).model_type
+def _family(source: str, model_type: str) -> type[ColPali | ColQwen2]:
     if model_type not in FAMILIES:
         raise RetrieverError(
             f"{source} is a model of type {model_type!r}, which is not a known retriever; known types: "
@@ -446,13 +438,10 @@ def _family(source: str, revision: str | None) -> type[ColPali | ColQwen2]:
     return FAMILIES[model_type]
 
 
-def _base_of(source: str, adapter: Path) -> str:
-    """Name the base an adapter tunes; a base of an unknown family is refused before anything is loaded."""
-    base: str = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
-    model_type = AutoConfig.from_pretrained(base).model_type
+def _require_adapted(source: str, base: str, model_type: str) -> type[ColQwen25]:
     if model_type not in ADAPTED:
         raise RetrieverError(
             f"{source} is an adapter on {base}, a model of type {model_type!r}; known adapters are those on "
             f"{', '.join(ADAPTED)} (of ColPali, the repository that ends in -hf needs none)"
         )
-    return base
+    return ADAPTED[model_type]

@@ -27,7 +27,10 @@ class HybridRetriever(Retriever):
 
     def __init__(self, members: Sequence[Retriever]) -> None:
         self.name = JOINED_BY.join(member.name for member in members)
+        self.identity = JOINED_BY.join(member.identity or member.name for member in members)
+        self.source = JOINED_BY.join(member.source or member.name for member in members)
         self._members = tuple(members)
+        self.members = sum(member.members for member in members)
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query: the best `k` of the pages that any member has among its best `k`."""
@@ -98,6 +101,10 @@ class GivenCandidates(Retriever):
         """Take a run, as `read_run` reads it, and the queries its ids stand for."""
         rows = ((query, page, score) for query, page, _, score in run.rows())
         return cls(rows, name=name, resolve=resolve, queries=queries)
+
+    def answers(self, query: str) -> bool:
+        """Whether candidates were given for this query."""
+        return query in self._scores
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Return the candidates given for each query."""

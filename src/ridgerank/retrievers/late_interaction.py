@@ -35,7 +35,8 @@ class LateInteraction(Retriever):
     """A late interaction model and its vectors of a store's pages."""
 
     def __init__(self, encoder: MultiVectorEncoder, store: PageStore) -> None:
-        self.name = encoder.name
+        self.name, self.source = encoder.name, encoder.source
+        self.identity = encoder.origin.fingerprint
         self._encoder = encoder
         self._column = _require_vectors(encoder, store)
         self._indexed = self._column.indexed

@@ -51,7 +51,7 @@ def store(
     """Drawn pages, prefixes of a random backbone, vectors of the embedded retriever."""
     uri = str(tmp_path_factory.mktemp("store") / "pages")
     encoder = load_encoder(weights("mini-colqwen-small"), device="cpu")
-    index_documents(corpus.documents, uri, small_backbone, processes=1, embedder=encoder)
+    index_documents(corpus.documents, uri, small_backbone, preset="paper", processes=0, embedder=encoder)
     with PageStore.open(uri) as opened:
         yield opened
 
