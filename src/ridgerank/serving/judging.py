@@ -66,7 +66,7 @@ class Judging:
             queries=len(grades),
             judges=len({judgement.judge for judgement in judgements}),
             weight=weight.weight,
-            weight_interval=weight.weight_interval,
+            weight_interval=list(weight.weight_interval),
             queries_used=weight.queries_used if weight.method == "closed-form" else 0,
             note=note,
             next_pages=dict(zip(page_ids, self._store.references(page_ids), strict=True)),

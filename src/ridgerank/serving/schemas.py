@@ -557,7 +557,7 @@ class JudgementsResponse(ResponseModel):
     queries: int
     judges: int
     weight: float = Field(description="What `ridgerank calibrate --weight-only` would deploy.")
-    weight_interval: tuple[float, float]
+    weight_interval: list[float] = Field(min_length=2, max_length=2)
     queries_used: int = Field(description="Judged queries that weight rests on.")
     note: str
     next_pages: dict[str, str] = Field(
