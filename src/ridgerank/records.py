@@ -83,7 +83,7 @@ class RankedPage:
     retriever_score: float
     """b, as the retriever gave it."""
     readout_score: float
-    """s, as the readout gave it."""
+    """s, as the readout gave it; NaN if the model did not read the page."""
     retriever_z: float
     """z(b): the retriever score standardized over the candidates, eq. 1."""
     readout_z: float
@@ -151,8 +151,10 @@ class Ranking:
     weight: float
     """w: the readout's share in the fused score; 0 leaves the retriever's order."""
     latency: Latency
-    note: str
-    """A caution about this ranking, empty where there is none."""
+    reranked: bool
+    """Whether the model has a say in this order; if not, the reasons say which order it is."""
+    reasons: tuple[str, ...]
+    """What a careful reader should know about this ranking."""
 
 
 Region: TypeAlias = tuple[float, float, float, float]

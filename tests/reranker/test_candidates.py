@@ -96,7 +96,7 @@ def test_the_readout_alone_asks_no_retriever(reranker: Reranker, monkeypatch: py
     monkeypatch.delattr(ByDigest, "score")
     alone = reranker.rank("bars", page_ids, weight=1.0)
     assert alone.weight == 1.0
-    assert "readout alone" in alone.note
+    assert "readout alone" in alone.reasons[0]
     by_readout = sorted(usual.pages, key=lambda page: -page.readout_score)
     assert [page.page_id for page in alone.pages] == [page.page_id for page in by_readout]
     assert all(page.retriever_part == 0 for page in alone.pages)
@@ -136,7 +136,7 @@ def test_pages_below_are_left_out_and_the_others_keep_rank_and_order(reranker: R
 def test_no_page_left_is_an_empty_ranking_with_a_note(reranker: Reranker) -> None:
     ranking = reranker.search("margin", k=12, min_score=1.0)
     assert ranking.pages == ()
-    assert "no page reaches min_score 1" in ranking.note
+    assert "no page reaches min_score 1" in ranking.reasons[-1]
 
 
 @pytest.mark.parametrize("min_score", [-0.1, 1.1, float("nan")])

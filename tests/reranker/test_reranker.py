@@ -81,7 +81,7 @@ def test_a_ranking_is_what_the_stages_give_one_by_one(uri: str, small_backbone: 
     assert [page.retriever_rank for page in ranking.pages] == (order + 1).tolist()
     assert [page.rank for page in ranking.pages] == list(range(1, 11))
     assert ranking.weight == 0.6
-    assert ranking.note == ""
+    assert (ranking.reranked, ranking.reasons) == (True, ())
 
 
 def test_a_weight_that_is_no_estimate_is_said_with_every_ranking(uri: str, small_backbone: Backbone) -> None:
@@ -90,9 +90,9 @@ def test_a_weight_that_is_no_estimate_is_said_with_every_ranking(uri: str, small
     with Reranker.open(uri, readout="unsupported", backbone=small_backbone, retriever=retriever) as reranker:
         candidates = [(candidate.page_id, candidate.score) for candidate in retriever.search(QUERY, 5)]
         for ranking in (reranker.search(QUERY), reranker.search("cost"), reranker.rank(QUERY, candidates)):
-            assert ranking.note.startswith(
-                "weight 0, the pages are in the retriever's order: the scores do not"
-            )
+            [reason] = ranking.reasons
+            assert reason.startswith("weight 0, the pages are in the retriever's order: the scores do not")
+            assert not ranking.reranked
             assert [page.rank for page in ranking.pages] == [page.retriever_rank for page in ranking.pages]
 
 
@@ -174,7 +174,7 @@ def test_a_page_given_twice_counts_once_at_its_higher_score(reranker: Reranker) 
     name = reranker.store.reference(first)
     doubled = reranker.rank(QUERY, [(first, 0.1), (second, 0.5), (name, 0.9)])
     assert essence(doubled) == essence(reranker.rank(QUERY, [(first, 0.9), (second, 0.5)]))
-    assert doubled.note == "1 repeated candidates count once, at their highest score"
+    assert doubled.reasons == ("1 repeated candidates count once, at their highest score",)
     assert len(reranker.rank(QUERY, [first, name, second]).pages) == 2
 
 
@@ -219,13 +219,23 @@ def test_queries_nobody_can_ask_are_refused(reranker: Reranker, query: Any, reas
 def test_one_candidate_is_a_ranking_of_one(reranker: Reranker) -> None:
     ranking = reranker.rank(QUERY, [("0.pdf#1", 3.0)])
     assert [(page.rank, page.fused_score) for page in ranking.pages] == [(1, 0.0)]
-    assert ranking.note == "one candidate: there is nothing to rank"
+    assert (ranking.reranked, ranking.reasons) == (False, ("one candidate: there is nothing to rank",))
     assert len(reranker.search(QUERY, k=1).pages) == 1
+
+
+def test_pages_the_model_does_not_read_stay_in_the_retriever_s_order(reranker: Reranker) -> None:
+    lists = reranker.retrieve([QUERY], k=6)[0]
+    [ranking] = reranker.rank_lists([replace(lists, unread="the model is busy")])
+    assert [page.page_id for page in ranking.pages] == lists.page_ids
+    assert (ranking.reranked, ranking.reasons, ranking.weight) == (False, ("the model is busy",), 0.0)
+    assert all(np.isnan(page.readout_score) for page in ranking.pages)
+    scores = [page.relevance_score for page in ranking.pages]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_no_candidates_are_a_ranking_of_none(reranker: Reranker) -> None:
     ranking = reranker.rank(QUERY, [])
-    assert (ranking.pages, ranking.note) == ((), "no candidates")
+    assert (ranking.pages, ranking.reranked, ranking.reasons) == ((), False, ("no candidates",))
     assert reranker.search_many([]) == []
 
 

@@ -113,7 +113,7 @@ def test_images_are_encoded_and_the_readout_alone_ranks(
     answer = response.json()
     assert answer["weight_source"] == "readout_alone"
     assert answer["weight"] == 1.0
-    assert "readout alone ranks" in answer["note"]
+    assert "readout alone ranks" in answer["reasons"][0]
     assert sorted(result["index"] for result in answer["results"]) == list(range(4))
     assert all(result["retriever_score"] is None for result in answer["results"])
     shown = {result["index"]: result["document"] for result in answer["results"]}
@@ -238,7 +238,7 @@ def test_min_score_leaves_low_pages_out_and_may_leave_none(
     }
     none = client.post(path, json={**body, "min_score": 1}).json()
     assert none["results"] == []
-    assert "no page reaches min_score 1" in none["note"]
+    assert "no page reaches min_score 1" in none["reasons"][-1]
     assert client.post(path, json={**body, "min_score": 1.5}).status_code == 422
 
 

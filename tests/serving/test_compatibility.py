@@ -140,8 +140,10 @@ def test_vllm_s_answer_has_every_document_and_its_errors_are_400(text_reranker: 
 def test_tei_s_errors_have_its_shape(text_reranker: Reranker) -> None:
     with text_server(text_reranker, dialect="tei") as client:
         assert client.get("/health").status_code == 200
-        answer = client.post("/rerank", json={"query": "profit", "texts": TEXTS}).json()
-        assert [set(result) >= {"index", "score"} for result in answer] == [True, True]
+        response = client.post("/rerank", json={"query": "profit", "texts": TEXTS})
+        assert [set(result) >= {"index", "score"} for result in response.json()] == [True, True]
+        assert response.headers["X-Reranked"] == "true"
+        assert "readout alone" in response.headers["X-Reasons"]
         refused = client.post("/rerank", json={"query": "profit", "texts": []})
         assert (refused.status_code, refused.json()["error_type"]) == (422, "Validation")
 
@@ -152,7 +154,7 @@ def test_the_default_answer_has_the_fields_it_always_had(
     body = {"query": corpus.queries[0], "documents": reranker.store.page_ids()[:2]}
     answer = client.post("/v1/rerank", json=body).json()
     assert set(answer) == {
-        *("id", "model", "results", "usage", "meta", "weight", "weight_source", "note"),
+        *("id", "model", "results", "usage", "meta", "weight", "weight_source", "reranked", "reasons"),
         "latency_ms",
     }
     assert answer["results"][0]["document"] is None

@@ -63,7 +63,7 @@ def search(reranker: Reranker, query: str, k: int) -> Work:
 
 
 def plain(answer: dict[str, Any]) -> dict[str, Any]:
-    return {name: answer[name] for name in ("results", "weight", "weight_source", "note", "query")}
+    return {name: answer[name] for name in ("results", "weight", "weight_source", "reasons", "query")}
 
 
 def test_concurrent_requests_get_what_lone_ones_get(make_service: MakeService, corpus: Corpus) -> None:

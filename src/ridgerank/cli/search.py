@@ -92,7 +92,7 @@ def search_command(
 
     Example: `ridgerank search --store pages --queries queries.jsonl --output run.trec`
     """
-    from ridgerank.records import validate_query
+    from ridgerank.records import to_json, validate_query
     from ridgerank.trec import read_queries
 
     # Before the heavy imports, so that a mistake is reported at once.
@@ -118,8 +118,8 @@ def search_command(
             return
         ranking = reranker.search(text, k=candidates, top_k=top, min_score=min_score, within=within)
         if as_json:
-            pages = [{**asdict(page), "reason": page.reason} for page in ranking.pages]
-            typer.echo(json.dumps({**asdict(ranking), "pages": pages}, ensure_ascii=False))
+            pages = [{**to_json(page), "reason": page.reason} for page in ranking.pages]
+            typer.echo(json.dumps({**to_json(ranking), "pages": pages}, ensure_ascii=False))
         else:
             _print(ranking)
         if images is not None or show or explain is not None:
@@ -128,8 +128,8 @@ def search_command(
                 save_pages(ranking, pictures, images, show=show)
             if explain is not None:
                 save_explanations(reranker, ranking, pictures, explain)
-    if ranking.note:
-        echo(f"note: {ranking.note}")
+    for reason in ranking.reasons:
+        echo(f"note: {reason}")
     times = ranking.latency
     echo(
         f"weight {ranking.weight:.3f}; retrieval {times.retrieval_ms:.0f} ms, "
@@ -200,12 +200,12 @@ def _write_run(
             )
             if ranking.pages or min_score is None:
                 scored[query.query_id] = {_run_name(page): page.fused_score for page in ranking.pages}
-                notes[ranking.note] = notes.get(ranking.note, 0) + 1
+                for reason in ranking.reasons:
+                    notes[reason] = notes.get(reason, 0) + 1
             bar.advance()
     write_run_to(output, Run.of_dict(scored), tag)
     for note, count in notes.items():
-        if note:
-            echo(f"note, for {count} of {len(queries)} queries: {note}")
+        echo(f"note, for {count} of {len(queries)} queries: {note}")
     if len(scored) < len(queries):
         echo(f"no page reaches --min-score for {len(queries) - len(scored)} of {len(queries)} queries")
     echo(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")

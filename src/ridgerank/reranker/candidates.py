@@ -141,6 +141,8 @@ class CandidateList:
     unstored: dict[str, UnstoredPage] = field(default_factory=dict)
     """Pages that are in no store, by page id."""
     notes: list[str] = field(default_factory=list)
+    unread: str = ""
+    """Why the model does not run and the retriever's order stays; empty if it runs."""
     retrieval_ms: float = 0.0
 
     def note_ties(self, readout_scores: Floats) -> list[str]:
@@ -242,7 +244,7 @@ def run_lists(
     *,
     before_pass: Callable[[], None] = lambda: None,
 ) -> list[ShallowStates | None]:
-    """States of each list, None if it is empty; what `before_pass` raises ends the work."""
+    """States of each list, None if the model does not read it; what `before_pass` raises ends the work."""
     states: list[ShallowStates | None] = [None] * len(lists)
     share = len(lists) > 1 and state == "last" and shares_passes(shallow.backbone.device)
     for group in _group(lists, shallow, share=share):
@@ -271,7 +273,7 @@ def _group(lists: Sequence[CandidateList], shallow: ShallowPass, *, share: bool)
     alone: list[list[int]] = []
     groups_of_shape: dict[tuple[int, int], list[list[int]]] = {}
     for number, candidates in enumerate(lists):
-        count = len(candidates.page_ids)
+        count = 0 if candidates.unread else len(candidates.page_ids)
         if not share or not MIN_SHARED_PAGES <= count <= PAGES_PER_PASS // 2:
             alone += [[number]] if count else []
             continue
@@ -323,11 +325,12 @@ def _run_alone(
 def rank_states(
     candidates: CandidateList, list_states: ShallowStates | None, calibration: Calibration, store: PageStore
 ) -> Ranking:
-    """All candidates, best first; an empty list has no states."""
+    """All candidates, best first: in the retriever's order if the model did not read them."""
     if list_states is None:
         latency = Latency(candidates.retrieval_ms, 0.0, 0.0, 0.0)
-        note = "; ".join([*candidates.notes, "no candidates"])
-        return Ranking(candidates.query, (), candidates.weight, latency, note=note)
+        pages = _order_pages(candidates, None, _name_pages(candidates, store), None)
+        reasons = (candidates.unread if pages else "no candidates", *candidates.notes)
+        return Ranking(candidates.query, tuple(pages), 0.0, latency, reranked=False, reasons=reasons)
     start = time.perf_counter()
     states: Floats = list_states.states.cpu().numpy().astype(np.float64)
     readout_scores = calibration.readout.score(states)
@@ -342,20 +345,26 @@ def rank_states(
         compute_ms=list_states.compute_ms,
         ranking_ms=1000 * (time.perf_counter() - start),
     )
-    return Ranking(candidates.query, tuple(pages), candidates.weight, latency, "; ".join(notes))
+    reranked = candidates.weight > 0 and len(pages) > 1
+    return Ranking(candidates.query, tuple(pages), candidates.weight, latency, reranked, tuple(notes))
 
 
 def _order_pages(
     candidates: CandidateList,
-    readout_scores: Floats,
+    readout_scores: Floats | None,
     references: Mapping[str, str],
     predicted_targets: Floats | None,
 ) -> list[RankedPage]:
-    """Pages by fused score, best first; a tie goes to the retriever's order."""
-    lists = Ragged.of_lengths([len(readout_scores)])
+    """Pages by fused score, best first; a tie, as all without the readout, as the retriever has it."""
+    if not candidates.page_ids:
+        return []
+    lists = Ragged.of_lengths([len(candidates.page_ids)])
     retriever_ranks = lists.ranks(candidates.scores)
-    retriever_z, readout_z = standardize(candidates.scores, lists), standardize(readout_scores, lists)
-    retriever_parts, readout_parts = (1.0 - candidates.weight) * retriever_z, candidates.weight * readout_z
+    weight = 0.0 if readout_scores is None else candidates.weight
+    readout = np.full(lists.members, np.nan) if readout_scores is None else readout_scores
+    retriever_z = standardize(candidates.scores, lists)
+    readout_z = standardize(np.nan_to_num(readout), lists)
+    retriever_parts, readout_parts = (1.0 - weight) * retriever_z, weight * readout_z
     fused_scores = retriever_parts + readout_parts
     order = np.lexsort((retriever_ranks, -fused_scores))
     relevance = relevance_scores(fused_scores[order], predicted_targets)
@@ -365,7 +374,7 @@ def _order_pages(
             reference=references[candidates.page_ids[row]],
             fused_score=float(fused_scores[row]),
             retriever_score=float(candidates.scores[row]),
-            readout_score=float(readout_scores[row]),
+            readout_score=float(readout[row]),
             retriever_z=float(retriever_z[row]),
             readout_z=float(readout_z[row]),
             retriever_part=float(retriever_parts[row]),
@@ -422,7 +431,7 @@ def drop_low_scores(ranking: Ranking, min_score: float | None) -> Ranking:
         return replace(ranking, pages=pages)
     best = ranking.pages[0].relevance_score
     lack = f"no page reaches min_score {min_score:g}: the best of {len(ranking.pages)} has {best:.2f}"
-    return replace(ranking, pages=(), note="; ".join(note for note in (ranking.note, lack) if note))
+    return replace(ranking, pages=(), reasons=(*ranking.reasons, lack))
 
 
 def _caution(calibrated: WeightEstimate, weight: float) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ridgerank.records import Ranking, to_json
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.serving.documents import RequestDocuments, take_apart
 from ridgerank.serving.engine import RankingResult
@@ -85,6 +86,12 @@ def rerank_answer(
     return answer
 
 
+def answer_headers(ranking: Ranking) -> dict[str, str]:
+    """What an answer without room for it says in its headers: whether it was reranked, and why not."""
+    reasons = "; ".join(ranking.reasons).encode("ascii", "replace").decode()
+    return {"X-Reranked": str(ranking.reranked).lower(), "X-Reasons": reasons}
+
+
 def token_usage(service: Service, *lists: CandidateList) -> Usage:
     """The tokens that ran: those of each query, once per page."""
     tokens = service.reranker.backbone.tokens
@@ -135,12 +142,12 @@ def _rerank_response(
             else page.reference,
             fused_score=page.fused_score,
             retriever_score=page.retriever_score if scored else None,
-            readout_score=page.readout_score,
+            readout_score=to_json(page.readout_score),
         )
         for page in ranking.pages
         for index in indices[page.page_id]
     ]
-    warnings = [*([ranking.note] if ranking.note else []), *foreign_warnings(service, request)]
+    warnings = [*ranking.reasons, *foreign_warnings(service, request)]
     return RerankResponse(
         id=request.request_id or uuid.uuid4().hex,
         model=service.model,
@@ -149,7 +156,8 @@ def _rerank_response(
         meta=Meta(api_version={"version": version}, warnings=warnings),
         weight=ranking.weight,
         weight_source=weight_source(result.candidates),
-        note=ranking.note,
+        reranked=ranking.reranked,
+        reasons=list(ranking.reasons),
         latency_ms=step_times(result),
     )
 

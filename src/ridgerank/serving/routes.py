@@ -5,7 +5,6 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -13,9 +12,15 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ridgerank.errors import QueryError, StoreError
-from ridgerank.records import Explanation, validate_query
+from ridgerank.records import Explanation, to_json, validate_query
 from ridgerank.reranker.candidates import CandidateList
-from ridgerank.serving.dialects import foreign_warnings, rerank_answer, token_usage, weight_source
+from ridgerank.serving.dialects import (
+    answer_headers,
+    foreign_warnings,
+    rerank_answer,
+    token_usage,
+    weight_source,
+)
 from ridgerank.serving.documents import AttachmentPages, RequestDocuments, query_text, resolve_documents
 from ridgerank.serving.engine import RankingResult, Work
 from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_words
@@ -327,6 +332,9 @@ async def _rerank(service: Service, request: Request, body: RerankRequest, *, ve
     )
     [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
     answer = rerank_answer(service, result, body, documents, page_ids(), version=version)
+    if isinstance(answer, list):
+        shown = [each.model_dump() for each in answer]
+        return JSONResponse(shown, headers=answer_headers(result.ranking))
     return JSONResponse(answer) if isinstance(answer, dict) else answer
 
 
@@ -439,10 +447,11 @@ def _search_response(
         query=ranking.query,
         weight=ranking.weight,
         weight_source=weight_source(result.candidates),
-        note=ranking.note,
+        reranked=ranking.reranked,
+        reasons=list(ranking.reasons),
         results=[
             SearchResult(
-                **{name: value for name, value in asdict(page).items() if name not in shown},
+                **{name: value for name, value in to_json(page).items() if name not in shown},
                 image_url=f"/v1/pages/{page.page_id}/image",
                 thumbnail_url=f"/v1/pages/{page.page_id}/thumbnail",
                 reason=page.reason,

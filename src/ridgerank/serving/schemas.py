@@ -71,6 +71,12 @@ WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
 """Where w came from: calibrated, or 1 because there were no retriever scores."""
 
 
+Reranked = Annotated[bool, Field(description="Whether the model has a say in this order.")]
+Reasons = Annotated[
+    list[str], Field(description="What a careful caller should know; which order it is if not reranked.")
+]
+
+
 class Usage(ResponseModel):
     """What a request cost."""
 
@@ -315,7 +321,7 @@ class RerankResult(ResponseModel):
     reference: str
     fused_score: float
     retriever_score: float | None = Field(description="b; null if there was none.")
-    readout_score: float = Field(description="s.")
+    readout_score: float | None = Field(description="s; null if the model did not read it.")
 
 
 class Meta(ResponseModel):
@@ -338,7 +344,8 @@ class RerankResponse(ResponseModel):
     meta: Meta
     weight: float = Field(ge=0, le=1, description="w: the readout's share in the fused score.")
     weight_source: WeightSource
-    note: str
+    reranked: Reranked
+    reasons: Reasons
     latency_ms: dict[str, float] = Field(description=LATENCY)
 
 
@@ -481,7 +488,7 @@ class SearchResult(ResponseModel):
     )
     fused_score: float = Field(description="(1 − w) · retriever_z + w · readout_z, eq. 2.")
     retriever_score: float
-    readout_score: float
+    readout_score: float | None
     retriever_z: float = Field(description="The retriever score standardized over the k candidates.")
     readout_z: float = Field(description="The readout score standardized over the k candidates.")
     image_url: str
@@ -500,7 +507,8 @@ class SearchResponse(ResponseModel):
     query: str
     weight: float = Field(ge=0, le=1)
     weight_source: WeightSource
-    note: str
+    reranked: Reranked
+    reasons: Reasons
     results: list[SearchResult]
     latency_ms: dict[str, float] = Field(description=LATENCY)
 

@@ -98,7 +98,8 @@ function showStart() {
 }
 
 /** What to be careful about, said once. */
-function showVerdict({ note }) {
+function showVerdict({ reasons }) {
+  const note = reasons.join("; ");
   byId("note").textContent = note;
   byId("note").hidden = !note;
   byId("verdict").hidden = !note;
