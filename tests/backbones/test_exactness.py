@@ -183,31 +183,6 @@ def test_attention_in_a_batch_is_that_of_a_page_alone_and_changes_no_state(
     torch.testing.assert_close(total, torch.ones_like(total))
 
 
-def test_the_model_writes_what_the_librarys_forward_finds_likeliest(
-    built: Built, backbone: Backbone, pages: list[Content], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Token by token, with the page and the prompt for writing in one forward each time."""
-    monkeypatch.setattr("ridgerank.backbones.decoder._TOP_P", 1e-9)  # the likeliest token alone
-    whole = whole_prompt(built, pages[0], "", cue=False)
-    instruction, prompt = backbone.tokens.writing()
-    page = whole.ids[: whole.page_length - instruction].tolist()
-    tokens: list[int] = []
-    for _ in range(6):
-        inputs = dict(whole.inputs)
-        inputs["input_ids"] = torch.tensor([[*page, *prompt, *tokens]])
-        if "mm_token_type_ids" in inputs:
-            is_image = inputs["input_ids"] == built.model.config.image_token_id
-            inputs["mm_token_type_ids"] = is_image.int()
-        likeliest = int(one_shot(built, replace(whole, inputs=inputs)).logits[0, -1].argmax())
-        if backbone.tokens.continuation([*tokens, likeliest]) is None:
-            break
-        tokens.append(likeliest)
-    written = backbone.write_queries(backbone.encode(pages, exit_layer=LAYERS), max_tokens=6)
-    assert written[0] == (backbone.tokens.continuation(tokens) or "").strip()
-    assert len(written) == len(pages)
-    assert all("\n" not in text for text in written)
-
-
 def assert_same(one: Prefix, other: Prefix) -> None:
     assert_close(one.keys, other.keys, tolerance=1e-5)
     assert_close(one.values, other.values, tolerance=1e-5)
@@ -333,8 +308,6 @@ def test_layers_queries_and_pages_that_do_not_fit_are_refused(
             run("revenue", PrefixBatch(shallow))
     with pytest.raises(BackboneError, match=r"pages of 3 layers of 5; encode them to full depth"):
         backbone.targets([QUERY], PrefixBatch(shallow))
-    with pytest.raises(BackboneError, match="pages of 3 layers"):
-        backbone.write_queries(shallow)
     with pytest.raises(BackboneError, match="empty query"):
         backbone.targets(["  "], encoded(backbone, pages[:1], LAYERS), targets=("likelihood",))
     with pytest.raises(BackboneError, match="differing"):

@@ -67,15 +67,6 @@ def test_control_tokens_in_a_query_or_on_a_page_stay_plain_text(
     assert backbone.tokens.suffix(hostile)[1 : len(query)] == query[:-1]
 
 
-def test_writing_ends_at_a_control_token_and_at_a_new_line(backbone: Backbone) -> None:
-    tokens = backbone.tokens
-    [opening] = tokens.query("")
-    _, *words = tokens.query("What was it")
-    assert tokens.continuation(words) == "What was it"
-    assert tokens.continuation(tokens.suffix("What was it")[1:]) is None
-    assert tokens.continuation([*words, opening]) is None
-
-
 def test_the_answers_are_single_tokens_after_the_cue(built: Built, backbone: Backbone) -> None:
     tokenizer = AutoTokenizer.from_pretrained(built.folder)
     answers = [tokenizer.decode([token]) for token in backbone.tokens.answers]

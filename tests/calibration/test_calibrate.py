@@ -208,11 +208,14 @@ def test_a_readout_that_travels_is_weighed_and_no_page_is_encoded_to_full_depth(
 
 
 def test_too_few_queries_are_refused_before_a_page_is_read(
-    store: str, small_backbone: Backbone, no_encoding: None
+    store: str, small_backbone: Backbone, no_encoding: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = tuple(Query(str(number), f"query number {number}") for number in range(15))
     with pytest.raises(CalibrationError, match=r"15 different queries, expected at least 16; give them"):
         run(store, small_backbone, queries=few)
+    monkeypatch.setattr(PageStore, "texts", lambda _: {})
+    with pytest.raises(CalibrationError, match=r"0 different queries.* read pages without text with index"):
+        run(store, small_backbone)
 
 
 def test_a_retriever_that_tells_nothing_apart_is_refused(store: str, small_backbone: Backbone) -> None:
@@ -270,26 +273,6 @@ def test_documents_that_are_gone_are_named_and_may_be_said_where_they_are(
     with pytest.raises(CalibrationError, match=r"report-\d\.pdf#\d+.*say where they are \(--documents\)"):
         run(uri, small_backbone)
     run(uri, small_backbone, documents=[tmp_path / "moved"])
-
-
-def test_pages_without_text_are_asked_of_the_model(
-    store: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = iter(range(1000))
-
-    def write(_: Backbone, pages: Sequence[object], **__: object) -> list[str]:
-        return [f"what did the model write {next(written)}" for _ in pages]
-
-    monkeypatch.setattr(Backbone, "write_queries", write)
-    monkeypatch.setattr("ridgerank.calibration.calibrate.cut_questions", lambda *_: ())
-    with pytest.raises(CalibrationError, match="does not find them by the questions"):
-        run(store, small_backbone, name="asked")
-    monkeypatch.setattr("ridgerank.calibration.calibrate.written_pass", lambda *_: True)
-    calibration = run(store, small_backbone, name="asked")
-    assert calibration.diagnostics.queries_from == "written by the model: 20, a page each"
-    assert "nothing was measured" in calibration.summary()
-    assert same(run(store, small_backbone, name="asked"), calibration)
-    assert next(written) == 20
 
 
 def test_without_matplotlib_there_is_no_picture_and_a_line_says_so(

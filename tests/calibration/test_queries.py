@@ -1,15 +1,8 @@
-"""Questions made from pages: which lines become one, and what written ones must pass."""
+"""Questions made from pages: which lines become one."""
 
 import pytest
 
-from ridgerank.calibration.queries import (
-    cut_questions,
-    is_query,
-    reorder_words,
-    written_pass,
-    written_questions,
-)
-from ridgerank.records import Candidate, Query
+from ridgerank.calibration.queries import cut_questions, is_query, reorder_words
 
 PAGE = """Energy use in cold climates
 
@@ -57,27 +50,9 @@ def test_what_nobody_would_ask_is_not_a_query(text: str) -> None:
     assert not is_query(text)
 
 
-def test_of_written_text_only_the_question_is_kept_and_each_once() -> None:
-    written = {"a": "How warm is the house? Answer: 20", "b": "how warm is the house?", "c": "Yes."}
-    assert [(query.text, query.source) for query in written_questions(written)] == [
-        ("How warm is the house?", "a")
-    ]
-
-
 def test_reordered_words_are_two_thirds_of_the_question_in_another_order() -> None:
     text = "oil fell in every region that had district heating"
     words = reorder_words(text).split()
     assert set(words) == set(text.split()) - {"in", "that", "heating"}
     assert words != [word for word in text.split() if word in words]
     assert reorder_words(text) == reorder_words(text)
-
-
-@pytest.mark.parametrize(("found", "passes"), [(32, True), (17, True), (14, False), (4, False)])
-def test_written_questions_pass_if_their_pages_are_found_far_above_chance(found: int, passes: bool) -> None:
-    candidates = {
-        Query(str(number), "", source="page"): [Candidate("page" if number < found else "other", 1.0)] * 20
-        for number in range(32)
-    }
-    assert written_pass(candidates, 400) == passes
-    assert not written_pass(candidates, 20)  # all pages are candidates: nothing can be found
-    assert not written_pass({}, 400)

@@ -27,13 +27,11 @@ def test_targets_are_read_back_to_the_last_digit_and_kept_apart(tmp_path: Path) 
     cache = TargetCache(tmp_path, LINEAGE)
     cache.add({"page": {"first?": 0.1 + 0.2, "second?": -1e-17}, "other": {"first?": 3.0}})
     cache.add({"page": {"first?": -2.5}}, target="likelihood")
-    cache.add_written_query("page", "what it says")
     for reopened in (cache, TargetCache(tmp_path, LINEAGE)):
         assert reopened.margin("first?", "page") == 0.1 + 0.2
         assert reopened.margin("second?", "page") == -1e-17
         assert reopened.margin("second?", "other") is None
         assert reopened.target("likelihood", "first?", "page") == -2.5
-        assert (reopened.written_query("page"), reopened.written_query("other")) == ("what it says", None)
         assert len(reopened) == 4
 
 

@@ -31,7 +31,6 @@ from ridgerank.backbones.decoder import (
     bf16_on_cpu,
     mean_log_probability,
     mean_state,
-    sample_token,
 )
 from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.errors import BackboneError
@@ -314,40 +313,6 @@ class Backbone(ABC):
         """Where the visual positions of a grid lie on a page whose width is `aspect` times its height."""
         return cells(*grid)
 
-    def write_queries(self, pages: Sequence[Prefix], *, seed: int = 0, max_tokens: int = 32) -> list[str]:
-        """A question the model writes for each page, encoded to full depth: sampled, one line.
-
-        The page is followed by a prompt for writing in place of the ranking instruction. The question is
-        empty if the model writes none.
-        """
-        short = [page.keys.shape[0] for page in pages if page.keys.shape[0] != self.geometry.layers]
-        if short or not pages:
-            what = f"pages of {short[0]} layers" if short else "no pages"
-            raise BackboneError(f"{what}; expected pages encoded to all {self.geometry.layers} layers")
-        if self.ranking_head is not None:
-            raise BackboneError(
-                f"{self.name} has a ranking head and no trained language head: it cannot write"
-            )
-        return [self._write_query(page, seed + number, max_tokens) for number, page in enumerate(pages)]
-
-    def _write_query(self, page: Prefix, seed: int, max_tokens: int) -> str:
-        instruction, tokens = self.tokens.writing()
-        page = page.without_last(instruction)
-        generator = torch.Generator().manual_seed(seed)
-        written: list[int] = []
-        while len(written) < max_tokens:
-            cache: list[tuple[Tensor, Tensor]] = []
-            with torch.inference_mode():
-                states = self._run_suffixes([tokens], PrefixBatch([page]), last_only=True, suffix_cache=cache)
-                logits = (self._text_model().norm(states) @ self._unembedding().t())[0].float().cpu()
-                keys, values = (torch.cat(parts) for parts in zip(*cache, strict=True))
-                page = page.with_suffix(keys, values)
-            tokens = [sample_token(logits, generator)]
-            if self.tokens.continuation([*written, *tokens]) is None:
-                break
-            written += tokens
-        return (self.tokens.continuation(written) or "").strip()
-
     def lineage(self, storage: StorageSetting) -> Lineage:
         """The lineage of pages that are encoded with this model and stored with this setting."""
         return Lineage(
@@ -424,7 +389,6 @@ class Backbone(ABC):
         *,
         last_only: bool,
         owners: Tensor | None = None,
-        suffix_cache: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
         """States at each suffix's last position (pairs, width), or at all (pairs, positions, width)."""
         pages = len(prefixes.lengths)
@@ -435,9 +399,7 @@ class Backbone(ABC):
         ids = pad_sequence([torch.tensor(suffix) for suffix in suffixes], batch_first=True)
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
         with bf16_on_cpu(self.device, self.dtype):
-            return self._decoder.extend(
-                self._embed(ids.to(self.device)), lengths, prefixes, owners=owners, suffix_cache=suffix_cache
-            )
+            return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
 
     def _unembedding(self) -> Tensor:
         weight: Tensor = self._model.get_output_embeddings().weight

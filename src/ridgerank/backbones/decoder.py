@@ -77,28 +77,6 @@ class Prefix:
         """The same page at layers `start` to `stop` − 1 of those held; nothing is copied."""
         return replace(self, keys=self.keys[start:stop], values=self.values[start:stop])
 
-    def without_last(self, positions: int) -> "Prefix":
-        """The same page without its last positions, which hold text; nothing is copied."""
-        end = self.count - positions
-        return replace(
-            self,
-            keys=self.keys[:, :, :end],
-            values=self.values[:, :, :end],
-            visual=self.visual[:end],
-            next_position=self.next_position - positions,
-        )
-
-    def with_suffix(self, keys: Tensor, values: Tensor) -> "Prefix":
-        """The same page followed by text, of which (layers, kv_heads, positions, head_dim) are given."""
-        added = keys.shape[2]
-        return replace(
-            self,
-            keys=torch.cat([self.keys, keys], dim=2),
-            values=torch.cat([self.values, values], dim=2),
-            visual=torch.cat([self.visual, self.visual.new_zeros(added)]),
-            next_position=self.next_position + added,
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotation:
@@ -319,7 +297,6 @@ class Decoder:
         *,
         owners: Tensor | None = None,
         attention: list[Tensor] | None = None,
-        suffix_cache: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
         """States (pairs, width) after layer `prefixes.exit_layer` − 1 at each suffix's last position (eq. 5).
 
@@ -331,8 +308,7 @@ class Decoder:
 
         A list given as `attention` is filled, layer by layer, with what the last position attended to,
         (pairs, longest page + positions), averaged over heads; without `lengths` with what each attended to,
-        (pairs, positions, longest page + positions). A list given as `suffix_cache` is filled with the
-        suffixes' own rotated keys and values, (pairs, kv_heads, positions, head_dim) each.
+        (pairs, positions, longest page + positions).
         """
         scratch = Scratch(hidden)
         hidden = hidden.clone()
@@ -362,8 +338,6 @@ class Decoder:
                 keys, values, hidden, normed = (part[owners] for part in (keys, values, hidden, normed))
                 owners = None
             keys = self._rotate(keys, cos, sin)
-            if suffix_cache is not None:
-                suffix_cache.append((keys.clone(), values.clone()))
             hidden = hidden.expand(pairs, -1, -1).contiguous()
             if last is not None and index == prefixes.exit_layer - 1:  # no other position's output is read
                 hidden = hidden[row, last].unsqueeze(1)
@@ -552,16 +526,6 @@ def mean_log_probability(
     logits = (normed * unembedding[next_tokens].float()).sum(dim=1)
     log_probabilities = logits - _log_partition(normed, unembedding)
     return torch.stack([part.mean() for part in torch.split(log_probabilities, lengths)])
-
-
-_TEMPERATURE, _TOP_P = 0.7, 0.9
-
-
-def sample_token(logits: Tensor, generator: torch.Generator) -> int:
-    """One token of the likeliest that together have a probability of `_TOP_P`; `logits` is (words,)."""
-    probabilities, order = (logits / _TEMPERATURE).softmax(dim=0).sort(descending=True)
-    likely = probabilities.cumsum(dim=0) - probabilities < _TOP_P
-    return int(order[torch.multinomial(probabilities * likely, 1, generator=generator)])
 
 
 def _log_partition(normed: Tensor, unembedding: Tensor) -> Tensor:

@@ -21,12 +21,6 @@ INSTRUCTION = (
     "Answer with one word, yes or no.\nQuery:\n"
 )
 
-WRITING_INSTRUCTION = (
-    "\n\nAbove is a page of a document. Write one short question that a person who has never seen this page "
-    "might ask and that it answers. Use your own words. Reply with the question only."
-)
-"""In place of the instruction, where the model is to write queries."""
-
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -111,17 +105,6 @@ class PromptTokens:
                 "leave that text out"
             )
         return ids
-
-    def writing(self) -> tuple[int, list[int]]:
-        """How many stored tokens of the instruction to take off a page, and what to put in their place."""
-        return len(self._instruction) - 1, [*self._plain_ids(WRITING_INSTRUCTION), *self._after_query]
-
-    def continuation(self, tokens: list[int]) -> str | None:
-        """The text of tokens behind the instruction; None once one is a control token or a new line."""
-        if not self._added.isdisjoint(tokens):
-            return None
-        text: str = self._whole.decode(tokens, skip_special_tokens=False)
-        return None if "\n" in text.strip(" ") else text
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides the tokens of a prompt and where it is cut, for a fingerprint."""

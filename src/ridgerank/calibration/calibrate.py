@@ -38,13 +38,7 @@ from ridgerank.calibration.fit import (
     fit,
     predict_target,
 )
-from ridgerank.calibration.queries import (
-    QUERIES,
-    cut_questions,
-    reorder_words,
-    written_pass,
-    written_questions,
-)
+from ridgerank.calibration.queries import QUERIES, cut_questions, reorder_words
 from ridgerank.calibration.readout_file import ReadoutFile
 from ridgerank.calibration.teacher import (
     OWN,
@@ -90,7 +84,7 @@ class ListOptions(TypedDict, total=False):
     """What `make_lists` may be told."""
 
     queries: Sequence[Query] | None
-    """What a readout is fitted to; by default questions cut from the pages, or written by the model."""
+    """What a readout is fitted to; by default questions cut from the pages."""
     qrels: Qrels | None
     """Judgements of these queries."""
     candidates: int
@@ -237,21 +231,12 @@ def make_lists(
         cache = TargetCache(workbench.folder, store.lineage)
         complete = partial(complete_targets, backbone, store, cache, documents=files, progress=step)
         fitted = asked or made
-        if not asked and len(made) < LEAST_LISTS and "likelihood" in known_targets:
-            sample = sorted(page_ids)[:query_count]  # digests: as good as random
-            complete({}, write=sample)
-            fitted = written_questions({page: cache.written_query(page) or "" for page in sample})
         if len(fitted) < LEAST_LISTS:
             raise CalibrationError(
                 f"{len(fitted)} different queries, expected at least {LEAST_LISTS}; give them in a file: no "
-                "judgements are needed"
+                f"judgements are needed{'' if asked else '. Or read pages without text with index --ocr'}"
             )
         free = find_candidates(retriever, fitted, candidates)
-        if fitted is not asked and fitted is not made and not written_pass(free, len(page_ids)):
-            raise CalibrationError(
-                f"the pages have no text, and {retriever.name} does not find them by the questions that "
-                f"{backbone.name} wrote; give queries in a file: no judgements are needed"
-            )
         if scores is None:
             shared = share_pages(retriever, free, candidates, pages=read_pages)
             complete({query.text: pages for query, pages in shared.items()}, targets=targets)
@@ -435,8 +420,6 @@ def _read_relevance(store: PageStore, qrels: Qrels, lists: CandidateLists) -> Fl
 
 def _describe_questions(lists: CalibrationLists) -> str:
     fitted = lists.fitted.queries if lists.fitted is not None else ()
-    if fitted and fitted[0].query_id.startswith("written-"):
-        return f"written by the model: {len(fitted)}, a page each"
     kinds = Counter(query.query_id.partition("-")[0] for query in fitted)
     return f"cut from the pages' text: {', '.join(f'{count} {kind}s' for kind, count in kinds.items())}"
 

@@ -1,20 +1,18 @@
-"""Questions made from pages: cut from their text, or written by the model.
+"""Questions cut from the text of pages.
 
 Questions are cut from titles, captions, table headers and phrases. The same pages give the same questions.
 Each carries its source, and that is a judgement: the page it was made from answers it. Questions in a page's
-own words flatter a retriever that matches words. A model writes questions only for pages without text.
+own words flatter a retriever that matches words.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 
-from ridgerank.records import MAX_QUERY_CHARACTERS, Candidate, Query
+from ridgerank.records import MAX_QUERY_CHARACTERS, Query
 
 QUERIES = 48
 """Questions cut from pages."""
-_LEAST_FOUND = 0.5
-"""How often the source of written questions is among the candidates, from 0 (by chance) to 1 (always)."""
 
 _CAPTION = re.compile(
     r"(?:figure|fig\.|table|chart|exhibit|graph)\s*[\dA-Z.-]*\s*[:.–—-]?\s+(\S.*)", re.IGNORECASE
@@ -45,18 +43,6 @@ def cut_questions(texts: Mapping[str, str], count: int) -> tuple[Query, ...]:
     return tuple(questions.values())
 
 
-def written_questions(written: Mapping[str, str]) -> tuple[Query, ...]:
-    """The questions that a model wrote, by page id, without those that are none and those that repeat."""
-    questions: dict[str, Query] = {}
-    for page_id, text in written.items():
-        question = text[: text.index("?") + 1] if "?" in text else text
-        if is_query(question, most_words=2 * _MOST_WORDS):
-            questions.setdefault(
-                question.casefold(), Query(f"written-{page_id[:16]}", question, source=page_id)
-            )
-    return tuple(questions.values())
-
-
 def reorder_words(text: str) -> str:
     """The question with every third word dropped and the others shuffled, always in the same way."""
     words = [word for number, word in enumerate(text.split()) if number % 3 != 2]
@@ -64,27 +50,12 @@ def reorder_words(text: str) -> str:
     return " ".join(words)
 
 
-def written_pass(candidates: Mapping[Query, Sequence[Candidate]], pages: int) -> bool:
-    """Whether the retriever finds the pages that questions were written for often enough.
-
-    (found − K/N) / (1 − K/N) must reach one half, for K candidates of N `pages`: questions of a model that
-    cannot write find their page little more often than by chance.
-    """
-    if not candidates:
-        return False
-    found = sum(
-        any(query.source == each.page_id for each in found) for query, found in candidates.items()
-    ) / len(candidates)
-    chance = sum(map(len, candidates.values())) / len(candidates) / pages
-    return chance < 1.0 and (found - chance) / (1.0 - chance) >= _LEAST_FOUND
-
-
-def is_query(text: str, *, most_words: int = _MOST_WORDS) -> bool:
+def is_query(text: str) -> bool:
     """Whether a line looks like something a person might search for: a few different words, not too many."""
     words = _WORD.findall(text)
     return (
         len(words) >= _LEAST_WORDS
-        and len(text.split()) <= most_words
+        and len(text.split()) <= _MOST_WORDS
         and len({word.casefold() for word in words}) >= _LEAST_WORDS
         and len(text) <= MAX_QUERY_CHARACTERS
     )

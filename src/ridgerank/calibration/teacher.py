@@ -9,7 +9,7 @@ calibration goes on where it stopped. Or the teacher is a file: a TREC run of an
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,9 @@ _FIELDS: Mapping[Target, str] = {"margin": "margins", "likelihood": "likelihoods
 class TargetCache:
     """Targets by query and page, in memory and in a file that only grows.
 
-    One line of JSON per page: its id and the margin, the likelihood or both of every query run over it, or
-    the query the model wrote for it. The first line names the model; a file of another model, prompt or pixel
-    budget is begun anew. A last line that was not written to its end is dropped.
+    One line of JSON per page: its id and the margin, the likelihood or both of every query run over it. The
+    first line names the model; a file of another model, prompt or pixel budget is begun anew. A last line
+    that was not written to its end is dropped.
     """
 
     name = OWN
@@ -49,7 +49,6 @@ class TargetCache:
         self._path = folder / FILE_NAME
         self._header = {"teacher": lineage.teacher_fingerprint()}
         self._targets: dict[tuple[Target, str, str], float] = {}
-        self._written_queries: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._read()
 
@@ -72,10 +71,6 @@ class TargetCache:
             for each in candidates
         ]
 
-    def written_query(self, page_id: str) -> str | None:
-        """The query the model wrote for a page, None where it was not asked for one."""
-        return self._written_queries.get(page_id)
-
     def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
         """Keep values of one target: page id → text of the query → value."""
         rows = [
@@ -88,11 +83,6 @@ class TargetCache:
         self._append(rows)
         for row in rows:
             self._add_row(row)
-
-    def add_written_query(self, page_id: str, query: str) -> None:
-        """Keep the query the model wrote for a page, empty where it wrote none."""
-        self._append([{"page_id": page_id, "written": query}])
-        self._written_queries[page_id] = query
 
     def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         with say_what_cannot_be_written(self._path), self._path.open("ab") as file:
@@ -120,8 +110,6 @@ class TargetCache:
 
     def _add_row(self, row: Mapping[str, Any]) -> None:
         page_id = row["page_id"]
-        if "written" in row:
-            self._written_queries[page_id] = row["written"]
         for target, name in _FIELDS.items():
             for query, value in row.get(name, {}).items():
                 self._targets[target, query, page_id] = value
@@ -134,17 +122,15 @@ def complete_targets(
     candidates: Mapping[str, Iterable[Candidate]],
     *,
     targets: Sequence[Target] = ("margin",),
-    write: Collection[str] = (),
     documents: Sequence[Path] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Compute and store the targets of each query (by its text) that are missing; a page is encoded once.
 
-    For the pages of `write` the model also writes a question. `documents` is where pages are rendered from
-    again; `progress` is called with pages done and to do. A page that cannot be read any more has no targets.
+    `documents` is where pages are rendered from again; `progress` is called with pages done and to do. A page
+    that cannot be read any more has no targets.
     """
-    unwritten = {page_id for page_id in write if cache.written_query(page_id) is None}
-    missing: dict[str, list[str]] = {page_id: [] for page_id in unwritten}
+    missing: dict[str, list[str]] = {}
     for query, query_candidates in candidates.items():
         for each in query_candidates:
             if any(cache.target(target, query, each.page_id) is None for target in targets):
@@ -162,10 +148,6 @@ def complete_targets(
             for query in missing[page.page_id]
         ]
         _add_targets(backbone, cache, pairs, targets)
-        for page, prefix in zip(pages, prefixes, strict=True):
-            if page.page_id in unwritten:
-                [question] = backbone.write_queries([prefix], seed=int(page.page_id[:8], 16))
-                cache.add_written_query(page.page_id, question)
         done += len(pages)
         progress(done, len(missing))
 
