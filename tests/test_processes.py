@@ -3,12 +3,12 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from multiprocessing.context import SpawnProcess
 
 import pytest
 
 from ridgerank.errors import DocumentError
-from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied, WorkerProcess
+from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied
 
 SECONDS = 120.0
 
@@ -66,13 +66,14 @@ def test_closing_ends_a_call_that_runs() -> None:
 def test_closing_ends_a_process_that_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
     process = IsolatedProcess()
     closing = threading.Thread(target=process.close)
+    start = SpawnProcess.start
 
-    def start(target: Callable[..., None]) -> WorkerProcess:
+    def start_and_close(started: SpawnProcess) -> None:
         closing.start()
         closing.join(0.2)  # it has found no process to kill and waits for the call
-        return WorkerProcess(target)
+        start(started)
 
-    monkeypatch.setattr("ridgerank.processes.WorkerProcess", start)
+    monkeypatch.setattr(SpawnProcess, "start", start_and_close)
     with pytest.raises(WorkerDied, match="closed"):
         process.call(time.sleep, SECONDS, SECONDS)
     closing.join(SECONDS)

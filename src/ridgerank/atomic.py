@@ -9,20 +9,17 @@ import errno
 import glob
 import logging
 import os
-import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from ridgerank.errors import WriteError
 
 logger = logging.getLogger(__name__)
-
-_DESCRIPTORS = re.compile(r"/dev/(?:(stdin|stdout|stderr)|fd/([0-9]{1,9}))|/proc/self/fd/([0-9]{1,9})")
 
 _NAME_CHARACTERS = 60
 """Of a file's name in that of its scratch file, which may not be too long for the disk."""
@@ -40,7 +37,7 @@ def replace_file(path: Path) -> Iterator[Path]:
             with tempfile.TemporaryDirectory(prefix="ridgerank-") as folder:
                 scratch = Path(folder) / "output"
                 yield scratch
-                with scratch.open("rb") as source, open_special(path) as target:
+                with scratch.open("rb") as source, path.open("ab") as target:
                     shutil.copyfileobj(source, target)
         else:
             with _replace_regular(path) as scratch:
@@ -57,9 +54,10 @@ def replace_text_file(path: Path) -> Iterator[TextIO]:
 def is_special(path: Path) -> bool:
     """Whether a path is written to, not replaced: a pipe, a terminal, `/dev/stdout`.
 
-    A folder, a disk and a socket are refused with a `WriteError`.
+    Open it to append: what a log behind `/dev/stdout` holds already stays. A folder, a disk and a socket are
+    refused with a `WriteError`.
     """
-    if _descriptor(path) is not None:
+    if path.parent in _DESCRIPTORS:
         return True
     try:
         mode = path.stat().st_mode
@@ -71,10 +69,7 @@ def is_special(path: Path) -> bool:
     return not stat.S_ISREG(mode)
 
 
-def open_special(path: Path) -> BinaryIO:
-    """Open what `is_special` for writing; a descriptor is written to where it stands."""
-    number = _descriptor(path)
-    return path.open("wb") if number is None else os.fdopen(os.dup(number), "wb")
+_DESCRIPTORS = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 @contextmanager
@@ -137,15 +132,6 @@ def _replace_regular(path: Path) -> Iterator[Path]:
 
 def _scratch_prefix(path: Path) -> str:
     return f".{path.name[:_NAME_CHARACTERS]}."
-
-
-def _descriptor(path: Path) -> int | None:
-    """The number of the open file that a path stands for, None if it is a path of its own."""
-    match = _DESCRIPTORS.fullmatch(os.path.abspath(path))  # noqa: PTH100 (`resolve` would follow the link)
-    if match is None:
-        return None
-    word, *numbers = match.groups()
-    return ("stdin", "stdout", "stderr").index(word) if word else int(next(filter(None, numbers)))
 
 
 def _permissions(path: Path) -> int:

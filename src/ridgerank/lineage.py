@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, Self, TypeAlias, get_args
 
@@ -172,22 +172,9 @@ class Lineage:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields side by side, those of the storage setting as text and numbers."""
-        storage = self.storage
-        return {
-            "backbone": self.backbone,
-            "family": self.family,
-            "weights": self.weights,
-            "processor": self.processor,
-            "prompt": self.prompt,
-            "keep": str(storage.keep),
-            "exit_layer": storage.exit_layer,
-            "quality": storage.quality,
-            "basis": storage.basis,
-            "max_pixels": self.max_pixels,
-            "page_text": self.page_text,
-            "prompt_name": self.prompt_name,
-            "made_by": dict(self.made_by),
-        }
+        facts = asdict(self)
+        storage: dict[str, Any] = facts.pop("storage")
+        return facts | storage | {"keep": str(self.storage.keep)}
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted, so that equal lineages give equal text."""
@@ -200,15 +187,14 @@ class Lineage:
             stored = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"a lineage that is damaged ({error}); make the artifact again") from error
-        types = _TYPES
-        if not isinstance(stored, dict) or set(stored) != set(types):
-            stored_names = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
+        stored = stored if isinstance(stored, dict) else {}
+        if set(stored) != set(_TYPES):
             raise ArtifactError(
-                f"lineage with fields {stored_names}, expected {sorted(types)}: "
+                f"lineage with fields {sorted(stored)}, expected {sorted(_TYPES)}: "
                 "written by another version of ridgerank; make the artifact again"
             )
         for name, value in stored.items():
-            if not isinstance(value, types[name]) or isinstance(value, bool):
+            if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
                 raise ArtifactError(f"a lineage whose {name} is {value!r}: damaged; make the artifact again")
         keep, *parts = (stored.pop(name) for name in ("keep", "exit_layer", "quality", "basis"))
         try:
@@ -229,20 +215,15 @@ class Lineage:
                 "use the settings it was made with, or make it again with these"
             )
 
-    def with_weights(self, weights: str) -> "Lineage":
-        """The same with another fingerprint of the weights, for models that a probe found to be the same."""
-        return replace(self, weights=weights)
-
     def teacher_fingerprint(self) -> str:
         """Digest of what full-depth targets depend on: the model and what it reads, not the storage."""
         names = ("family", "weights", "processor", "prompt", "max_pixels", "page_text")
         return fingerprint({name: getattr(self, name) for name in names})
 
 
-_OPTIONAL_TEXT = str | None
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("backbone", "family", "weights", "processor", "prompt", "keep"), str),
-    **dict.fromkeys(("basis", "page_text", "prompt_name"), _OPTIONAL_TEXT),
+    **dict.fromkeys(("basis", "page_text", "prompt_name"), str | None),
     **{"exit_layer": int, "quality": float | None, "max_pixels": int | None, "made_by": dict},
 }
 """What a lineage is written as."""

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Event, Lock
 from typing import Any, ParamSpec, TypeVar
@@ -33,51 +34,11 @@ class NotStarted(WorkerDied):
     """A process ended before it could work."""
 
 
-class WorkerProcess:
-    """A process that runs `target(pipe, *arguments)`, and this side of the pipe to it.
-
-    When the process ends, reading the pipe raises EOFError. For one thread at a time.
-    """
-
-    def __init__(self, target: Callable[..., None], *arguments: object) -> None:
-        """Start the process and return at once; target and arguments are pickled."""
-        context = get_context("spawn")
-        self.pipe, child_pipe = context.Pipe()
-        self._process = context.Process(target=_run, args=(target, child_pipe, arguments), daemon=True)
-        self._process.start()
-        child_pipe.close()  # so that the end of the process is the end of the pipe
-
-    def describe_end(self) -> str:
-        """How the process ended, in words: an exit status or the name of a signal."""
-        self._process.join(_END_SECONDS)  # the pipe ends a moment before the process does
-        code = self._process.exitcode
-        if code is None:
-            return "no answer"
-        return f"exit status {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
-
-    def send_kill(self) -> None:
-        """End the process at once and leave the rest to the thread that reads the pipe; for any thread."""
-        with suppress(ValueError, ProcessLookupError):  # it is closed, or gone, already
-            self._process.kill()
-
-    def kill(self) -> None:
-        """End the process at once, whatever it does."""
-        self.pipe.close()
-        self._process.kill()
-        self._process.join()
-        self._process.close()
-
-
 def usable_cores() -> int:
     """How many cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1  # macOS has no such call
-
-
-def _run(target: Callable[..., None], pipe: Connection, arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends this one
-    target(pipe, *arguments)
 
 
 TASK_TIMEOUT_S = 600.0
@@ -186,7 +147,8 @@ class IsolatedProcess:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._process: WorkerProcess | None = None
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
         self._closed = False
 
     def call(
@@ -199,18 +161,16 @@ class IsolatedProcess:
     ) -> Result:
         """Call a module's function there; `TookTooLong` after `seconds`, `WorkerDied` where it crashed."""
         with self._lock:
-            process = self._running_process()
+            pipe = self._pipe or self._start()
             try:
-                process.pipe.send((function, arguments, options))
-                if not process.pipe.poll(seconds):
+                pipe.send((function, arguments, options))
+                if not pipe.poll(seconds):
                     raise TookTooLong(f"not done within {seconds:g} s")
-                reply: _Reply = process.pipe.recv()
+                reply: _Reply = pipe.recv()
             except (EOFError, OSError) as error:
-                end = process.describe_end()
-                self._discard()
-                raise WorkerDied(end) from error
+                raise WorkerDied(self._end()) from error
             except BaseException:
-                self._discard()
+                self._end(kill=True)
                 raise
         if reply.error is not None:
             raise reply.error
@@ -221,37 +181,50 @@ class IsolatedProcess:
         """End the process at once, whatever it does; a call that waits for it fails."""
         self._closed = True
         if (process := self._process) is not None:
-            process.send_kill()
+            with suppress(ValueError):  # it is closed already
+                process.kill()
         with self._lock:
-            self._discard()
+            self._end(kill=True)
 
-    def _running_process(self) -> WorkerProcess:
-        self._require_open()
-        if self._process is None:
-            self._process = WorkerProcess(_answer_calls)
-            self._require_open()  # closed while it was being started, `close` found none to kill
-            try:
-                if not self._process.pipe.poll(STARTUP_TIMEOUT_S):
-                    raise EOFError
-                self._process.pipe.recv()
-            except (EOFError, OSError) as error:
-                end = self._process.describe_end()
-                self._discard()
-                raise NotStarted(end) from error
-        return self._process
-
-    def _require_open(self) -> None:
-        if self._closed:
-            self._discard()
+    def _start(self) -> Connection:
+        context = get_context("spawn")
+        pipe, child_pipe = context.Pipe()
+        process = context.Process(target=_answer_calls, args=(child_pipe,), daemon=True)
+        process.start()
+        child_pipe.close()  # so that the end of the process is the end of the pipe
+        self._process, self._pipe = process, pipe
+        if self._closed:  # while it was being started: `close` found no process to kill
+            self._end(kill=True)
             raise WorkerDied("the process that was called is closed")
+        try:
+            if not pipe.poll(STARTUP_TIMEOUT_S):
+                raise EOFError
+            pipe.recv()
+        except (EOFError, OSError) as error:
+            raise NotStarted(self._end()) from error
+        return pipe
 
-    def _discard(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
+    def _end(self, *, kill: bool = False) -> str:
+        """End the process and say how it ended: an exit status or the name of a signal."""
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None
+        if process is None or pipe is None:
+            return ""
+        pipe.close()
+        if kill:
+            process.kill()
+        process.join(_END_SECONDS)
+        code = process.exitcode
+        process.kill()
+        process.join()
+        process.close()
+        if code is None:
+            return "no answer"
+        return f"exit status {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
 
 
 def _answer_calls(pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends this one
     with suppress(ValueError, OSError):  # a stricter limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the other side is gone

@@ -5,12 +5,9 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from ridgerank.documents.render import _renderer
-
-MARKER = "TEST_FIRST_DRAWING"
 
 
 @contextmanager
@@ -65,11 +62,3 @@ def sleep_instead(*arguments: object, **options: object) -> None:
 
 def die(*arguments: object, **options: object) -> None:
     os._exit(3)
-
-
-def die_the_first_time(*arguments: object, **options: object) -> bytes:
-    marker = Path(os.environ[MARKER])
-    if not marker.exists():
-        marker.touch()
-        os._exit(3)
-    return b"drawn"

@@ -12,8 +12,7 @@ import pytest
 from ridgerank.store.layout import pack
 from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.store_writer import StoreWriter
-from tests.store.pages import LINEAGE, page_id
+from tests.store.pages import page_id
 
 pytestmark = pytest.mark.slow
 KILLS = 20
@@ -99,26 +98,3 @@ def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Pa
     assert len(seen) > 3, "every kill came too early or too late to mean anything"
     finish(tmp_path / "killed", numbers)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
-
-
-_KILLED_WITH_A_CHILD = """
-import os, signal, sys, time
-from ridgerank.store.store_writer import StoreWriter
-from tests.store.pages import LINEAGE
-
-writer = StoreWriter(sys.argv[1], LINEAGE)
-child_runs, tell_parent = os.pipe()
-if os.fork() == 0:
-    os.write(tell_parent, b".")
-    time.sleep(4)
-    os._exit(0)
-os.read(child_runs, 1)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_child_that_outlives_a_killed_writer_does_not_keep_the_store_locked(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", _KILLED_WITH_A_CHILD, str(tmp_path / "store")]
-    ended = subprocess.run(command, check=False, cwd=Path(__file__).parents[2])
-    assert ended.returncode == -signal.SIGKILL
-    StoreWriter(str(tmp_path / "store"), LINEAGE).close()

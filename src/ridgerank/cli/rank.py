@@ -1,6 +1,5 @@
 """`ridgerank rank`: a whole run, reranked."""
 
-import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -219,16 +218,12 @@ def _read_output(output: Path) -> str:
 @contextmanager
 def _open_output(output: Path | None) -> Iterator[TextIO]:
     """The file to write to: stdout, the end of a file, or a pipe."""
-    from ridgerank.atomic import is_special, open_special, say_what_cannot_be_written
+    from ridgerank.atomic import say_what_cannot_be_written
 
     if output is None:
         yield sys.stdout
         return
     with say_what_cannot_be_written(output):
-        if is_special(output):
-            with io.TextIOWrapper(open_special(output), encoding="utf-8", newline="\n") as file:
-                yield file
-        else:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            with output.open("a", encoding="utf-8", newline="\n") as file:
-                yield file
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with output.open("a", encoding="utf-8", newline="\n") as file:
+            yield file

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from threading import Lock
 
 from PIL import Image
@@ -116,9 +115,8 @@ class PageImages:
         name = (*stored.references, page_id)[0]
         paths = recall_sources(self._store.uri, [stored.source])
         seconds = self._limits.render_seconds
-        draw = partial(self._process.call, draw_page, seconds, paths, page_id, max_pixels=PIXELS)
         try:
-            data = _call_twice_if_killed(draw)
+            data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
         except TookTooLong as error:
             raise ApiError(
                 422, "bad_document", f"{name} takes more than {seconds:g} s to draw; look at its document"
@@ -130,14 +128,6 @@ class PageImages:
         if data is None:
             raise ApiError(404, "document_gone", f"the document of {name} is no longer where it was indexed")
         return EncodedImage(data, "image/png")
-
-
-def _call_twice_if_killed(draw: Callable[[], bytes | None]) -> bytes | None:
-    """A process that was killed from outside costs no page; one that its page ends, ends again."""
-    try:
-        return draw()
-    except WorkerDied:
-        return draw()
 
 
 class ImageDecoder:

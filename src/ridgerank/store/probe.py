@@ -10,7 +10,7 @@ or by seeded random directions if there is none yet. Readout files compare their
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -121,7 +121,7 @@ def require_model(store: PageStore, backbone: Backbone) -> None:
     if here.weights == there.weights:
         there.require(here, artifact=f"the page store at {store.uri}")
         return
-    there.require(here.with_weights(there.weights), artifact=f"the page store at {store.uri}")
+    there.require(replace(here, weights=there.weights), artifact=f"the page store at {store.uri}")
     result = run_probe(store, backbone)
     if result is None or not result.accepted:
         reason = "it has no probe to compare them by" if result is None else str(result)

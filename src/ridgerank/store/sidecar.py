@@ -180,18 +180,9 @@ def _read_sources(root: Path) -> dict[str, list[str]]:
     try:
         content = path.read_text(encoding="utf-8") if path.exists() else "{}"
         sources = json.loads(content)
-        if not _is_sources(sources):
-            raise ValueError("expected lists of paths by name")
-    except (ValueError, RecursionError, OSError) as error:
+        return {str(name): [str(Path(each)) for each in paths] for name, paths in sources.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise StoreError(f"{path} is damaged ({error}); remove it, it is written anew by indexing") from error
-    checked: dict[str, list[str]] = sources
-    return checked
-
-
-def _is_sources(sources: object) -> bool:
-    return isinstance(sources, dict) and all(
-        isinstance(paths, list) and all(isinstance(path, str) for path in paths) for paths in sources.values()
-    )
 
 
 BATCH_PAGES = 4

@@ -6,12 +6,9 @@ Locally one writer holds the store (`WriterLock`); a second is refused. On an ob
 lock: Lance resolves conflicting commits, and pages that two writers add at once may be stored twice.
 """
 
-import errno
 import math
 import os
 import shutil
-import stat
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -51,7 +48,7 @@ class WriterLock:
     """An exclusive lock on a store directory; not `exclusive` where files cannot be locked."""
 
     def __init__(self, root: Path) -> None:
-        self._descriptor = _open_lock(root / LOCK_NAME)
+        self._descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             self.exclusive = lock_file(self._descriptor, wait=False)
         except BlockingIOError as error:
@@ -61,7 +58,6 @@ class WriterLock:
                 f"another process (id {holder}) is writing to the page store at {root}; "
                 "wait until it is done, or stop it"
             ) from error
-        _LOCKS.add(self)
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
@@ -70,37 +66,6 @@ class WriterLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def _open_lock(path: Path) -> int:
-    """Open the file of the lock, which is written to: never one that lies elsewhere under another name."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise
-        raise _not_regular(path) from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-        os.close(descriptor)
-        raise _not_regular(path)
-    return descriptor
-
-
-def _not_regular(path: Path) -> StoreError:
-    return StoreError(f"{path} is not a regular file of its own; remove it, no page is lost by that")
-
-
-_LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
-
-
-def _release_in_child() -> None:
-    # A forked worker that outlives its killed parent must not keep the store locked.
-    for lock in tuple(_LOCKS):
-        lock.release()
-
-
-os.register_at_fork(after_in_child=_release_in_child)
 
 
 READER_GRACE = timedelta(hours=1)
