@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +314,33 @@ def test_a_moved_model_is_found_where_it_was_named_once(
         ShallowPass(load_backbone("there/model", device="cpu"), store)
         assert ModelSettings.from_lineage(store.lineage).name == str(tmp_path / "there/model")
     assert index_documents(tmp_path / "docs", tmp_path / "store", processes=0).skipped == 1
+
+
+def test_a_search_over_a_store_still_being_written_ranks_as_one_over_the_whole_store(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    uri = str(tmp_path / "store")
+    write_pdf(tmp_path / "in/a.pdf", pages=6)
+    index = partial(index_documents, [tmp_path / "in"], uri, small_backbone, preset="paper", processes=0)
+    index(only=())
+    with PageStore.open(uri) as store:
+        assert len(store.pending()) == len(store) == 6
+        retriever = ByDigest(store.page_ids())
+        random_calibration(store.lineage, small_backbone.geometry.width).save(calibrations_folder(uri))
+
+    def search() -> Ranking:
+        with Reranker.open(uri, backbone=small_backbone, retriever=retriever) as reranker:
+            return reranker.search(QUERY, k=4, top_k=4)
+
+    early = search()
+    assert any("4 candidates were encoded just now" in reason for reason in early.reasons)
+    index(only={early.pages[0].page_id})
+    with PageStore.open(uri) as store:
+        assert len(store.pending()) == 5
+    assert index().added == 5
+    late = search()
+    assert not any("encoded" in reason for reason in late.reasons)
+    assert [page.reference for page in early.pages] == [page.reference for page in late.pages]
+    assert [page.fused_score for page in early.pages] == pytest.approx(
+        [page.fused_score for page in late.pages], abs=1e-3
+    )

@@ -54,7 +54,7 @@ from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout.ridge import Readout
 from ridgerank.records import STATES, Candidate, Query, State, Target, document_name
-from ridgerank.retrievers.base import Retriever
+from ridgerank.retrievers.base import AmongPages, Retriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_filter import PageSelection
@@ -211,11 +211,16 @@ def make_lists(
     """All lists of a calibration: what to fit, and what to weigh it by.
 
     Targets are those of the store's own model, of which missing ones are computed and kept in its cache, or
-    the scores of a `teacher`; candidates that the file does not score are left out. With a `readout` nothing
+    the scores of a `teacher`; candidates that the file does not score are left out. Pages that are not
+    encoded yet are left out, too. With a `readout` nothing
     is to be fitted, and no page is read at full depth.
     """
     store, backbone, retriever = workbench.shallow.store, workbench.shallow.backbone, workbench.retriever
     page_ids, texts = store.page_ids(), store.texts()
+    if pending := store.pending():
+        page_ids = [page_id for page_id in page_ids if page_id not in pending]
+        texts = {page_id: texts[page_id] for page_id in page_ids}
+        retriever = AmongPages(retriever, PageSelection(frozenset(page_ids), ids_filter(page_ids)))
     names = zip(page_ids, store.references(page_ids), strict=True)
     document_of = {page: document_name(name) for page, name in names}
     known_targets = available_targets(store.lineage.prompt_name)

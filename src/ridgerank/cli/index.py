@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -239,6 +239,12 @@ def index_command(
     encoder = None if retriever is None else load_encoder(retriever, device=device, dtype=parse_dtype(dtype))
     model = settings.load_model(store)
     storage = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
+    taken: bool | None = None
+
+    def take_readout() -> None:
+        nonlocal taken
+        taken = not calibrate and _take_readout(store, model, readout)
+
     try:
         with Bar("listing") as bar:
             report = index_documents(
@@ -254,12 +260,14 @@ def index_command(
                 prune=prune,
                 processes=processes,
                 recognizer=recognizer,
-                progress=_show_progress(bar),
+                progress=_show_progress(bar, take_readout),
             )
     except KeyboardInterrupt:
         raise _report_interruption(store) from None
     _summarize(report, store, ocr=ocr, calibrated=calibrate)
-    if calibrate or not _take_readout(store, model, readout):
+    if taken is None:
+        take_readout()
+    if not taken:
         from ridgerank.calibration.calibrate import calibrate as calibrate_store
 
         with calibration_progress() as progress:
@@ -413,8 +421,11 @@ def format_speed(pages: int, seconds: float) -> str:
     return f"{pages / seconds:.1f} pages/s" if pages >= seconds else f"{seconds / pages:.1f} s/page"
 
 
-def _show_progress(bar: Bar) -> "ProgressCallback":
-    """Pages done, pages per second and bytes per page on a bar, and a line for what could not be read."""
+def _show_progress(bar: Bar, take_readout: Callable[[], None] = lambda: None) -> "ProgressCallback":
+    """Pages done, pages per second and bytes per page on a bar, and a line for what could not be read.
+
+    `take_readout` is called as soon as all pages can be found, so that a search need not wait for the rest.
+    """
     failures: Counter[tuple[str, str]] = Counter()
     done_before: int | None = None
     counted = 0
@@ -423,6 +434,8 @@ def _show_progress(bar: Bar) -> "ProgressCallback":
         nonlocal done_before, counted
         if progress.failure is not None:
             _echo_failure(bar, progress.failure, failures)
+        elif progress.searchable:
+            take_readout()
         elif done_before is None:
             done_before = progress.done
             bar.start("indexing", progress.total - progress.done)

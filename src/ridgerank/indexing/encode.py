@@ -173,17 +173,7 @@ class PageEncoder:
                     100 * self.basis.lost,
                 )
         return [
-            PageRow(
-                page=StoredPage(
-                    page_id=page.page_id,
-                    references=tuple(listing.references[page.page_id]),
-                    source=listing.refs[page.page_id].source.name,
-                    text=page.text,
-                    thumbnail=_thumbnail(page.image),
-                    vectors=vectors.pop(page.page_id, None),
-                ),
-                prefix=prefix,
-            )
+            PageRow(_stored_page(page, listing, vectors.pop(page.page_id, None)), prefix)
             for page, prefix in zip(pages, packed, strict=True)
         ]
 
@@ -194,6 +184,15 @@ def sample_batches(listing: Listing, batch_pages: int) -> list[tuple[int, PageRe
     batches = -(-len(listing.refs) // batch_pages)
     chosen = set(even_indices(batches, min(batches, _SAMPLED_PAGES // batch_pages)).tolist())
     return [(number, ref) for number, ref in numbered if number in chosen]
+
+
+def read_texts(
+    refs: Iterable[PageRef], listing: Listing, failed: Callable[[Failure], None], processes: int
+) -> Iterator[list[PageRow]]:
+    """Pending rows, with text and a thumbnail: the pages can be found before they are encoded."""
+    numbered = ((number // _COMMIT_PAGES, ref) for number, ref in enumerate(refs))
+    for pages in render_batches(numbered, failed, None, _THUMBNAIL_PIXELS**2, processes):
+        yield [PageRow(_stored_page(page, listing, None), None) for page in pages]
 
 
 def group_for_commits(batches: Iterable[EncodedPages]) -> Iterator[EncodedPages]:
@@ -207,6 +206,17 @@ def group_for_commits(batches: Iterable[EncodedPages]) -> Iterator[EncodedPages]
             pending, since = EncodedPages(), time.monotonic()
     if len(pending):
         yield pending
+
+
+def _stored_page(page: Page, listing: Listing, vectors: NDArray[np.float16] | None) -> StoredPage:
+    return StoredPage(
+        page_id=page.page_id,
+        references=tuple(listing.references[page.page_id]),
+        source=listing.refs[page.page_id].source.name,
+        text=page.text,
+        thumbnail=_thumbnail(page.image),
+        vectors=vectors,
+    )
 
 
 def _thumbnail(image: Image) -> bytes:

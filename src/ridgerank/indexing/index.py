@@ -27,6 +27,7 @@ from ridgerank.indexing.encode import (
     PageEncoder,
     describe_encoding,
     group_for_commits,
+    read_texts,
     render_batches,
     sample_batches,
 )
@@ -60,6 +61,8 @@ class IndexProgress:
     """Prefixes and vectors committed so far."""
     failure: Failure | None = None
     """The file or page that could not be read just now; indexing continues."""
+    searchable: bool = False
+    """From now on every page can be found by its text; a search encodes those it needs."""
 
 
 ProgressCallback = Callable[[IndexProgress], None]
@@ -111,6 +114,7 @@ def index_documents(
     batch_pages: int | None = None,
     recognizer: Recognizer | None = None,
     embedder: PageEmbedder | None = None,
+    only: Collection[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> IndexReport:
     """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
@@ -125,6 +129,9 @@ def index_documents(
     under `paths` are removed, except pages of files that could not be read this time. With a `recognizer`,
     pages without a text layer get the text recognized in their image. With an `embedder`, every page also
     gets a retriever's vectors, and a large store an index over them. `progress` is called meanwhile.
+
+    Every new page is stored with its text first, so that it can be found. With `only`, just these pages (by
+    id) are encoded, besides those a basis is fitted to; another indexing goes on from there.
     """
     lineage = find_lineage(str(store))
     if not isinstance(backbone, Backbone):
@@ -168,12 +175,19 @@ def index_documents(
         progress=progress,
         prune=prune,
         processes=processes,
+        only=only,
+        searchable=partial(_begin_store, str(store), backbone),
     )
     if lineage is not None:
         remember_place(lineage, backbone.name)
+    _begin_store(str(store), backbone)
+    return report
+
+
+def _begin_store(store: str, backbone: Backbone) -> None:
+    """Keep the probe of a store as soon as pages are encoded: a search may begin while it is written."""
     with PageStore.open(store) as opened:
         write_probe(opened, backbone)
-    return report
 
 
 def find_basis(store: str, like: str | None, storage: StorageSetting) -> Basis | None:
@@ -244,10 +258,13 @@ def run_index(
     processes: int = 1,
     listed: Listing | None = None,
     sampled: EncodedPages | None = None,
+    only: Collection[str] | None = None,
+    searchable: Callable[[], None] = lambda: None,
 ) -> IndexReport:
     """List documents, let `encode` encode and commit the missing pages, then update references and indices.
 
-    What is `listed` already is not listed again; `sampled` pages of it are encoded already.
+    What is `listed` already is not listed again; `sampled` pages of it are encoded already. `searchable` is
+    called when all pages are stored with their text.
     To a model that reads text, a page without text is blank: the report then names such pages.
     """
     start = time.perf_counter()
@@ -259,6 +276,9 @@ def run_index(
     def notify(failure: Failure | None = None) -> None:
         if progress is not None:
             progress(IndexProgress(done_before + added + embedded, total, nbytes, failure))
+
+    def ignore(failure: Failure) -> None:
+        """Encoding the page will fail, too, and be reported."""
 
     def fail(failure: Failure) -> None:
         listing.failures.append(failure)
@@ -283,10 +303,22 @@ def run_index(
             added, done = len(rows), done | {row.page.page_id for row in rows}
             stored |= done
             notify()
+        new = [ref for page_id, ref in listing.refs.items() if page_id not in writer.page_ids()]
+        for pending in read_texts(new, listing, ignore if only is None else fail, processes):
+            writer.append(pending)
+        searchable()
+        if progress is not None and new:
+            progress(IndexProgress(done_before + added, total, nbytes, searchable=True))
+        if only is not None:
+            done |= listing.refs.keys() - only
         for commit in encode(IndexTask(writer, listing, stored, done, fail)):
             added, embedded = added + commit.added, embedded + commit.embedded
             prefix_bytes, nbytes = prefix_bytes + commit.prefix_bytes, nbytes + commit.nbytes
             notify()
+        if only is None:
+            writer.remove(sorted(writer.pending() & listing.refs.keys()))  # they could not be read
+        if new:
+            writer.reclaim()
         replaced, pruned = update_references(writer, listing, _unread_names(listing, owners), prune=prune)
         update_labels(writer, labels)
         without_vectors = references_without_vectors(writer, origin)

@@ -31,6 +31,7 @@ from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.layout import Basis, PackedPrefix
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.reading import ByteLRU
+from ridgerank.store.sidecar import locate_pages, render_locations
 
 CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
 """A page by id or reference, with the retriever's score or without."""
@@ -77,7 +78,26 @@ class UnstoredPages:
         """Name → page, encoded unless it is in memory; names the source does not have are left out."""
         if not isinstance(source, Mapping):
             return self._find_in_files(names, tuple(str(path) for path in source))
-        return {name: self._encode(self._as_page(source[name], name)) for name in names if name in source}
+        return {
+            name: self._encode(self._require_text(self._as_page(source[name], name)))
+            for name in names
+            if name in source
+        }
+
+    def encode_pending(self, store: PageStore, page_ids: Sequence[str]) -> dict[str, UnstoredPage]:
+        """Those of these pages that are stored without a prefix, from their documents; a blank one is blank.
+
+        Pages that cannot be read any more are left out.
+        """
+        pending = [entry.page_id for entry in store.catalog.entries(page_ids) if not entry.nbytes]
+        held = {page_id: self._encoded_pages.get(page_id) for page_id in pending}
+        pages = {page_id: page for page_id, page in held.items() if page is not None}
+        missing = [page_id for page_id in pending if page_id not in pages]
+        locations = locate_pages(store, missing) if missing else []
+        for page in render_locations(locations, max_pixels=self._backbone.page_budget):
+            if isinstance(page, Page):
+                pages[page.page_id] = self._encode(page)
+        return pages
 
     def _as_page(self, content: Image | Page | str, name: str) -> Page:
         if isinstance(content, Page):
@@ -106,19 +126,22 @@ class UnstoredPages:
         for name, page in zip(missing, rendered, strict=True):
             if not isinstance(page, Page):
                 raise StoreError(f"a missing page cannot be read from its file: {page}")
-            pages[name] = self._encode(page)
+            pages[name] = self._encode(self._require_text(page))
         return pages
+
+    def _require_text(self, page: Page) -> Page:
+        if self._backbone.reads_text and not page.text.strip():
+            raise DocumentError(
+                f"{page.reference} has no text, and the model of this store reads text; index its document "
+                "with OCR"
+            )
+        return page
 
     def _encode(self, page: Page) -> UnstoredPage:
         held = self._encoded_pages.get(page.page_id)
         if held is not None:
             return held
         content = self._backbone.content(page)
-        if isinstance(content, str) and not content.strip():
-            raise DocumentError(
-                f"{page.reference} has no text, and the model of this store reads text; index its document "
-                "with OCR"
-            )
         storage = self._lineage.storage
         [prefix] = self._backbone.encode([content], exit_layer=storage.exit_layer)
         packed = compress(prefix, storage.keep, self._basis)
@@ -229,6 +252,11 @@ def drop_unreadable(candidates: CandidateList, store: PageStore) -> CandidateLis
         notes = [*candidates.notes, note]
         return replace(candidates, page_ids=page_ids, scores=candidates.scores[kept], notes=notes)
     return candidates
+
+
+def note_pending(pending: Mapping[str, UnstoredPage]) -> list[str]:
+    """Say how many pages had to be encoded for this query."""
+    return [f"{len(pending)} candidates were encoded just now: indexing has not come to them"] * bool(pending)
 
 
 def sort_candidates(page_ids: Sequence[str], scores: Floats) -> tuple[list[str], Floats]:

@@ -32,10 +32,12 @@ from ridgerank.reranker.candidates import (
     CandidateList,
     Candidates,
     PageSource,
+    UnstoredPage,
     UnstoredPages,
     drop_low_scores,
     drop_unreadable,
     keep_best_scores,
+    note_pending,
     rank_states,
     require_min_score,
     resolve_names,
@@ -211,14 +213,15 @@ class Reranker:
         if repeated := len(all_ids) - len(page_ids):
             notes.append(f"{repeated} repeated candidates count once, at their highest score")
         page_ids, retriever_scores = sort_candidates(page_ids, retriever_scores)
+        pending = self._encode_pending([page_id for page_id in page_ids if page_id not in unstored])
         return CandidateList(
             query=text,
             page_ids=page_ids,
             scores=retriever_scores,
             weight=self.calibration.weight.weight if weight is None else weight,
             scored=scores is not None or weight != 1.0,
-            unstored=unstored,
-            notes=notes,
+            unstored=unstored | pending,
+            notes=notes + note_pending(pending),
             retrieval_ms=1000 * (time.perf_counter() - start),
         )
 
@@ -293,16 +296,27 @@ class Reranker:
         else:
             retrieved = self.retriever.search_many(texts, k)
         retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
-        return [
-            CandidateList(
-                query=text,
-                page_ids=[candidate.page_id for candidate in candidates],
-                scores=np.array([candidate.score for candidate in candidates], dtype=np.float64),
-                weight=self.calibration.weight.weight,
-                retrieval_ms=retrieval_ms,
+        pending = self._encode_pending([each.page_id for candidates in retrieved for each in candidates])
+        lists = []
+        for text, candidates in zip(texts, retrieved, strict=True):
+            page_ids = [candidate.page_id for candidate in candidates]
+            unstored = {page_id: pending[page_id] for page_id in page_ids if page_id in pending}
+            lists.append(
+                CandidateList(
+                    query=text,
+                    page_ids=page_ids,
+                    scores=np.array([candidate.score for candidate in candidates], dtype=np.float64),
+                    weight=self.calibration.weight.weight,
+                    unstored=unstored,
+                    notes=note_pending(unstored),
+                    retrieval_ms=retrieval_ms,
+                )
             )
-            for text, candidates in zip(texts, retrieved, strict=True)
-        ]
+        return lists
+
+    def _encode_pending(self, page_ids: Sequence[str]) -> dict[str, UnstoredPage]:
+        """Candidates that the store has without a prefix, as it is still being written; encoded in memory."""
+        return self._unstored.encode_pending(self.store, list(dict.fromkeys(page_ids)))
 
     def explain(self, query: str, page: str, *, layer: int | None = None) -> Explanation:
         """Where the query's last state looked on a stored page, named by id or reference.

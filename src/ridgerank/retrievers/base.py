@@ -60,6 +60,26 @@ class Retriever(ABC):
         """Score given pages (pages,), on the scale of `search`; a page it does not know is an error."""
 
 
+class AmongPages(Retriever):
+    """Another retriever's search among some pages, on its own scale."""
+
+    def __init__(self, retriever: Retriever, pages: PageSelection) -> None:
+        self._retriever, self._pages = retriever, pages
+        self.name, self.members = retriever.name, retriever.members
+
+    def answers(self, query: str) -> bool:
+        """As the retriever does."""
+        return self._retriever.answers(query)
+
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
+        """Search for each query among the pages."""
+        return self._retriever.search_within(queries, k, self._pages)
+
+    def score(self, query: str, page_ids: Sequence[str]) -> Floats:
+        """As the retriever does."""
+        return self._retriever.score(query, page_ids)
+
+
 class TextRetriever(Retriever):
     """Pages by their text; what BM25 and dense retrieval share."""
 

@@ -390,6 +390,10 @@ class PageStore:
         """List every page, in the order stored."""
         return self.catalog.page_ids()
 
+    def pending(self) -> frozenset[str]:
+        """Pages that are stored without a prefix: they can be found, and are not encoded yet."""
+        return frozenset(self._columns([layout.PAGE_ID], filter=f"{layout.PREFIX_BYTES} = 0")[0])
+
     def lookup(self, name: str) -> str | None:
         """Look up the page id behind a page id or an exact reference, None if there is no such page."""
         return self.lookup_many([name]).get(name)

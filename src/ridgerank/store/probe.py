@@ -84,9 +84,12 @@ def random_directions(width: int, count: int = 16) -> Floats:
 
 def write_probe(store: PageStore, backbone: Backbone) -> None:
     """Keep what the model says of some pages beside their store, unless that was done before."""
-    if len(store) < 2 or read_file(store.uri, layout.PROBE) is not None:
+    if read_file(store.uri, layout.PROBE) is not None:
         return
-    all_pages = store.page_ids()
+    pending = store.pending()
+    all_pages = [page_id for page_id in store.page_ids() if page_id not in pending]
+    if len(all_pages) < 2:
+        return
     page_ids = [all_pages[row] for row in even_indices(len(all_pages), min(PROBED_PAGES, len(all_pages)))]
     states = _run(store, backbone, page_ids).astype(np.float32)
     content = save({"states": states}, metadata={"page_ids": json.dumps(page_ids)})
