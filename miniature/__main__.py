@@ -9,10 +9,10 @@ from rich.progress import track
 
 from miniature.corpora import PLANS, find_plan, make_corpus
 from miniature.draw import draw_corpus
-from ridgerank.cli._console import CommandGroup, echo, is_quiet
+from ridgerank.cli._console import echo
 from ridgerank.cli.main import run_app
 
-app = CommandGroup(
+app = typer.Typer(
     name="miniature",
     help="The miniature: visual corpora drawn on the spot, to try everything on.",
     no_args_is_help=True,
@@ -47,7 +47,7 @@ def draw(
         files = draw_corpus(drawn_corpus, folder)
         count = len(drawn_corpus.documents) + 2
         console = Console(stderr=True)
-        for _ in track(files, description=plan.name, total=count, console=console, disable=is_quiet()):
+        for _ in track(files, description=plan.name, total=count, console=console):
             pass
         echo(
             f"{folder}: {len(drawn_corpus.documents)} documents, {len(drawn_corpus.pages())} pages, "

@@ -146,7 +146,7 @@ def read_qrels(path: Path) -> Qrels:
     return qrels
 
 
-def write_run(run: Run, file: TextIO, *, tag: str) -> None:
+def write_run(run: Run, file: TextIO, *, tag: str = "ridgerank") -> None:
     """Write a run, best page first; scores in the shortest form that reads back as the same number."""
     file.writelines(f"{query} Q0 {page} {rank} {score!r} {tag}\n" for query, page, rank, score in run.rows())
 

@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path
     folder = tmp_path_factory.mktemp("ranking")
     write_reports(folder / "docs", pages=40)
     options: list[object] = ["--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--device", "cpu"]
-    options += ["--processes", 1, "--preset", "paper"]
+    options += ["--preset", "paper"]
     done = invoke("index", folder / "docs", "--store", folder / "store", *options, "--calibrate")
     assert "40 pages added" in done.stderr
     assert "The model counts" in done.stderr + done.stdout

@@ -98,17 +98,16 @@ def test_three_runs_fused_rank_better_than_the_best_of_them(world: Path, tmp_pat
 
 def test_given_weights_of_three_runs_are_one_per_run(world: Path) -> None:
     runs = [world / f"{name}.trec" for name in ("retriever", "reranker", "teacher")]
-    alone = run_command("fuse", *runs, "--weights", "0,0,2").stdout
+    alone = run_command("fuse", *runs, "--weight", "0,0,2").stdout
     pages = [line.split()[:3] for line in alone.splitlines()]
     assert pages == [line.split()[:3] for line in runs[2].read_text().splitlines()]
     for refused in (
         ("--weight", "0.5"),
         ("--third", str(world / "teacher.trec")),
-        ("--weights", "1,2"),
-        ("--weights", "a,b,c"),
-        ("--weights", "1_0,1,٣"),
+        ("--weight", "1,2"),
+        ("--weight", "1_0,1,٣"),
         (),
     ):
         done = run_command("fuse", *runs, *refused, check=False)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "weights" in done.stderr
+        assert "weight" in done.stderr

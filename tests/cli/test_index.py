@@ -116,7 +116,6 @@ def test_a_dry_run_counts_pages_and_measures_bytes_and_leaves_nothing_behind(
 ) -> None:
     store = tmp_path / "store"
     options: list[object] = ["--store", store, "--backbone", model_folder, "--max-pixels", 30 * 28 * 28]
-    options += ["--processes", 1]
     if stored:
         invoke("index", write_pdf(tmp_path / "other.pdf", pages=1, seed=8), *options)
     before = sorted(path for path in tmp_path.rglob("*"))
@@ -148,7 +147,7 @@ def test_a_dry_run_with_a_model_that_is_not_here_counts_bytes_by_its_shape(
 def test_pages_that_are_blank_to_a_text_model_are_counted_with_advice(tmp_path: Path) -> None:
     model = build_text("qwen2", tmp_path / "text").folder
     write_pdf(tmp_path / "in/scan.pdf", pages=2)
-    words = ("--store", tmp_path / "s", "--backbone", model, "--device", "cpu", "--processes", 1)
+    words = ("--store", tmp_path / "s", "--backbone", model, "--device", "cpu")
     done = invoke("index", tmp_path / "in", *words)
     assert "warning: 2 stored pages have no text, scan.pdf#1 among them" in done.stderr
     assert "index into a new store with --ocr" in done.stderr
@@ -161,14 +160,14 @@ SETTING = ("--exit-layer", 3, "--keep", "stride 1/2", "--quality", "2", "--max-p
 def store(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
     folder = tmp_path_factory.mktemp("settled")
     write_pdf(folder / "first.pdf", pages=2)
-    common = ("--store", folder / "pages", "--backbone", model_folder, "--processes", 1)
+    common = ("--store", folder / "pages", "--backbone", model_folder)
     invoke("index", folder / "first.pdf", *common, *SETTING)
     return folder / "pages"
 
 
 def test_further_pages_take_the_model_and_the_setting_of_the_store(store: Path, model_folder: Path) -> None:
     write_pdf(store.parent / "second.pdf", pages=1, seed=3)
-    done = invoke("index", store.parent / "second.pdf", "--store", store, "--processes", 1)
+    done = invoke("index", store.parent / "second.pdf", "--store", store)
     assert "1 pages added" in done.stderr
     assert f"was made with {model_folder}, stride 1/2, quality 2, exit 3: so are the new pages" in done.stderr
     assert json.loads(invoke("store", "info", store, "--json").stdout)["pages"] == 3
@@ -198,7 +197,7 @@ def test_another_setting_is_refused_with_both_values_and_no_model(
 
 
 def test_another_model_is_refused_by_its_name_and_without_hashes(store: Path, documents: Path) -> None:
-    words = ("--store", store, "--backbone", weights("mini-qwen"), "--processes", 1)
+    words = ("--store", store, "--backbone", weights("mini-qwen"))
     with pytest.raises(LineageMismatch, match=r"model: .* there, '.*mini-qwen' here") as caught:
         invoke("index", documents / "good.pdf", *words)
     lineage = find_lineage(str(store))
@@ -216,7 +215,7 @@ def test_a_model_of_another_kind_is_refused_by_its_name(store: Path, tmp_path: P
 
 def test_the_preset_of_the_store_may_be_typed_again(tmp_path: Path, model_folder: Path) -> None:
     write_pdf(tmp_path / "first.pdf", pages=1)
-    words: list[object] = ["index", tmp_path / "first.pdf", "--backbone", model_folder, "--processes", 1]
+    words: list[object] = ["index", tmp_path / "first.pdf", "--backbone", model_folder]
     words += ["--max-pixels", 30 * 28 * 28, "--preset", "small"]
     invoke(*words, "--store", tmp_path / "pages")
     assert "0 pages added" in invoke(*words, "--store", tmp_path / "pages").stderr
@@ -259,7 +258,7 @@ def test_a_folder_without_documents_is_an_error_before_any_model(tmp_path: Path)
 def test_pruning_says_that_the_calibration_is_stale(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "store", tmp_path / "store")
     some = sorted((folder / "docs").glob("*.pdf"))[0]
-    done = invoke("index", some, "--store", tmp_path / "store", "--prune", "--processes", 1)
+    done = invoke("index", some, "--store", tmp_path / "store", "--prune")
     assert re.search(r"the calibration .*default.* was fitted with them", done.stderr)
     assert f"run `ridgerank calibrate --store {tmp_path / 'store'}`" in done.stderr
 
@@ -273,7 +272,7 @@ def test_a_store_that_is_given_a_readout_can_be_searched_at_once(
     ReadoutFile.of(reranker.calibration, reranker.backbone, reranker.store).save(tmp_path / "it.ridge")
     some = sorted((folder / "docs").glob("*.pdf"))[0]
     options = ("--store", tmp_path / "store", "--device", "cpu")
-    done = invoke("index", some, *options, "--readout", tmp_path / "it.ridge", "--processes", 1)
+    done = invoke("index", some, *options, "--readout", tmp_path / "it.ridge")
     assert "can be searched" in done.stderr
     found = invoke("search", "margin of Norway", *options, "--json")
     assert json.loads(found.stdout)["weight"] == 0.5

@@ -127,7 +127,7 @@ def test_a_page_of_a_long_name_gets_a_file_of_a_short_one(tmp_path: Path, rerank
     ranking = reranker.search("margin of Norway", top_k=1)
     page = replace(ranking.pages[0], reference=f"{'folder/' * 40}größe.pdf#7")
     picture = {page.page_id: Image.new("L", (2, 2))}
-    save_pages(replace(ranking, pages=(page,)), picture, tmp_path, show=False)
+    save_pages(replace(ranking, pages=(page,)), picture, tmp_path)
     [path] = tmp_path.iterdir()
     assert path.name.startswith("01-")
     assert path.name.endswith("größe.pdf-7.png")

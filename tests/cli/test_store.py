@@ -44,7 +44,7 @@ def test_check_of_a_store_without_its_basis_says_one_thing(
     documents: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     coded = tmp_path / "coded"
-    words = ("--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--processes", 1, "--preset", "small")
+    words = ("--backbone", model_folder, "--max-pixels", 30 * 28 * 28, "--preset", "small")
     invoke("index", documents / "good.pdf", "--store", coded, *words)
     (coded / BASIS).unlink()
     done = invoke("store", "check", coded, code=1)

@@ -1,26 +1,18 @@
 """What commands print on stderr: messages, a progress bar, and the options for fewer or more of them."""
 
-import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from threading import Event, Thread
-from typing import Annotated, Any, Self, TypeVar
+from typing import Any, Self
 
 import typer
+from typer.core import TyperGroup
 
-PANEL = "Messages"
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Print only what went wrong.", rich_help_panel=PANEL),
-]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.", rich_help_panel=PANEL)]
+_VERBOSITY = {"--quiet", "-q", "--verbose", "-v"}
 _DOWNLOAD_BARS, _LIBRARY_BARS = "HF_HUB_DISABLE_PROGRESS_BARS", "TQDM_DISABLE"
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 _quiet = False
 
 
@@ -33,11 +25,6 @@ def echo(text: str) -> None:
 def warn(text: str) -> None:
     """Print a line that stands out, quiet or not."""
     typer.secho(f"warning: {text}", err=True, fg="yellow", bold=True)
-
-
-def is_quiet() -> bool:
-    """Whether only what went wrong is to be printed."""
-    return _quiet
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
@@ -62,55 +49,21 @@ def hide_library_bars() -> None:
         os.environ.setdefault("TQDM_MININTERVAL", f"{LINE_SECONDS:g}")
 
 
-class CommandGroup(typer.Typer):
-    """Commands that take --quiet and --verbose after their name, too."""
+class CommandGroup(TyperGroup):
+    """Commands after whose name --quiet and --verbose may stand, too, and `~` in `--store=~/pages`."""
 
-    def command(self, name: str | None = None, **options: Any) -> Callable[[Command], Command]:  # noqa: ANN401
-        """Register a function as a command."""
-        register = super().command(name, **options)
-
-        def decorate(function: Command) -> Command:
-            register(_take_verbosity_options(function))
-            return function
-
-        return decorate
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Click's, or Typer's own)
+        """Put the flags of all commands first; shells leave the `~` behind a `=` as it is."""
+        end = args.index("--") if "--" in args else len(args)
+        flags = [word for word in args[:end] if word in _VERBOSITY]
+        rest = [_expand_home(word) for word in args[:end] if word not in _VERBOSITY]
+        parsed: list[str] = super().parse_args(ctx, [*flags, *rest, *args[end:]])
+        return parsed
 
 
-_STORE_OPTIONS = ("store", "uri", "target", "backbone")
-"""Options that are texts and may name a folder."""
-
-
-def expand_home(name: str, value: object) -> object:
-    """A path with the home folder for its `~`: shells leave `--store=~/pages` as it is."""
-    if isinstance(value, Path):
-        return value.expanduser() if value.parts[:1] == ("~",) else value
-    if isinstance(value, list):
-        return [expand_home(name, each) for each in value]
-    if name in _STORE_OPTIONS and isinstance(value, str) and (value == "~" or value.startswith("~/")):
-        return str(Path(value).expanduser())
-    return value
-
-
-def _take_verbosity_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with two more parameters, which are used up before it is called."""
-
-    @wraps(function)
-    def command(*, quiet: bool = False, verbose: bool = False, **values: Any) -> Any:  # noqa: ANN401
-        if quiet or verbose:
-            set_verbosity(quiet=quiet, verbose=verbose)
-        return function(**{name: expand_home(name, value) for name, value in values.items()})
-
-    signature = inspect.signature(function)
-    extra = {"quiet": Quiet, "verbose": Verbose}
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
-        for name, annotation in extra.items()
-    ]
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), *parameters]
-    )
-    command.__annotations__ = {**function.__annotations__, **extra}
-    return command
+def _expand_home(word: str) -> str:
+    option, _, value = word.partition("=")
+    return f"{option}={Path(value).expanduser()}" if option[:2] == "--" and value[:1] == "~" else word
 
 
 LINE_SECONDS = 30.0
@@ -136,12 +89,12 @@ class Bar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
             console=self._console,
-            disable=is_quiet() or not terminal,
+            disable=_quiet or not terminal,
         )
         self._task = self._bar.add_task(what, total=None, rate="")
         self._line_seconds = line_seconds
         self._stopped = Event()
-        self._lines = None if is_quiet() or terminal else Thread(target=self._print_lines, daemon=True)
+        self._lines = None if _quiet or terminal else Thread(target=self._print_lines, daemon=True)
 
     def start(self, what: str, total: int) -> None:
         """Start a stage."""
@@ -158,7 +111,7 @@ class Bar:
 
     def echo(self, text: str, *, style: str | None = None) -> None:
         """Print a line above the bar; a line without a style is left out by `--quiet`."""
-        if style is not None or not is_quiet():
+        if style is not None or not _quiet:
             self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def line(self) -> str:

@@ -23,7 +23,6 @@ Store = Annotated[
 ]
 AsJson = Annotated[bool, output_option("--json", help="Print JSON instead of a table.")]
 CandidateCount = Annotated[int, retriever_option(min=2, help="Pages the retriever finds for a query.")]
-Tag = Annotated[str, output_option(help="Name of the written run, its last column.")]
 
 BackboneName = Annotated[
     str | None, model_option("--backbone", help="Model. [default: the one the store was made with]")
@@ -93,19 +92,13 @@ def require_store(store: str) -> None:
     PageStore.open(store).close()
 
 
-def require_tag(tag: str) -> None:
-    """Refuse a run's tag that is not one word: it is a column of the file."""
-    if not tag or tag.split() != [tag]:
-        raise typer.BadParameter(f"tag {tag!r}, expected one word", param_hint="--tag")
-
-
-def write_run_to(output: Path | None, run: "Run", tag: str) -> None:
+def write_run_to(output: Path | None, run: "Run") -> None:
     """Write a run to a file, whole or not at all, or to stdout."""
     from ridgerank.atomic import replace_text_file
     from ridgerank.trec import write_run
 
     if output is None:
-        write_run(run, sys.stdout, tag=tag)
+        write_run(run, sys.stdout)
     else:
         with replace_text_file(output) as file:
-            write_run(run, file, tag=tag)
+            write_run(run, file)

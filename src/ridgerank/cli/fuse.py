@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ridgerank.cli._console import echo
-from ridgerank.cli._options import Tag, require_tag, write_run_to
+from ridgerank.cli._options import write_run_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +35,12 @@ def fuse_command(
         ),
     ] = None,
     weight: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="A weight you know: 0 retriever, 1 reranker.")
-    ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="Weights you know, one per run: 0.2,0.5,0.3.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="W[,W…]",
+            help="The reranker's weight, from 0 to 1; or the weight of every run: 0.2,0.5,0.3.",
+            show_default=False,
+        ),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write the weights and their reasons here, as JSON.")
@@ -46,13 +48,12 @@ def fuse_command(
     output: Annotated[
         Path | None, typer.Option(help="Write the fused run here (whole or not at all), not to stdout.")
     ] = None,
-    tag: Tag = "ridgerank",
 ) -> None:
     """Fuse the runs of a retriever and of one or more rerankers at the best weights.
 
     Scores are standardized within each query and added; with two runs as (1 − w)·retriever + w·reranker. Say
-    where weights come from with exactly one of --qrels, --third, --weight and --weights. Three or more runs
-    take --qrels or --weights.
+    where weights come from with exactly one of --qrels, --third and --weight. Three or more runs take --qrels
+    or --weight.
 
     Pages that some run lacks are kept below the fused ones and counted in the report.
 
@@ -65,18 +66,18 @@ def fuse_command(
     from ridgerank.records import to_json
     from ridgerank.trec import read_run
 
-    _require_one_source(len(runs), qrels, third, weight, weights)
-    require_tag(tag)
+    given = _parse_weights(weight, len(runs))
+    _require_one_source(len(runs), qrels, third, given)
     fused_runs = [read_run(path) for path in runs]
     joined = join(*fused_runs)
     names = [path.name for path in runs]
-    if len(runs) == 2 and weights is None:
+    if len(runs) == 2 and (given is None or len(given) == 1):
         names = ["retriever", "reranker"]
-        estimate = _estimate(fused_runs, joined, qrels, third, weight)
+        estimate = _estimate(fused_runs, joined, qrels, third, given)
         facts = to_json(estimate)
         fused = fuse_runs(joined, estimate.weight)
     else:
-        facts = _weigh_many(joined, names, qrels, weights)
+        facts = _weigh_many(joined, names, qrels, given)
         fused = fuse_runs(joined, facts["weights"])
     facts["queries"] = len(joined.queries)
     lacking = zip(names, joined.missing_queries().tolist(), joined.missing_pages().tolist(), strict=True)
@@ -84,25 +85,38 @@ def fuse_command(
     if report is not None:
         with replace_text_file(report) as file:
             file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
-    write_run_to(output, fused, tag)
+    write_run_to(output, fused)
     _print_summary(facts)
 
 
-def _require_one_source(
-    runs: int,
-    qrels: Path | None,
-    third: Path | None,
-    weight: float | None,
-    weights: str | None,
-) -> None:
+def _require_one_source(runs: int, qrels: Path | None, third: Path | None, given: object) -> None:
     if runs < 2:
         raise typer.BadParameter(f"{runs} run, expected at least two to fuse")
-    if sum(source is not None for source in (qrels, third, weight, weights)) != 1:
-        raise typer.BadParameter("give exactly one source of weights: --qrels, --third, --weight, --weights")
-    if runs > 2 and weight is not None:
-        raise typer.BadParameter(f"one weight for {runs} runs; give one per run with --weights")
+    if sum(source is not None for source in (qrels, third, given)) != 1:
+        raise typer.BadParameter("give exactly one source of weights: --qrels, --third or --weight")
     if runs > 2 and third is not None:
-        raise typer.BadParameter(f"--third weighs two runs; give --qrels or --weights for {runs} runs")
+        raise typer.BadParameter(f"--third weighs two runs; give --qrels or --weight for {runs} runs")
+
+
+def _parse_weights(text: str | None, runs: int) -> list[float] | None:
+    """`0.2,0.5,0.3` as numbers: one per run, none below 0, not all 0; of two runs also that of the second."""
+    from ridgerank.trec import parse_plain_number
+
+    if text is None:
+        return None
+    try:
+        values = [parse_plain_number(part, float) for part in text.split(",")]
+    except ValueError:
+        values = []
+    one = runs == 2 and len(values) == 1 and 0 <= values[0] <= 1
+    many = len(values) == runs and min(values) >= 0 and 0 < sum(values) < math.inf
+    if not (one or many):
+        raise typer.BadParameter(
+            f"{text!r}, expected the weights of {runs} runs: numbers of at least 0, not all 0, with commas "
+            "between them; or of two runs that of the reranker, from 0 to 1",
+            param_hint="--weight",
+        )
+    return values
 
 
 def _estimate(
@@ -110,59 +124,41 @@ def _estimate(
     joined: "JoinedRuns",
     qrels: Path | None,
     third: Path | None,
-    weight: float | None,
+    given: list[float] | None,
 ) -> "WeightEstimate":
     from ridgerank.fusion.correlations import correlate
     from ridgerank.fusion.runs import join
     from ridgerank.fusion.weight import closed_form_estimate, label_free_estimate, user_estimate
     from ridgerank.trec import read_qrels, read_run
 
-    if weight is not None:
-        return user_estimate(weight)
+    if given is not None:
+        return user_estimate(given[0])
     if qrels is not None:
         complete = joined.complete()
         b, s = complete.scores
         relevance = complete.relevance(read_qrels(qrels))
-        correlations = correlate(b, s, relevance, complete.lists)
-        return closed_form_estimate(correlations)
+        return closed_form_estimate(correlate(b, s, relevance, complete.lists))
     assert third is not None  # one source was required
     complete = join(*runs, read_run(third)).complete()
     b, s, t = complete.scores
-    correlations = correlate(b, s, t, complete.lists)
-    return label_free_estimate(correlations)
+    return label_free_estimate(correlate(b, s, t, complete.lists))
 
 
 def _weigh_many(
-    joined: "JoinedRuns", names: list[str], qrels: Path | None, weights: str | None
+    joined: "JoinedRuns", names: list[str], qrels: Path | None, given: list[float] | None
 ) -> dict[str, Any]:
     """Weights of three or more runs, given or from judgements, as the report has them."""
     from ridgerank.fusion.runs import judged_weights
     from ridgerank.trec import read_qrels
 
-    if qrels is None:
-        given = _parse_weights(weights or "", len(names))
+    if given is not None:
         shares = [value / sum(given) for value in given]
         return {"runs": names, "weights": shares, "method": "given", "queries_used": 0}
+    assert qrels is not None  # one source was required
     complete = joined.complete()
     relevance = complete.relevance(read_qrels(qrels))
     judged, queries = judged_weights(complete.scores, relevance, complete.lists)
     return {"runs": names, "weights": judged.tolist(), "method": "closed-form", "queries_used": queries}
-
-
-def _parse_weights(text: str, runs: int) -> list[float]:
-    """`0.2,0.5,0.3` as numbers: one per run, none below 0, not all 0."""
-    from ridgerank.trec import parse_plain_number
-
-    try:
-        values = [parse_plain_number(part, float) for part in text.split(",")]
-    except ValueError:
-        values = []
-    if len(values) != runs or not all(value >= 0 for value in values) or not 0 < sum(values) < math.inf:
-        raise typer.BadParameter(
-            f"{text!r}, expected {runs} numbers of at least 0, not all 0, with commas between them",
-            param_hint="--weights",
-        )
-    return values
 
 
 def _print_summary(facts: dict[str, Any]) -> None:

@@ -42,93 +42,6 @@ FAILURES_SHOWN = 3
 MEASURED_PAGES = 2
 """Pages that a dry run encodes to measure bytes and time."""
 
-DocumentPaths = Annotated[
-    list[Path], typer.Argument(help="PDFs, images, folders of both.", show_default=False)
-]
-IndexBackbone = Annotated[
-    str | None,
-    model_option(
-        help="Model: a folder, a hub name (owner/name) or a short name. [default: the store's own]",
-        envvar="RIDGERANK_BACKBONE",
-        show_default=False,
-    ),
-]
-MaxPixels = Annotated[
-    int | None, model_option(help="Pixels of a page image. [default: what suits the model]")
-]
-PageText = Annotated[
-    str | None,
-    model_option(help="Text of a page that a text model reads: its first tokens. [default: head 512]"),
-]
-PromptName = Annotated[
-    str | None, model_option(help="Prompt of a text model. [default: what its tokenizer speaks]")
-]
-PresetName = Annotated[
-    str | None,
-    storage_option(
-        help="Of a new store: small, the best measured (images: value-norm 1/5; text: value-norm 1/2, "
-        "layer 2/5), or paper (stride 1/3, int8). [default: small]"
-    ),
-]
-KeepRule = Annotated[
-    str | None,
-    storage_option(
-        help="Positions of the page to keep: a rule (stride, value-norm) and a fraction. "
-        "[default: the store's, else the preset's]"
-    ),
-]
-Quality = Annotated[
-    str | None,
-    storage_option(
-        help="How fine numbers are stored: 2 halves the error of 1 and takes more bytes. "
-        "[default: the store's, else the preset's]"
-    ),
-]
-Like = Annotated[
-    str | None,
-    storage_option(help="Of a new store: settings and basis of this one. [default: fitted to the pages]"),
-]
-ExitLayer = Annotated[
-    int | None,
-    storage_option(
-        help="Read pages to this layer. [default: the store's, else the preset's: 21, or 3/4 of a smaller "
-        "model; 2/5 for text]"
-    ),
-]
-Ocr = Annotated[
-    bool, document_option("--ocr", help="Read pages without a text layer off their image (slow, cached).")
-]
-Prune = Annotated[
-    bool, document_option("--prune", help="Afterwards the store holds these paths' pages and no others.")
-]
-RenderProcesses = Annotated[int | None, machine_option(help="Processes that render. [default: one a core]")]
-VectorRetriever = Annotated[
-    str | None,
-    retriever_option(
-        help="Late interaction model whose vectors to store, too. [default: the store's, if any]"
-    ),
-]
-AlsoCalibrate = Annotated[bool, ranking_option("--calibrate", help="Calibrate, too, when pages are stored.")]
-GivenReadout = Annotated[
-    str | None,
-    ranking_option(
-        help="Rank with this readout: a file, owner/name on the hub, or one that is shipped. [default: the "
-        "one that is shipped for the model, if any]",
-        show_default=False,
-    ),
-]
-CalibrationQueries = Annotated[
-    Path | None, ranking_option(help="With --calibrate: its queries. [default: made from the pages]")
-]
-Workers = Annotated[
-    int | None,
-    machine_option(min=1, help="With --ray: workers, a model each. [default: one a GPU, else one a CPU]"),
-]
-DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Print the pages, bytes and time it would take; store nothing."),
-]
-
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
@@ -156,29 +69,89 @@ class IndexSettings:
 
 
 def index_command(
-    paths: DocumentPaths,
+    paths: Annotated[list[Path], typer.Argument(help="PDFs, images, folders of both.", show_default=False)],
     store: Store,
-    backbone: IndexBackbone = None,
+    backbone: Annotated[
+        str | None,
+        model_option(
+            help="Model: a folder, a hub name (owner/name) or a short name. [default: the store's own]",
+            envvar="RIDGERANK_BACKBONE",
+            show_default=False,
+        ),
+    ] = None,
     device: Device = None,
     dtype: Dtype = None,
-    max_pixels: MaxPixels = None,
-    page_text: PageText = None,
-    prompt: PromptName = None,
-    preset: PresetName = None,
-    keep: KeepRule = None,
-    quality: Quality = None,
-    exit_layer: ExitLayer = None,
-    like: Like = None,
-    ocr: Ocr = False,
-    prune: Prune = False,
-    processes: RenderProcesses = None,
-    retriever: VectorRetriever = None,
-    calibrate: AlsoCalibrate = False,
-    readout: GivenReadout = None,
-    queries: CalibrationQueries = None,
+    max_pixels: Annotated[
+        int | None, model_option(help="Pixels of a page image. [default: what suits the model]")
+    ] = None,
+    page_text: Annotated[
+        str | None,
+        model_option(help="Text of a page that a text model reads: its first tokens. [default: head 512]"),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        storage_option(
+            help="Of a new store: small, the best measured (images: value-norm 1/5; text: value-norm 1/2, "
+            "layer 2/5), or paper (stride 1/3, int8). [default: small]"
+        ),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        storage_option(
+            help="Positions of the page to keep: a rule (stride, value-norm) and a fraction. "
+            "[default: the store's, else the preset's]"
+        ),
+    ] = None,
+    quality: Annotated[
+        str | None,
+        storage_option(
+            help="How fine numbers are stored: 2 halves the error of 1 and takes more bytes. "
+            "[default: the store's, else the preset's]"
+        ),
+    ] = None,
+    exit_layer: Annotated[
+        int | None,
+        storage_option(
+            help="Read pages to this layer. [default: the store's, else the preset's: 21, or 3/4 of a "
+            "smaller model; 2/5 for text]"
+        ),
+    ] = None,
+    like: Annotated[
+        str | None,
+        storage_option(help="Of a new store: settings and basis of this one. [default: fitted to the pages]"),
+    ] = None,
+    ocr: Annotated[
+        bool, document_option("--ocr", help="Read pages without a text layer off their image (slow, cached).")
+    ] = False,
+    prune: Annotated[
+        bool, document_option("--prune", help="Afterwards the store holds these paths' pages and no others.")
+    ] = False,
+    retriever: Annotated[
+        str | None,
+        retriever_option(
+            help="Late interaction model whose vectors to store, too. [default: the store's, if any]"
+        ),
+    ] = None,
+    calibrate: Annotated[
+        bool, ranking_option("--calibrate", help="Calibrate, too, when pages are stored.")
+    ] = False,
+    readout: Annotated[
+        str | None,
+        ranking_option(
+            help="Rank with this readout: a file, owner/name on the hub, or one that is shipped. [default: "
+            "the one that is shipped for the model, if any]",
+            show_default=False,
+        ),
+    ] = None,
     ray: Ray = None,
-    workers: Workers = None,
-    dry_run: DryRun = False,
+    workers: Annotated[
+        int | None,
+        machine_option(min=1, help="With --ray: workers, a model each. [default: one a GPU, else one a CPU]"),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the pages, bytes and time it would take; store nothing."),
+    ] = False,
 ) -> None:
     """Read documents once and store what the model made of each page.
 
@@ -203,8 +176,6 @@ def index_command(
     """
     require_packages("torch", "transformers", "lance", "pyarrow", "pypdfium2", "PIL", "bm25s")
     # Before the heavy imports, so that a mistake is reported at once.
-    if queries is not None and not calibrate:
-        raise typer.BadParameter("queries are for --calibrate", param_hint="--queries")
     if calibrate and ray is not None:
         raise typer.BadParameter(
             "not with --ray; use `ridgerank calibrate` after it", param_hint="--calibrate"
@@ -212,11 +183,9 @@ def index_command(
     if readout is not None and (calibrate or ray is not None):
         raise typer.BadParameter("not with --calibrate or --ray", param_hint="--readout")
     from ridgerank.backbones.model_settings import ModelSettings, absolute_name
-    from ridgerank.trec import read_queries
 
-    calibration_queries = None if queries is None else read_queries(queries)
     require_documents(paths)
-    typed = ModelSettings(absolute_name(backbone or ""), device, dtype, max_pixels, page_text, prompt)
+    typed = ModelSettings(absolute_name(backbone or ""), device, dtype, max_pixels, page_text)
     settings = resolve_settings(
         store, typed, preset=preset, keep=keep, quality=quality, exit_layer=exit_layer, like=like
     )
@@ -258,7 +227,6 @@ def index_command(
                 preset="paper" if storage.quality is None else "small",
                 like=like,
                 prune=prune,
-                processes=processes,
                 recognizer=recognizer,
                 progress=_show_progress(bar, take_readout),
             )
@@ -272,13 +240,7 @@ def index_command(
 
         with calibration_progress() as progress:
             calibration = calibrate_store(
-                store,
-                backbone=model,
-                queries=calibration_queries,
-                queries_from="" if queries is None else f"from {queries.name}",
-                device=device,
-                dtype=dtype,
-                progress=progress,
+                store, backbone=model, device=device, dtype=dtype, progress=progress
             )
         print_report(calibration, store, "default", as_json=False)
     _exit_if_incomplete(report)
@@ -588,7 +550,6 @@ def resolve_settings(
             "--exit-layer": (exit_layer, stored.exit_layer),
             "--max-pixels": (typed.max_pixels, lineage.max_pixels),
             "--page-text": (typed.page_text, lineage.page_text),
-            "--prompt": (typed.prompt, lineage.prompt_name),
         },
         store,
     )

@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ridgerank.cli._console import CommandGroup, Quiet, Verbose, hide_library_bars, set_verbosity
+from ridgerank.cli._console import CommandGroup, hide_library_bars, set_verbosity
 from ridgerank.cli.calibrate import calibrate_command
 from ridgerank.cli.evaluate import evaluate_command
 from ridgerank.cli.fuse import fuse_command
@@ -20,8 +20,9 @@ from ridgerank.errors import RidgeRankError
 from ridgerank.extras import name_missing_extra
 from ridgerank.version import __version__
 
-app = CommandGroup(
+app = typer.Typer(
     name="ridgerank",
+    cls=CommandGroup,
     help="Visual document reranking: the quality of a full cross encoder at a hundredth of its cost.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -46,8 +47,10 @@ def _show_version(show: bool) -> None:
 
 @app.callback()
 def _common(
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only what went wrong (before or after the command).")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,

@@ -17,11 +17,9 @@ from ridgerank.cli._options import (
     MinScore,
     ReadoutName,
     Store,
-    Tag,
     Where,
     document_option,
     output_option,
-    require_tag,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +50,6 @@ def rank_command(
     where: Where = None,
     min_score: MinScore = None,
     readout: ReadoutName = "default",
-    tag: Tag = "ridgerank",
     backbone: BackboneName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -65,7 +62,6 @@ def rank_command(
     """
     from ridgerank.trec import read_queries, read_run
 
-    require_tag(tag)
     requests = _join_candidates(read_queries(queries), read_run(run))
     from ridgerank.reranker.options import RerankerOptions
     from ridgerank.store.page_filter import PageFilter
@@ -75,7 +71,7 @@ def rank_command(
     reranker = options.open(store)
     try:
         with reranker, Bar() as bar:
-            ranker = _QueryRanker(reranker, encode_missing, tag, min_score, within)
+            ranker = _QueryRanker(reranker, encode_missing, min_score, within)
             done = 0 if output is None else _resume(output, requests, ranker)
             if done:
                 bar.echo(f"{done} of {len(requests)} queries were done before")
@@ -100,13 +96,11 @@ class _QueryRanker:
         self,
         reranker: "Reranker",
         encode_missing: list[Path] | None,
-        tag: str,
         min_score: float | None,
         within: "PageFilter",
     ) -> None:
         self._reranker = reranker
         self._encode_missing = encode_missing
-        self._tag = tag
         self._min_score = min_score
         self._within = within
         self.may_drop_queries = min_score is not None or bool(within)
@@ -126,7 +120,7 @@ class _QueryRanker:
             run_names.setdefault(page_ids.get(name, name), name)
         return "".join(
             f"{query.query_id} Q0 {run_names.get(page.page_id, page.reference)} {page.rank} "
-            f"{page.fused_score!r} {self._tag}\n"
+            f"{page.fused_score!r} ridgerank\n"
             for page in ranking.pages
         )
 

@@ -1,6 +1,7 @@
 """`ridgerank search`: a query in, the best pages out; or a file of queries, a run out."""
 
 import json
+from collections import Counter
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,8 @@ from ridgerank.cli._options import (
     MinScore,
     ReadoutName,
     Store,
-    Tag,
     Where,
     output_option,
-    require_tag,
     write_run_to,
 )
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 
 batch_option = partial(typer.Option, rich_help_panel="Many queries")
-_UNCUT_WIDTH = 1000
+_UNBROKEN_WIDTH = 1000
 """Columns; a table takes those it needs."""
 _PIXELS = 2_000_000
 """Pixels per saved image: enough to read small print."""
@@ -61,7 +60,6 @@ def search_command(
         Path | None,
         batch_option(help="With --queries: write the run here (whole or not at all), not to stdout."),
     ] = None,
-    tag: Tag = "ridgerank",
     top: Annotated[int, output_option(min=1, help="Pages to print.")] = 5,
     candidates: CandidateCount = 20,
     document: Documents = None,
@@ -71,7 +69,6 @@ def search_command(
     images: Annotated[
         Path | None, output_option(help="Write the pages found to this folder, as images.")
     ] = None,
-    show: Annotated[bool, output_option("--open", help="Open the pages found in your image viewer.")] = False,
     explain: Annotated[
         Path | None,
         output_option(help="Write to this folder where the query looked on each page: a picture, and JSON."),
@@ -96,9 +93,8 @@ def search_command(
     from ridgerank.trec import read_queries
 
     # Before the heavy imports, so that a mistake is reported at once.
-    pictures_or_json = as_json or images is not None or show or explain is not None
+    pictures_or_json = as_json or images is not None or explain is not None
     _require_query_or_file(query, queries, output, for_one_query=pictures_or_json)
-    require_tag(tag)
     batch = None if queries is None else read_queries(queries)
     text = "" if query is None else validate_query(query)
     from ridgerank.reranker.options import RerankerOptions
@@ -106,15 +102,11 @@ def search_command(
 
     within = PageFilter.parse(document or [], where or [])
     options = RerankerOptions(
-        readout=readout,
-        retriever=retriever,
-        backbone=backbone,
-        device=device,
-        dtype=dtype,
+        readout=readout, retriever=retriever, backbone=backbone, device=device, dtype=dtype
     )
     with options.open(store) as reranker:
         if batch is not None:
-            _write_run(reranker, batch, candidates, output, tag, min_score=min_score, within=within)
+            _write_run(reranker, batch, candidates, output, min_score=min_score, within=within)
             return
         ranking = reranker.search(text, k=candidates, top_k=top, min_score=min_score, within=within)
         if as_json:
@@ -122,12 +114,14 @@ def search_command(
             typer.echo(json.dumps({**to_json(ranking), "pages": pages}, ensure_ascii=False))
         else:
             _print(ranking)
-        if images is not None or show or explain is not None:
-            pictures = _page_images(reranker.store, ranking)
-            if images is not None or show:
-                save_pages(ranking, pictures, images, show=show)
-            if explain is not None:
-                save_explanations(reranker, ranking, pictures, explain)
+        folders = [folder for folder in (images, explain) if folder is not None]
+        pictures = _page_images(reranker.store, ranking) if folders else {}
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        if images is not None:
+            save_pages(ranking, pictures, images)
+        if explain is not None:
+            save_explanations(reranker, ranking, pictures, explain)
     for reason in ranking.reasons:
         echo(f"note: {reason}")
     times = ranking.latency
@@ -146,35 +140,25 @@ def _require_query_or_file(
     if queries is None and output is not None:
         raise typer.BadParameter("a run is written for --queries only", param_hint="--output")
     if queries is not None and for_one_query:
-        raise typer.BadParameter("--json, --images, --open and --explain are for one query, not --queries")
+        raise typer.BadParameter("--json, --images and --explain are for one query, not --queries")
 
 
 def _print(ranking: "Ranking") -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
     table = Table()
-    table.add_column("page", no_wrap=True)
+    table.add_column("page", overflow="fold")
     for title in ("fused", "retriever", "readout", "rank", "score"):
         table.add_column(title, justify="right", no_wrap=True)
     for page in ranking.pages:
         parts = (page.fused_score, page.retriever_part, page.readout_part)
         moved = f"{page.retriever_rank} → {page.rank}"
-        name = shorten_middle(page.reference, console.width - 58) if console.is_terminal else page.reference
-        table.add_row(name, *(f"{part:+.3f}" for part in parts), moved, f"{page.relevance_score:.2f}")
-    if not console.is_terminal:  # for a file or another program nothing is cut
-        console = Console(width=_UNCUT_WIDTH)
-    console.print(table)
-
-
-def shorten_middle(name: str, width: int) -> str:
-    """A name cut in the middle to this width, at least 16: the end, which names the page, stays."""
-    width = max(16, width)
-    if len(name) <= width:
-        return name
-    end = (width - 1) * 2 // 3
-    return f"{name[: width - 1 - end]}…{name[-end:]}"
+        name, score = escape(page.reference), f"{page.relevance_score:.2f}"
+        table.add_row(name, *(f"{part:+.3f}" for part in parts), moved, score)
+    # For a file or another program no line is broken.
+    Console(width=None if Console().is_terminal else _UNBROKEN_WIDTH).print(table)
 
 
 def _write_run(
@@ -182,7 +166,6 @@ def _write_run(
     queries: "Sequence[Query]",
     candidates: int,
     output: Path | None,
-    tag: str,
     *,
     min_score: float | None,
     within: "PageFilter",
@@ -191,7 +174,7 @@ def _write_run(
     from ridgerank.trec import Run
 
     scored: dict[str, dict[str, float]] = {}
-    notes: dict[str, int] = {}
+    notes = Counter[str]()
     with Bar() as bar:
         bar.start("searching", len(queries))
         for query in queries:
@@ -200,10 +183,9 @@ def _write_run(
             )
             if ranking.pages or min_score is None:
                 scored[query.query_id] = {_run_name(page): page.fused_score for page in ranking.pages}
-                for reason in ranking.reasons:
-                    notes[reason] = notes.get(reason, 0) + 1
+                notes.update(ranking.reasons)
             bar.advance()
-    write_run_to(output, Run.of_dict(scored), tag)
+    write_run_to(output, Run.of_dict(scored))
     for note, count in notes.items():
         echo(f"note, for {count} of {len(queries)} queries: {note}")
     if len(scored) < len(queries):
@@ -236,17 +218,10 @@ def _page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
     return {**rendered, **thumbnails}
 
 
-def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path | None, *, show: bool) -> None:
-    """Write the pages of a ranking to a folder, or a temporary one; with `show`, open them in a viewer."""
-    import tempfile
-
-    folder = folder or Path(tempfile.mkdtemp(prefix="ridgerank-"))
-    folder.mkdir(parents=True, exist_ok=True)
+def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path) -> None:
+    """Write the pages of a ranking to a folder."""
     for page in ranking.pages:
-        path = folder / f"{_file_name(page)}.png"
-        _save_png(images[page.page_id], path)
-        if show:
-            typer.launch(str(path))
+        _save_png(images[page.page_id], folder / f"{_file_name(page)}.png")
     echo(f"{folder}: {len(ranking.pages)} page images")
 
 
@@ -257,7 +232,6 @@ def save_explanations(
     from ridgerank.atomic import replace_text_file
     from ridgerank.reranker.explain import draw_heatmap
 
-    folder.mkdir(parents=True, exist_ok=True)
     for page in ranking.pages:
         explanation = reranker.explain(ranking.query, page.page_id)
         _save_png(draw_heatmap(images[page.page_id], explanation), folder / f"{_file_name(page)}.png")

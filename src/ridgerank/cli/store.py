@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from ridgerank.cli._console import CommandGroup, echo
+from ridgerank.cli._console import echo
 from ridgerank.cli._options import AsJson
 
 if TYPE_CHECKING:
     from ridgerank.store.maintenance import Damage
 
-store = CommandGroup(no_args_is_help=True, help="Look at a page store, check it, remove documents.")
+store = typer.Typer(no_args_is_help=True, help="Look at a page store, check it, remove documents.")
 
 Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.", show_default=False)]
 
