@@ -139,6 +139,27 @@ def test_the_place_of_the_cut_is_in_the_prompts_fingerprint(backbone: Backbone) 
     assert backbone.fingerprints["prompt"] == fingerprint(described) != fingerprint(moved)
 
 
+@pytest.mark.parametrize("built", ["qwen2_5_vl", "glm4v", "qwen3"], indirect=True)
+def test_what_ranks_is_loaded_first_and_the_rest_when_it_is_needed(
+    built: Built, backbone: Backbone, pages: list[Content]
+) -> None:
+    part = load_backbone(built.folder, device="cpu", layers=2)
+    text = part._text_model()
+    ranking = [text.get_input_embeddings(), text.norm, text.layers[0], text.layers[1]]
+    needed = sum(parameter.nbytes for module in ranking for parameter in module.parameters())
+    assert part.nbytes == needed < backbone.nbytes
+    assert f"2 of its {LAYERS} layers" in part.describe_memory()
+    stored = PrefixBatch(backbone.encode(pages, exit_layer=2))
+    assert torch.equal(part.states([QUERY], stored), backbone.states([QUERY], stored))
+    assert part.nbytes == needed
+    assert part.fingerprints == backbone.fingerprints
+    for exit_layer in (2, LAYERS):
+        ours, whole = (PrefixBatch(one.encode(pages, exit_layer=exit_layer)) for one in (part, backbone))
+        assert torch.equal(part.states([QUERY], ours), backbone.states([QUERY], whole))
+    assert torch.equal(part.targets([QUERY], ours)["margin"], backbone.targets([QUERY], whole)["margin"])
+    assert (part.nbytes, part.describe_memory()) == (backbone.nbytes, backbone.describe_memory())
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: not run")
 def test_cuda_agrees_with_the_cpu(built: Built, backbone: Backbone, pages: list[Content]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ridgerank.backbones.base import Backbone, fingerprint_weights
+from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import LineageMismatch
 from ridgerank.indexing.index import index_documents
@@ -48,7 +48,7 @@ def disturbed(backbone: Backbone, noise: float) -> Backbone:
 
 def test_the_same_weights_in_another_precision_have_one_fingerprint(model_folder: Path) -> None:
     wide, narrow = (load_backbone(str(model_folder), device="cpu", dtype=dtype) for dtype in _PRECISIONS)
-    assert fingerprint_weights(wide._model) == fingerprint_weights(narrow._model)
+    assert wide.fingerprints == narrow.fingerprints
     made_by = [each.lineage(StorageSetting(Keep(), 2)).made_by["dtype"] for each in (wide, narrow)]
     assert made_by == ["float32", "bfloat16"]
 

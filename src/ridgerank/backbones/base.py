@@ -6,10 +6,12 @@ model: positions are passed explicitly, so calls do not depend on each other.
 """
 
 import hashlib
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import RLock
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -23,16 +25,19 @@ from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenize
 
 from ridgerank.backbones.decoder import (
     Attention,
+    Block,
     Decoder,
     Geometry,
     Prefix,
     PrefixBatch,
     Rotation,
     bf16_on_cpu,
+    llama_block,
     mean_log_probability,
     mean_state,
 )
 from ridgerank.backbones.prompt import Prompt, PromptTokens
+from ridgerank.backbones.weights import release, require_finite
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import Lineage, StorageSetting, fingerprint
 from ridgerank.page_sizing import PixelBudget
@@ -72,13 +77,13 @@ _SAMPLES = 4096
 """Values read of each tensor: fine-tuning moves nearly all of them, and nine billion weights take seconds."""
 
 
-def fingerprint_weights(model: torch.nn.Module) -> str:
+def fingerprint_weights(parameters: Iterable[tuple[str, Tensor]]) -> str:
     """Digest every parameter's name, shape and evenly spaced values in bfloat16: 128 bits, in hex.
 
     So the precision a model is loaded in does not matter, nor how its file is cut into shards.
     """
     digest = hashlib.blake2b(digest_size=16)
-    for name, parameter in sorted(model.named_parameters()):
+    for name, parameter in parameters:
         digest.update(f"{name} {tuple(parameter.shape)}\n".encode())
         values = parameter.detach().flatten()
         sample = values[:: max(1, values.numel() // _SAMPLES)].to(torch.bfloat16)
@@ -119,6 +124,8 @@ class Backbone(ABC):
         """Take a model in evaluation mode, on its device, with its tokenizer."""
         self.name = name
         self._model = model
+        self._held: dict[nn.Module, None] = {}
+        self._holding = RLock()
         self._tokenizer = tokenizer
         self.tokens = PromptTokens(self.prompt, tokenizer.backend_tokenizer)
         config = model.config.get_text_config()
@@ -136,8 +143,6 @@ class Backbone(ABC):
         """The model's type, as transformers calls it."""
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
-        self.nbytes = sum(parameter.nbytes for parameter in model.parameters())
-        """What the weights take in memory."""
         answers = self.tokens.answers
         if answers and (len(set(answers)) != len(answers) or max(answers) >= config.vocab_size):
             raise BackboneError(
@@ -145,6 +150,84 @@ class Backbone(ABC):
                 "expected two different ones inside it"
             )
         self._decoder = self._build_decoder()
+
+    def place(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Run there, with these numbers: every part moves when it is first held."""
+        self.device, self.dtype = device, dtype
+
+    def hold(self, layers: int, *, pages: bool = False, head: bool = False) -> None:
+        """Have in memory what runs queries up to this layer, and what reads pages or the last layer.
+
+        Every use holds what it needs; beforehand it costs no request its time.
+        """
+        text = self._text_model()
+        parts = [text.get_input_embeddings(), text.norm, text.rotary_emb]
+        if pages:
+            parts += self._page_readers()
+        if head:
+            parts += [self._model.get_output_embeddings(), *filter(None, [self.ranking_head])]
+        with self._holding:
+            for part in parts:
+                self._bring(part)
+            for layer in range(layers):
+                self._decoder.block(layer)
+
+    def clock(self) -> float:
+        """Seconds, read when the device has done all that was asked of it."""
+        torch.get_device_module(self.device).synchronize()
+        return time.perf_counter()
+
+    @torch.inference_mode(mode=False)
+    @torch.no_grad()
+    def _bring(self, part: nn.Module) -> None:
+        """Move a part to where the model runs, unless it is there."""
+        if part in self._held:
+            return
+        place = [name for name, module in self._model.named_modules() if module is part]
+
+        def move(value: Tensor) -> Tensor:
+            parameter = isinstance(value, nn.Parameter) and part is not self.ranking_head
+            moved = value.to(self.device, self.dtype if parameter else value.dtype)
+            if moved is not value:
+                release(value)
+            return moved
+
+        part._apply(move)  # type: ignore[no-untyped-call]
+        require_finite(self.name, part, place[0])
+        self._held[part] = None
+
+    @torch.inference_mode(mode=False)
+    def _take_block(self, layer: int) -> Block:
+        with self._holding:
+            module = self._text_model().layers[layer]
+            self._bring(module)
+            return llama_block(module)
+
+    @property
+    def nbytes(self) -> int:
+        """What the weights take that are in memory."""
+        held = {id(each): each for part in self._held for each in part.parameters()}
+        return sum(parameter.nbytes for parameter in held.values())
+
+    def describe_memory(self) -> str:
+        """What of the weights is in memory, in words."""
+        whole = self.dtype.itemsize * sum(parameter.numel() for parameter in self._model.parameters())
+        layers = sum(layer in self._held for layer in self._text_model().layers)
+        vision = [part in self._held for part in self._page_readers()]
+        missing = "" if all(vision) else ", without what reads images"
+        return (
+            f"{self.nbytes / 1e9:.2f} of {whole / 1e9:.2f} GB of the model in memory: {layers} of its "
+            f"{self.geometry.layers} layers{missing}"
+        )
+
+    def _page_readers(self) -> list[nn.Module]:
+        """The parts that only reading a page needs."""
+        text = self._text_model()
+        return [
+            part
+            for part in self._model.model.children()
+            if part is not text and text is not self._model.model
+        ]
 
     @abstractmethod
     def content(self, page: Page) -> Content:
@@ -159,6 +242,7 @@ class Backbone(ABC):
         self.geometry.require_layers(exit_layer)
         if not pages:
             return []
+        self.hold(exit_layer, pages=True)
         with torch.inference_mode(), bf16_on_cpu(self.device, self.dtype):
             page_tokens = self._tokenize_pages(pages)
             ids = pad_sequence([page.ids for page in page_tokens], batch_first=True)
@@ -256,6 +340,7 @@ class Backbone(ABC):
             raise BackboneError(f"{self.name} has a ranking head and no trained language head: no likelihood")
         if tuple(targets) == ("margin",):
             return {"margin": self.logit_lens(self.states(queries, prefixes))}
+        self.hold(self.geometry.layers, head=True)
         query_tokens = [self.tokens.query(query) for query in queries]
         if any(len(ids) < 2 for ids in query_tokens):
             raise BackboneError("an empty query has no likelihood; expected at least one token")
@@ -282,6 +367,7 @@ class Backbone(ABC):
         """
         tokens = self.tokens.suffix(query) if state == "last" else self.tokens.query(query)
         layers: list[Tensor] = []
+        self.hold(prefixes.exit_layer)
         with torch.inference_mode():
             hidden = self._embed(torch.tensor([tokens], device=self.device))
             lengths = torch.tensor([len(tokens)]) if state == "last" else None
@@ -299,6 +385,7 @@ class Backbone(ABC):
         taken in float32: half-precision logits would move in steps of 1/16. A model with a ranking head has
         no u; the head's score takes the place of the margin.
         """
+        self.hold(0, head=True)
         with torch.inference_mode():
             normed: Tensor = self._text_model().norm(states.to(self.device, self.dtype))
             if self.ranking_head is not None:
@@ -334,13 +421,22 @@ class Backbone(ABC):
     def fingerprints(self) -> dict[str, str]:
         """Digests of weights, prompt and everything that turns a page into tokens: 128 bits each, in hex."""
         return {
-            "weights": fingerprint_weights(self._model),
+            "weights": fingerprint_weights(self._read_parameters()),
             "processor": self._fingerprint_processor(),
             "prompt": fingerprint(self.tokens.describe()),
         }
 
+    def _read_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """All of them by name, without keeping in memory what is not held."""
+        held = {id(each) for part in self._held for each in part.parameters()}
+        for name, parameter in sorted(self._model.named_parameters()):
+            yield name, parameter
+            if id(parameter) not in held:
+                release(parameter)
+
     def rotation(self, axes: int) -> Rotation:
         """How keys are turned by positions of so many axes."""
+        self.hold(0)
         return self._decoder.read_rotation(axes, self.device)
 
     @abstractmethod
@@ -396,6 +492,7 @@ class Backbone(ABC):
             raise BackboneError(
                 f"{len(suffixes)} queries over {pages} pages; expected as many of one as of the other, or one"
             )
+        self.hold(prefixes.exit_layer)
         ids = pad_sequence([torch.tensor(suffix) for suffix in suffixes], batch_first=True)
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
         with bf16_on_cpu(self.device, self.dtype):

@@ -12,6 +12,7 @@ of attention are worked out beside the pass, on request, from the same rotated q
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import prod
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from torch.nn import functional as F  # noqa: N812 (its usual name)
 from torch.overrides import TorchFunctionMode
 from transformers.models.llama.modeling_llama import rotate_half
 
+from ridgerank.backbones.weights import release
 from ridgerank.errors import BackboneError
 
 Norm = Callable[[Tensor], Tensor]
@@ -147,9 +149,24 @@ class Affine:
     bias: Tensor | None = None
 
     @classmethod
-    def of(cls, linear: nn.Linear) -> Self:
-        """The parameters of a linear module, shared with it."""
-        return cls(linear.weight, linear.bias)
+    def join(cls, *linears: nn.Linear) -> Self:
+        """Linear modules of one input as one, whose rows they become: nothing is in memory twice."""
+        joined: dict[str, Tensor | None] = {"weight": linears[0].weight, "bias": linears[0].bias}
+        for name, first in joined.items():
+            if first is not None and len(linears) > 1:
+                parts = [getattr(linear, name).detach() for linear in linears]
+                joined[name] = whole = torch.cat(parts)
+                for linear, rows in zip(
+                    linears, torch.split(whole, [len(part) for part in parts]), strict=True
+                ):
+                    setattr(linear, name, nn.Parameter(rows, requires_grad=False))
+                for part in parts:
+                    release(part)
+        return cls(**joined)  # type: ignore[arg-type]
+
+    def rows(self, start: int, stop: int | None = None) -> "Affine":
+        """Some of the outputs alone; nothing is copied."""
+        return Affine(self.weight[start:stop], None if self.bias is None else self.bias[start:stop])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,13 +174,12 @@ class Block:
     """One decoder layer's parts under one set of names."""
 
     attention_norm: Norm
-    query: Affine
-    key: Affine
-    value: Affine
+    attention_in: Affine
+    """Queries, keys and values."""
     output: Affine
     mlp_norm: Norm
-    gate: Affine
-    up: Affine
+    mlp_in: Affine
+    """Gate and up."""
     down: Affine
     query_norm: Norm | None = None
     key_norm: Norm | None = None
@@ -180,22 +196,35 @@ def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return turned
 
 
-def llama_block(layer: Any, gate: Affine | None = None, up: Affine | None = None) -> Block:  # noqa: ANN401
-    """A layer whose parts have the names Llama gave them, as most decoders since; gate and up may differ."""
+def llama_block(layer: Any) -> Block:  # noqa: ANN401
+    """A layer whose parts have the names Llama gave them, as most decoders since, or GLM's for the MLP."""
     attention, mlp = layer.self_attn, layer.mlp
+    gate_up = (mlp.gate_up_proj,) if hasattr(mlp, "gate_up_proj") else (mlp.gate_proj, mlp.up_proj)
+    norms = {
+        name: root_mean_square(module)
+        for name, module in {
+            "query_norm": getattr(attention, "q_norm", None),
+            "key_norm": getattr(attention, "k_norm", None),
+            "output_norm": getattr(layer, "post_self_attn_layernorm", None),
+            "down_norm": getattr(layer, "post_mlp_layernorm", None),
+        }.items()
+        if module is not None
+    }
     return Block(
-        attention_norm=layer.input_layernorm,
-        query=Affine.of(attention.q_proj),
-        key=Affine.of(attention.k_proj),
-        value=Affine.of(attention.v_proj),
-        output=Affine.of(attention.o_proj),
-        mlp_norm=layer.post_attention_layernorm,
-        gate=gate or Affine.of(mlp.gate_proj),
-        up=up or Affine.of(mlp.up_proj),
-        down=Affine.of(mlp.down_proj),
-        query_norm=getattr(attention, "q_norm", None),
-        key_norm=getattr(attention, "k_norm", None),
+        attention_norm=root_mean_square(layer.input_layernorm),
+        attention_in=Affine.join(attention.q_proj, attention.k_proj, attention.v_proj),
+        output=Affine.join(attention.o_proj),
+        mlp_norm=root_mean_square(layer.post_attention_layernorm),
+        mlp_in=Affine.join(*gate_up),
+        down=Affine.join(mlp.down_proj),
+        **norms,
     )
+
+
+def root_mean_square(norm: Any) -> Norm:  # noqa: ANN401 (each family has a class of its own)
+    """The norm of a module as one operation where a device has it."""
+    weight = norm.weight
+    return partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=norm.variance_epsilon)
 
 
 class Scratch:
@@ -225,18 +254,22 @@ class Decoder:
 
     def __init__(
         self,
-        blocks: Sequence[Block],
+        take_block: Callable[[int], Block],
         geometry: Geometry,
         *,
         rotary: Callable[[Tensor, Tensor], Rotary],
         rotate: Callable[[Tensor, Tensor, Tensor], Tensor],
     ) -> None:
-        """`rotary(like, positions)` gives cosines and sines; `rotate(x, cos, sin)` turns queries or keys."""
-        self._blocks = blocks
+        """`take_block(layer)` is called once, `rotary(like, positions)` gives cosines and sines.
+
+        `rotate(x, cos, sin)` turns queries or keys.
+        """
+        self.block = cache(take_block)
         self._geometry = geometry
         self._rotary = rotary
         self._rotate = rotate
         self._groups = geometry.query_heads // geometry.kv_heads
+        self._splits = [heads * geometry.head_dim for heads in (geometry.query_heads, geometry.kv_heads)]
 
     def prefill(
         self,
@@ -256,14 +289,14 @@ class Decoder:
         """
         cos, sin = (part.unsqueeze(1) for part in self._rotary(hidden, positions))
         scratch = Scratch(hidden)
-        for index, block in enumerate(self._blocks[:exit_layer]):
-            normed = block.attention_norm(hidden)
-            keys = self._rotate(self._keys(block, normed, scratch), cos, sin)
-            values = self._heads(scratch.linear("value", normed, block.value))
+        for index in range(exit_layer):
+            block, last = self.block(index), index == exit_layer - 1
+            queries, keys, values = self._project(block, block.attention_norm(hidden), scratch, ask=not last)
+            keys = self._rotate(keys, cos, sin)
             yield keys, values
-            if index == exit_layer - 1:
+            if last:
                 break
-            queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
+            queries = self._rotate(queries, cos, sin)
             attended = F.scaled_dot_product_attention(
                 queries, keys, values, is_causal=True, enable_gqa=self._groups > 1
             )
@@ -329,22 +362,20 @@ class Decoder:
         joined_pages = JoinedPages(prefixes, self._geometry, pairs=pairs, suffix=suffix, like=hidden)
 
         for index in range(prefixes.exit_layer):
-            block = self._blocks[index]
-            normed = block.attention_norm(hidden)
+            block = self.block(index)
             # Where a suffix is still one row, these products are made once, for all its pages.
-            keys = self._keys(block, normed, scratch)
-            values = self._heads(scratch.linear("value", normed, block.value))
+            queries, keys, values = self._project(block, block.attention_norm(hidden), scratch)
             if owners is not None:
-                keys, values, hidden, normed = (part[owners] for part in (keys, values, hidden, normed))
+                queries, keys, values, hidden = (part[owners] for part in (queries, keys, values, hidden))
                 owners = None
             keys = self._rotate(keys, cos, sin)
             hidden = hidden.expand(pairs, -1, -1).contiguous()
             if last is not None and index == prefixes.exit_layer - 1:  # no other position's output is read
                 hidden = hidden[row, last].unsqueeze(1)
-                normed = normed.expand(pairs, -1, -1)[row, last].unsqueeze(1)
+                queries = queries.expand(pairs, -1, -1, -1)[row, :, last].unsqueeze(2)
                 cos, sin = (part[row, :, last].unsqueeze(2) for part in (cos, sin))
                 mask = mask[row, :, last].unsqueeze(2).expand(-1, -1, self._groups, -1)
-            queries = self._rotate(self._queries(block, normed, scratch), cos, sin)
+            queries = self._rotate(queries, cos, sin)
             attended, weights = [], []
             for some, joined_keys, joined_values in joined_pages.join(index, keys, values):
                 asking, visible = queries[some], mask[some]
@@ -384,22 +415,27 @@ class Decoder:
         hidden.add_(block.output_norm(added) if block.output_norm else added)
         for rows in torch.split(hidden.view(-1, hidden.shape[-1]), _MLP_ROWS):
             normed = block.mlp_norm(rows)
-            gate = F.silu(scratch.linear("gate", normed, block.gate), inplace=True)
-            gate.mul_(scratch.linear("up", normed, block.up))
+            gate, up = scratch.linear("mlp", normed, block.mlp_in).chunk(2, dim=-1)
+            F.silu(gate, inplace=True).mul_(up)
             added = scratch.linear("added", gate, block.down)
             rows.add_(block.down_norm(added) if block.down_norm else added)
 
-    def _queries(self, block: Block, normed: Tensor, scratch: Scratch) -> Tensor:
-        queries = self._heads(scratch.linear("query", normed, block.query))
-        return block.query_norm(queries) if block.query_norm else queries
-
-    def _keys(self, block: Block, normed: Tensor, scratch: Scratch) -> Tensor:
-        keys = self._heads(scratch.linear("key", normed, block.key))
-        return block.key_norm(keys) if block.key_norm else keys
+    def _project(
+        self, block: Block, normed: Tensor, scratch: Scratch, *, ask: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, not turned yet; without `ask` no queries."""
+        asked, kept = self._splits if ask else (0, self._splits[1])
+        affine = block.attention_in if ask else block.attention_in.rows(self._splits[0])
+        parts = scratch.linear("attention", normed, affine)
+        queries, keys, values = map(self._heads, torch.split(parts, [asked, kept, kept], dim=-1))
+        if block.query_norm and ask:
+            queries = block.query_norm(queries)
+        return queries, block.key_norm(keys) if block.key_norm else keys, values
 
     def _heads(self, x: Tensor) -> Tensor:
         """(batch, positions, heads x head_dim) -> (batch, heads, positions, head_dim)."""
-        return x.view(*x.shape[:2], -1, self._geometry.head_dim).transpose(1, 2)
+        dim = self._geometry.head_dim
+        return x.view(*x.shape[:2], x.shape[-1] // dim, dim).transpose(1, 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3I
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
 from ridgerank.backbones.base import PageTokens, Regions, cells
-from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
+from ridgerank.backbones.decoder import Decoder, rotate_halves
 from ridgerank.backbones.model_settings import Preset
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.backbones.vision import VisualBackbone
@@ -111,8 +111,7 @@ class Idefics3(VisualBackbone):
             raise BackboneError(
                 f"{self.name} has a {text.config.model_type!r} decoder; only 'llama' is supported"
             )
-        blocks = [llama_block(layer) for layer in text.layers]
-        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)
+        return Decoder(self._take_block, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)
 
 
 class SmolVLM(Idefics3):

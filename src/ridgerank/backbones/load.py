@@ -32,7 +32,6 @@ from ridgerank.backbones.weights import (
     find_weights,
     load_config,
     reading,
-    require_finite,
     require_sizes,
     require_tensors,
 )
@@ -61,6 +60,7 @@ def load_backbone(
     max_pixels: int | None = None,
     page_text: str | None = None,
     prompt: str | None = None,
+    layers: int | None = None,
 ) -> Backbone:
     """Load a model by short name, by hub repository or from a folder.
 
@@ -70,7 +70,8 @@ def load_backbone(
     `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
     the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
     and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
-    peft adapter is merged into the base it names.
+    peft adapter is merged into the base it names. With `layers`, only what runs queries over stored pages up
+    to that layer is loaded now, and the rest when it is first needed.
     """
     name = absolute_name(str(name))
     source, gguf = find_model(name)
@@ -101,29 +102,34 @@ def load_backbone(
     model_class = MODEL_CLASSES[config.model_type] if family is None else family.model_class
     with reading(gguf or "its weights", base):
         head = preset is not None and preset.ranking_head
-        model = load_model(name, base, options, model_class, config, dtype, ranking_head=head)
+        kept = dtype if gguf or adapter else None
+        model = load_model(name, base, options, model_class, config, kept, ranking_head=head)
     if adapter is not None:
         with reading("the adapter", adapter):
             renamed = {} if family is None else family.former_names
             merge_adapter(model, adapter, revision, renamed=renamed)
-    require_finite(name, model)
-    model = model.eval().to(device)
-    logger.info("loaded %s (%s) on %s in %s", name, config.model_type, device, dtype)
+    model.eval()
+    backbone: Backbone
     if family is None:
         control = {token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()}
-        return CausalText(
+        backbone = CausalText(
             name,
             model,
             tokenizer,
             prompt=text_prompt(prompt or choose_prompt(name, control)),
             page_tokens=parse_text_budget(page_text or "head 512"),
         )
-    default = family.default_max_pixels if preset is None else preset.max_pixels
-    if max_pixels is not None:
-        family.limit_pixels(image_processor, max_pixels)
-    elif default is not None and default < family.pixel_budget(image_processor):
-        family.limit_pixels(image_processor, default)
-    return family(name, model, tokenizer, image_processor, preset)
+    else:
+        default = family.default_max_pixels if preset is None else preset.max_pixels
+        if max_pixels is not None:
+            family.limit_pixels(image_processor, max_pixels)
+        elif default is not None and default < family.pixel_budget(image_processor):
+            family.limit_pixels(image_processor, default)
+        backbone = family(name, model, tokenizer, image_processor, preset)
+    backbone.place(device, dtype)
+    backbone.hold(layers or backbone.geometry.layers, pages=layers is None, head=layers is None)
+    logger.info("loaded %s (%s) on %s in %s", name, config.model_type, device, dtype)
+    return backbone
 
 
 def load_model(
@@ -132,16 +138,20 @@ def load_model(
     options: Mapping[str, Any],
     model_class: type[PreTrainedModel],
     config: PreTrainedConfig,
-    dtype: torch.dtype,
+    dtype: torch.dtype | None,
     *,
     ranking_head: bool = False,
 ) -> PreTrainedModel:
-    """A model of this class, with a ranking head; weights that are damaged or lack a tensor are refused."""
+    """A model of this class, with a ranking head; weights that are damaged or lack a tensor are refused.
+
+    Without a `dtype` they stay as in the files, mapped from there.
+    """
     # A model trained with a ranking head has been published without its language head.
     without = ("lm_head.",) if ranking_head else ()
     if "gguf_file" not in options:
         files = find_weights(base, options.get("revision"))
-        require_sizes(name, model_class, config, files, without=without)
+        stored = require_sizes(name, model_class, config, files, without=without)
+        dtype = dtype or stored
         options = {**options, "config": config, "use_safetensors": True}
     model, loading = model_class.from_pretrained(
         base, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **NO_CODE, **options

@@ -242,8 +242,8 @@ class ModelSettings:
             prompt=lineage.prompt_name,
         )
 
-    def load(self) -> "Backbone":
-        """Load the model in this process."""
+    def load(self, layers: int | None = None) -> "Backbone":
+        """Load the model in this process; with `layers` only what runs queries over pages of so many."""
         find_model(self.name)  # a wrong name is reported before torch is imported
         from ridgerank.backbones.load import load_backbone, parse_dtype
 
@@ -254,4 +254,5 @@ class ModelSettings:
             max_pixels=self.max_pixels,
             page_text=self.page_text,
             prompt=self.prompt,
+            layers=layers,
         )

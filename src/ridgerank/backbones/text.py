@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from ridgerank.backbones.base import Backbone, PageTokens
-from ridgerank.backbones.decoder import Decoder, llama_block, rotate_halves
+from ridgerank.backbones.decoder import Decoder, rotate_halves
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
@@ -169,5 +169,4 @@ class CausalText(Backbone):
                 f"{self.name} has rotary embeddings of type {rotation!r}, which depend on the length of the "
                 f"prompt; stored pages support {', '.join(_ROTATIONS)}"
             )
-        blocks = [llama_block(layer) for layer in text.layers]
-        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)
+        return Decoder(self._take_block, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)

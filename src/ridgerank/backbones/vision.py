@@ -28,7 +28,7 @@ from transformers.models.glm46v.image_processing_pil_glm46v import Glm46VImagePr
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from ridgerank.backbones.base import Backbone, PageTokens, fingerprint_processor
-from ridgerank.backbones.decoder import Affine, Decoder, llama_block, rotate_halves
+from ridgerank.backbones.decoder import Decoder, rotate_halves
 from ridgerank.backbones.model_settings import Preset
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
@@ -266,8 +266,7 @@ class Qwen25VL(GridBackbone):
         text = self._text_model()
         if getattr(text, "has_sliding_layers", False):
             raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
-        blocks = [llama_block(layer) for layer in text.layers]
-        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)
+        return Decoder(self._take_block, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)
 
 
 class Qwen2VL(Qwen25VL):
@@ -306,14 +305,8 @@ class Glm41V(GridBackbone):
         return int(image_processor.temporal_patch_size)
 
     def _build_decoder(self) -> Decoder:
-        text = self._text_model()
-        blocks = []
-        for layer in text.layers:
-            gate, up = map(Affine, layer.mlp.gate_up_proj.weight.chunk(2))
-            block = llama_block(layer, gate, up)
-            output_norm, down_norm = layer.post_self_attn_layernorm, layer.post_mlp_layernorm
-            blocks.append(replace(block, output_norm=output_norm, down_norm=down_norm))
-        return Decoder(blocks, self.geometry, rotary=text.rotary_emb, rotate=_rotate)
+        rotary = self._text_model().rotary_emb
+        return Decoder(self._take_block, self.geometry, rotary=rotary, rotate=_rotate)
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -1,7 +1,9 @@
 """The files of a model, read as data: nothing is unpickled, no code runs, sizes are compared beforehand."""
 
+import ctypes
 import json
 import math
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,17 +66,20 @@ def find_weights(source: str, revision: str | None = None) -> list[Path]:
 
 
 _QUANTIZED = ("I8", "U8", "BOOL")
+_FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16}
 
 
-def count_numbers(files: Sequence[Path]) -> dict[str, int]:
-    """How many numbers each tensor has, by the headers of the files."""
+def count_numbers(files: Sequence[Path]) -> tuple[dict[str, int], torch.dtype]:
+    """How many numbers each tensor has, by the headers of the files, and a type that holds all of them."""
     counts: dict[str, int] = {}
+    types: set[str] = set()
     for path in files:
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 (no mapping)
                     part = file.get_slice(name)
                     counts[name] = math.prod(part.get_shape())
+                    types.add(part.get_dtype())
                     if part.get_dtype() in _QUANTIZED:
                         raise BackboneError(
                             f"{path}: {name} is quantized; expected weights as floating point"
@@ -83,7 +88,7 @@ def count_numbers(files: Sequence[Path]) -> dict[str, int]:
             raise BackboneError(
                 f"{path} cannot be read as safetensors ({error}): cut short or damaged, download it again"
             ) from error
-    return counts
+    return counts, _FLOATS.get(next(iter(types)), torch.float32) if len(types) == 1 else torch.float32
 
 
 _DEPTHS = ("num_hidden_layers", "num_layers", "depth")
@@ -112,12 +117,13 @@ def require_sizes(
     files: Sequence[Path],
     *,
     without: tuple[str, ...] = (),
-) -> None:
+) -> torch.dtype:
     """Refuse a configuration of a larger model than the weights are of, before any memory is taken for it.
 
-    Tensors whose names begin with one of `without` need not be in the files.
+    Tensors whose names begin with one of `without` need not be in the files. The type of the numbers in the
+    files is returned: loaded in it, they stay mapped until they are needed.
     """
-    counts = count_numbers(files)
+    counts, dtype = count_numbers(files)
     with torch.device("meta"):
         planned = model_class(config)
     planned.tie_weights()
@@ -131,6 +137,7 @@ def require_sizes(
             f"the configuration of {model} describes a model of {needed:,} numbers, its weights hold "
             f"{sum(counts.values()):,}; give the configuration that goes with the weights, or all of them"
         )
+    return dtype
 
 
 def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -150,11 +157,26 @@ def require_tensors(model: str, missing: Collection[str]) -> None:
         )
 
 
-def require_finite(model: str, loaded: torch.nn.Module) -> None:
+def require_finite(model: str, loaded: torch.nn.Module, prefix: str = "") -> None:
     """Refuse weights with a NaN or an infinite number: every score would be one."""
-    for name, parameter in loaded.named_parameters():
+    for name, parameter in loaded.named_parameters(prefix):
         if parameter.numel() and not all(map(torch.isfinite, parameter.detach().aminmax())):
             raise BackboneError(
                 f"the weights of {model} are damaged: {name} holds numbers that are NaN or infinite; "
                 "download the model again, or load it in another dtype"
             )
+
+
+_PAGE_BYTES, _PAGE_OUT = 4096, 21
+
+
+def release(mapped: torch.Tensor) -> None:
+    """Let go of the memory of a tensor that is mapped from a file: what is needed again is read again.
+
+    A tensor of another kind keeps its numbers, too; only Linux can do it.
+    """
+    if sys.platform == "linux" and mapped.device.type == "cpu":
+        first = -(-mapped.data_ptr() // _PAGE_BYTES) * _PAGE_BYTES
+        nbytes = mapped.data_ptr() + mapped.nbytes - first
+        if nbytes > 0:
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(nbytes), _PAGE_OUT)

@@ -137,6 +137,7 @@ def serve_command(
         device=device,
         dtype=dtype,
         cache_bytes=cache_mb << 20,
+        reads_pages=encode_missing,
     )
     if ray is not None:
         _serve_on_ray(ray, store, options, settings, replicas, host, port)
@@ -148,6 +149,7 @@ def serve_command(
 
     def say_started(reranker: "Reranker", workers: int) -> None:
         address = f"http://{host}:{listening.getsockname()[1]}"
+        echo(reranker.backbone.describe_memory() + (", in each worker" if workers > 1 else ""))
         echo(f"{len(reranker.store)} pages, {workers} worker{'s' if workers > 1 else ''}; {address}")
 
     serve(store, options, settings, listening, workers=workers, started=say_started)

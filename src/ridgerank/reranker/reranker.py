@@ -130,7 +130,7 @@ class Reranker:
         if not isinstance(backbone, Backbone):
             name = None if backbone is None else str(backbone)
             settings = ModelSettings.from_lineage(opened.lineage, name=name, device=device, dtype=dtype)
-            backbone = settings.load()
+            backbone = settings.load(opened.lineage.storage.exit_layer)
         if isinstance(retriever, str):
             retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
         shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)

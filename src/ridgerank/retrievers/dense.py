@@ -192,7 +192,7 @@ def _query_prompt(model: Any, source: str) -> str:  # noqa: ANN401
 def _fingerprint(model: Any) -> str:  # noqa: ANN401
     return fingerprint(
         {
-            "weights": fingerprint_weights(model),
+            "weights": fingerprint_weights(sorted(model.named_parameters())),
             "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
             "modules": [type(module).__name__ for module in model],
             "page prompt": model.prompts.get("document") or "",

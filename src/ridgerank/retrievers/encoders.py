@@ -128,7 +128,7 @@ class MultiVectorEncoder(ABC):
         self._before, self._after = self._tokenize(prompt.before_query), self._tokenize(prompt.after_query)
         self._fingerprint = fingerprint(
             {
-                "weights": fingerprint_weights(model),
+                "weights": fingerprint_weights(sorted(model.named_parameters())),
                 "processor": fingerprint_processor(image_processor, tokenizer),
                 "prompt": asdict(prompt),
             }

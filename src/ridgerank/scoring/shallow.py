@@ -1,6 +1,5 @@
 """A query over stored pages: read the prefixes, run only the query, return the states at the exit layer."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeAlias
@@ -78,14 +77,14 @@ class ShallowPass:
         """
         if not lists or any(not page_ids for _, page_ids in lists):
             raise StoreError("no pages to run the query over; expected at least one")
-        start = time.perf_counter()
+        start = self.backbone.clock()
         prefixes = self._read([page_id for _, page_ids in lists for page_id in page_ids], unstored or {})
-        read = time.perf_counter()
+        read = self.backbone.clock()
         owners = [number for number, (_, page_ids) in enumerate(lists) for _ in page_ids]
         states = self.backbone.states(
             [query for query, _ in lists], prefixes, state=state, owners=owners if len(lists) > 1 else None
         )
-        return ShallowStates(states, 1000 * (read - start), 1000 * (time.perf_counter() - read))
+        return ShallowStates(states, 1000 * (read - start), 1000 * (self.backbone.clock() - read))
 
     def run_both(self, query: str, page_ids: Sequence[str]) -> dict[State, Tensor]:
         """The last and the mean state of a query over pages, (pages, width) each, from one pass."""
