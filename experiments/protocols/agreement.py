@@ -6,7 +6,6 @@ import numpy as np
 
 from ridgerank.fusion.correlations import correlation
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.readout.ridge import relevance_floor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +23,17 @@ class Agreement:
     def floor(self) -> Floats:
         """What r and c_t guarantee of c_s, eq. 11; c_s is never below it."""
         return relevance_floor(self.teacher, self.teacher_relevance)
+
+
+def relevance_floor(agreement: Floats, teacher_relevance: Floats) -> Floats:
+    """c_s ≥ r·c_t − √((1 − r²)(1 − c_t²)), eq. 11: the least correlation with relevance that r allows.
+
+    r: correlation of the readout's score with the full-depth margin; c_t: of that margin with relevance.
+    """
+    r, c_t = agreement, teacher_relevance
+    slack = np.sqrt(np.maximum(1.0 - r**2, 0.0) * np.maximum(1.0 - c_t**2, 0.0))
+    floor: Floats = r * c_t - slack
+    return floor
 
 
 def measure_agreement(scores: Floats, targets: Floats, relevance: Floats, lists: Ragged) -> Agreement:

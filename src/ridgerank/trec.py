@@ -9,7 +9,7 @@ from typing import Any, Self, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 
-from ridgerank.errors import QueryError, RunFileError, ScoreError
+from ridgerank.errors import QueryError, RidgeRankError, RunFileError, ScoreError
 from ridgerank.ragged import Floats, Ints, Ragged, finite_scores
 from ridgerank.records import Query, describe_json, validate_query
 
@@ -43,30 +43,23 @@ class Run:
         code_of = {page: code for code, page in enumerate(vocabulary)}
         codes = np.fromiter((code_of[page] for page in pages), np.int64, len(pages))
         values = np.fromiter(scores, np.float64, len(pages))
-        return cls._ordered(tuple(query_numbers), vocabulary, rows, codes, values)
+        key = rows * max(len(vocabulary), 1) + codes
+        ascending = np.sort(key)
+        repeated = ascending[1:][ascending[1:] == ascending[:-1]]
+        if len(repeated):
+            number, page = divmod(int(repeated[0]), len(vocabulary))
+            query = list(query_numbers)[number]
+            raise ScoreError(f"page {vocabulary[page]!r} stands twice under query {query!r}; keep one score")
+        lists = Ragged.of_lengths(np.bincount(rows, minlength=len(query_numbers)).tolist())
+        order = np.lexsort((-codes, -values, rows))
+        finite = finite_scores(values[order], lists, what="run")
+        return cls(tuple(query_numbers), vocabulary, lists, codes[order], finite)
 
     @classmethod
     def of_dict(cls, scored: Mapping[str, Mapping[str, float]]) -> Self:
         """A run from query id → page id → score; queries without pages are left out."""
         columns = [(query, page, score) for query, pages in scored.items() for page, score in pages.items()]
         return cls.of_columns([c[0] for c in columns], [c[1] for c in columns], (c[2] for c in columns))
-
-    @classmethod
-    def _ordered(
-        cls, queries: tuple[str, ...], vocabulary: tuple[str, ...], rows: Ints, codes: Ints, scores: Floats
-    ) -> Self:
-        key = rows * max(len(vocabulary), 1) + codes
-        ascending = np.sort(key)
-        repeated = ascending[1:][ascending[1:] == ascending[:-1]]
-        if len(repeated):
-            query, page = divmod(int(repeated[0]), len(vocabulary))
-            raise ScoreError(
-                f"page {vocabulary[page]!r} stands twice under query {queries[query]!r}; keep one score"
-            )
-        lists = Ragged.of_lengths(np.bincount(rows, minlength=len(queries)).tolist())
-        order = np.lexsort((-codes, -scores, rows))
-        finite = finite_scores(scores[order], lists, what="run")
-        return cls(queries, vocabulary, lists, codes[order], finite)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -83,12 +76,6 @@ class Run:
         codes, scores = self.codes.tolist(), self.scores.tolist()
         for number, code, rank, score in zip(numbers, codes, ranks, scores, strict=True):
             yield self.queries[number], self.vocabulary[code], rank, score
-
-    def top(self, depth: int) -> Self:
-        """Only the best `depth` pages of each query."""
-        kept = self.lists.positions() < depth
-        lists = Ragged.of_lengths(np.minimum(self.lists.lengths, depth).tolist())
-        return type(self)(self.queries, self.vocabulary, lists, self.codes[kept], self.scores[kept])
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Query id → page id → score."""
@@ -117,7 +104,7 @@ def read_run(path: Path) -> Run:
         query, _, page, _, score_text, _ = fields
         score = _parse_number(score_text, float, path, number, "score")
         if not math.isfinite(score):
-            raise RunFileError(f"{path}, line {number}: score {score_text!r}, wanted a finite number")
+            raise RunFileError(f"{path}, line {number}: score {score_text!r}, expected a finite number")
         earlier = first_line.setdefault((query, page), number)
         if earlier != number:
             raise RunFileError(
@@ -136,7 +123,7 @@ def read_qrels(path: Path) -> Qrels:
     for number, (query, _, page, grade_text) in _read_fields(path, QRELS_COLUMNS):
         grade = _parse_number(grade_text, int, path, number, "grade")
         if abs(grade) > _MOST_GRADE:
-            raise RunFileError(f"{path}, line {number}: grade {grade:.3g}, wanted at most {_MOST_GRADE}")
+            raise RunFileError(f"{path}, line {number}: grade {grade:.3g}, expected at most {_MOST_GRADE}")
         grades = qrels.setdefault(query, {})
         if grades.setdefault(page, grade) != grade:
             raise RunFileError(
@@ -157,31 +144,30 @@ def write_qrels(qrels: Qrels, file: TextIO) -> None:
         file.writelines(f"{query} 0 {page} {grade}\n" for page, grade in grades.items())
 
 
-def _read_fields(path: Path, columns: str) -> Iterator[tuple[int, list[str]]]:
-    field_count = len(columns.split())
-    empty = True
+def read_text(path: Path, expected: str, kind: type[RidgeRankError] = RunFileError) -> str:
+    """The text of a file that a user names; the error, of this kind, says what is `expected`."""
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, fields in _split_lines(file):
-                if len(fields) != field_count:
-                    raise RunFileError(
-                        f"{path}, line {number}: {len(fields)} fields, wanted {field_count} ({columns})"
-                    )
-                empty = False
-                yield number, fields
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RunFileError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        raise kind(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     except OSError as error:
-        raise RunFileError(f"{path}: {error.strerror or error}; wanted a readable TREC file") from error
-    if empty:
-        raise RunFileError(f"{path}: no lines, wanted at least one with the fields: {columns}")
+        raise kind(f"{path}: {error.strerror or error}; expected {expected}") from error
 
 
-def _split_lines(file: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(file, start=1):
+def _read_fields(path: Path, columns: str) -> Iterator[tuple[int, list[str]]]:
+    field_count, empty = len(columns.split()), True
+    for number, line in enumerate(read_text(path, "a TREC file").split("\n"), start=1):
         fields = line.split()
-        if fields:
-            yield number, fields
+        if not fields:
+            continue
+        if len(fields) != field_count:
+            raise RunFileError(
+                f"{path}, line {number}: {len(fields)} fields, expected {field_count} ({columns})"
+            )
+        empty = False
+        yield number, fields
+    if empty:
+        raise RunFileError(f"{path}: no lines, expected at least one with the fields: {columns}")
 
 
 def parse_plain_number(text: str, number_type: type[Number]) -> Number:
@@ -195,7 +181,7 @@ def _parse_number(text: str, number_type: type[Number], path: Path, number: int,
     except ValueError as error:
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
         raise RunFileError(
-            f"{path}, line {number}: {what} {shown!r}, wanted a {number_type.__name__}"
+            f"{path}, line {number}: {what} {shown!r}, expected a {number_type.__name__}"
         ) from error
 
 
@@ -205,16 +191,11 @@ def read_queries(path: Path) -> list[Query]:
     Plain lines are numbered from 1, as `line-1`. Blank lines are skipped. A text that is no text, an id that
     is no word and an id that occurs twice are refused.
     """
-    try:
-        # Not `splitlines`: U+2028 and its like stand inside a query, they do not end it.
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise QueryError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise QueryError(f"{path}: {error.strerror or error}; wanted a file of queries") from error
+    # Not `splitlines`: U+2028 and its like stand inside a query, they do not end it.
+    lines = read_text(path, "a file of queries", QueryError).split("\n")
     queries = [_parse_line(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
     if not queries:
-        raise QueryError(f"{path}: no queries, wanted at least one line")
+        raise QueryError(f"{path}: no queries, expected at least one line")
     return require_distinct_ids(queries, source=str(path))
 
 
@@ -243,18 +224,18 @@ def _parse_line(line: str, path: Path, number: int) -> Query:
 def _parse_row(row: Mapping[str, Any]) -> Query:
     for name in ("query_id", "text"):
         if name not in row:
-            raise QueryError(f"no {name!r}; wanted query_id and text")
+            raise QueryError(f"no {name!r}; expected query_id and text")
     query_id, text, corpus = row["query_id"], row["text"], row.get("corpus", "")
     if isinstance(query_id, int) and not isinstance(query_id, bool):
         query_id = str(query_id)
     if not isinstance(query_id, str):
-        raise QueryError(f"a query_id that is {describe_json(query_id)}; wanted text or a whole number")
+        raise QueryError(f"a query_id that is {describe_json(query_id)}; expected text or a whole number")
     if query_id.split() != [query_id] or not query_id.isprintable():
         raise QueryError(
-            f"the query_id {query_id!r}, which a run cannot hold; wanted one word without blanks"
+            f"the query_id {query_id!r}, which a run cannot hold; expected one word without blanks"
         )
     if not isinstance(text, str):
-        raise QueryError(f"a text that is {describe_json(text)}; wanted text in quotes")
+        raise QueryError(f"a text that is {describe_json(text)}; expected text in quotes")
     if not isinstance(corpus, str):
-        raise QueryError(f"a corpus that is {describe_json(corpus)}; wanted text")
+        raise QueryError(f"a corpus that is {describe_json(corpus)}; expected text")
     return Query(query_id, validate_query(text), corpus)

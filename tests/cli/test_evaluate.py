@@ -17,9 +17,11 @@ def test_evaluate_prints_a_line_a_query_when_asked(world: Path) -> None:
     assert sum(values[:-1]) / 40 == pytest.approx(values[-1])
 
 
-def test_two_runs_are_compared_with_an_interval(world: Path) -> None:
+def test_two_runs_are_compared_with_an_interval(world: Path, tmp_path: Path) -> None:
+    queries = dict.fromkeys(line.split()[0] for line in (world / "qrels.trec").read_text().splitlines())
+    (tmp_path / "groups").write_text("".join(f"{query} {query[-1]}\n" for query in queries))
     runs = [world / "retriever.trec", world / "teacher.trec"]
-    done = run_process("evaluate", *runs, "--qrels", world / "qrels.trec", "--group", "(.)$")
+    done = run_process("evaluate", *runs, "--qrels", world / "qrels.trec", "--group", tmp_path / "groups")
     first, second, comparison = map(json.loads, done.stdout.splitlines())
     assert [first["run"], second["run"]] == list(map(str, runs))
     difference = comparison["differences"]["nDCG@5"]

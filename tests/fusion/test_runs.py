@@ -94,13 +94,8 @@ def test_three_runs_are_fused_by_their_weights_and_pages_some_lack_follow() -> N
     assert list(fused["q"]) == ["b", "c", "a", "d", "e", "f"]
 
 
-def test_two_runs_take_one_number_named_or_last() -> None:
-    b, s = {"q": {"a": 3.0, "b": 2.0}}, {"q": {"a": 1.0, "b": 3.0}}
-    assert fuse(b, s, 0.3) == fuse(b, s, weight=0.3) == fuse(b, s, weight=(0.7, 0.3))
-
-
-@pytest.mark.parametrize("weight", [None, 0.5, (0.5, 0.5), (1.0, -1.0, 1.0), (0.0, 0.0, 0.0)])
-def test_weights_that_do_not_match_the_runs_are_refused(weight: float | tuple[float, ...] | None) -> None:
+@pytest.mark.parametrize("weight", [0.5, (0.5, 0.5), (1.0, -1.0, 1.0), (0.0, 0.0, 0.0)])
+def test_weights_that_do_not_match_the_runs_are_refused(weight: float | tuple[float, ...]) -> None:
     run = {"q": {"a": 3.0, "b": 2.0}}
     with pytest.raises(ScoreError, match="weight"):
         fuse(run, run, run, weight=weight)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.simulation import World, simulate
-from ridgerank.fusion.correlations import Correlations, correlate
+from ridgerank.fusion.correlations import Correlations, correlation, varies
 from ridgerank.fusion.weight import (
     FALLBACK_WEIGHT,
     closed_form_estimate,
@@ -12,8 +12,7 @@ from ridgerank.fusion.weight import (
     label_free_estimate,
     optimal_weight,
 )
-
-CASES = 4000
+from ridgerank.ragged import Floats, Ragged
 
 
 @pytest.mark.parametrize(
@@ -56,19 +55,26 @@ def test_one_factor_refuses_what_it_cannot_explain() -> None:
     assert heywood.c_s > 1
 
 
+def uniform(first: Floats, second: Floats, third: Floats, lists: Ragged) -> Correlations:
+    """All positions count alike, as in the world that is drawn."""
+    kept, members = lists.select(varies(lists, first, second, third))
+    b, s, y = (each[members] for each in (first, second, third))
+    return Correlations(correlation(b, y, kept), correlation(s, y, kept), correlation(b, s, kept), 0)
+
+
 def judged(world: World, queries: int, seed: int) -> Correlations:
     drawn = simulate(world, queries=queries, seed=seed)
-    return correlate(drawn.retriever, drawn.reranker, drawn.grades, drawn.lists, discounted=False)
+    return uniform(drawn.retriever, drawn.reranker, drawn.grades, drawn.lists)
 
 
 def unlabelled(world: World, queries: int, seed: int) -> Correlations:
     drawn = simulate(world, queries=queries, seed=seed)
-    return correlate(drawn.retriever, drawn.reranker, drawn.teacher, drawn.lists, discounted=False)
+    return uniform(drawn.retriever, drawn.reranker, drawn.teacher, drawn.lists)
 
 
 def constant(first: float, second: float, mutual: float, queries: int = 30) -> Correlations:
     """The same three correlations in every query."""
-    return Correlations(np.full(queries, first), np.full(queries, second), np.full(queries, mutual), 0, 0, 0)
+    return Correlations(np.full(queries, first), np.full(queries, second), np.full(queries, mutual), 0)
 
 
 def test_the_weight_is_the_closed_form_of_the_averaged_correlations() -> None:

@@ -5,7 +5,7 @@ from sklearn.linear_model import Ridge
 from ridgerank.errors import CalibrationError
 from ridgerank.ragged import Floats
 from ridgerank.readout.moments import CenteredMoments, Problem, Products, Rows
-from ridgerank.readout.ridge import PENALTIES, relevance_floor, ridge_path
+from ridgerank.readout.ridge import PENALTIES, ridge_path
 from tests.readout.test_moments import gathered, random_lists, stacked
 
 ROWS, DIM = 260, 300
@@ -106,18 +106,3 @@ def test_without_full_rank_a_small_penalty_is_least_squares_of_least_norm(penalt
 def test_states_that_are_all_alike_have_a_readout_of_zeros() -> None:
     assert not solve(Rows(np.zeros((7, 9)), np.arange(7.0))).any()
     assert not solve(Products(np.eye(4), np.zeros(4))).any()
-
-
-def test_no_three_vectors_break_the_floor_of_relevance() -> None:
-    vectors = np.random.default_rng(0).standard_normal((5000, 3, 4))
-    vectors -= vectors.mean(axis=2, keepdims=True)
-    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    gram = vectors @ vectors.transpose(0, 2, 1)
-    r, c_s, c_t = gram[:, 0, 1], gram[:, 0, 2], gram[:, 1, 2]
-    assert (c_s >= relevance_floor(r, c_t) - 1e-12).all()
-
-
-def test_the_floor_is_reached() -> None:
-    """s and y at the same angle on either side of t."""
-    angle = np.linspace(0.1, 1.4, 20)
-    np.testing.assert_allclose(relevance_floor(np.cos(angle), np.cos(angle)), np.cos(2 * angle), atol=1e-12)

@@ -23,8 +23,8 @@ def test_json_lines_and_plain_lines_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "no queries, wanted at least one line"),
-        (b'{"query_id": "a"}', "line 1: no 'text'; wanted query_id and text"),
+        (b"", "no queries, expected at least one line"),
+        (b'{"query_id": "a"}', "line 1: no 'text'; expected query_id and text"),
         (b'{"query_id": "a", "text": ""}', "line 1: query must not be empty"),
         (b'fine\n{"query_id": ', "line 2: not JSON"),
         (b'{"query_id": 1, "text": "x"}\n{"query_id": "1", "text": "y"}', "two queries have the id '1'"),

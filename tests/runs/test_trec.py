@@ -46,12 +46,12 @@ def test_tabs_blank_lines_and_a_byte_order_mark_are_harmless(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("q Q0 a 1 0.5", "line 2: 5 fields, wanted 6"),
+        ("q Q0 a 1 0.5", "line 2: 5 fields, expected 6"),
         ("q Q0 a 1 high t", "line 2: score 'high'"),
-        ("q Q0 a 1 nan t", "line 2: score 'nan', wanted a finite number"),
+        ("q Q0 a 1 nan t", "line 2: score 'nan', expected a finite number"),
         ("q Q0 a 1 -inf t", "line 2: score '-inf'"),
-        ("q Q0 a 1 1_0 t", "line 2: score '1_0', wanted a float"),
-        ("q Q0 a 1 ٣ t", "line 2: score '٣', wanted a float"),
+        ("q Q0 a 1 1_0 t", "line 2: score '1_0', expected a float"),
+        ("q Q0 a 1 ٣ t", "line 2: score '٣', expected a float"),
         ("p Q0 a 1 0.1 t", "line 2: page 'a' already stands under query 'p' in line 1"),
     ],
 )
@@ -79,7 +79,7 @@ def test_qrels_read_back_and_contradictions_are_named(tmp_path: Path) -> None:
     assert read_qrels(written(tmp_path / "q", text.getvalue())) == {"q": {"a": 2, "b": 0}, "r": {"a": -1}}
     with pytest.raises(RunFileError, match=r"line 2: grade 1 for page 'a'.*graded 2"):
         read_qrels(written(tmp_path / "q", "q 0 a 2\nq 0 a 1\n"))
-    with pytest.raises(RunFileError, match="grade 'x', wanted a int"):
+    with pytest.raises(RunFileError, match="grade 'x', expected a int"):
         read_qrels(written(tmp_path / "q", "q 0 a x\n"))
     for grade in ("1_0", "٣", "1" * 5000, "9" * 30):
         with pytest.raises(RunFileError, match="line 1: grade"):
@@ -103,11 +103,6 @@ def test_a_page_twice_under_one_query_and_nan_are_refused() -> None:
         Run.of_dict({"q": {"p": float("nan")}})
     with pytest.raises(ScoreError, match="'p' stands twice under query 'q'"):
         Run.of_columns(["q", "q"], ["p", "p"], [1.0, 2.0])
-
-
-def test_top_keeps_the_best_of_every_query() -> None:
-    run = Run.of_dict({"q": {"a": 1.0, "b": 3.0, "c": 2.0}, "r": {"a": 1.0}}).top(2)
-    assert run.to_dict() == {"q": {"b": 3.0, "c": 2.0}, "r": {"a": 1.0}}
 
 
 _WORDS = [b'{"query_id": 1, "text": ', b'"x"}', b"q Q0 a 1 0.5 t", b"q 0 a 1", b"\n", b"\xff", b"[", b"1e999"]

@@ -21,8 +21,8 @@ def evaluate_command(
     group: Annotated[
         str | None,
         typer.Option(
-            help="Queries that succeed or fail together: `document` (of their relevant page), a file of "
-            "lines `query group`, or a pattern over query ids, such as '^(.+)-[0-9]+$'.",
+            help="Queries that succeed or fail together: `document` (of their relevant page), or a file of "
+            "lines `query group`.",
             show_default=False,
         ),
     ] = None,

@@ -4,8 +4,7 @@ Questions about one document succeed and fail together. Where queries are groupe
 resampling single queries would make the interval too narrow.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy as np
 from ridgerank.errors import ScoreError
 from ridgerank.evaluation.metrics import Evaluation
 from ridgerank.ragged import Floats
-from ridgerank.trec import Qrels
+from ridgerank.trec import Qrels, read_text
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -63,22 +62,17 @@ def compare_evaluations(
 
 
 def group_queries(rule: str, qrels: Qrels) -> dict[str, str]:
-    """Query id → group, by a file (`query group` per line), the word `document`, or a pattern.
-
-    `document` groups queries by the document their best judged page is in (`report.pdf` of `report.pdf#3`);
-    a pattern is a regular expression over query ids, whose first group, or whole match, names the group.
-    """
+    """Query id → group: by the document of its best judged page, or by a file of lines `query group`."""
     if rule == BY_DOCUMENT:
         return {query: _main_document(query, grades) for query, grades in qrels.items()}
-    groups = _read_groups(Path(rule)) if Path(rule).is_file() else _match_groups(rule, list(qrels))
+    groups = _read_groups(Path(rule))
     without = [query for query in qrels if query not in groups]
     if without:
         raise ScoreError(
-            f"--group {rule}: {len(without)} of {len(qrels)} judged queries have no group, {without[0]!r} "
-            "among them; wanted a file with a line `query group` for each, `document`, or a pattern that all "
-            "query ids match"
+            f"{rule}: {len(without)} of {len(qrels)} judged queries have no group, {without[0]!r} among "
+            "them; expected a line `query group` for each"
         )
-    return {query: groups[query] for query in qrels}
+    return groups
 
 
 def _main_document(query: str, grades: Mapping[str, int]) -> str:
@@ -89,29 +83,15 @@ def _main_document(query: str, grades: Mapping[str, int]) -> str:
 
 def _read_groups(path: Path) -> dict[str, str]:
     groups = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(
+        read_text(path, "a file of groups, or the word document", ScoreError).split("\n"), 1
+    ):
         fields = line.split(maxsplit=1)
         if len(fields) == 1:
-            raise ScoreError(f"{path}, line {number}: 1 field, wanted 2 (query group)")
+            raise ScoreError(f"{path}, line {number}: 1 field, expected 2 (query group)")
         if fields:
             groups[fields[0]] = fields[1].strip()
     return groups
-
-
-def _match_groups(pattern: str, queries: Sequence[str]) -> dict[str, str]:
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ScoreError(
-            f"--group {pattern!r}: no such file, and not a pattern ({error}); wanted a file with lines "
-            "`query group`, `document`, or a regular expression over query ids"
-        ) from error
-    matches = {query: compiled.search(query) for query in queries}
-    return {
-        query: match[1] if compiled.groups else match[0]
-        for query, match in matches.items()
-        if match is not None and (match[1] if compiled.groups else match[0])
-    }
 
 
 def _resampled_means(totals: Floats, sizes: Floats) -> Floats:

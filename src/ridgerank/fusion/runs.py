@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ridgerank.errors import CalibrationError, ScoreError
+from ridgerank.fusion.correlations import varies
 from ridgerank.fusion.standardize import (
     discounts,
     fuse_many_scores,
@@ -107,29 +108,15 @@ def join(*runs: Run) -> JoinedRuns:
 
 
 def fuse(
-    retriever: RunScores,
-    reranker: RunScores,
-    *others: RunScores | float,
-    weight: float | Sequence[float] | None = None,
+    retriever: RunScores, reranker: RunScores, *others: RunScores, weight: float | Sequence[float]
 ) -> dict[str, dict[str, float]]:
     """Fuse two or more runs, query id → page id → score each, eq. 2.
 
-    For two runs `weight` is a number from 0 (retriever) to 1 (reranker); it may also be the last argument.
-    For more it has one number per run, scaled to add up to 1. Each query's pages come back best first. A
-    page that not all runs score follows below those that all score, as in `fuse_runs`.
+    For two runs `weight` is a number from 0 (retriever) to 1 (reranker); for more it has one number per run,
+    scaled to add up to 1. Each query's pages come back best first. A page that not all runs score follows
+    below those that all score, as in `fuse_runs`.
     """
-    numbers = [each for each in others if isinstance(each, (int, float))]
-    if weight is None and len(numbers) == 1:
-        weight = numbers[0]
-    runs = [
-        each if isinstance(each, Run) else Run.of_dict(each)
-        for each in (retriever, reranker, *others)
-        if not isinstance(each, (int, float))
-    ]
-    if weight is None:
-        raise ScoreError(
-            f"no weight for {len(runs)} runs; give weight=0.5 for two, one number per run for more"
-        )
+    runs = (each if isinstance(each, Run) else Run.of_dict(each) for each in (retriever, reranker, *others))
     return fuse_runs(join(*runs), weight).to_dict()
 
 
@@ -201,24 +188,20 @@ def _sort_by_key(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]
     return keys[order], run.scores[order]
 
 
-def judged_weights(
-    scores: Floats, relevance: Floats, lists: Ragged, *, discounted: bool = True
-) -> tuple[Floats, int]:
+def judged_weights(scores: Floats, relevance: Floats, lists: Ragged) -> tuple[Floats, int]:
     """The weights of highest correlation with relevance, (scores,), and how many queries they rest on.
 
     Scores are (scores, members), relevance (members,). Correlations (eq. 3) are taken per query and averaged;
-    queries in which a score or relevance is constant are left out. `discounted` weighs positions by the
-    ranking metric's discount under the order of the first score.
+    queries in which a score or relevance is constant are left out.
     """
     columns = np.vstack([scores, relevance])
-    varied = np.all([lists.max(column) > lists.min(column) for column in columns], axis=0)
-    if not varied.any():
+    kept, members = lists.select(varies(lists, *columns))
+    if not len(kept):
         raise CalibrationError(
             f"none of {len(lists)} queries can be used: in each a score or relevance is constant; expected "
             "at least one query whose lists vary"
         )
-    kept, members = lists.select(varied)
-    omega = (discounts(scores[0], lists) if discounted else np.ones(lists.members))[members]
+    omega = discounts(scores[0], lists)[members]
     z = np.column_stack([standardize_weighted(column[members], omega, kept) for column in columns])
     products = omega[:, None, None] * z[:, :, None] * z[:, None, :]
     correlations = (kept.sum(products) / kept.sum(omega)[:, None, None]).mean(axis=0)

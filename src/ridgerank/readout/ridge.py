@@ -248,14 +248,3 @@ def fit_target_readouts(
 
     held_out = {fold: fit([name for name in total if name != fold], penalty.chosen[fold]) for fold in total}
     return fit(list(total), penalty.deployed), held_out
-
-
-def relevance_floor(agreement: Floats, teacher_relevance: Floats) -> Floats:
-    """c_s ≥ r·c_t − √((1 − r²)(1 − c_t²)), eq. 11: the least correlation with relevance that r allows.
-
-    r: correlation of the readout's score with the full-depth margin; c_t: of that margin with relevance.
-    """
-    r, c_t = agreement, teacher_relevance
-    slack = np.sqrt(np.maximum(1.0 - r**2, 0.0) * np.maximum(1.0 - c_t**2, 0.0))
-    floor: Floats = r * c_t - slack
-    return floor

@@ -11,7 +11,7 @@ from ridgerank.ragged import Floats
 
 
 def subset(c_b: Floats, c_s: Floats, rho: Floats, quality: Floats) -> Subset:
-    correlations = Correlations(c_b, c_s, rho, 0, 0, 0)
+    correlations = Correlations(c_b, c_s, rho, 0)
     speaking = np.ones(len(c_b), dtype=np.bool_)
     return Subset(0, "one", "retriever", "arm", (correlations,), (speaking,), (WeightSweep(GRID, quality),))
 
