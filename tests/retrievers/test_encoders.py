@@ -89,7 +89,5 @@ def test_an_adapter_on_another_base_is_refused(tmp_path: Path, model_folder: Pat
     settings = built.folder / "adapter_config.json"
     second = build("colpali", tmp_path / "other").folder
     settings.write_text(settings.read_text().replace(str(tmp_path / "base"), str(second)))
-    with pytest.raises(
-        RetrieverError, match=r"a model of type 'colpali'; known adapters are those on qwen2_5_vl"
-    ):
+    with pytest.raises(RetrieverError, match=r"a model of type 'colpali'.*adapters on qwen2_5_vl"):
         load_encoder(built.folder, device="cpu")

@@ -15,7 +15,7 @@ from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
-from ridgerank.trec import read_run
+from ridgerank.trec import Run, read_run
 from tests.retrievers.test_bm25 import TEXTS, store_of
 from tests.store.pages import LINEAGE
 
@@ -89,19 +89,10 @@ def test_late_interaction_and_words_of_one_store_are_searched_together(
         assert len(hybrid.search("revenue", 2)) == 2
 
 
-def test_an_iterable_is_handed_out_best_first() -> None:
-    retriever = GivenCandidates(
-        [("cats", "b", 1.0), ("cats", "a", 1.0), ("dogs", "a", 3), ("cats", "c", 2.0)]
-    )
-    assert retriever.search("cats", 2) == [Candidate("c", 2.0), Candidate("a", 1.0)]
-    assert retriever.search_many(["dogs", "cats"], 9)[0] == [Candidate("a", 3.0)]
-    assert retriever.score("cats", ["b", "c"]).tolist() == [1.0, 2.0]
-
-
 def test_a_trec_run_is_found_by_the_text_and_by_the_id_of_its_queries(tmp_path: Path) -> None:
     run = tmp_path / "run.trec"
     run.write_text("q1 Q0 a 1 0.5 x\nq1 Q0 b 2 0.7 x\nq2 Q0 a 1 0.1 x\n")
-    retriever = GivenCandidates.of_run(read_run(run), [Query("q1", "cats"), Query("q3", "birds")])
+    retriever = GivenCandidates(read_run(run), [Query("q1", "cats"), Query("q3", "birds")])
     assert (
         retriever.search("cats", 5) == retriever.search("q1", 5) == [Candidate("b", 0.7), Candidate("a", 0.5)]
     )
@@ -109,14 +100,9 @@ def test_a_trec_run_is_found_by_the_text_and_by_the_id_of_its_queries(tmp_path: 
         retriever.search("birds", 5)
 
 
-def test_what_was_not_given_is_not_known() -> None:
-    retriever = GivenCandidates([("cats", "a", 1.0)])
+def test_what_was_not_given_is_not_known_and_one_page_by_two_names_is_refused() -> None:
+    retriever = GivenCandidates(Run.of_dict({"cats": {"a": 1.0}}))
     with pytest.raises(RetrieverError, match=r"no score for 2 pages under query 'cats', such as 'b'"):
         retriever.score("cats", ["a", "b", "c"])
-
-
-def test_two_scores_for_a_page_and_scores_that_are_none_are_refused() -> None:
-    with pytest.raises(RetrieverError, match="page 'a' is given twice for query 'cats'"):
-        GivenCandidates([("cats", "a", 1.0), ("cats", "a", 2.0)])
-    with pytest.raises(RetrieverError, match="has score nan"):
-        GivenCandidates([("cats", "a", float("nan"))])
+    with pytest.raises(RetrieverError, match="given twice for query 'cats', by two names"):
+        GivenCandidates(Run.of_dict({"cats": {"a": 1.0, "b": 2.0}}), resolve=lambda _: "a")

@@ -77,8 +77,10 @@ sys.modules["torch"] = sys.modules["transformers"] = None
 from ridgerank.retrievers.hybrid import GivenCandidates
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
+from ridgerank.trec import Run
 with PageStore.open(sys.argv[1]) as store:
     assert len(load_retriever(None, store).search("text", 2)) == 2
-    GivenCandidates([("cats", "report.pdf#1", 1.0)], resolve=store.find).search("cats", 1)
+    run = Run.of_dict({"cats": {"report.pdf#1": 1.0}})
+    GivenCandidates(run, resolve=store.find).search("cats", 1)
 """
     subprocess.run([sys.executable, "-c", script, uri], check=True)

@@ -15,7 +15,7 @@ import psutil
 
 from ridgerank.indexing.ray import ClusterWorkers
 
-TWO_WORKERS = ClusterWorkers(count=2, num_cpus=1.0, num_gpus=0.0)
+TWO_WORKERS = ClusterWorkers(2, {"num_cpus": 1, "num_gpus": 0})
 _START_SECONDS = 120.0
 _ATTEMPTS = 3
 

@@ -24,7 +24,7 @@ class Cluster:
 
 def test_a_worker_takes_a_gpu_where_there_are_any() -> None:
     workers = plan_workers(Cluster(CPU=32, GPU=4), None, None)
-    assert (workers.count, workers.num_gpus) == (4, 1.0)
+    assert (workers.count, workers.resources["num_gpus"]) == (4, 1)
     assert plan_workers(Cluster(CPU=32, GPU=4), 2, "cuda").count == 2
     assert plan_workers(Cluster(CPU=32, GPU=4), None, "cpu").resources == {"num_cpus": 1.0, "num_gpus": 0.0}
 

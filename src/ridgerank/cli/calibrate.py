@@ -162,7 +162,7 @@ def calibrate_command(
         candidate_source: Retriever | str | None = retriever
         if run is not None:
             given = calibration_queries or []
-            candidate_source = GivenCandidates.of_run(read_run(run), given, resolve=pages.find)
+            candidate_source = GivenCandidates(read_run(run), given, resolve=pages.find)
         model = ModelSettings.from_lineage(pages.lineage, name=backbone, device=device, dtype=dtype).load()
         calibration = calibrate_store(
             pages,

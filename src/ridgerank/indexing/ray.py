@@ -77,13 +77,8 @@ class ClusterWorkers:
     """How many workers there are, and the resources of each."""
 
     count: int
-    num_cpus: float
-    num_gpus: float
-
-    @property
-    def resources(self) -> dict[str, float]:
-        """The resources of one worker, as keyword arguments of Ray."""
-        return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus}
+    resources: dict[str, float]
+    """Of one worker, as keyword arguments of Ray."""
 
 
 @contextmanager
@@ -126,7 +121,7 @@ def plan_workers(ray: Any, workers: int | None, device: str | None) -> ClusterWo
     if device is not None and device.startswith("cuda") and not gpus:
         raise BackboneError("no GPU in the Ray cluster; leave the device out, or add machines that have one")
     limit = gpus or int(resources.get("CPU", 1))
-    return ClusterWorkers(min(workers or limit, limit), 1.0, 1.0 if gpus else 0.0)
+    return ClusterWorkers(min(workers or limit, limit), {"num_cpus": 1, "num_gpus": 1 if gpus else 0})
 
 
 @dataclass(frozen=True, slots=True)

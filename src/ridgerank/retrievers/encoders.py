@@ -124,6 +124,9 @@ class MultiVectorEncoder(ABC):
         self._plain = Tokenizer.from_str(self._backend.to_str())
         self._plain.encode_special_tokens = True  # text of a query never becomes a control token
         self._image_processor = image_processor
+        self._vlm: PreTrainedModel = getattr(model, "vlm", model)
+        own = hasattr(model, "custom_text_proj")
+        self._projection: nn.Linear = model.custom_text_proj if own else model.embedding_proj_layer
         self._prompt = prompt
         self._before, self._after = self._tokenize(prompt.before_query), self._tokenize(prompt.after_query)
         self._fingerprint = fingerprint(
@@ -145,9 +148,9 @@ class MultiVectorEncoder(ABC):
         return VectorOrigin(self.source, self._fingerprint, self.dim)
 
     @property
-    @abstractmethod
     def dim(self) -> int:
         """Numbers in a vector."""
+        return int(self._projection.out_features)
 
     def embed_pages(self, images: Sequence[Image]) -> list[NDArray[np.float16]]:
         """Vectors (vectors, dim) of each page, of unit length."""
@@ -191,6 +194,12 @@ class MultiVectorEncoder(ABC):
     def _query_batch(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Projected states (queries, tokens, dim) of tokens (queries, tokens) at which `mask` is 1."""
 
+    def _run(self, ids: Tensor, mask: Tensor, **inputs: Tensor) -> Tensor:
+        """Projected states of tokens and what goes with them."""
+        states = self._vlm(input_ids=ids, attention_mask=mask, use_cache=False, **inputs).last_hidden_state
+        projected: Tensor = self._projection(states.to(self._projection.weight.dtype))
+        return projected
+
     def _process(self, image: Image) -> BatchFeature:
         try:
             return self._image_processor(images=[image], return_tensors="pt").to(self.device)
@@ -229,38 +238,25 @@ class ColPali(MultiVectorEncoder):
             after_query=f"{tokenizer.pad_token * THINKING_TOKENS}\n",
         )
 
-    @property
-    def dim(self) -> int:
-        """Numbers in a vector."""
-        return int(self._model.config.embedding_dim)
-
     def _page(self, image: Image) -> Tensor:
         vision = self._model.config.vlm_config.vision_config
         ids = torch.tensor([self.page_ids((vision.image_size // vision.patch_size) ** 2)], device=self.device)
-        return self._run(ids, torch.ones_like(ids), self._process(image)["pixel_values"])[0]
+        pixels = self._process(image)["pixel_values"].to(self._model.dtype)
+        types = torch.zeros_like(
+            ids
+        )  # of 0: every token attends to every other, as PaliGemma reads its prefix
+        return self._run(ids, torch.ones_like(ids), token_type_ids=types, pixel_values=pixels)[0]
 
     def _query_batch(self, ids: Tensor, mask: Tensor) -> Tensor:
-        return self._run(ids, mask, None)
-
-    def _run(self, ids: Tensor, mask: Tensor, pixels: Tensor | None) -> Tensor:
-        # Token types of 0 let every token attend to every other, as PaliGemma reads its prefix.
-        states = self._model.vlm(
-            input_ids=ids,
-            attention_mask=mask,
-            token_type_ids=torch.zeros_like(ids),
-            pixel_values=None if pixels is None else pixels.to(self._model.dtype),
-            use_cache=False,
-        ).last_hidden_state
-        projection = self._model.embedding_proj_layer
-        projected: Tensor = projection(states.to(projection.weight.dtype))
-        return projected
+        return self._run(ids, mask, token_type_ids=torch.zeros_like(ids))
 
 
-class GridEncoder(MultiVectorEncoder):
-    """What the families on Qwen's vision towers share: an image is a grid, with positions on three axes."""
+class ColQwen2(MultiVectorEncoder):
+    """ColQwen2-v1.0, and folders of its class: an image is a grid, with positions on three axes."""
 
+    model_class = ColQwen2ForRetrieval
     image_processor_class = Qwen2VLImageProcessorPil
-    query_end: str
+    query_end = "\n"
     """Follows the filler tokens."""
 
     @classmethod
@@ -277,11 +273,6 @@ class GridEncoder(MultiVectorEncoder):
             after_query=tokenizer.pad_token * THINKING_TOKENS + cls.query_end,
         )
 
-    @property
-    def dim(self) -> int:
-        """Numbers in a vector."""
-        return int(self._projection().out_features)
-
     def _page(self, image: Image) -> Tensor:
         batch = self._process(image)
         grid = batch["image_grid_thw"]
@@ -290,47 +281,24 @@ class GridEncoder(MultiVectorEncoder):
         # transformers falls back to one axis unless told which tokens are visual; these models were trained
         # with three, so the positions are passed.
         visual = (ids == self._prompt.image_token_id).int()
-        positions, _ = self._vlm().get_rope_index(ids, mm_token_type_ids=visual, image_grid_thw=grid)
-        pixels = {"pixel_values": batch["pixel_values"], "image_grid_thw": grid}
-        return self._run(ids, torch.ones_like(ids), positions, pixels)[0]
+        positions, _ = self._vlm.get_rope_index(ids, mm_token_type_ids=visual, image_grid_thw=grid)
+        return self._run(
+            ids,
+            torch.ones_like(ids),
+            position_ids=positions,
+            pixel_values=batch["pixel_values"],
+            image_grid_thw=grid,
+        )[0]
 
     def _query_batch(self, ids: Tensor, mask: Tensor) -> Tensor:
         positions = torch.arange(ids.shape[1], device=self.device).expand(3, len(ids), -1)
-        return self._run(ids, mask, positions, {})
-
-    def _run(self, ids: Tensor, mask: Tensor, positions: Tensor, pixels: Mapping[str, Tensor]) -> Tensor:
-        states = self._vlm()(
-            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False, **pixels
-        ).last_hidden_state
-        projected: Tensor = self._projection()(states)
-        return projected
-
-    def _vlm(self) -> PreTrainedModel:
-        return self._model.vlm
-
-    def _projection(self) -> torch.nn.Linear:
-        projection: torch.nn.Linear = self._model.embedding_proj_layer
-        return projection
+        return self._run(ids, mask, position_ids=positions)
 
 
-class ColQwen2(GridEncoder):
-    """ColQwen2-v1.0, and folders of its class on either of Qwen's vision language models."""
-
-    model_class = ColQwen2ForRetrieval
-    query_end = "\n"
-
-
-class ColQwen25(GridEncoder):
-    """ColNomic-7B and -3B, ColQwen2.5."""
+class ColQwen25(ColQwen2):
+    """ColNomic-7B and -3B, ColQwen2.5: adapters on Qwen2.5-VL."""
 
     query_end = ""
-
-    def _vlm(self) -> PreTrainedModel:
-        return self._model
-
-    def _projection(self) -> nn.Linear:
-        projection: nn.Linear = self._model.custom_text_proj
-        return projection
 
 
 class ProjectedQwen25(Qwen2_5_VLModel):  # type: ignore[misc]
@@ -365,8 +333,7 @@ def load_adapted_model(
 
 FAMILIES: dict[str, type[ColPali | ColQwen2]] = {"colpali": ColPali, "colqwen2": ColQwen2}
 """Families by the `model_type` of their configuration."""
-
-ADAPTED = {"qwen2_5_vl": ColQwen25}
+ADAPTED: dict[str, type[ColPali | ColQwen2]] = {"qwen2_5_vl": ColQwen25}
 """Families published as an adapter, by the `model_type` of its base."""
 
 
@@ -384,7 +351,6 @@ def load_encoder(
     source = _resolve(str(name))
     device, dtype = placement(device, dtype)
     where = {"revision": revision} if revision else {}
-    family: type[ColPali | ColQwen2 | ColQwen25]
     try:
         with reading("its tokenizer (tokenizer.json, tokenizer_config.json)", source):
             tokenizer = AutoTokenizer.from_pretrained(source, **NO_CODE, **where)
@@ -394,12 +360,11 @@ def load_encoder(
             base = adapter_base or source
             _, config = load_config(base, **(where if adapter_base is None else {}))
         with reading("its weights", source):
+            family = _find_family(source, config.model_type, adapter_base)
             if adapter_base is not None:
-                family = _require_adapted(source, base, config.model_type)
                 model = load_adapted_model(source, base, config, dtype=dtype, revision=revision)
             else:
-                family = native = _family(source, config.model_type)
-                model = load_model(source, source, where, native.model_class, config, dtype)
+                model = load_model(source, source, where, family.model_class, config, dtype)
             require_finite(source, model)
         with reading("preprocessor_config.json", source):
             image_processor = family.image_processor_class.from_pretrained(source, **where)
@@ -429,19 +394,12 @@ def _resolve(name: str) -> str:
     return name
 
 
-def _family(source: str, model_type: str) -> type[ColPali | ColQwen2]:
-    if model_type not in FAMILIES:
+def _find_family(source: str, model_type: str, base: str | None) -> type[ColPali | ColQwen2]:
+    families, what = (FAMILIES, "a model") if base is None else (ADAPTED, f"an adapter on {base}, a model")
+    if model_type not in families:
         raise RetrieverError(
-            f"{source} is a model of type {model_type!r}, which is not a known retriever; known types: "
-            f"{', '.join(FAMILIES)}, and adapters on {', '.join(ADAPTED)}"
+            f"{source} is {what} of type {model_type!r}, which is not a known retriever; known types: "
+            f"{', '.join(FAMILIES)}, and adapters on {', '.join(ADAPTED)} (of ColPali, the repository that "
+            "ends in -hf)"
         )
-    return FAMILIES[model_type]
-
-
-def _require_adapted(source: str, base: str, model_type: str) -> type[ColQwen25]:
-    if model_type not in ADAPTED:
-        raise RetrieverError(
-            f"{source} is an adapter on {base}, a model of type {model_type!r}; known adapters are those on "
-            f"{', '.join(ADAPTED)} (of ColPali, the repository that ends in -hf needs none)"
-        )
-    return ADAPTED[model_type]
+    return families[model_type]

@@ -1,8 +1,6 @@
 """Candidates of two retrievers together, and candidates that a file gives."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Self
 
 import numpy as np
 
@@ -61,46 +59,24 @@ class HybridRetriever(Retriever):
         return best
 
 
-Resolve = Callable[[str], str]
-"""From a page id or a reference to a page id; `PageStore.find` is one."""
-
-
 class GivenCandidates(Retriever):
-    """The results of a retriever that ran elsewhere, as a `Retriever`."""
+    """The results of a retriever that ran elsewhere, by the id or the text of a query."""
+
+    name = "run"
 
     def __init__(
-        self,
-        scored: Iterable[tuple[str, str, float]],
-        *,
-        name: str = "given",
-        resolve: Resolve = str,
-        queries: Iterable[Query] = (),
+        self, run: Run, queries: Iterable[Query] = (), *, resolve: Callable[[str], str] = str
     ) -> None:
-        """Take (query, page, score) in any order, the query by its id or its text.
-
-        With `queries`, candidates given under a query's id are also found by its text.
-        """
-        self.name = name
+        """Take a run, the queries its ids stand for, and what goes from a page's name to its id."""
         self._scores: dict[str, dict[str, float]] = {}
-        for query, page, score in scored:
-            if not math.isfinite(score):
-                raise RetrieverError(
-                    f"page {page!r} under query {query!r} has score {score}, expected a finite number"
-                )
-            page_id = resolve(page)
-            pages = self._scores.setdefault(query, {})
-            if page_id in pages:
-                raise RetrieverError(f"page {page!r} is given twice for query {query!r}; keep one of the two")
-            pages[page_id] = float(score)
-        for query_record in queries:
-            if query_record.query_id in self._scores:
-                self._scores.setdefault(query_record.text, self._scores[query_record.query_id])
-
-    @classmethod
-    def of_run(cls, run: Run, queries: Iterable[Query], *, name: str = "run", resolve: Resolve = str) -> Self:
-        """Take a run, as `read_run` reads it, and the queries its ids stand for."""
-        rows = ((query, page, score) for query, page, _, score in run.rows())
-        return cls(rows, name=name, resolve=resolve, queries=queries)
+        for query, pages in run.to_dict().items():
+            by_id = {resolve(page): score for page, score in pages.items()}
+            if len(by_id) < len(pages):
+                raise RetrieverError(f"a page is given twice for query {query!r}, by two names; keep one")
+            self._scores[query] = by_id
+        for each in queries:
+            if each.query_id in self._scores:
+                self._scores.setdefault(each.text, self._scores[each.query_id])
 
     def answers(self, query: str) -> bool:
         """Whether candidates were given for this query."""
