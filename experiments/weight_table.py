@@ -178,7 +178,7 @@ def measure(workbench: Workbench, asked: Asked, lists: CalibrationLists) -> dict
         PAPER: (own, paper),
     }
     if (found := shipped_for(store.lineage, backbone.geometry.width)) is not None:
-        found[1].require(backbone, store)
+        found[1].require(backbone, store.lineage)
         shipped = found[1].calibration
         fixed[SHIPPED] = (shipped.readout.score(asked.lists.states[shipped.state]), workbench.incumbent)
     quality = {name: asked.quality(rank) for name, rank in fixed.items()}

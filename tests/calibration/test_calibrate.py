@@ -187,8 +187,7 @@ def test_a_readout_that_travels_is_weighed_and_no_page_is_encoded_to_full_depth(
     store: str, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = run(store, small_backbone)
-    with PageStore.open(store) as opened:
-        ReadoutFile.of(made, small_backbone, opened).save(tmp_path / "it.ridge")
+    ReadoutFile.of(made, small_backbone).save(tmp_path / "it.ridge")
     file = ReadoutFile.load(tmp_path / "it.ridge")
     encode, layers = Backbone.encode, small_backbone.geometry.layers
 

@@ -4,22 +4,32 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from miniature import weights
+from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
-from ridgerank.calibration.readout_file import ReadoutFile
+from ridgerank.calibration.readout_file import ReadoutFile, shipped_readouts
 from ridgerank.cli.index import require_documents, resolve_settings
-from ridgerank.errors import BackboneError, DocumentError, LineageMismatch, RidgeRankError, StoreError
+from ridgerank.errors import (
+    ArtifactError,
+    BackboneError,
+    DocumentError,
+    LineageMismatch,
+    RidgeRankError,
+    StoreError,
+)
 from ridgerank.indexing.index import MODEL_CHOICES, describe_models, index_documents
 from ridgerank.lineage import IMAGE_QUALITY, TEXT_QUALITY, StorageSetting
-from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.lance_dataset import find_lineage
 from ridgerank.store.layout import MODEL_SHAPES, count_page_bytes, find_shape
 from tests.backbones.small_text_models import build_text
+from tests.calibrated_store import random_calibration, write_reports
 from tests.cli.commands import invoke
 from tests.conftest import write_pdf
 from tests.retrievers.small_encoders import build
@@ -263,16 +273,51 @@ def test_pruning_says_that_the_calibration_is_stale(folder: Path, tmp_path: Path
     assert f"run `ridgerank calibrate --store {tmp_path / 'store'}`" in done.stderr
 
 
-@pytest.mark.slow
-def test_a_store_that_is_given_a_readout_can_be_searched_at_once(
-    folder: Path, reranker: Reranker, tmp_path: Path
+@pytest.fixture(scope="module")
+def text_model(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
+    return load_backbone(build_text("llama", tmp_path_factory.mktemp("text-model")).folder)
+
+
+def index_text(folder: Path, model: Backbone, store: str, *more: object) -> str:
+    """What the command says of twenty pages of text."""
+    if not (folder / "docs").exists():
+        write_reports(folder / "docs", pages=20)
+    words = (folder / "docs", "--store", folder / store, "--backbone", model.name)
+    return " ".join(invoke("index", *words, "--device", "cpu", *more).stderr.split())
+
+
+def test_a_shipped_readout_makes_a_new_store_searchable_at_once_and_another_models_does_not(
+    text_model: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(folder / "store", tmp_path / "store")
-    shutil.rmtree(tmp_path / "store" / "calibrations")
-    ReadoutFile.of(reranker.calibration, reranker.backbone, reranker.store).save(tmp_path / "it.ridge")
-    some = sorted((folder / "docs").glob("*.pdf"))[0]
-    options = ("--store", tmp_path / "store", "--device", "cpu")
-    done = invoke("index", some, *options, "--readout", tmp_path / "it.ridge")
-    assert "can be searched" in done.stderr
-    found = invoke("search", "margin of Norway", *options, "--json")
-    assert json.loads(found.stdout)["weight"] == 0.5
+    assert "before the first search: ridgerank calibrate" in index_text(tmp_path, text_model, "bare")
+    lineage = find_lineage(str(tmp_path / "bare"))
+    assert lineage is not None
+    file = ReadoutFile.of(random_calibration(lineage, text_model.geometry.width), text_model)
+    file.save(tmp_path / "tiny.ridge")
+    shipped = {"tiny": tmp_path / "tiny.ridge"}
+    monkeypatch.setattr("ridgerank.calibration.readout_file.shipped_readouts", lambda: shipped)
+    said = index_text(tmp_path, text_model, "at-once")
+    assert "can be searched: its readout is tiny; `ridgerank calibrate` fits one to these pages" in said
+    options = ("--store", tmp_path / "at-once", "--device", "cpu", "--json")
+    assert json.loads(invoke("search", "margin of Norway", *options).stdout)["weight"] == 0.5
+    assert "the readout tiny" in (tmp_path / "at-once/calibrations/default.json").read_text()
+
+    other = replace(file, probe=replace(file.probe, scores=file.probe.scores[:, ::-1]))
+    other.save(tmp_path / "tiny.ridge")
+    said = index_text(tmp_path, text_model, "calibrated")
+    assert re.search(r"tiny is not one for .* correlate at .*: calibrating instead", said)
+    report = json.loads((tmp_path / "calibrated/calibrations/default.json").read_text())
+    assert report["diagnostics"]["lists"] >= 16
+    with pytest.raises(ArtifactError, match="was not made with"):  # asked for, it is refused
+        index_text(tmp_path, text_model, "refused", "--readout", "tiny")
+    monkeypatch.setattr("ridgerank.calibration.calibrate.LEAST_LISTS", 1000)
+    assert "not calibrated: " in index_text(tmp_path, text_model, "few")
+
+
+def test_every_shipped_readout_is_whole_small_and_says_what_it_was_fitted_on() -> None:
+    for name, path in shipped_readouts().items():
+        file = ReadoutFile.load(path)
+        assert (file.licence, file.calibration.diagnostics.lists >= 64) == ("CC0-1.0", True), name
+        assert len(file.fitted_on) >= 5
+        assert file.source.endswith(".gguf") or "/" not in file.source
+        assert path.stat().st_size < 100_000

@@ -48,9 +48,9 @@ def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapp
     """Write the file whole or not at all, its digest among the metadata."""
     from safetensors.numpy import save
 
-    sealed = {**metadata, _DIGEST: _digest(tensors, metadata)}
+    rows = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # it copies bytes
     with replace_file(path) as scratch:
-        scratch.write_bytes(save(dict(tensors), sealed))
+        scratch.write_bytes(save(rows, {**metadata, _DIGEST: _digest(rows, metadata)}))
 
 
 def read_sealed(
@@ -78,7 +78,7 @@ def _digest(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) ->
     parts: list[bytes] = [text.encode() for item in sorted(metadata.items()) for text in item]
     for name, tensor in sorted(tensors.items()):
         header = f"{name} {tensor.dtype.str} {tensor.shape}"
-        parts += [header.encode(), np.ascontiguousarray(tensor).tobytes()]
+        parts += [header.encode(), tensor.tobytes()]
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)

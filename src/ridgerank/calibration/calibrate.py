@@ -171,7 +171,7 @@ def calibrate(
     with opened(store) as workbench:
         calibration_path(workbench.folder, name)  # refuses a bad name before any work
         if readout is not None:
-            readout.require(workbench.shallow.backbone, workbench.shallow.store)
+            readout.require(workbench.shallow.backbone, workbench.shallow.store.lineage)
         lists = make_lists(workbench, readout=readout, **options)
         if export is not None:
             export_lists(lists, export)

@@ -2,33 +2,29 @@
 
 It is a safetensors file with what a calibration's file has, but for the lists, and `probe_scores` (queries,
 pages): the scores of a few pages, centred per list. No name decides whether a readout is one for the model at
-hand: its probe is run through that model and the store's own codec (`store/probe.py`). The pages and
-queries of the probe lie in the file, pages as text or as PNG.
+hand: its probe is run through that model (`store/probe.py`). The pages and queries of the probe lie in the
+file, pages as text or as PNG. They are not compressed: every store has a basis of its own, and the errors of
+two of them would hide whether the models differ.
 """
 
 import io
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePath
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.decoder import Prefix
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.calibration.artifact import Calibration, read_sealed, write_sealed
 from ridgerank.calibration.weight import equal_weight
 from ridgerank.documents.render import page_from_image, page_from_text
 from ridgerank.errors import ArtifactError
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats
-from ridgerank.store.codec import StoredPrefixes, compress
-from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.page_store import PageStore
 from ridgerank.store.probe import ProbeResult, center_scores, compare_scores
 
 FORMAT = "ridgerank-readout-1"
@@ -37,9 +33,6 @@ HUB_FILE = f"readout{SUFFIX}"
 """The name of the file in a repository of the hub."""
 _ABOUT = "about"
 _PAGE_SIDE = 336
-
-Pack: TypeAlias = Callable[[Prefix], PackedPrefix]
-"""A store's codec: what it makes of a page's prefix."""
 
 _TOPICS = (
     "The ferry leaves the northern harbour at six and at nine, and returns before the last train of the day.",
@@ -83,7 +76,6 @@ class ReadoutFile:
         cls,
         calibration: Calibration,
         backbone: Backbone,
-        store: PageStore,
         *,
         fitted_on: tuple[str, ...] = (),
         licence: str = "",
@@ -103,7 +95,7 @@ class ReadoutFile:
         )
         pages = tuple(text if backbone.reads_text else draw_text(text) for text in _TOPICS)
         probe = Probe(pages, _QUERIES, np.zeros((len(_QUERIES), len(pages))))
-        scores = center_scores(score_probe(backbone, probe, pack_for(store), bare))
+        scores = center_scores(score_probe(backbone, probe, bare))
         return cls(bare, replace(probe, scores=scores), fitted_on, licence, source)
 
     def save(self, path: Path) -> None:
@@ -149,37 +141,31 @@ class ReadoutFile:
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ArtifactError(f"{path} is damaged ({error}); make the readout again") from error
 
-    def differences(self, lineage: Lineage) -> str:
-        """Why it cannot be for pages of this lineage, empty if the probe has to tell."""
+    def differences(self, lineage: Lineage, width: int) -> str:
+        """Why it cannot be for pages of this lineage and states, empty if the probe has to tell."""
         own = self.calibration.readout.lineage
         compared = {
             "model type": (own.family, lineage.family),
             "prompt": (own.prompt_name, lineage.prompt_name),
-            "exit layer": (own.storage.exit_layer, lineage.storage.exit_layer),
+            "storage": tuple(str(replace(each.storage, basis=None)) for each in (own, lineage)),
+            "width": (len(self.calibration.readout.vector), width),
         }
         return "; ".join(
-            f"{name}: {there!r} there, {here!r} here"
-            for name, (there, here) in compared.items()
-            if there != here
+            f"{name}: {there} there, {here} here" for name, (there, here) in compared.items() if there != here
         )
 
-    def check(self, backbone: Backbone, store: PageStore) -> ProbeResult:
-        """Run the probe through this model and this store's codec; what cannot be compared is refused."""
-        differences = self.differences(store.lineage)
-        if not differences and len(self.calibration.readout.vector) != backbone.geometry.width:
-            differences = (
-                f"width: {len(self.calibration.readout.vector)} there, {backbone.geometry.width} here"
-            )
-        if differences:
+    def check(self, backbone: Backbone, lineage: Lineage) -> ProbeResult:
+        """Run the probe through this model; a readout for other pages than of this lineage is refused."""
+        if differences := self.differences(lineage, backbone.geometry.width):
             raise ArtifactError(
-                f"the readout is of another model ({differences}); calibrate, or use one for {backbone.name}"
+                f"the readout is for another model or store ({differences}); calibrate, or use one for "
+                f"{backbone.name}"
             )
-        scores = score_probe(backbone, self.probe, pack_for(store), self.calibration)
-        return compare_scores(self.probe.scores, scores)
+        return compare_scores(self.probe.scores, score_probe(backbone, self.probe, self.calibration))
 
-    def require(self, backbone: Backbone, store: PageStore) -> None:
-        """Refuse a readout that is not one for this model."""
-        result = self.check(backbone, store)
+    def require(self, backbone: Backbone, lineage: Lineage) -> None:
+        """Refuse a readout that is not one for this model and pages of this lineage."""
+        result = self.check(backbone, lineage)
         if not result.accepted:
             raise ArtifactError(
                 f"the readout was not made with {backbone.name} as it is here: {result}; calibrate instead"
@@ -195,8 +181,8 @@ class ReadoutFile:
         )
 
 
-def score_probe(backbone: Backbone, probe: Probe, pack: Pack, calibration: Calibration) -> Floats:
-    """(queries, pages): the scores of the probe's pages by this model, stored as `pack` does."""
+def score_probe(backbone: Backbone, probe: Probe, calibration: Calibration) -> Floats:
+    """(queries, pages): the scores of the probe's pages by this model."""
     readout = calibration.readout
     contents = []
     for number, page in enumerate(probe.pages):
@@ -207,15 +193,9 @@ def score_probe(backbone: Backbone, probe: Probe, pack: Pack, calibration: Calib
             contents.append(
                 backbone.content(page_from_image(image, f"probe-{number}", max_pixels=backbone.page_budget))
             )
-    prefixes = backbone.encode(contents, exit_layer=readout.lineage.storage.exit_layer)
-    stored = StoredPrefixes([pack(prefix) for prefix in prefixes], device=backbone.device)
-    states = [backbone.states([query], stored, state=calibration.state) for query in probe.queries]
+    pages = PrefixBatch(backbone.encode(contents, exit_layer=readout.lineage.storage.exit_layer))
+    states = [backbone.states([query], pages, state=calibration.state) for query in probe.queries]
     return np.stack([readout.score(each.cpu().numpy().astype(np.float64)) for each in states])
-
-
-def pack_for(store: PageStore) -> Pack:
-    """The codec of a store."""
-    return partial(compress, keep=store.lineage.storage.keep, basis=store.basis)
 
 
 def draw_text(text: str) -> bytes:
@@ -263,7 +243,6 @@ def shipped_readouts() -> dict[str, Path]:
 def shipped_for(lineage: Lineage, width: int) -> tuple[str, ReadoutFile] | None:
     """The shipped readout that may be one for this model, by its shape; its probe has to tell."""
     for name, path in shipped_readouts().items():
-        file = ReadoutFile.load(path)
-        if len(file.calibration.readout.vector) == width and not file.differences(lineage):
+        if not (file := ReadoutFile.load(path)).differences(lineage, width):
             return name, file
     return None

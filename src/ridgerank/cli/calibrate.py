@@ -185,7 +185,7 @@ def calibrate_command(
             progress=progress,
         )
         if save_to is not None:
-            ReadoutFile.of(calibration, model, pages).save(save_to)
+            ReadoutFile.of(calibration, model).save(save_to)
     print_report(calibration, store, name, as_json=as_json)
 
 

@@ -24,7 +24,7 @@ from ridgerank.cli._options import (
     storage_option,
 )
 from ridgerank.cli.calibrate import calibration_progress, print_report
-from ridgerank.errors import ArtifactError, BackboneError, DocumentError, LineageMismatch, StoreError
+from ridgerank.errors import BackboneError, CalibrationError, DocumentError, LineageMismatch, StoreError
 from ridgerank.extras import require_packages
 
 if TYPE_CHECKING:
@@ -235,15 +235,22 @@ def index_command(
     _summarize(report, store, ocr=ocr, calibrated=calibrate)
     if taken is None:
         take_readout()
-    if not taken:
-        from ridgerank.calibration.calibrate import calibrate as calibrate_store
-
-        with calibration_progress() as progress:
-            calibration = calibrate_store(
-                store, backbone=model, device=device, dtype=dtype, progress=progress
-            )
-        print_report(calibration, store, "default", as_json=False)
+    if calibrate:
+        _calibrate(store, model, device, dtype)
+    elif not taken:
+        try:
+            _calibrate(store, model, device, dtype)
+        except CalibrationError as error:  # such as too few pages: they are stored all the same
+            warn(f"not calibrated: {error}")
     _exit_if_incomplete(report)
+
+
+def _calibrate(store: str, model: "Backbone", device: str | None, dtype: str | None) -> None:
+    from ridgerank.calibration.calibrate import calibrate
+
+    with calibration_progress() as progress:
+        made = calibrate(store, backbone=model, device=device, dtype=dtype, progress=progress)
+    print_report(made, store, "default", as_json=False)
 
 
 def _take_readout(store: str, model: "Backbone", name: str | None) -> bool:
@@ -265,11 +272,10 @@ def _take_readout(store: str, model: "Backbone", name: str | None) -> bool:
         return True
     name, file = chosen
     with open_workbench(store, backbone=model) as bench:
-        result = file.check(model, bench.shallow.store)
-        if not result.accepted and given is not None:
-            raise ArtifactError(f"the readout {name} was not made with {model.name} as it is here: {result}")
-        if not result.accepted:
-            echo(f"the readout {name} is not one for {model.name}, {result}: calibrating instead")
+        if given is not None:
+            file.require(model, lineage)
+        elif not (result := file.check(model, lineage)).accepted:
+            echo(f"the readout {name} is not one for {model.name} here, {result}: calibrating instead")
             return False
         calibration = file.over(lineage, f"the readout {name}", bench.incumbent)
         replace(calibration, **bench.retriever_fields).save(bench.folder)
