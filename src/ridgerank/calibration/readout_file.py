@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import PrefixBatch
+from ridgerank.backbones.model_settings import find_model
 from ridgerank.calibration.artifact import Calibration, read_sealed, write_sealed
 from ridgerank.calibration.weight import equal_weight
 from ridgerank.documents.render import page_from_image, page_from_text
@@ -82,6 +83,7 @@ class ReadoutFile:
     ) -> Self:
         """The readout of a calibration, with a probe that is run here. No path of this machine is kept."""
         source = PurePath(backbone.name).name if Path(backbone.name).exists() else backbone.name
+        source = find_model(backbone.name)[1] or source
         readout = calibration.readout
         bare = replace(
             calibration,
