@@ -268,7 +268,7 @@ def _take_readout(store: str, model: "Backbone", name: str | None) -> bool:
             return True
     chosen = given or shipped_for(lineage, model.geometry.width)
     if chosen is None:
-        echo(f"no readout comes for {model.name}; before the first search: ridgerank calibrate --store {store}")
+        echo(f"no readout for {model.name}; before the first search: ridgerank calibrate --store {store}")
         return True
     name, file = chosen
     with open_workbench(store, backbone=model) as bench:
