@@ -63,9 +63,9 @@ def test_a_cache_never_holds_more_than_it_may_and_always_answers_right(
     capacity: int, requests: list[list[int]]
 ) -> None:
     source = Source()
-    cache = LoadingCache(source.read, capacity, count_bytes=len)
+    cache = LoadingCache[int, bytes](capacity, count_bytes=len)
     for request in requests:
-        assert cache.read(request) == [bytes([key] * 10) for key in request]
+        assert cache.read(request, source.read) == [bytes([key] * 10) for key in request]
         assert cache.counts().nbytes == cache.counts().pages * 10 <= capacity
     counts = cache.counts()
     assert counts.misses == len(source.reads)
@@ -81,11 +81,11 @@ def test_a_value_that_many_threads_need_is_read_once() -> None:
             return super().read(keys)
 
     source = SlowSource()
-    cache = LoadingCache(source.read, 100, count_bytes=len)
+    cache = LoadingCache[int, bytes](100, count_bytes=len)
 
     def ask(_: int) -> bytes:
         together.wait(5)
-        return cache.read([7])[0]
+        return cache.read([7], source.read)[0]
 
     with ThreadPoolExecutor(8) as threads:
         answers = threads.map(ask, range(8))
@@ -102,12 +102,13 @@ def test_a_failed_read_raises_and_may_be_tried_again() -> None:
                 raise StoreError("the disk is gone")
             return super().read(keys)
 
-    cache = LoadingCache(FailingSource().read, 100, count_bytes=len)
+    source = FailingSource()
+    cache = LoadingCache[int, bytes](100, count_bytes=len)
     with pytest.raises(StoreError, match="gone"):
-        cache.read([1])
-    assert cache.read([1]) == [bytes([1] * 10)]
+        cache.read([1], source.read)
+    assert cache.read([1], source.read) == [bytes([1] * 10)]
 
 
 def test_a_negative_capacity_is_refused() -> None:
     with pytest.raises(RidgeRankError, match="must be 0 bytes or more, not -1"):
-        LoadingCache(Source().read, -1, count_bytes=len)
+        LoadingCache[int, bytes](-1, count_bytes=len)

@@ -41,18 +41,19 @@ def test_without_keys_it_listens_on_loopback_only(host: str) -> None:
         ("", "no keys"),
         ("# only words\n", "no keys"),
         ("short\n", "shorter than"),
-        ("k" * 20 + " x\n", "space"),
+        ("k" * 20 + " other\n", "limited to other, and the stores that are served are default"),
+        ("k" * 20 + "ü\n", "ASCII"),
     ],
 )
 def test_keys_that_would_not_serve_are_refused(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "keys").write_text(text)
     with pytest.raises(ServingError, match=reason):
-        read_keys(tmp_path / "keys")
+        read_keys(tmp_path / "keys", ["default"])
 
 
 def test_a_missing_key_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServingError, match="cannot be read"):
-        read_keys(tmp_path / "none")
+        read_keys(tmp_path / "none", ["default"])
 
 
 def test_a_taken_port_is_told_before_the_model_is_loaded(tmp_path: Path, small_backbone: Backbone) -> None:

@@ -26,6 +26,7 @@ from ridgerank.serving.app import create_app
 from ridgerank.serving.ray import deploy, undeploy
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import ServeSettings
+from ridgerank.serving.stores import open_stores
 from ridgerank.store.page_store import PageStore
 from tests.indexing.test_index import contents
 from tests.scaleout.local_ray import TWO_WORKERS, free_ports, kill_worker, workers
@@ -154,12 +155,13 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
 ) -> None:
     options, settings = RerankerOptions(device="cpu"), ServeSettings()
     body = {"query": QUERY, "documents": DOCUMENTS}
-    service = Service(options.open(local), settings)
+    stores = {"default": local}
+    service = Service(open_stores(stores, options), settings)
     with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
         expected = client.post("/v1/rerank", json=body).json()["results"]
     [port] = free_ports(1)
     worker = plan_workers(ray_module, 1, "cpu")
-    deploy(local, options, settings, replicas=(2, 2), worker=worker, host="127.0.0.1", port=port)
+    deploy(stores, options, settings, replicas=(2, 2), worker=worker, host="127.0.0.1", port=port)
     try:
         address = f"http://127.0.0.1:{port}"
         before = {process.pid for process in workers("ServeReplica")}

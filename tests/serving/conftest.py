@@ -21,11 +21,13 @@ from miniature import weights
 from miniature.corpora import find_plan, make_corpus
 from miniature.draw import draw_corpus
 from ridgerank.cli.main import app as commands
+from ridgerank.reranker.options import RerankerOptions
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.app import create_app
 from ridgerank.serving.server import server_config
 from ridgerank.serving.service import Service
-from ridgerank.serving.settings import Limits, ServeSettings
+from ridgerank.serving.settings import UNNAMED, Limits, ServeSettings
+from ridgerank.serving.stores import ServedStore
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import write_reports
 
@@ -82,7 +84,7 @@ def make_service(reranker: Reranker) -> Iterator[MakeService]:
 
     def make(*, limits: Limits | None = None, **settings: object) -> Service:
         made = ServeSettings(limits=limits or PATIENT_LIMITS, **settings)  # type: ignore[arg-type]
-        service = Service(reranker, made)
+        service = Service([served(reranker, judge=made.judge)], made)
         services.append(service)
         return service
 
@@ -96,6 +98,13 @@ def client(make_service: MakeService) -> Iterator[TestClient]:
     """A client in the same process, of a server that encodes what is not stored."""
     with client_of(make_service(encode_missing=True)) as opened:
         yield opened
+
+
+def served(reranker: Reranker, name: str = UNNAMED, *, judge: bool = False) -> ServedStore:
+    """A store that is open already."""
+    store = ServedStore(name, reranker.store.uri, RerankerOptions(), judge=judge)
+    store.start(reranker)
+    return store
 
 
 def client_of(service: Service) -> TestClient:
@@ -124,7 +133,7 @@ def text_client(text_reranker: Reranker) -> Iterator[TestClient]:
 @contextmanager
 def text_service(reranker: Reranker, **settings: object) -> Iterator[Service]:
     made = ServeSettings(limits=PATIENT_LIMITS, encode_missing=True, **settings)  # type: ignore[arg-type]
-    service = Service(reranker, made)
+    service = Service([served(reranker)], made)
     yield service
     end(service)
 
@@ -137,6 +146,7 @@ def text_server(reranker: Reranker, **settings: object) -> Iterator[TestClient]:
 
 def end(service: Service) -> None:
     """Close a service; its model stays."""
+    service.end_refresh()
     service.engine.close()
     service.end_processes()
     service.page_images.close()

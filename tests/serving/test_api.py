@@ -262,7 +262,8 @@ def test_without_a_retriever_the_readout_ranks_and_nothing_is_searched(
     make_service: MakeService, reranker: Reranker, corpus: Corpus
 ) -> None:
     service = make_service()
-    service.retriever = None
+    [store] = service.stores.values()
+    store._state = replace(store.state, retriever=None)
     with client_of(service) as client:
         answer = client.post("/v1/search", json={"query": corpus.queries[0]})
         assert answer.status_code == 409
@@ -280,16 +281,16 @@ def test_metrics_split_the_time_and_watch_for_drift(
     for step in ("queue", "retrieval", "reading", "compute", "ranking"):
         assert values[f'ridgerank_step_seconds_count{{step="{step}"}}'] == "4.0"
     assert float(values["ridgerank_cache_hits_total"]) > 0
-    assert values["ridgerank_drift_rankings"] == "4.0"
-    drift = float(values["ridgerank_rho"]) - reranker.calibration.weight.rho
-    assert float(values["ridgerank_rho_drift"]) == pytest.approx(drift)
-    assert 0.2 < float(values["ridgerank_readout_spread_ratio"]) < 5
+    assert values['ridgerank_drift_rankings{store="default"}'] == "4.0"
+    drift = float(values['ridgerank_rho{store="default"}']) - reranker.calibration.weight.rho
+    assert float(values['ridgerank_rho_drift{store="default"}']) == pytest.approx(drift)
+    assert 0.2 < float(values['ridgerank_readout_spread_ratio{store="default"}']) < 5
     assert values['ridgerank_requests_total{route="/v1/search",status="200"}'] == "4.0"
 
 
 def test_a_key_is_wanted_where_there_are_keys(make_service: MakeService) -> None:
     keys = ("a-key-of-some-length-1", "a-key-of-some-length-2")
-    with client_of(make_service(keys=keys)) as client:
+    with client_of(make_service(keys=dict.fromkeys(keys))) as client:
 
         def status(path: str, **headers: str) -> int:
             return client.get(path, headers=headers).status_code

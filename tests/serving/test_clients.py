@@ -16,7 +16,7 @@ KEY = "a-key-of-some-length"
 
 @pytest.fixture
 def address(make_service: MakeService) -> Iterator[str]:
-    with serve(make_service(keys=(KEY,), encode_missing=True)) as running:
+    with serve(make_service(keys={KEY: None}, encode_missing=True)) as running:
         yield running
 
 

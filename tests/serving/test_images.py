@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.images import EncodedImage, PageImages
+from ridgerank.store.page_store import PageStore
 
 
 @pytest.fixture
@@ -14,10 +15,10 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The page ids that were rendered, or whose thumbnail was read."""
     page_ids: list[str] = []
 
-    def counting(read: Callable[[PageImages, str], EncodedImage]) -> Callable[..., EncodedImage]:
-        def counted(images: PageImages, page_id: str) -> EncodedImage:
+    def counting(read: Callable[[PageImages, PageStore, str], EncodedImage]) -> Callable[..., EncodedImage]:
+        def counted(images: PageImages, store: PageStore, page_id: str) -> EncodedImage:
             page_ids.append(page_id)
-            return read(images, page_id)
+            return read(images, store, page_id)
 
         return counted
 

@@ -59,7 +59,7 @@ def ranking_of(job: Job, *, seconds: float = SECONDS) -> RankingResult:
 
 def search(reranker: Reranker, query: str, k: int) -> Work:
     """A search, as the service makes it."""
-    return Work(query, k, lambda _: reranker.retrieve([query], k=k)[0])
+    return Work(reranker, query, k, lambda _: reranker.retrieve([query], k=k)[0])
 
 
 def plain(answer: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_beyond_the_bound_callers_are_told_to_come_back_and_then_served(
         until(lambda: service.engine.admitted == 0)
         assert client.post("/v1/search", json=body).status_code == 200
         counted = client.get("/metrics").text
-    assert 'ridgerank_refused_total{route="/v1/search"} 5.0' in counted
+    assert 'ridgerank_answers_total{outcome="refused",store=""} 5.0' in counted
 
 
 @pytest.mark.parametrize(("deadline_ms", "status"), [(50, 408), (None, 503)])
@@ -168,7 +168,7 @@ def test_work_stops_when_the_caller_hangs_up(make_service: MakeService, corpus: 
 
 
 def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -> None:
-    engine = Engine(reranker, Limits())
+    engine = Engine(Limits())
     begun, go = threading.Event(), threading.Event()
 
     def prepare(check_caller: Callable[[], None]) -> CandidateList:
@@ -177,7 +177,7 @@ def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -
         check_caller()
         raise AssertionError("it went on")
 
-    [job] = engine.submit([Work("costs", 1, prepare)])
+    [job] = engine.submit([Work(reranker, "costs", 1, prepare)])
     assert begun.wait(SECONDS)
     engine.drop([job])
     go.set()
@@ -203,10 +203,10 @@ def test_closing_finishes_what_was_admitted_and_takes_nothing_new(
 
 
 def test_a_request_of_more_queries_than_requests_are_admitted_is_answered(
-    make_service: MakeService, corpus: Corpus
+    make_service: MakeService, corpus: Corpus, reranker: Reranker
 ) -> None:
     service = make_service(limits=Limits(admitted=2, deadline_seconds=SECONDS))
-    page_ids = service.reranker.store.page_ids()[:17]
+    page_ids = reranker.store.page_ids()[:17]
     queries = [f"{corpus.queries[0]} {number}" for number in range(17)]
     with client_of(service) as client:
         answer = client.post("/v1/score", json={"queries": queries, "documents": page_ids})

@@ -18,7 +18,7 @@ from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.app import create_app
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import Limits, ServeSettings
-from tests.serving.conftest import HOME, Corpus, end
+from tests.serving.conftest import HOME, Corpus, end, served
 
 CONFIG = {
     "checks": {
@@ -39,7 +39,10 @@ def judged(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     store = tmp_path_factory.mktemp("judged") / "store"
     shutil.copytree(corpus.store, store)
     with Reranker.open(store) as reranker:
-        service = Service(reranker, ServeSettings(limits=LIMITS, encode_missing=True, judge=True, hosts=None))
+        service = Service(
+            [served(reranker, judge=True)],
+            ServeSettings(limits=LIMITS, encode_missing=True, judge=True, hosts=None),
+        )
         yield create_app(service, close=False)
         end(service)
 

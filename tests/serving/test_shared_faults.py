@@ -24,6 +24,7 @@ class FakeReranker:
 
     def __init__(self, reranker: Reranker, fail: Callable[[Sequence[CandidateList]], None]) -> None:
         self._reranker = reranker
+        self.retrieve = reranker.retrieve
         self._fail = fail
         self.batches: list[list[str]] = []
 
@@ -35,10 +36,10 @@ class FakeReranker:
 
 
 def test_extreme_scores_fail_their_own_request_only(
-    make_service: MakeService, corpus: Corpus, held: Held
+    make_service: MakeService, corpus: Corpus, reranker: Reranker, held: Held
 ) -> None:
     service = make_service(limits=Limits(admitted=50, deadline_seconds=SECONDS))
-    page_ids = service.reranker.store.page_ids()[:9]
+    page_ids = reranker.store.page_ids()[:9]
     good = {"query": corpus.queries[0], "documents": page_ids, "retriever_scores": list(range(9))}
     bad = {**good, "retriever_scores": [1e308, -1e308, *[0.0] * 7]}
     with client_of(service) as client, ThreadPoolExecutor(8) as callers:
@@ -62,10 +63,10 @@ def failing_batch(reranker: Reranker, corpus: Corpus, error: Exception, culprit:
         if any(candidates.query == culprit for candidates in lists):
             raise error
 
-    engine = Engine(FakeReranker(reranker, fail), Limits())  # type: ignore[arg-type]
-    [first] = engine.submit([search(reranker, corpus.queries[0], 3)])
+    engine, fake = Engine(Limits()), FakeReranker(reranker, fail)
+    [first] = engine.submit([search(fake, corpus.queries[0], 3)])  # type: ignore[arg-type]
     assert begun.wait(SECONDS)
-    jobs = engine.submit([search(reranker, query, 3) for query in corpus.queries[1:5]])
+    jobs = engine.submit([search(fake, query, 3) for query in corpus.queries[1:5]])  # type: ignore[arg-type]
     go.set()
     for job in (first, *jobs):
         job.result.exception(SECONDS)
@@ -93,10 +94,10 @@ def test_work_whose_caller_left_is_not_done_again_after_its_pass_failed(
         raise ValueError("unforeseen")
 
     fake = FakeReranker(reranker, fail)
-    engine = Engine(fake, Limits())  # type: ignore[arg-type]
+    engine = Engine(Limits())
     with engine._changed:  # both are taken at once
-        jobs += engine.submit([search(reranker, corpus.queries[0], 3)])
-        jobs += engine.submit([search(reranker, corpus.queries[1], 3)])
+        jobs += engine.submit([search(fake, corpus.queries[0], 3)])  # type: ignore[arg-type]
+        jobs += engine.submit([search(fake, corpus.queries[1], 3)])  # type: ignore[arg-type]
     for job in jobs:
         assert isinstance(job.result.exception(SECONDS), CallerLeftError)
     assert len(fake.batches) == 1

@@ -13,7 +13,7 @@ MARKUP = TEXTS["index.html"]
 
 def test_each_file_is_served_as_what_it_is_and_without_a_key(make_service: MakeService) -> None:
     kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-    with client_of(make_service(keys=("k" * 32,))) as client:
+    with client_of(make_service(keys={"k" * 32: None})) as client:
         for name, text in TEXTS.items():
             answer = client.get("/" if name == "index.html" else f"/page/{name}")
             assert answer.status_code == 200

@@ -269,6 +269,11 @@ class Calibration:
             metadata[_LIST_NAMES] = self.lists.names()
         return tensors, metadata
 
+    @property
+    def digest(self) -> str:
+        """Eight hex digits that say which calibration this is."""
+        return _digest(*self.content())[:8]
+
     def summary(self) -> str:
         """The weight and what it was measured on, in a sentence."""
         weight, share = self.weight, f"The model counts {self.weight.weight:.2f}"

@@ -15,7 +15,6 @@ from ridgerank.cli._options import (
     Dtype,
     Ray,
     ReadoutName,
-    Store,
     machine_option,
     ranking_option,
 )
@@ -23,9 +22,11 @@ from ridgerank.extras import require_packages
 from ridgerank.serving.settings import Dialect
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ridgerank.reranker.options import RerankerOptions
-    from ridgerank.reranker.reranker import Reranker
     from ridgerank.serving.settings import ServeSettings
+    from ridgerank.serving.stores import ServedStore
 
 
 caller_option = partial(typer.Option, rich_help_panel="Who may call")
@@ -34,13 +35,19 @@ judging_option = partial(typer.Option, rich_help_panel="Judging and queries")
 
 
 def serve_command(
-    store: Store,
+    store: Annotated[
+        list[str],
+        typer.Option(
+            help="Folder or URL of a calibrated store; several as NAME=PATH each.", show_default=False
+        ),
+    ],
     host: Annotated[
         str, caller_option(help="Address to listen on; any but loopback needs --api-key-file.")
     ] = "127.0.0.1",
     port: Annotated[int, caller_option(min=0, max=65535, help="Port; 0 for a free one.")] = 8080,
     api_key_file: Annotated[
-        Path | None, caller_option(help="File of keys, one per line; requests then need one of them.")
+        Path | None,
+        caller_option(help="File of keys, one per line, each with the stores it is limited to, if any."),
     ] = None,
     no_auth: Annotated[
         bool, caller_option("--no-auth", help="Listen beyond loopback without keys: anyone may call.")
@@ -96,7 +103,9 @@ def serve_command(
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
-    """Serve a calibrated store: the rerank API of existing clients, and a web page.
+    """Serve calibrated stores: the rerank API of existing clients, and a web page.
+
+    Several stores share one model. New pages, removed pages and new calibrations are taken up while it runs.
 
     With `--ray` it runs as a deployment of Ray Serve that grows and shrinks with the load. Traces are made
     by OpenTelemetry's own command: `opentelemetry-instrument ridgerank serve …`.
@@ -107,7 +116,8 @@ def serve_command(
     from ridgerank.reranker.options import RerankerOptions, open_calibrated
     from ridgerank.serving.settings import LOOPBACK, Limits, ServeSettings, read_keys
 
-    keys = () if api_key_file is None else read_keys(api_key_file)
+    stores = _named_stores(store)
+    keys = {} if api_key_file is None else read_keys(api_key_file, stores)
     local = _is_loopback(host)
     if not local and not keys and not no_auth:
         raise typer.BadParameter(
@@ -140,24 +150,47 @@ def serve_command(
         reads_pages=encode_missing,
     )
     if ray is not None:
-        _serve_on_ray(ray, store, options, settings, replicas, host, port)
+        _serve_on_ray(ray, stores, options, settings, replicas, host, port)
         return
-    open_calibrated(store, readout).pages.close()  # a wrong path is reported before torch is imported
+    if len(stores) == 1:  # a wrong path is reported before torch is imported
+        open_calibrated(next(iter(stores.values())), readout)
     from ridgerank.serving.server import bind, serve
 
     listening = bind(host, port)  # bound here, so that the address names the port that 0 stands for
 
-    def say_started(reranker: "Reranker", workers: int) -> None:
+    def say_started(opened: "Sequence[ServedStore]", workers: int) -> None:
         address = f"http://{host}:{listening.getsockname()[1]}"
-        echo(reranker.backbone.describe_memory() + (", in each worker" if workers > 1 else ""))
-        echo(f"{len(reranker.store)} pages, {workers} worker{'s' if workers > 1 else ''}; {address}")
+        backbone = next(each.state.reranker.backbone for each in opened if each.is_open)
+        echo(backbone.describe_memory() + (", in each worker" if workers > 1 else ""))
+        pages = sum(len(each.state.reranker.store) for each in opened if each.is_open)
+        found = f"{pages} pages" if len(opened) == 1 else f"{len(opened)} stores, {pages} pages"
+        echo(f"{found}, {workers} worker{'s' if workers > 1 else ''}; {address}")
 
-    serve(store, options, settings, listening, workers=workers, started=say_started)
+    serve(stores, options, settings, listening, workers=workers, started=say_started)
+
+
+def _named_stores(given: list[str]) -> dict[str, str]:
+    """Name → store, of `PATH` or of several `NAME=PATH`."""
+    from ridgerank.serving.settings import STORE_NAME, UNNAMED
+
+    stores: dict[str, str] = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        if not path or not STORE_NAME.fullmatch(name) or name in stores:
+            if len(given) == 1:
+                return {UNNAMED: text}
+            raise typer.BadParameter(
+                f"{text!r}, expected NAME=PATH with a different name for each of several stores: letters, "
+                "digits, '.', '_' and '-'",
+                param_hint="--store",
+            )
+        stores[name] = path
+    return stores
 
 
 def _serve_on_ray(
     address: str,
-    store: str,
+    stores: dict[str, str],
     options: "RerankerOptions",
     settings: "ServeSettings",
     replicas: str,
@@ -177,7 +210,7 @@ def _serve_on_ray(
         raise typer.BadParameter(f"{replicas!r}, expected a number, or two as 1-4", param_hint="--replicas")
     with connect_ray(address) as cluster:
         worker = plan_workers(cluster, 1, options.device)
-        deploy(store, options, settings, replicas=(least, most), worker=worker, host=host, port=port)
+        deploy(stores, options, settings, replicas=(least, most), worker=worker, host=host, port=port)
         echo(f"{replicas} replicas on Ray; http://{host}:{port}")
         stop_requested = Event()
         for number in (signal.SIGINT, signal.SIGTERM):  # Ray would end on the second without undeploying

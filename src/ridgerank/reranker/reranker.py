@@ -99,6 +99,7 @@ class Reranker:
         calibration.readout.lineage.require(self.store.lineage, artifact="the calibration")
         self._shallow = shallow
         self._retriever = retriever
+        self._place = (device, dtype)
         self._load_retriever = partial(load_retriever, store=self.store, device=device, dtype=dtype)
         self._loading = Lock()
         self._reader = IsolatedProcess()  # started when a document is first read
@@ -135,6 +136,17 @@ class Reranker:
             retriever = load_retriever(retriever, opened, device=device, dtype=dtype)
         shallow = ShallowPass(backbone, opened, cache_bytes=cache_bytes)
         return cls(shallow, calibration, retriever=retriever, device=device, dtype=dtype)
+
+    def over(self, parts: CalibratedStore, *, retriever: Retriever | str | None = None) -> "Reranker":
+        """A reranker over another store, or a later state of this one, with the same model and page cache.
+
+        The other store must have been made with the same model. Each is closed on its own.
+        """
+        device, dtype = self._place
+        if isinstance(retriever, str):
+            retriever = load_retriever(retriever, parts.pages, device=device, dtype=dtype)
+        shallow = self._shallow.over(parts.pages)
+        return Reranker(shallow, parts.calibration, retriever=retriever, device=device, dtype=dtype)
 
     @property
     def retriever(self) -> Retriever:

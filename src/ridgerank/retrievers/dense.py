@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -100,6 +101,8 @@ _NO_TEXT_SCORE = -1.0
 """The score of a page without text: below every cosine."""
 _PAGES_PER_SAVE = 512
 """Pages embedded between two writes of the file."""
+_MODELS: WeakValueDictionary[tuple[str, str, str], Any] = WeakValueDictionary()
+"""Embedders in use: stores that are served together share them."""
 
 
 class DenseText(TextRetriever):
@@ -121,7 +124,11 @@ class DenseText(TextRetriever):
         self.name = f"dense:{Path(source).name if Path(source).is_dir() else source}"
         self.source = f"dense:{absolute_name(source)}"
         texts = self._read_texts(store, str.strip)
-        self._model = _load(source, device, dtype)
+        key = (source, str(device), str(dtype))
+        model = _MODELS.get(key)
+        if model is None:
+            model = _MODELS[key] = _load(source, device, dtype)
+        self._model = model
         self._prompt = _query_prompt(self._model, source)
         digest = _fingerprint(self._model)
         self.identity = f"dense:{fingerprint({'pages': digest, 'queries': self._prompt})}"

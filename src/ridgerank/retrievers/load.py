@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from ridgerank.errors import RetrieverError
 from ridgerank.retrievers.base import Retriever
@@ -11,9 +12,13 @@ from ridgerank.store.page_store import PageStore
 if TYPE_CHECKING:
     import torch
 
+    from ridgerank.retrievers.encoders import MultiVectorEncoder
+
 _DENSE = "dense:"
 _STORED = "stored"
 """The retriever whose vectors the store holds, as a member of several: `stored+bm25`."""
+_ENCODERS: "WeakValueDictionary[tuple[str, str, str], MultiVectorEncoder]" = WeakValueDictionary()
+"""Encoders in use: stores that are served together share them."""
 
 
 def load_retriever(
@@ -64,7 +69,11 @@ def load_retriever(
     from ridgerank.retrievers.encoders import load_encoder
     from ridgerank.retrievers.late_interaction import LateInteraction
 
-    return LateInteraction(load_encoder(name, device=device, dtype=dtype), store)
+    key = (name, str(device), str(dtype))
+    encoder = _ENCODERS.get(key)
+    if encoder is None:
+        encoder = _ENCODERS[key] = load_encoder(name, device=device, dtype=dtype)
+    return LateInteraction(encoder, store)
 
 
 def _load_stored_retriever(

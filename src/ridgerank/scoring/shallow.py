@@ -1,8 +1,9 @@
 """A query over stored pages: read the prefixes, run only the query, return the states at the exit layer."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from torch import Tensor
 
@@ -19,6 +20,14 @@ from ridgerank.store.reading import CacheCounts, LoadingCache
 
 QueryPages: TypeAlias = tuple[str, Sequence[str]]
 """A query and the ids of the pages it runs over."""
+
+
+class PageKey(NamedTuple):
+    """What the bytes of a prefix in memory depend on, whichever store they were read from."""
+
+    page_id: str
+    checksum: int
+    basis: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,11 +53,17 @@ class ShallowPass:
         remember_place(store.lineage, backbone.name)
         self.backbone = backbone
         self.store = store
-        self._cache: LoadingCache[str, PackedPrefix] | None = None
+        self._cache: LoadingCache[PageKey, PackedPrefix] | None = None
         if cache_bytes:
-            self._cache = LoadingCache(
-                store.read_prefixes, cache_bytes, count_bytes=lambda prefix: prefix.nbytes
-            )
+            self._cache = LoadingCache(cache_bytes, count_bytes=lambda prefix: prefix.nbytes)
+
+    def over(self, store: PageStore) -> Self:
+        """The same model and the same cache over another store, or over a later version of this one."""
+        if store.lineage != self.store.lineage:
+            require_model(store, self.backbone)
+        other = copy(self)
+        other.store = store
+        return other
 
     def run(
         self,
@@ -107,7 +122,13 @@ class ShallowPass:
         )
 
     def _read_packed(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
-        return (self.store.read_prefixes if self._cache is None else self._cache.read)(page_ids)
+        if self._cache is None:
+            return self.store.read_prefixes(page_ids)
+        entries, basis = self.store.catalog.entries(page_ids), self.store.lineage.storage.basis
+        keys = [PageKey(entry.page_id, entry.checksum, basis) for entry in entries]
+        return self._cache.read(
+            keys, lambda missing: self.store.read_prefixes([key.page_id for key in missing])
+        )
 
     def _batch(self, pages: Sequence[PackedPrefix]) -> StoredPrefixes:
         return StoredPrefixes(pages, device=self.backbone.device)

@@ -68,6 +68,7 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
         lifespan=lifespan,
         docs_url=DOCS_PATH,
         redoc_url=None,
+        root_path_in_servers=False,  # a caller's path may name a store, and would be kept there
     )
     app.state.dialect = service.settings.dialect
     for router in (

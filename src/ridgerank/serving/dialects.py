@@ -18,7 +18,7 @@ from ridgerank.records import Ranking, to_json
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.serving.documents import RequestDocuments, take_apart
 from ridgerank.serving.engine import RankingResult
-from ridgerank.serving.metrics import step_times
+from ridgerank.serving.metrics import step_times, weight_source
 from ridgerank.serving.schemas import (
     Document,
     FieldError,
@@ -30,7 +30,6 @@ from ridgerank.serving.schemas import (
     ScoreRequest,
     TeiResult,
     Usage,
-    WeightSource,
 )
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import Dialect
@@ -94,7 +93,7 @@ def answer_headers(ranking: Ranking) -> dict[str, str]:
 
 def token_usage(service: Service, *lists: CandidateList) -> Usage:
     """The tokens that ran: those of each query, once per page."""
-    tokens = service.reranker.backbone.tokens
+    tokens = service.backbone.tokens
     total = sum(len(tokens.suffix(candidates.query)) * len(candidates.page_ids) for candidates in lists)
     return Usage(prompt_tokens=total, total_tokens=total)
 
@@ -107,11 +106,6 @@ def foreign_warnings(service: Service, request: RerankRequest | ScoreRequest) ->
     if unused := request.unused_fields():
         warnings.append(f"not used: {', '.join(unused)} (a page is read whole, as it was stored)")
     return warnings
-
-
-def weight_source(candidates: CandidateList) -> WeightSource:
-    """Where the weight of a list came from."""
-    return "calibration" if candidates.scored else "readout_alone"
 
 
 def _rerank_response(

@@ -1,4 +1,4 @@
-"""The queue before the model: bounded, and shared by all requests of a process.
+"""The queue before the model: bounded, and shared by all requests and stores of a process.
 
 One thread runs the model. It takes the jobs that wait and ranks them together; lists of one shape share
 passes (`Reranker.rank_lists`). No job is held back to fill a batch: jobs gather while the model is busy. An
@@ -38,8 +38,9 @@ class CallerLeftError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """A query over some pages."""
+    """A query over some pages of one state of a store."""
 
+    reranker: Reranker
     query: str
     candidates: int
     """Pages that the query runs over."""
@@ -86,12 +87,11 @@ class Job:
 
 
 class Engine:
-    """Runs one reranker for many callers; `close` lets the admitted jobs finish."""
+    """Runs one model for many callers; `close` lets the admitted jobs finish."""
 
-    def __init__(self, reranker: Reranker, limits: Limits) -> None:
+    def __init__(self, limits: Limits) -> None:
         """Start the thread that runs the model."""
         self.limits = limits
-        self._reranker = reranker
         self._waiting: deque[Job] = deque()
         self._requests: Counter[object] = Counter()
         """Request → its jobs that wait or are being worked on."""
@@ -206,13 +206,17 @@ class Engine:
                     lists.append((job, prepared))
                 else:
                     job.result.set_result(prepared)
-        light = [pair for pair in lists if pair[0].pair_tokens < HEAVY_TOKENS]
         alone = [pair for pair in lists if pair[0].pair_tokens >= HEAVY_TOKENS]
-        try:
-            self._rank(light, batch_jobs=len(jobs))
-        except Exception:
-            # The error is that of one of them, or of the pass they share: alone, each gets its own.
-            alone = light + alone
+        light: dict[Reranker, list[tuple[Job, CandidateList]]] = {}
+        for pair in lists:
+            if pair[0].pair_tokens < HEAVY_TOKENS:
+                light.setdefault(pair[0].work.reranker, []).append(pair)
+        for together in light.values():
+            try:
+                self._rank(together, batch_jobs=len(jobs))
+            except Exception:
+                # The error is that of one of them, or of the pass they share: alone, each gets its own.
+                alone += together
         for pair in alone:
             with _errors_to(pair[0]):
                 self._rank([pair], batch_jobs=1)
@@ -229,7 +233,8 @@ class Engine:
             if all(job.abandoned for job, _ in awaited):
                 raise CallerLeftError
 
-        rankings = self._reranker.rank_lists([lists for _, lists in awaited], before_pass=check_callers)
+        reranker = awaited[0][0].work.reranker
+        rankings = reranker.rank_lists([lists for _, lists in awaited], before_pass=check_callers)
         for (job, candidates), ranking in zip(awaited, rankings, strict=True):
             job.result.set_result(RankingResult(job.queue_ms, batch_jobs, ranking, candidates))
 

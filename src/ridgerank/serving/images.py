@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeAlias
 
 from PIL import Image
 
@@ -19,7 +20,7 @@ from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied
 from ridgerank.records import Page
-from ridgerank.serving.http_errors import ApiError, page_not_found
+from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.reading import ByteLRU
@@ -50,42 +51,41 @@ class EncodedImage:
     media_type: str
 
 
+_PageKey: TypeAlias = tuple[str, str]
+"""Store and page id."""
+
+
 class PageImages:
     """Renders pages one at a time and keeps the last ones in memory; safe for any number of threads."""
 
-    def __init__(self, store: PageStore, limits: Limits) -> None:
-        self._store = store
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._images: ByteLRU[str, EncodedImage] = ByteLRU(
+        self._images: ByteLRU[_PageKey, EncodedImage] = ByteLRU(
             limits.image_cache_bytes, count_bytes=lambda image: len(image.data)
         )
-        self._renders: dict[str, Future[EncodedImage]] = {}
+        self._renders: dict[_PageKey, Future[EncodedImage]] = {}
         self._lock = Lock()
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="ridgerank-render")
         self._process = IsolatedProcess()
 
-    def require_page(self, page_id: str) -> None:
-        """Raise if the store has no such page. It asks the store: call it outside the event loop."""
-        if page_id not in self._store:
-            raise page_not_found(page_id)
-
-    def render(self, page_id: str) -> Future[EncodedImage]:
+    def render(self, store: PageStore, page_id: str) -> Future[EncodedImage]:
         """Render a stored page, or take it from memory; requests for one page share its rendering."""
+        key = (store.uri, page_id)
         with self._lock:
-            if (image := self._images.get(page_id)) is not None:
+            if (image := self._images.get(key)) is not None:
                 ready: Future[EncodedImage] = Future()
                 ready.set_result(image)
                 return ready
-            if page_id in self._renders:
-                return self._renders[page_id]
+            if key in self._renders:
+                return self._renders[key]
             if len(self._renders) >= self._limits.waiting_renders:
                 raise ApiError(429, "overloaded", "too many pages wait to be rendered", retry_after=1)
-            rendering = self._renders[page_id] = self._renderer.submit(self._render_and_cache, page_id)
+            rendering = self._renders[key] = self._renderer.submit(self._render_and_cache, store, page_id)
         return rendering
 
-    def thumbnail(self, page_id: str) -> EncodedImage:
+    def thumbnail(self, store: PageStore, page_id: str) -> EncodedImage:
         """Read the small image in the store: call it outside the event loop."""
-        [page] = self._store.pages([page_id])
+        [page] = store.pages([page_id])
         if not page.thumbnail:
             raise ApiError(404, "no_picture", "the page was stored without a thumbnail")
         with Image.open(io.BytesIO(page.thumbnail)) as image:
@@ -101,19 +101,20 @@ class PageImages:
         self.end_process()
         self._renderer.shutdown(cancel_futures=True)
 
-    def _render_and_cache(self, page_id: str) -> EncodedImage:
+    def _render_and_cache(self, store: PageStore, page_id: str) -> EncodedImage:
+        key = (store.uri, page_id)
         try:
-            image = self._render(page_id)
-            self._images.put(page_id, image)
+            image = self._render(store, page_id)
+            self._images.put(key, image)
             return image
         finally:
             with self._lock:
-                del self._renders[page_id]
+                del self._renders[key]
 
-    def _render(self, page_id: str) -> EncodedImage:
-        [stored] = self._store.pages([page_id])
+    def _render(self, store: PageStore, page_id: str) -> EncodedImage:
+        [stored] = store.pages([page_id])
         name = (*stored.references, page_id)[0]
-        paths = recall_sources(self._store.uri, [stored.source])
+        paths = recall_sources(store.uri, [stored.source])
         seconds = self._limits.render_seconds
         try:
             data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)

@@ -1,4 +1,6 @@
-"""Metrics for Prometheus: where time goes, what is refused, and whether scores drift from the calibration.
+"""Metrics for Prometheus: where time goes, what was reranked, and whether scores drift from the calibration.
+
+Names follow OpenTelemetry's GenAI conventions if there is one: the time of a request.
 
 Several worker processes share a folder (`SHARED_FOLDER`), through which each of them answers for all.
 """
@@ -7,6 +9,7 @@ import math
 import os
 import sys
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Literal
 
@@ -14,19 +17,32 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
+from ridgerank.calibration.artifact import Calibration
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.ragged import Ragged
 from ridgerank.records import Ranking
-from ridgerank.reranker.reranker import Reranker
+from ridgerank.reranker.candidates import CandidateList
 from ridgerank.serving.engine import Engine, RankingResult
+from ridgerank.serving.schemas import WeightSource
 from ridgerank.serving.settings import SHARED_FOLDER
+from ridgerank.serving.stores import ServedStore, StoreState
+from ridgerank.store.reading import CacheCounts
 
 DRIFT_RANKINGS = 256
 """Drift is a mean over this many rankings, the last ones."""
 MIN_DRIFT_PAGES = 5
 """A shorter list says next to nothing about a correlation."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_REQUEST_SECONDS = tuple(0.01 * 2**power for power in range(14))
+"""As the conventions have them."""
+OPERATIONS = {
+    **dict.fromkeys(("/rerank", "/v1/rerank", "/v2/rerank"), "rerank"),
+    **dict.fromkeys(("/score", "/v1/score"), "score"),
+    "/v1/search": "retrieval",
+    "/v1/explain": "explain",
+}
+"""Route → what it does; of these only requests that need the model."""
 RECALIBRATE = "to calibrate on what is searched for: serve --query-log FILE, then calibrate --queries FILE"
 
 
@@ -59,6 +75,11 @@ class Drift:
             return rho, width, len(self._spread)
 
 
+def weight_source(candidates: CandidateList) -> WeightSource:
+    """Where the weight of a list came from."""
+    return "calibration" if candidates.scored else "readout_alone"
+
+
 def step_times(result: RankingResult) -> dict[str, float]:
     """The milliseconds of each step of a ranking."""
     latency = result.ranking.latency
@@ -74,60 +95,88 @@ def step_times(result: RankingResult) -> dict[str, float]:
 class Metrics:
     """The metrics of one server, in a registry of its own."""
 
-    def __init__(self, engine: Engine, reranker: Reranker) -> None:
+    def __init__(
+        self, engine: Engine, stores: Mapping[str, ServedStore], count_cache: Callable[[], CacheCounts]
+    ) -> None:
         self._engine = engine
-        self._reranker = reranker
-        self._counts = reranker.cache_counts()
-        self.drift = Drift()
+        self._stores = stores
+        self._count_cache = count_cache
+        self._counts = count_cache()
+        self._drifts: dict[str, tuple[Calibration, Drift]] = {}
         self._registry = CollectorRegistry()
         self._requests = self._counter("requests", "Requests by route and status.", "route", "status")
-        self._refused = self._counter("refused", "Requests not admitted (429).", "route")
+        self._answers = self._counter(
+            "answers",
+            "Searches and rerank requests: reranked, degraded (the retriever's order) or refused (429, 503).",
+            "store",
+            "outcome",
+        )
+        self._sources = self._counter("weight_source", "Where the weight came from.", "store", "source")
         self._hang_ups = self._counter("left", "Callers that hung up before their answer.")
         self._cache_hits = self._counter("cache_hits", "Page cache hits.")
         self._cache_misses = self._counter("cache_misses", "Page cache misses.")
         self._latency = self._histogram(
-            "step_seconds", "Where the time of a request went; shared passes count in full for each.", "step"
+            "ridgerank_step_seconds",
+            "Where the time of a request went; shared passes count in full for each.",
+            _SECONDS,
+            "step",
         )
         self._total = self._histogram(
-            "request_seconds", "Time of an answered request, as the server saw it.", "route"
+            "gen_ai_server_request_duration_seconds",
+            "Time of a request, as the server saw it.",
+            _REQUEST_SECONDS,
+            "gen_ai_operation_name",
+            "error_type",
         )
-        self._batch_jobs = Histogram(
+        self._displacement = self._histogram(
+            "ridgerank_rank_displacement",
+            "By how many ranks the model moved a page, on average over a list.",
+            (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16),
+            "store",
+        )
+        self._batch_jobs = self._histogram(
             "ridgerank_requests_together",
             "Requests taken at once, as each of them saw it.",
-            buckets=(1, 2, 4, 8, 16, 32),
-            registry=self._registry,
+            (1, 2, 4, 8, 16, 32),
         )
         self._gauges: dict[str, Gauge] = {}
-        self._set_gauges()
+        self._set_gauges(stores)
 
-    def record_request(self, route: str, status: int, seconds: float) -> None:
-        """Count a finished request."""
+    def record_request(self, route: str, status: int, seconds: float, store: str) -> None:
+        """Count a finished request; `store` is empty if it did not get to one."""
         self._requests.labels(route, str(status)).inc()
-        if status == 429:
-            self._refused.labels(route).inc()
-        if status < 400:
-            self._total.labels(route).observe(seconds)
-        self._set_gauges()
+        if operation := OPERATIONS.get(route):
+            self._total.labels(operation, "" if status < 400 else str(status)).observe(seconds)
+            if status in (429, 503):
+                self._answers.labels(store, "refused").inc()
+        self._set_gauges([store] if store else [])
 
     def record_hang_up(self) -> None:
         """Count a caller who hung up."""
         self._hang_ups.inc()
 
-    def record_ranking(self, result: RankingResult) -> None:
-        """Count a ranking: its time, its batch and its scores."""
+    def record_ranking(self, state: StoreState, result: RankingResult) -> None:
+        """Count a ranking: its time, its batch, its order and its scores."""
+        ranking, store = result.ranking, state.name
+        self._answers.labels(store, "reranked" if ranking.reranked else "degraded").inc()
+        self._sources.labels(store, weight_source(result.candidates)).inc()
         times = step_times(result)
         for step, time_ms in times.items():
             self._latency.labels(step).observe(time_ms / 1000)
-        self._batch_jobs.observe(result.batch_jobs)
-        self.drift.record(result.ranking, scored=result.candidates.scored)
+        if ranking.reranked:
+            moved = [abs(page.rank - page.retriever_rank) for page in ranking.pages]
+            self._displacement.labels(store).observe(sum(moved) / len(moved))
+            self._batch_jobs.observe(result.batch_jobs)
+            self._drift(store, state.reranker.calibration).record(ranking, scored=result.candidates.scored)
         if (trace := sys.modules.get("opentelemetry.trace")) is not None:  # the server is being traced
             span = trace.get_current_span()
+            span.set_attribute("gen_ai.operation.name", "rerank")
             span.set_attribute("ridgerank.candidates", len(result.candidates.page_ids))
             span.set_attributes({f"ridgerank.{step}_ms": time_ms for step, time_ms in times.items()})
 
     def text(self) -> bytes:
         """All metrics, of all worker processes, in Prometheus' text format."""
-        self._set_gauges()
+        self._set_gauges(self._stores)
         if SHARED_FOLDER not in os.environ:
             return generate_latest(self._registry)
         shared = CollectorRegistry()
@@ -142,45 +191,60 @@ class Metrics:
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"ridgerank_{name}", meaning, labels, registry=self._registry)
 
-    def _histogram(self, name: str, meaning: str, label: str) -> Histogram:
-        return Histogram(f"ridgerank_{name}", meaning, [label], buckets=_SECONDS, registry=self._registry)
+    def _histogram(self, name: str, meaning: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, meaning, labels, buckets=buckets, registry=self._registry)
 
-    def _set_gauges(self) -> None:
+    def _drift(self, store: str, calibration: Calibration) -> Drift:
+        """The drift of a store from its calibration; a new calibration begins anew."""
+        known = self._drifts.get(store)
+        if known is None or known[0] is not calibration:
+            known = self._drifts[store] = (calibration, Drift())
+        return known[1]
+
+    def _set_gauges(self, stores: Iterable[str]) -> None:
         """Take over what is counted elsewhere."""
-        counts, seen = self._reranker.cache_counts(), self._counts
+        counts, seen = self._count_cache(), self._counts
         self._counts = counts
         self._cache_hits.inc(max(0, counts.hits - seen.hits))
         self._cache_misses.inc(max(0, counts.misses - seen.misses))
-        rho, width, rankings = self.drift.means()
-        calibration = self._reranker.calibration
+        self._set("cache_pages", "Pages in the page cache.", counts.pages)
+        self._set("cache_bytes", "Bytes in the page cache.", counts.nbytes)
+        self._set("admitted", "Requests waiting or being worked on.", self._engine.admitted)
+        self._set("admitted_limit", "Requests that may be.", self._engine.limits.admitted)
+        for name in stores:
+            if self._stores[name].is_open:
+                self._set_drift(name, self._stores[name].state.reranker.calibration)
+
+    def _set_drift(self, store: str, calibration: Calibration) -> None:
+        rho, width, rankings = self._drift(store, calibration).means()
         known_rho, known_width = calibration.weight.rho, calibration.diagnostics.readout_spread
-        sums = {
-            "cache_pages": ("Pages in the page cache.", counts.pages),
-            "cache_bytes": ("Bytes in the page cache.", counts.nbytes),
-            "admitted": ("Requests waiting or being worked on.", self._engine.admitted),
-            "admitted_limit": ("Requests that may be.", self._engine.limits.admitted),
-        }
-        latest = {
-            "weight": ("The calibrated weight of the readout.", calibration.weight.weight),
-            "drift_rankings": (f"Rankings drift is taken over, the last {DRIFT_RANKINGS} at most.", rankings),
-            "rho": ("Mean correlation of retriever and readout scores over these.", rho),
-            "rho_calibrated": ("The same at calibration.", known_rho),
-            "rho_drift": (
+        for name, meaning, value in (
+            ("weight", "The calibrated weight of the readout.", calibration.weight.weight),
+            ("drift_rankings", f"Rankings drift is taken over, the last {DRIFT_RANKINGS} at most.", rankings),
+            ("rho", "Mean correlation of retriever and readout scores over these.", rho),
+            ("rho_calibrated", "The same at calibration.", known_rho),
+            (
+                "rho_drift",
                 f"Their difference: the weight is no longer the best one as it grows; {RECALIBRATE}.",
                 rho - known_rho,
             ),
-            "readout_spread": ("Mean width of the readout's scores in a list over these.", width),
-            "readout_spread_calibrated": ("The same at calibration.", known_width),
-            "readout_spread_ratio": (
+            ("readout_spread", "Mean width of the readout's scores in a list over these.", width),
+            ("readout_spread_calibrated", "The same at calibration.", known_width),
+            (
+                "readout_spread_ratio",
                 f"Their ratio: away from 1, pages or queries have changed; {RECALIBRATE}.",
                 width / known_width,
             ),
-        }
-        mode: Literal["livesum", "livemostrecent"]
-        for mode, gauges in (("livesum", sums), ("livemostrecent", latest)):
-            for name, (meaning, value) in gauges.items():
-                if name not in self._gauges:
-                    self._gauges[name] = Gauge(
-                        f"ridgerank_{name}", meaning, registry=self._registry, multiprocess_mode=mode
-                    )
-                self._gauges[name].set(value)
+        ):
+            self._set(name, meaning, value, store)
+
+    def _set(self, name: str, meaning: str, value: float, store: str | None = None) -> None:
+        """Set a gauge: of workers together their sum, of a store what the last worker said."""
+        if name not in self._gauges:
+            mode: Literal["livesum", "livemostrecent"] = "livesum" if store is None else "livemostrecent"
+            labels = () if store is None else ("store",)
+            self._gauges[name] = Gauge(
+                f"ridgerank_{name}", meaning, labels, registry=self._registry, multiprocess_mode=mode
+            )
+        gauge = self._gauges[name]
+        (gauge if store is None else gauge.labels(store)).set(value)

@@ -19,18 +19,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ridgerank.serving.dialects import error_answer
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.logs import request_id, request_log
+from ridgerank.serving.metrics import OPERATIONS
 from ridgerank.serving.service import Service
-from ridgerank.serving.settings import Limits
+from ridgerank.serving.settings import STORE_NAME, Limits
+from ridgerank.serving.stores import StoreChoice
 
 log = logging.getLogger(__name__)
 
 DOCS_PATH = "/docs"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health", DOCS_PATH, "/openapi.json"})
 """Paths that need no key: they tell nothing of the store."""
-WORK_PATHS = frozenset(
-    {"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/v1/search", "/v1/explain"}
-)
+WORK_PATHS = frozenset(OPERATIONS)
 """Paths whose requests need the model, and so room in the queue."""
+_STORE_PATH = re.compile(rf"/stores/({STORE_NAME.pattern})(?=/)")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _CSP = "default-src 'self'; img-src 'self' blob: data:"
 _DOCS_CSP = (
@@ -62,7 +63,7 @@ class RequestMiddleware:
         self._engine, self._settings, self._metrics = service.engine, service.settings, service.metrics
         self._open_paths = OPEN_PATHS | open_paths
         self._bodies = BodyReceiver(service.settings.limits)
-        self._keys = [key.encode("ascii") for key in service.settings.keys]
+        self._keys = {key.encode("ascii"): stores for key, stores in service.settings.keys.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -73,6 +74,10 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
+        choice = scope["ridgerank"] = StoreChoice(None, None)
+        if in_path := _STORE_PATH.match(_path(scope)):
+            choice.named = in_path[1]
+            scope["root_path"] = scope.get("root_path", "") + in_path[0]
         sent_id = headers.get(b"x-request-id", b"")
         identifier = sent_id.decode("ascii") if _REQUEST_ID.fullmatch(sent_id) else uuid.uuid4().hex
         request_id.set(identifier)
@@ -84,12 +89,15 @@ class RequestMiddleware:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                message = {**message, "headers": _add_headers(message["headers"], scope["path"], identifier)}
+                more = {b"x-request-id": identifier.encode()}
+                if choice.used is not None:
+                    more[b"x-ridgerank-state"] = f"{choice.used.name}/{choice.used.version}".encode()
+                message = {**message, "headers": _add_headers(message["headers"], _path(scope), more)}
             # A caller who does not read the answer is not waited for for ever.
             await asyncio.wait_for(send(message), self._settings.limits.send_seconds)
 
         try:
-            self._admit(scope, headers)
+            self._admit(scope, headers, choice)
             await self._app(scope, self._bodies.bounded(receive), send_checked)
         except ApiError as error:
             await self._send_error(send_checked, error)
@@ -100,7 +108,8 @@ class RequestMiddleware:
                 await self._send_error(send_checked, ApiError(500, "internal_error", message))
         finally:
             seconds = time.perf_counter() - start
-            self._metrics.record_request(_route(scope), status, seconds)
+            used = choice.used.name if choice.used is not None else ""
+            self._metrics.record_request(_route(scope), status, seconds, used)
             facts = {
                 "method": scope["method"],
                 "path": scope["path"],
@@ -110,12 +119,12 @@ class RequestMiddleware:
             }
             request_log.info("%s %r %d", scope["method"], scope["path"], status, extra=facts)
 
-    def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    def _admit(self, scope: Scope, headers: dict[bytes, bytes], choice: StoreChoice) -> None:
         """Raise if the request may not pass."""
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
-        path = scope["path"]
+        path = _path(scope)
         if self._keys and path not in self._open_paths:
-            self._check_key(headers)
+            choice.allowed = self._check_key(headers)
         limits = self._settings.limits
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
@@ -134,13 +143,15 @@ class RequestMiddleware:
                 421, "wrong_host", "this server answers under its own address only; call it by that"
             )
 
-    def _check_key(self, headers: dict[bytes, bytes]) -> None:
+    def _check_key(self, headers: dict[bytes, bytes]) -> frozenset[str] | None:
+        """The stores that the request's key may use."""
         scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
         key = key.strip() if scheme.lower() == b"bearer" else b""
         # Every key is compared, and each in constant time: how long it takes tells nothing.
-        matches = [hmac.compare_digest(key, valid_key) for valid_key in self._keys]
-        if not any(matches):
+        matches = [stores for valid, stores in self._keys.items() if hmac.compare_digest(key, valid)]
+        if not matches:
             raise ApiError(401, "unauthorized", "a valid key is required: Authorization: Bearer KEY")
+        return matches[0]
 
     async def _send_error(self, send: Send, error: ApiError) -> None:
         status, answer = error_answer(self._settings.dialect, error.status, error.code, error.message)
@@ -212,17 +223,24 @@ def _too_large(limits: Limits) -> BodyRefused:
     )
 
 
-def _add_headers(headers: list[tuple[bytes, bytes]], path: str, identifier: str) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer with those for security and with the request's id."""
+def _add_headers(
+    headers: list[tuple[bytes, bytes]], path: str, more: dict[bytes, bytes]
+) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer with `more`, and with those for security."""
     policy = _DOCS_CSP if path == DOCS_PATH else _CSP
     policy = f"{policy}; frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
-    more = {**_HEADERS, b"content-security-policy": policy.encode(), b"x-request-id": identifier.encode()}
+    more = {**_HEADERS, b"content-security-policy": policy.encode(), **more}
     present = {name.lower() for name, _ in headers}
     return [*headers, *((name, value) for name, value in more.items() if name not in present)]
 
 
+def _path(scope: Scope) -> str:
+    """The path of a request without the part that names a store."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
+
+
 def _route(scope: Scope) -> str:
     """The route's pattern, so that a label has few values; `other` if no route matched."""
-    if scope["path"] in WORK_PATHS:
-        return str(scope["path"])
+    if _path(scope) in WORK_PATHS:
+        return _path(scope)
     return str(getattr(scope.get("route"), "path", "other"))

@@ -1,5 +1,6 @@
 """The same app as a deployment of Ray Serve: replicas, each with its model, its page cache and its queue."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ridgerank.indexing.ray import ClusterWorkers
@@ -15,7 +16,7 @@ _REQUESTS_PER_REPLICA = 2.0
 
 
 def deploy(
-    store: str,
+    stores: Mapping[str, str],
     options: RerankerOptions,
     settings: ServeSettings,
     *,
@@ -35,8 +36,9 @@ def deploy(
         # Called on each replica; Serve accepts only a plain function as a builder.
         from ridgerank.serving.app import create_app
         from ridgerank.serving.service import Service
+        from ridgerank.serving.stores import open_stores
 
-        return create_app(Service(options.open(store), settings, readout=options.readout))
+        return create_app(Service(open_stores(stores, options), settings))
 
     serve.start(http_options={"host": host, "port": port})
     deployment = serve.deployment(serve.ingress(make_app)()).options(

@@ -5,7 +5,8 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -19,7 +20,6 @@ from ridgerank.serving.dialects import (
     foreign_warnings,
     rerank_answer,
     token_usage,
-    weight_source,
 )
 from ridgerank.serving.documents import AttachmentPages, RequestDocuments, query_text, resolve_documents
 from ridgerank.serving.engine import RankingResult, Work
@@ -27,7 +27,7 @@ from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_word
 from ridgerank.serving.images import EncodedImage, image_etag, thumbnail_etag
 from ridgerank.serving.judging import Judging, example_queries
 from ridgerank.serving.matching_line import MatchedLine, find_matching_line
-from ridgerank.serving.metrics import step_times
+from ridgerank.serving.metrics import step_times, weight_source
 from ridgerank.serving.middleware import WORK_PATHS
 from ridgerank.serving.schemas import (
     PAGE_ID,
@@ -48,13 +48,17 @@ from ridgerank.serving.schemas import (
     TeiResult,
 )
 from ridgerank.serving.service import Service, base_name
+from ridgerank.serving.stores import StoreState
 from ridgerank.store.page_filter import PageFilter
+from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 
+Answer = TypeVar("Answer")
 _MEANINGS = {
     400: "Not JSON, or not a request at all.",
     401: "No valid key.",
-    404: "No such page.",
+    403: "The key is limited to some stores.",
+    404: "No such page, or no such store.",
     408: "The request's own deadline passed.",
     409: "This server cannot do that: it has no retriever, or its model reads text.",
     413: "More than the server takes at once.",
@@ -63,8 +67,8 @@ _MEANINGS = {
     429: "As many requests as the server takes are being worked on; `Retry-After` says when to come back.",
     503: "Shutting down, or no answer within the server's limit.",
 }
-_ANY_ROUTE = (400, 401, 421)
-_MODEL_ROUTE = (*_ANY_ROUTE, 404, 408, 409, 413, 422, 429, 503)
+_ANY_ROUTE = (400, 401, 404, 421, 422, 503)
+_MODEL_ROUTE = (*_ANY_ROUTE, 408, 409, 413, 429)
 _FIRST_PAGE = "$response.body#/results/0/page_id"
 _QUERY_AND_PAGE = {"query": "$response.body#/query", "page": _FIRST_PAGE}
 _SEARCH_LINKS: dict[int | str, dict[str, Any]] = {
@@ -101,6 +105,10 @@ def ranking_router(service: Service) -> APIRouter:
     """The routes that need the model."""
     routes = APIRouter(responses=_errors(*_MODEL_ROUTE))
 
+    async def rerank_version(request: Request, body: RerankRequest, version: str) -> object:
+        rerank = partial(_rerank, service, request, body, version)
+        return await service.answer(request, rerank, store=body.store)
+
     @routes.post(
         "/rerank",
         summary="Rerank (Jina, vLLM; TEI if the request has texts)",
@@ -108,58 +116,33 @@ def ranking_router(service: Service) -> APIRouter:
     )
     async def rerank(request: Request, body: RerankRequest) -> object:
         """Put documents in order. With `texts` the answer has TEI's shape."""
-        return await _rerank(service, request, body, version="")
+        return await rerank_version(request, body, "")
 
     @routes.post("/v1/rerank", summary="Rerank (Cohere v1, Jina, vLLM)", response_model=RerankResponse)
     async def rerank_v1(request: Request, body: RerankRequest) -> object:
         """Put documents in order."""
-        return await _rerank(service, request, body, version="1")
+        return await rerank_version(request, body, "1")
 
     @routes.post("/v2/rerank", summary="Rerank (Cohere v2)", response_model=RerankResponse)
     async def rerank_v2(request: Request, body: RerankRequest) -> object:
         """Put documents in order."""
-        return await _rerank(service, request, body, version="2")
+        return await rerank_version(request, body, "2")
 
     @routes.post("/score", summary="Score pairs (vLLM)")
     @routes.post("/v1/score", summary="Score pairs (vLLM)")
     async def score(request: Request, body: ScoreRequest) -> ScoreResponse:
         """The readout score of each pair of query and document: no retriever, nothing standardized."""
-        return await _score(service, request, body)
+        return await service.answer(request, partial(_score, service, request, body), store=body.store)
 
     @routes.post("/v1/search", summary="Retrieve and rerank", responses=_SEARCH_LINKS)
     async def search(request: Request, body: SearchRequest) -> SearchResponse:
         """Let the retriever find k pages, rerank them, return the best."""
-        _require_few_candidates(service, body.k)
-        if service.retriever is None:
-            raise ApiError(
-                409,
-                "no_retriever",
-                "this server has no retriever to search with; send candidates to /v1/rerank",
-            )
-        within = PageFilter.of(body.documents, body.metadata)
-        if within:
-            await _require_some_pages(service, within)
-        work = service.search_work(body.query, body.k, within or None)
-        [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
-        lines = {}
-        if body.lines:
-            lines = await asyncio.to_thread(_matching_lines, service, result, top_n=body.top_n)
-        return _search_response(service, result, top_n=body.top_n, lines=lines)
+        return await service.answer(request, partial(_search, service, request, body), store=body.store)
 
     @routes.post("/v1/explain", summary="Where a query looked on a page", operation_id="explain")
     async def explain(request: Request, body: ExplainRequest) -> Explanation:
         """The attention of the query's last state on the page's stored positions."""
-        page_id = await _find_page(service, body.page)
-        exit_layer = service.reranker.store.lineage.storage.exit_layer
-        if body.layer is not None and body.layer >= exit_layer:
-            raise ApiError(
-                422,
-                "not_possible",
-                f"layer {body.layer} is not stored; expected one of 0 to {exit_layer - 1}",
-            )
-        return await service.explain(
-            request, body.query, page_id, layer=body.layer, deadline_ms=body.deadline_ms
-        )
+        return await service.answer(request, partial(_explain, service, request, body), store=body.store)
 
     return routes
 
@@ -168,78 +151,70 @@ def judgement_router(service: Service) -> APIRouter:
     """Judging pages; a server takes judgements only if it was started with --judge."""
     routes = APIRouter(prefix="/v1/judgements", responses=_errors(*_MODEL_ROUTE))
 
-    def judging() -> Judging:
-        if service.judging is None:
-            raise ApiError(
-                409, "judging_off", "this server takes no judgements; start it with `ridgerank serve --judge`"
-            )
-        return service.judging
-
     @routes.get("", summary="Judgements, and what they make of the weight")
     async def judgements(
-        query: Annotated[QueryText, Query()], judge: Annotated[str, Query(max_length=60)] = ""
+        request: Request,
+        query: Annotated[QueryText, Query()],
+        judge: Annotated[str, Query(max_length=60)] = "",
     ) -> JudgementsResponse:
         """The judgements of one query, the weight with all of them, and what to judge next."""
-        return await asyncio.to_thread(judging().report, query.strip(), judge.strip())
+
+        async def report(state: StoreState) -> JudgementsResponse:
+            return await asyncio.to_thread(_judging(state).report, query.strip(), judge.strip())
+
+        return await service.answer(request, report)
 
     @routes.post("", summary="Judge a page", operation_id="judge")
     async def judge(request: Request, body: JudgementRequest) -> JudgementsResponse:
         """Keep a judgement beside the store, or take one back; it is on disk when this answers."""
-        kept = judging()
-        try:
-            query = validate_query(body.query)
-        except QueryError as error:
-            raise ApiError(422, "bad_query", str(error)) from error
-        page_id = await _find_page(service, body.page)
-        if not await asyncio.to_thread(kept.knows, query):
-            work = service.search_work(query, service.reranker.calibration.diagnostics.candidates)
-            [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms)
-            await asyncio.to_thread(kept.keep_list, result.ranking)
-        try:
-            await asyncio.to_thread(kept.keep, query, page_id, body.grade, body.judge)
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise ApiError(409, "read_only", f"the judgement could not be kept: {reason}") from error
-        return await asyncio.to_thread(kept.report, query, body.judge)
+        return await service.answer(
+            request, partial(_keep_judgement, service, request, body), store=body.store
+        )
 
     return routes
 
 
 def image_router(service: Service) -> APIRouter:
     """Pages as people see them: rendered at reading size, and as thumbnails."""
-    routes = APIRouter(prefix="/v1/pages", responses=_errors(*_ANY_ROUTE, 404, 422, 429))
+    routes = APIRouter(prefix="/v1/pages", responses=_errors(*_ANY_ROUTE, 429))
     images = service.page_images
 
     shown: dict[str, Any] = {"response_class": Response, "responses": _IMAGE_RESPONSES}
 
     async def answer(
-        page_id: str, etag: str, if_none_match: str | None, make: Callable[[str], Awaitable[EncodedImage]]
+        request: Request,
+        page_id: str,
+        etag: str,
+        if_none_match: str | None,
+        make: Callable[[PageStore, str], Awaitable[EncodedImage]],
     ) -> Response:
-        await asyncio.to_thread(images.require_page, page_id)
-        headers = {"ETag": etag, "Cache-Control": "private, max-age=86400, immutable"}
-        if _has_current(if_none_match, etag):
-            return Response(status_code=304, headers=headers)
-        made = await make(page_id)
-        return Response(made.data, media_type=made.media_type, headers=headers)
+        async def send(state: StoreState) -> Response:
+            await _find_page(state, page_id)
+            headers = {"ETag": etag, "Cache-Control": "private, max-age=86400, immutable"}
+            if _has_current(if_none_match, etag):
+                return Response(status_code=304, headers=headers)
+            made = await make(state.reranker.store, page_id)
+            return Response(made.data, media_type=made.media_type, headers=headers)
+
+        return await service.answer(request, send)
 
     @routes.get("/{page_id}/image", summary="A page, rendered", operation_id="page_image", **shown)
-    async def image(page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
+    async def image(request: Request, page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
         """The page at reading size, rendered from the document it was indexed from."""
 
-        async def render(page_id: str) -> EncodedImage:
-            return await asyncio.shield(asyncio.wrap_future(images.render(page_id)))
+        async def render(store: PageStore, page_id: str) -> EncodedImage:
+            return await asyncio.shield(asyncio.wrap_future(images.render(store, page_id)))
 
-        return await answer(page_id, image_etag(page_id), if_none_match, render)
+        return await answer(request, page_id, image_etag(page_id), if_none_match, render)
 
     @routes.get("/{page_id}/thumbnail", summary="A page, small", operation_id="page_thumbnail", **shown)
-    async def thumbnail(page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
+    async def thumbnail(request: Request, page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
         """The small image the store holds."""
-        return await answer(
-            page_id,
-            thumbnail_etag(page_id),
-            if_none_match,
-            lambda page_id: asyncio.to_thread(images.thumbnail, page_id),
-        )
+
+        async def read(store: PageStore, page_id: str) -> EncodedImage:
+            return await asyncio.to_thread(images.thumbnail, store, page_id)
+
+        return await answer(request, page_id, thumbnail_etag(page_id), if_none_match, read)
 
     return routes
 
@@ -248,21 +223,18 @@ def info_router(service: Service) -> APIRouter:
     """What the server is: store, calibration, model, health, metrics."""
     routes = APIRouter(responses=_errors(*_ANY_ROUTE))
 
+    async def in_a_thread(request: Request, make: Callable[[StoreState], Answer]) -> Answer:
+        return await service.answer(request, lambda state: asyncio.to_thread(make, state))
+
     @routes.get("/v1/store", summary="The page store at a glance")
-    def store() -> dict[str, Any]:
+    async def store(request: Request) -> dict[str, Any]:
         """Pages, bytes, the model they were made with, and what this server does with them."""
-        return _store_facts(service)
+        return await in_a_thread(request, partial(_store_facts, service))
 
     @routes.get("/v1/calibration", summary="The calibration's report")
-    def calibration() -> dict[str, Any]:
+    async def calibration(request: Request) -> dict[str, Any]:
         """How readout and weight were fitted; null is what could not be estimated."""
-        calibration = service.reranker.calibration
-        facts = calibration.facts()
-        diagnostics = facts.pop("diagnostics")
-        diagnostics["queries_from"] = base_name(diagnostics["queries_from"])
-        names = {"name": service.readout, "retriever": base_name(calibration.retriever)}
-        del facts["retriever_source"]  # a path
-        return {**facts, **names, **diagnostics}
+        return await in_a_thread(request, _calibration_facts)
 
     @routes.get(
         "/v1/calibration/picture",
@@ -270,26 +242,24 @@ def info_router(service: Service) -> APIRouter:
         response_class=Response,
         responses={**_errors(404), 200: _IMAGE_RESPONSES[200]},
     )
-    def picture() -> Response:
+    async def picture(request: Request) -> Response:
         """What `calibrate` drew: the penalty, and the agreement with the teacher."""
-        path = calibrations_folder(service.reranker.store.uri) / f"{service.readout}.png"
-        try:
-            return Response(path.read_bytes(), media_type="image/png")
-        except OSError:
-            raise ApiError(
-                404, "no_picture", "this calibration has no picture; install matplotlib and calibrate again"
-            ) from None
+        return await in_a_thread(request, _picture)
 
-    @routes.get("/v1/models", summary="The model this server ranks with")
-    def models() -> dict[str, Any]:
-        """One model, under whatever name requests ask for it."""
+    @routes.get("/v1/models", summary="The model this server ranks with, and its stores")
+    async def models(request: Request) -> dict[str, Any]:
+        """One model, under whatever name requests ask for it, and the stores that the key may use."""
         model = {
             "id": service.model,
             "object": "model",
             "created": service.started,
             "owned_by": "ridgerank",
             "endpoints": sorted(WORK_PATHS),
-            "root": base_name(service.reranker.backbone.name),
+            "root": base_name(service.backbone.name),
+            "stores": [
+                {"name": store.name, "state": store.state.version if store.is_open else None}
+                for store in service.allowed_stores(request)
+            ],
         }
         return {"object": "list", "data": [model]}
 
@@ -310,27 +280,99 @@ def info_router(service: Service) -> APIRouter:
         summary="Counts for Prometheus",
         response_class=Response,
         responses={
-            200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Counts."}
+            **_errors(403),
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Counts."},
         },
     )
-    def metrics() -> Response:
-        """Prometheus' text format."""
+    def metrics(request: Request) -> Response:
+        """Prometheus' text format; a key that is limited to some stores gets none."""
+        if request.scope["ridgerank"].allowed is not None:
+            raise ApiError(403, "forbidden", "metrics are of all stores, and this key is limited to some")
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     return routes
 
 
-async def _rerank(service: Service, request: Request, body: RerankRequest, *, version: str) -> object:
-    documents = await _resolve(service, body.sent_documents)
-    no_scores = service.retriever is None or bool(documents.attachments)
+async def _search(
+    service: Service, request: Request, body: SearchRequest, state: StoreState
+) -> SearchResponse:
+    _require_few_candidates(service, body.k)
+    if state.retriever is None:
+        raise ApiError(
+            409, "no_retriever", "this store has no retriever to search with; send candidates to /v1/rerank"
+        )
+    within = PageFilter.of(body.documents, body.metadata)
+    if within:
+        await _require_some_pages(state, within)
+    work = service.search_work(state, body.query, body.k, within or None)
+    [result] = await service.rank(
+        request, state, [work], deadline_ms=body.deadline_ms, min_score=body.min_score
+    )
+    lines = {}
+    if body.lines:
+        lines = await asyncio.to_thread(_matching_lines, state, result, top_n=body.top_n)
+    return _search_response(service, state, result, top_n=body.top_n, lines=lines)
+
+
+async def _explain(
+    service: Service, request: Request, body: ExplainRequest, state: StoreState
+) -> Explanation:
+    page_id = await _find_page(state, body.page)
+    exit_layer = state.reranker.store.lineage.storage.exit_layer
+    if body.layer is not None and body.layer >= exit_layer:
+        raise ApiError(
+            422, "not_possible", f"layer {body.layer} is not stored; expected one of 0 to {exit_layer - 1}"
+        )
+    return await service.explain(
+        request, state, body.query, page_id, layer=body.layer, deadline_ms=body.deadline_ms
+    )
+
+
+def _judging(state: StoreState) -> Judging:
+    if state.judging is None:
+        raise ApiError(
+            409, "judging_off", "this server takes no judgements; start it with `ridgerank serve --judge`"
+        )
+    return state.judging
+
+
+async def _keep_judgement(
+    service: Service, request: Request, body: JudgementRequest, state: StoreState
+) -> JudgementsResponse:
+    kept = _judging(state)
+    try:
+        query = validate_query(body.query)
+    except QueryError as error:
+        raise ApiError(422, "bad_query", str(error)) from error
+    page_id = await _find_page(state, body.page)
+    if not await asyncio.to_thread(kept.knows, query):
+        work = service.search_work(state, query, state.reranker.calibration.diagnostics.candidates)
+        [result] = await service.rank(request, state, [work], deadline_ms=body.deadline_ms)
+        await asyncio.to_thread(kept.keep_list, result.ranking)
+    try:
+        await asyncio.to_thread(kept.keep, query, page_id, body.grade, body.judge)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ApiError(409, "read_only", f"the judgement could not be kept: {reason}") from error
+    return await asyncio.to_thread(kept.report, query, body.judge)
+
+
+async def _rerank(
+    service: Service, request: Request, body: RerankRequest, version: str, state: StoreState
+) -> object:
+    documents = await _resolve(service, state, body.sent_documents)
+    no_scores = state.retriever is None or bool(documents.attachments)
     work, page_ids = _rank_work(
         service,
+        state,
         query_text(body.query),
         documents,
         retriever_scores=body.retriever_scores,
         readout_alone=body.retriever_scores is None and no_scores,
     )
-    [result] = await service.rank(request, [work], deadline_ms=body.deadline_ms, min_score=body.min_score)
+    [result] = await service.rank(
+        request, state, [work], deadline_ms=body.deadline_ms, min_score=body.min_score
+    )
     answer = rerank_answer(service, result, body, documents, page_ids(), version=version)
     if isinstance(answer, list):
         shown = [each.model_dump() for each in answer]
@@ -338,18 +380,20 @@ async def _rerank(service: Service, request: Request, body: RerankRequest, *, ve
     return JSONResponse(answer) if isinstance(answer, dict) else answer
 
 
-async def _score(service: Service, request: Request, body: ScoreRequest) -> ScoreResponse:
+async def _score(service: Service, request: Request, body: ScoreRequest, state: StoreState) -> ScoreResponse:
     sent_queries, sent = body.pair_lists
     queries = [query_text(query) for query in sent_queries]
-    documents = await _resolve(service, sent)
+    documents = await _resolve(service, state, sent)
     indices: dict[str, list[int]] = defaultdict(list)  # query → its documents
     for index in range(len(sent)):
         indices[queries[index if len(queries) > 1 else 0]].append(index)
     works = [
-        _rank_work(service, query, documents.select(selected), retriever_scores=None, readout_alone=True)
+        _rank_work(
+            service, state, query, documents.select(selected), retriever_scores=None, readout_alone=True
+        )
         for query, selected in indices.items()
     ]
-    results = await service.rank(request, [work for work, _ in works], deadline_ms=body.deadline_ms)
+    results = await service.rank(request, state, [work for work, _ in works], deadline_ms=body.deadline_ms)
     scores = [0.0] * len(sent)
     for selected, result, (_, page_ids) in zip(indices.values(), results, works, strict=True):
         readout_scores = {page.page_id: page.readout_score for page in result.ranking.pages}
@@ -365,20 +409,21 @@ async def _score(service: Service, request: Request, body: ScoreRequest) -> Scor
     )
 
 
-async def _resolve(service: Service, documents: Sequence[Document]) -> RequestDocuments:
+async def _resolve(service: Service, state: StoreState, documents: Sequence[Document]) -> RequestDocuments:
     """Match documents with stored pages, in a thread: the event loop does not wait for the store."""
     _require_few_candidates(service, len(documents))
     return await asyncio.to_thread(
         resolve_documents,
         documents,
-        service.reranker.store,
+        state.reranker.store,
         service.settings,
-        reads_text=service.reranker.backbone.reads_text,
+        reads_text=service.backbone.reads_text,
     )
 
 
 def _rank_work(
     service: Service,
+    state: StoreState,
     query: str,
     documents: RequestDocuments,
     *,
@@ -392,10 +437,10 @@ def _rank_work(
         pages = AttachmentPages(
             documents.attachments,
             check_caller,
-            max_pixels=service.reranker.backbone.page_budget,
+            max_pixels=service.backbone.page_budget,
             decode=service.image_decoder.for_request(),
         )
-        candidates = service.reranker.prepare(
+        candidates = state.reranker.prepare(
             query,
             documents.candidates(retriever_scores),
             encode_missing=pages if documents.attachments else None,
@@ -404,22 +449,22 @@ def _rank_work(
         attached.update(pages.page_ids)
         return candidates
 
-    return Work(query, len(documents.names), prepare), lambda: [
+    return Work(state.reranker, query, len(documents.names), prepare), lambda: [
         attached.get(name, name) for name in documents.names
     ]
 
 
-async def _find_page(service: Service, name: str) -> str:
-    page_id = await asyncio.to_thread(service.reranker.store.lookup, name)
+async def _find_page(state: StoreState, name: str) -> str:
+    page_id = await asyncio.to_thread(state.reranker.store.lookup, name)
     if page_id is None:
         raise page_not_found(name)
     return page_id
 
 
-async def _require_some_pages(service: Service, within: PageFilter) -> None:
+async def _require_some_pages(state: StoreState, within: PageFilter) -> None:
     """Refuse a filter that lets no page through; the store is asked outside the event loop."""
     try:
-        await asyncio.to_thread(service.reranker.store.select, within)
+        await asyncio.to_thread(state.reranker.store.select, within)
     except StoreError as error:
         pages = shorten_words(str(within))
         raise ApiError(
@@ -436,11 +481,17 @@ def _require_few_candidates(service: Service, count: int) -> None:
 
 
 def _search_response(
-    service: Service, result: RankingResult, *, top_n: int, lines: dict[str, MatchedLine | None]
+    service: Service,
+    state: StoreState,
+    result: RankingResult,
+    *,
+    top_n: int,
+    lines: dict[str, MatchedLine | None],
 ) -> SearchResponse:
     """The best pages of a search, with both standardized scores, so that a caller can use another weight."""
     ranking = result.ranking
     shown = ("retriever_part", "readout_part")  # the page computes these for any weight
+    pages = f"/stores/{state.name}/v1/pages" if len(service.stores) > 1 else "/v1/pages"
     return SearchResponse(
         id=uuid.uuid4().hex,
         model=service.model,
@@ -452,8 +503,8 @@ def _search_response(
         results=[
             SearchResult(
                 **{name: value for name, value in to_json(page).items() if name not in shown},
-                image_url=f"/v1/pages/{page.page_id}/image",
-                thumbnail_url=f"/v1/pages/{page.page_id}/thumbnail",
+                image_url=f"{pages}/{page.page_id}/image",
+                thumbnail_url=f"{pages}/{page.page_id}/thumbnail",
                 reason=page.reason,
                 line=lines.get(page.page_id),
             )
@@ -463,30 +514,50 @@ def _search_response(
     )
 
 
-def _matching_lines(service: Service, result: RankingResult, *, top_n: int) -> dict[str, MatchedLine | None]:
+def _matching_lines(state: StoreState, result: RankingResult, *, top_n: int) -> dict[str, MatchedLine | None]:
     """Page id → the line that matches the query best. It reads the store: call it outside the event loop."""
     page_ids = [page.page_id for page in result.ranking.pages[:top_n]]
-    pages = service.reranker.store.pages(page_ids) if page_ids else []
+    pages = state.reranker.store.pages(page_ids) if page_ids else []
     return {page.page_id: find_matching_line(page.text, result.ranking.query) for page in pages}
 
 
-def _store_facts(service: Service) -> dict[str, Any]:
+def _calibration_facts(state: StoreState) -> dict[str, Any]:
+    calibration = state.reranker.calibration
+    facts = calibration.facts()
+    diagnostics = facts.pop("diagnostics")
+    diagnostics["queries_from"] = base_name(diagnostics["queries_from"])
+    names = {"name": state.readout, "retriever": base_name(calibration.retriever)}
+    del facts["retriever_source"]  # a path
+    return {**facts, **names, **diagnostics}
+
+
+def _picture(state: StoreState) -> Response:
+    path = calibrations_folder(state.reranker.store.uri) / f"{state.readout}.png"
+    try:
+        return Response(path.read_bytes(), media_type="image/png")
+    except OSError:
+        raise ApiError(
+            404, "no_picture", "this calibration has no picture; install matplotlib and calibrate again"
+        ) from None
+
+
+def _store_facts(service: Service, state: StoreState) -> dict[str, Any]:
     """Size and lineage of the store, without its path."""
-    store, backbone = service.reranker.store, service.reranker.backbone
+    store = state.reranker.store
     info = store.info()
     lineage = info.lineage.to_dict()
     return {
-        "name": base_name(info.uri),
+        "name": base_name(info.uri) if len(service.stores) == 1 else state.name,
+        "state": state.version,
         "pages": info.pages,
         "prefix_bytes": info.prefix_bytes,
         "bytes_per_page": info.bytes_per_page,
         "lineage": {**lineage, "backbone": base_name(lineage["backbone"])},
-        "retriever": None if service.retriever is None else base_name(service.retriever),
+        "retriever": None if state.retriever is None else base_name(state.retriever),
         "encodes_missing": service.settings.encode_missing,
-        "reads_text": backbone.reads_text,
-        "current": store.is_current(),
-        "judging": service.judging is not None,
-        "examples": example_queries(service.reranker),
+        "reads_text": service.backbone.reads_text,
+        "judging": state.judging is not None,
+        "examples": example_queries(state.reranker),
         "labels": store.label_examples(),
     }
 

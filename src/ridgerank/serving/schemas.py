@@ -55,6 +55,11 @@ LATENCY = (
 )
 
 
+StoreName = Annotated[
+    Name | None, Field(description="The store to use, if the server has several and the path names none.")
+]
+
+
 class RequestModel(BaseModel):
     """The base of everything a caller sends."""
 
@@ -275,6 +280,7 @@ class RerankRequest(ForeignFields):
     return_documents: bool | None = Field(
         default=None, description="Send each document back with its result; not by default."
     )
+    store: StoreName = None
     retriever_scores: Scores | None = None
     min_score: MinScore = None
     deadline_ms: DeadlineMs = None
@@ -382,6 +388,7 @@ class ScoreRequest(ForeignFields):
     data_1: Queries | None = Field(default=None, description="Another word for queries, with data_2.")
     data_2: Documents | None = None
     model: Name | None = None
+    store: StoreName = None
     request_id: Name | None = Field(default=None, description="The id that the answer gets.")
     use_activation: bool | None = Field(
         default=None, description="Not used: a score is as the readout has it."
@@ -458,6 +465,7 @@ class SearchRequest(RequestModel):
     )
 
     query: QueryText
+    store: StoreName = None
     k: StrictInt = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
     top_n: StrictInt = Field(default=5, ge=1, description="How many of these to return, best first.")
     documents: list[Name] = Field(
@@ -524,6 +532,7 @@ class ExplainRequest(RequestModel):
 
     query: QueryText
     page: Name
+    store: StoreName = None
     layer: StrictInt | None = Field(
         default=None, ge=0, description="One stored layer; the mean of all by default."
     )
@@ -548,6 +557,7 @@ class JudgementRequest(RequestModel):
 
     query: QueryText
     page: Name
+    store: StoreName = None
     grade: StrictInt | None = Field(
         ge=0, le=2, description="2 relevant, 1 partly, 0 not; null takes back what the judge said before."
     )

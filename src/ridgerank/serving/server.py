@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,8 +32,8 @@ from ridgerank.serving.settings import SHARED_FOLDER, ServeSettings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from ridgerank.reranker.reranker import Reranker
     from ridgerank.serving.service import Service
+    from ridgerank.serving.stores import ServedStore
 
 log = logging.getLogger(__name__)
 
@@ -100,40 +100,40 @@ def _share_address(listening: socket.socket) -> socket.socket:
 
 
 def serve(
-    store: str,
+    stores: Mapping[str, str],
     options: RerankerOptions,
     settings: ServeSettings,
     listening: socket.socket,
     *,
     workers: int | None = None,
-    started: "Callable[[Reranker, int], None]" = lambda reranker, workers: None,
+    started: "Callable[[Sequence[ServedStore], int], None]" = lambda stores, workers: None,
 ) -> None:
-    """Serve a calibrated store until SIGTERM or Ctrl-C, then finish what was admitted.
+    """Serve calibrated stores by name until SIGTERM or Ctrl-C, then finish what was admitted.
 
-    The store is opened here first, so that what is wrong with it is raised here; `started` is told of it and
-    of the number of workers. Workers divide the page cache, the cores and the admitted requests among them.
+    The stores are opened here first, so that what is wrong with them is raised here; `started` is told of
+    them and of the number of workers. Workers divide the page cache, the cores and the admitted requests.
     """
     import torch
 
     from ridgerank.serving.service import Service
+    from ridgerank.serving.stores import open_stores
 
-    reranker = options.open(store)
-    backbone = reranker.backbone
+    opened = open_stores(stores, options, judge=settings.judge)
+    backbone = next(store.state.reranker.backbone for store in opened if store.is_open)
     workers = workers or default_workers(backbone.device.type, backbone.nbytes)
-    started(reranker, workers)
+    started(opened, workers)
     if workers == 1:
-        app = partial(_make_app, partial(Service, reranker, settings, readout=options.readout), settings)
+        app = partial(_make_app, partial(Service, opened, settings), settings)
         uvicorn.Server(server_config(app, settings)).run(sockets=[listening])
         return
-    reranker.close()
-    del reranker, backbone  # each worker loads its own
+    del opened, backbone  # each worker loads its own
     # The kernel spreads connections by chance, so a worker admits half as many again as its share.
     admitted = min(settings.limits.admitted, math.ceil(1.5 * settings.limits.admitted / workers))
     limits = replace(settings.limits, admitted=admitted)
     settings = replace(settings, limits=limits)
     options = replace(options, cache_bytes=options.cache_bytes // workers)
     threads = max(1, torch.get_num_threads() // workers)
-    app = partial(_make_worker_app, store, options, settings, threads)
+    app = partial(_make_worker_app, dict(stores), options, settings, threads)
     listening = _share_address(listening)
     with TemporaryDirectory(prefix="ridgerank-workers-") as folder:
         os.environ[SHARED_FOLDER] = folder
@@ -165,18 +165,19 @@ def server_config(
 
 
 def _make_worker_app(
-    store: str, options: RerankerOptions, settings: ServeSettings, threads: int
+    stores: Mapping[str, str], options: RerankerOptions, settings: ServeSettings, threads: int
 ) -> "FastAPI":
     """The application of a worker. What stops the first of them to start would stop all others, too."""
     import torch
 
     from ridgerank.serving.service import Service
+    from ridgerank.serving.stores import open_stores
 
     torch.set_num_threads(threads)
     some_started = Path(os.environ[SHARED_FOLDER], "started")
     try:
-        reranker = options.open(store)
-        app = _make_app(partial(Service, reranker, settings, readout=options.readout), settings)
+        opened = open_stores(stores, options, judge=settings.judge)
+        app = _make_app(partial(Service, opened, settings), settings)
     except RidgeRankError as error:
         log.error("%s", error)
         raise SystemExit(1 if some_started.exists() else STARTUP_FAILURE) from error

@@ -1,68 +1,116 @@
-"""One opened server: reranker, queue, page images and metrics, and how a request waits for its result."""
+"""One opened server: stores, queue, page images and metrics, and how a request waits for its result."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from threading import Lock
-from typing import Any
+from threading import Event, Lock, Thread
+from typing import Any, TypeVar
 
 from fastapi import Request
 
-from ridgerank.calibration.artifact import DEFAULT_NAME
-from ridgerank.errors import RidgeRankError
+from ridgerank.errors import RidgeRankError, StoreError
 from ridgerank.records import Explanation
 from ridgerank.reranker.candidates import drop_low_scores, require_min_score
-from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import http_errors
 from ridgerank.serving.engine import CallerLeftError, Engine, RankingResult, Work
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.images import ImageDecoder, PageImages
-from ridgerank.serving.judging import Judging
 from ridgerank.serving.logs import QueryLog
 from ridgerank.serving.metrics import Metrics
 from ridgerank.serving.settings import ServeSettings
+from ridgerank.serving.stores import ServedStore, StoreState
 from ridgerank.store.page_filter import PageFilter
 
 log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 5.0
-"""Readiness reads the store at most this often, unless a request has failed meanwhile."""
+"""Readiness reads the stores at most this often, unless a request has failed meanwhile."""
+_LOOK_SECONDS = 0.5
+"""How often stores are asked whether it is time to look for changes."""
+
+Answer = TypeVar("Answer")
 
 
 class Service:
     """Everything the routes share; `close` lets the admitted requests finish."""
 
-    def __init__(self, reranker: Reranker, settings: ServeSettings, *, readout: str = DEFAULT_NAME) -> None:
-        self.reranker = reranker
+    def __init__(self, stores: Sequence[ServedStore], settings: ServeSettings) -> None:
+        """At least one of the stores is open; all share its model."""
+        self.stores = {store.name: store for store in stores}
         self.settings = settings
-        self.readout = readout
-        """The calibration's name."""
-        self.model = settings.model_name or f"ridgerank-{base_name(reranker.backbone.name)}"
+        self._opened = next(store.state.reranker for store in stores if store.is_open)
+        self.backbone = self._opened.backbone
+        self.model = settings.model_name or f"ridgerank-{base_name(self.backbone.name)}"
         self.started = int(time.time())
-        self.retriever = _retriever_name(reranker)
-        """None if there is none to search with."""
-        self.judging = Judging(reranker) if settings.judge else None
-        """None if callers may not judge pages."""
         self._queries = None if settings.query_log is None else QueryLog(settings.query_log)
-        self.engine = Engine(reranker, settings.limits)
-        self.metrics = Metrics(self.engine, reranker)
-        self.page_images = PageImages(reranker.store, settings.limits)
-        self.image_decoder = ImageDecoder(settings.limits, max_pixels=reranker.backbone.page_budget)
+        self.engine = Engine(settings.limits)
+        self.metrics = Metrics(self.engine, self.stores, self._opened.cache_counts)
+        self.page_images = PageImages(settings.limits)
+        self.image_decoder = ImageDecoder(settings.limits, max_pixels=self.backbone.page_budget)
         self._probing = Lock()
         self._probed_at: float | None = None
         self._readable = False
-        self._told_of_changes = False
+        self._closed = Event()
+        self._refresher = Thread(target=self._refresh_stores, name="ridgerank-refresh", daemon=True)
+        self._refresher.start()
 
-    def search_work(self, query: str, k: int, within: PageFilter | None = None) -> Work:
+    def allowed_stores(self, request: Request) -> list[ServedStore]:
+        """The stores that a request's key may use."""
+        allowed = request.scope["ridgerank"].allowed
+        return [store for name, store in self.stores.items() if allowed is None or name in allowed]
+
+    def find_store(self, request: Request, sent: str | None = None) -> ServedStore:
+        """The store that a request names in its path or as `sent`, if its key may use it.
+
+        A store the key may not use is answered like one that does not exist.
+        """
+        usable = {store.name: store for store in self.allowed_stores(request)}
+        in_path = request.scope["ridgerank"].named
+        name = in_path or sent or (next(iter(usable)) if len(usable) == 1 else None)
+        if name is None:
+            raise ApiError(
+                422,
+                "store_missing",
+                f"this server has {len(usable)} stores; name one as `store`, or call /stores/NAME/…",
+            )
+        if name not in usable or sent not in (None, name):
+            raise ApiError(
+                404,
+                "no_such_store",
+                f"no store {http_errors.shorten_words(sent or name)!r} here; see /v1/models",
+            )
+        return usable[name]
+
+    async def answer(
+        self, request: Request, handle: Callable[[StoreState], Awaitable[Answer]], *, store: str | None = None
+    ) -> Answer:
+        """Answer from one state of the store that a request names.
+
+        If the store cannot be read, for instance because a file of that state is gone, it is opened again and
+        the request tried once more.
+        """
+        served = self.find_store(request, store)
+        state = request.scope["ridgerank"].used = served.state
+        try:
+            return await handle(state)
+        except (StoreError, OSError) as error:
+            log.warning("store %s: %s; it is opened again", state.name, error)
+            await asyncio.to_thread(served.refresh, self._opened, seen=state)
+            state = request.scope["ridgerank"].used = served.state
+            return await handle(state)
+
+    def search_work(self, state: StoreState, query: str, k: int, within: PageFilter | None = None) -> Work:
         """Retrieve `k` pages and rank them. Alone: a retriever sums in another order for several queries."""
-        return Work(query, k, lambda _: self.reranker.retrieve([query], k=k, within=within)[0])
+        reranker = state.reranker
+        return Work(reranker, query, k, lambda _: reranker.retrieve([query], k=k, within=within)[0])
 
     async def rank(
         self,
         request: Request,
+        state: StoreState,
         works: Sequence[Work],
         *,
         deadline_ms: int | None,
@@ -70,47 +118,64 @@ class Service:
     ) -> list[RankingResult]:
         """Wait for the rankings of a request, at most until its deadline; drop pages below `min_score`."""
         try:
-            require_min_score(min_score, self.reranker.calibration)
+            require_min_score(min_score, state.reranker.calibration)
         except RidgeRankError as error:
             raise http_errors.from_library_error(error) or error from error
         results = await self._run(request, works, deadline_ms=deadline_ms)
         rankings = [result for result in results if isinstance(result, RankingResult)]
         for result in rankings:
-            self.metrics.record_ranking(result)
+            self.metrics.record_ranking(state, result)
             if self._queries is not None:
                 self._queries.record(result.ranking.query)
         return [replace(result, ranking=drop_low_scores(result.ranking, min_score)) for result in rankings]
 
     async def explain(
-        self, request: Request, query: str, page_id: str, *, layer: int | None, deadline_ms: int | None
+        self,
+        request: Request,
+        state: StoreState,
+        query: str,
+        page_id: str,
+        *,
+        layer: int | None,
+        deadline_ms: int | None,
     ) -> Explanation:
         """Wait for an explanation of one page, at most until the request's deadline."""
-        work = Work(query, 1, lambda _: self.reranker.explain(query, page_id, layer=layer))
+        reranker = state.reranker
+        work = Work(reranker, query, 1, lambda _: reranker.explain(query, page_id, layer=layer))
         [result] = await self._run(request, [work], deadline_ms=deadline_ms)
         assert isinstance(result, Explanation)  # what the work makes
         return result
 
     def require_ready(self) -> None:
-        """Raise if the server cannot answer now. It may read the store: call it outside the event loop."""
+        """Raise if no store can be read now. It may read the stores: call it outside the event loop."""
         if self.engine.closing:
             raise http_errors.shutting_down()
         with self._probing:
             now = time.monotonic()
             if self._probed_at is None or now - self._probed_at > PROBE_SECONDS:
-                self._probed_at, self._readable = now, self._probe_store()
+                self._probed_at = now
+                self._readable = any(self._probe(store) for store in self.stores.values())
         if not self._readable:
-            reason = "the page store cannot be read; the server's log says why"
+            reason = "no page store can be read; the server's log says why"
             raise ApiError(503, "not_ready", reason, retry_after=5)
 
     def close(self, *, seconds: float = 10.0) -> None:
-        """Finish what was admitted, within `seconds`, then end all processes and close the store."""
+        """Finish what was admitted, within `seconds`, then end all processes and close the stores."""
+        self.end_refresh()
         self.engine.close(seconds=seconds)
         self.end_processes()
         self.page_images.close()
         if self._queries is not None:
             self._queries.close()
         self.metrics.close()
-        self.reranker.close()
+        for store in self.stores.values():
+            if store.is_open:
+                store.state.reranker.close()
+
+    def end_refresh(self) -> None:
+        """Take up no more changes of the stores."""
+        self._closed.set()
+        self._refresher.join(1.0)
 
     def end_processes(self) -> None:
         """End the processes that decode and render, whatever they do."""
@@ -151,7 +216,7 @@ class Service:
 
     def _count_tokens(self, works: Sequence[Work]) -> list[int]:
         """Query tokens times candidates of each work; a request of too many is refused."""
-        limits, tokens = self.settings.limits, self.reranker.backbone.tokens
+        limits, tokens = self.settings.limits, self.backbone.tokens
         try:
             lengths = [len(tokens.suffix(work.query)) for work in works]
         except RidgeRankError as error:
@@ -187,21 +252,28 @@ class Service:
             raise told or result from result
         return result
 
-    def _probe_store(self) -> bool:
-        """Whether the store can be read."""
-        store = self.reranker.store
-        try:
-            store.probe()
-        except (RidgeRankError, OSError) as error:
-            log.error("the page store cannot be read: %s", error)
-            return False
-        if not self._told_of_changes and not store.is_current():
-            self._told_of_changes = True
-            log.warning(
-                "the page store has changed since this server opened it: pages that were removed are still "
-                "found, and pages that were added are not; restart the server to serve the store as it is now"
-            )
-        return True
+    def _probe(self, served: ServedStore) -> bool:
+        """Whether a store can be read; it is opened again if not."""
+        for _ in range(2):
+            if not served.is_open:
+                return False
+            state = served.state
+            try:
+                state.reranker.store.probe()
+            except (RidgeRankError, OSError) as error:
+                log.error("store %s cannot be read: %s", state.name, error)
+                served.refresh(self._opened, seen=state)
+                continue
+            return True
+        return False
+
+    def _refresh_stores(self) -> None:
+        while not self._closed.wait(_LOOK_SECONDS):
+            for store in self.stores.values():
+                try:
+                    store.refresh(self._opened)
+                except Exception:
+                    log.exception("store %s was not looked at", store.name)
 
 
 def base_name(name: str) -> str:
@@ -213,11 +285,3 @@ async def _wait_for_hang_up(request: Request) -> None:
     """Return when the caller hangs up; the body has been read, so nothing else can come."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _retriever_name(reranker: Reranker) -> str | None:
-    try:
-        return reranker.retriever.name
-    except RidgeRankError as error:
-        log.warning("no retriever: %s; requests must bring candidates, with scores or without", error)
-        return None

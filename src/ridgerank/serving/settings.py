@@ -1,5 +1,7 @@
 """The limits of a server and who may call it. Knows no HTTP."""
 
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -7,6 +9,9 @@ from typing import Literal, TypeAlias
 from ridgerank.errors import ServingError
 
 MIN_KEY_CHARACTERS = 16
+UNNAMED = "default"
+"""The name of a store that is served alone."""
+STORE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that prometheus-client reads when it is imported: where worker processes share metrics."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -58,8 +63,8 @@ class ServeSettings:
     """How a server is run."""
 
     limits: Limits = field(default_factory=Limits)
-    keys: tuple[str, ...] = ()
-    """API keys, any of which is accepted; without keys anyone may call."""
+    keys: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    """API key → the stores it may use, None for all; without keys anyone may call."""
     hosts: frozenset[str] | None = LOOPBACK
     """Host names a request may use; None for any. A website can make a browser call a loopback server under
     the website's own name: this stops it."""
@@ -76,15 +81,18 @@ class ServeSettings:
     """Whether every request is a line of JSON in the log."""
 
 
-def read_keys(path: Path) -> tuple[str, ...]:
-    """Read API keys from a file, one per line; blank lines and lines that start with # are skipped."""
+def read_keys(path: Path, stores: Collection[str]) -> dict[str, frozenset[str] | None]:
+    """Read API keys from a file: on each line a key, then the stores it is limited to, if any.
+
+    Blank lines and lines that start with # are skipped. `stores` are those that are served.
+    """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise ServingError(
             f"{path}: cannot be read ({error}); expected a text file with one key per line"
         ) from error
-    keys = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    keys = {key: frozenset(names) or None for key, *names in filter(None, lines) if key[0] != "#"}
     if not keys:
         raise ServingError(f"{path}: no keys; expected at least one line")
     short = [key for key in keys if len(key) < MIN_KEY_CHARACTERS]
@@ -93,6 +101,12 @@ def read_keys(path: Path) -> tuple[str, ...]:
             f"{path}: {len(short)} of {len(keys)} keys are shorter than {MIN_KEY_CHARACTERS} characters; "
             "make longer ones, such as `openssl rand -hex 32` does"
         )
-    if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
-        raise ServingError(f"{path}: a key with white space or other than ASCII; a header cannot carry it")
+    if any(not key.isascii() or not key.isprintable() for key in keys):
+        raise ServingError(f"{path}: a key with characters other than ASCII; a header cannot carry it")
+    unknown = set().union(*(names for names in keys.values() if names)).difference(stores)
+    if unknown:
+        raise ServingError(
+            f"{path}: a key is limited to {', '.join(sorted(unknown))}, and the stores that are served are "
+            f"{', '.join(stores)}; write a key and the names of its stores, with spaces between"
+        )
     return keys

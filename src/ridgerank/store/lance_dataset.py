@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from weakref import WeakValueDictionary
 
 import lance
 import pyarrow as pa
@@ -20,6 +21,8 @@ from ridgerank.lineage import Lineage
 from ridgerank.store import layout
 from ridgerank.store.layout import Basis
 
+_BASES: WeakValueDictionary[str, Basis] = WeakValueDictionary()
+"""Bases in use, by their digests."""
 _INDEX_CACHE_BYTES = 512 << 20
 _METADATA_CACHE_BYTES = 128 << 20
 """What Lance may keep of a store in memory; its defaults are gigabytes."""
@@ -157,9 +160,14 @@ def write_basis(uri: str, basis: Basis) -> None:
 
 
 def read_basis(uri: str, lineage: Lineage) -> Basis | None:
-    """The basis of a store, None for int8 pages; a file that is missing or has another digest is refused."""
+    """The basis of a store, None for int8 pages; a file that is missing or has another digest is refused.
+
+    Stores of one basis, and versions of one store, share it.
+    """
     if lineage.storage.basis is None:
         return None
+    if (basis := _BASES.get(lineage.storage.basis)) is not None:
+        return basis
     content = read_file(uri, layout.BASIS)
     if content is None or layout.digest_basis(content) != lineage.storage.basis:
         state = "missing" if content is None else "damaged"
@@ -167,7 +175,8 @@ def read_basis(uri: str, lineage: Lineage) -> Basis | None:
             f"{layout.BASIS} of the page store at {uri} is {state}: without it no page can be read; "
             "restore it from a copy, or index the documents into a new store"
         )
-    return Basis.from_bytes(content)
+    basis = _BASES[lineage.storage.basis] = Basis.from_bytes(content)
+    return basis
 
 
 def write_file(uri: str, name: str, content: bytes) -> None:

@@ -102,7 +102,7 @@ class LayerGroup:
     """(rank,): the same after the page."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Basis:
     """What turns pages into coefficients and back, the same for every page of a store."""
 

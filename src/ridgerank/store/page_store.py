@@ -475,6 +475,11 @@ class PageStore:
             first = self._dataset.head(1, columns=[layout.PAGE_ID]).column(layout.PAGE_ID).to_pylist()
         self.read_prefixes(first)
 
+    @property
+    def version(self) -> int:
+        """Lance's number of the version that is open."""
+        return int(self._dataset.version)
+
     def is_current(self) -> bool:
         """Whether nobody has written to the store since it was opened; what is open stays as it was."""
         with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):

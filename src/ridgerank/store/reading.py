@@ -72,23 +72,16 @@ class LoadingCache(Generic[Key, Value]):
     A value that two threads need at once is read once. One larger than the whole cache is not held.
     """
 
-    def __init__(
-        self,
-        read: Callable[[Sequence[Key]], list[Value]],
-        capacity_bytes: int,
-        *,
-        count_bytes: Callable[[Value], int],
-    ) -> None:
+    def __init__(self, capacity_bytes: int, *, count_bytes: Callable[[Value], int]) -> None:
         if capacity_bytes < 0:
             raise RidgeRankError(f"cache size must be 0 bytes or more, not {capacity_bytes}")
-        self._read_missing = read
         self._lock = Lock()
         self._held: ByteLRU[Key, Value] = ByteLRU(capacity_bytes, count_bytes=count_bytes)
         self._pending: dict[Key, Future[Value]] = {}
         self._hits = self._misses = 0
 
-    def read(self, keys: Sequence[Key]) -> list[Value]:
-        """The values of keys, from memory if they are held."""
+    def read(self, keys: Sequence[Key], read: Callable[[Sequence[Key]], list[Value]]) -> list[Value]:
+        """The values of keys, from memory if they are held; `read` gives the others."""
         values: dict[Key, Value] = {}
         awaited: dict[Key, Future[Value]] = {}
         to_read: dict[Key, Future[Value]] = {}
@@ -103,7 +96,7 @@ class LoadingCache(Generic[Key, Value]):
             self._hits += len(values) + len(awaited)
             self._misses += len(to_read)
         if to_read:
-            values |= self._read(to_read)
+            values |= self._read(to_read, read)
         values |= {key: future.result() for key, future in awaited.items()}
         return [values[key] for key in keys]
 
@@ -112,9 +105,11 @@ class LoadingCache(Generic[Key, Value]):
         with self._lock:
             return CacheCounts(self._hits, self._misses, *self._held.size())
 
-    def _read(self, to_read: dict[Key, Future[Value]]) -> dict[Key, Value]:
+    def _read(
+        self, to_read: dict[Key, Future[Value]], read: Callable[[Sequence[Key]], list[Value]]
+    ) -> dict[Key, Value]:
         try:
-            values = dict(zip(to_read, self._read_missing(list(to_read)), strict=True))
+            values = dict(zip(to_read, read(list(to_read)), strict=True))
         except BaseException as error:
             with self._lock:
                 for key, future in to_read.items():
