@@ -28,7 +28,7 @@ def test_two_runs_are_compared_with_an_interval(world: Path, tmp_path: Path) -> 
     assert difference["difference"] == pytest.approx(second["nDCG@5"] - first["nDCG@5"])
     assert difference["interval"][0] < difference["difference"] < difference["interval"][1]
     assert comparison["resampled"] == "10 groups"
-    assert "nDCG@5 +" in done.stderr
+    assert "nDCG@5, points (95 %)" in done.stderr
 
 
 def test_qrels_that_name_pages_otherwise_are_noticed(world: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ridgerank.evaluation.comparison import compare_evaluations
 from ridgerank.evaluation.metrics import Evaluation
-from ridgerank.evaluation.trial import Verdict, reach_verdict
+from ridgerank.evaluation.trial import Verdict, reach_verdict, widen
 from ridgerank.ragged import Floats
 
 
@@ -18,7 +18,7 @@ def judge(gains: Floats, documents: Sequence[int], *, made: bool = False, blind:
     after = Evaluation(queries, ("nDCG@5",), gains[None, :], 0, 0)
     groups = dict(zip(queries, map(str, documents), strict=True))
     [difference] = compare_evaluations(before, after, groups=groups)
-    return reach_verdict(difference, questions=len(gains), made=made, blind=blind)
+    return reach_verdict(widen(difference), questions=len(gains), made=made, blind=blind)
 
 
 def test_without_an_effect_at_most_5_percent_of_1000_trials_say_worth_it() -> None:

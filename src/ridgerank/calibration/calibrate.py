@@ -178,7 +178,7 @@ def calibrate(
         fits: Fits = {} if lists.fitted is None else fit(lists.fitted, lists.documents)
         weighed = weigh(
             lists,
-            scorers(fits, lists) if readout is None else _file_scorer(readout),
+            scorers(fits, lists) if readout is None else file_scorer(readout),
             incumbent=workbench.incumbent,
             keep_paper=keeps_paper(workbench.shallow.backbone),
         )
@@ -255,7 +255,7 @@ def make_lists(
     of_made = {query: found[query] for query in made if query in found}
     of_asked = {query: found[query] for query in asked if query in found}
     states = readout.calibration.state if readout is not None else state
-    run = _Passes(
+    run = StatePasses(
         workbench.shallow,
         STATES if states is None else (states,),
         progress,
@@ -271,7 +271,7 @@ def make_lists(
     )
 
 
-class _Passes:
+class StatePasses:
     """Runs lists over the stored pages, and counts them."""
 
     def __init__(self, shallow: ShallowPass, states: Sequence[State], progress: Progress, total: int) -> None:
@@ -351,7 +351,8 @@ def scorers(fits: Fits, lists: CalibrationLists) -> dict[tuple[Target, State], S
     }
 
 
-def _file_scorer(readout: ReadoutFile) -> dict[tuple[Target, State], Scorer]:
+def file_scorer(readout: ReadoutFile) -> dict[tuple[Target, State], Scorer]:
+    """What scores lists by the readout of a file."""
     made = readout.calibration
     return {(made.target, made.state): lambda lists: made.readout.score(lists.states[made.state])}
 

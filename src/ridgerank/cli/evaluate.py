@@ -2,15 +2,24 @@
 
 import json
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from ridgerank.cli._console import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ridgerank.evaluation.comparison import PairedDifference
     from ridgerank.evaluation.metrics import Evaluation
+
+Change: TypeAlias = "tuple[str, Evaluation, Evaluation, PairedDifference]"
+"""A name, what was before, what is after, and the difference of the first measure."""
+WIDTH = 1000
+"""Columns; a table takes those it needs."""
 
 
 def evaluate_command(
@@ -62,6 +71,7 @@ def evaluate_command(
             _print_queries(result, label)
         _print_line({**label, **result.means()})
         _print_counts(result, f"{run}: " if label else "")
+    rows: list[Change] = []
     for run, result in zip(runs[1:], evaluations[1:], strict=True):
         differences = compare_evaluations(evaluations[0], result, groups=groups)
         _print_line(
@@ -72,12 +82,27 @@ def evaluate_command(
                 "differences": {each.measure: _describe(asdict(each)) for each in differences},
             }
         )
-        first = differences[0]
-        low, high = first.interval
-        echo(
-            f"{run} − {runs[0]}: {first.measure} {first.difference:+.2f} points (95 % interval {low:+.2f} to "
-            f"{high:+.2f}, over {first.groups} {'queries' if groups is None else 'groups'})"
-        )
+        rows.append((str(run), evaluations[0], result, differences[0]))
+    if rows:
+        echo(format_changes(rows))
+
+
+def format_changes(rows: "Sequence[Change]") -> str:
+    """A table: each measure before → after, and the difference of the first with its interval."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for title in ("", *rows[0][1].measures, f"{rows[0][3].measure}, points (95 %)"):
+        table.add_column(title, no_wrap=True)
+    for name, before, after, difference in rows:
+        first, second = before.means(), after.means()
+        low, high = difference.interval
+        changes = [f"{first[measure]:.1f} → {second[measure]:.1f}" for measure in first]
+        table.add_row(name, *changes, f"{difference.difference:+.1f} ({low:+.1f} to {high:+.1f})")
+    content = StringIO()
+    Console(file=content, width=WIDTH).print(table)
+    return content.getvalue().rstrip()
 
 
 def _describe(difference: dict[str, Any]) -> dict[str, Any]:

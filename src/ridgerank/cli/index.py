@@ -442,7 +442,7 @@ def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> N
     typer.echo(f"pages: {len(listed)}, {len(stored)} of them stored already")
     if not new:
         return
-    page_bytes, page_seconds, source = _measure_pages(new[:MEASURED_PAGES], settings)
+    page_bytes, page_seconds, source = measure_pages(new[:MEASURED_PAGES], settings)
     if page_bytes is None:
         typer.echo(f"bytes and time: unknown, {source}")
         return
@@ -454,12 +454,14 @@ def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> N
         typer.echo(f"time: about {format_duration(len(new) * page_seconds)} ({source})")
 
 
-def _measure_pages(refs: "list[PageRef]", settings: IndexSettings) -> tuple[float | None, float | None, str]:
+def measure_pages(
+    refs: "list[PageRef]", settings: IndexSettings, model: "Backbone | None" = None
+) -> tuple[float | None, float | None, str]:
     """Bytes and seconds per page, and where they come from: a few pages encoded in memory, or arithmetic."""
     from ridgerank.backbones.model_settings import find_model
     from ridgerank.store.layout import count_page_bytes, find_shape, pack
 
-    if not _is_downloaded(*find_model(settings.model.name)):
+    if model is None and not is_downloaded(*find_model(settings.model.name)):
         try:
             shape = find_shape(settings.model.name)
         except BackboneError:
@@ -471,7 +473,7 @@ def _measure_pages(refs: "list[PageRef]", settings: IndexSettings) -> tuple[floa
     from ridgerank.indexing.names import Listing
     from ridgerank.records import Page
 
-    model = settings.model.load()
+    model = model or settings.model.load()
     setting = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
     encoder = PageEncoder.create(model, None, setting)
     listing = Listing({ref.page_id: ref for ref in refs}, {ref.page_id: [ref.reference] for ref in refs})
@@ -489,7 +491,7 @@ def _measure_pages(refs: "list[PageRef]", settings: IndexSettings) -> tuple[floa
     return sum(map(len, blocks)) / len(pages), seconds, f"measured on {len(pages)} pages"
 
 
-def _is_downloaded(location: str, gguf: str | None) -> bool:
+def is_downloaded(location: str, gguf: str | None) -> bool:
     """Whether a model can be loaded without leaving files behind: GGUF files are converted to a cache."""
     if gguf is not None or Path(location).is_dir():
         return gguf is None

@@ -16,6 +16,7 @@ from ridgerank.cli.rank import rank_command
 from ridgerank.cli.search import search_command
 from ridgerank.cli.serve import serve_command
 from ridgerank.cli.store import store
+from ridgerank.cli.trial import trial_command
 from ridgerank.errors import RidgeRankError
 from ridgerank.extras import name_missing_extra
 from ridgerank.version import __version__
@@ -34,6 +35,7 @@ app.command("calibrate")(calibrate_command)
 app.command("search")(search_command)
 app.command("rank")(rank_command)
 app.command("serve")(serve_command)
+app.command("trial")(trial_command)
 app.add_typer(store, name="store")
 app.command("fuse")(fuse_command)
 app.command("evaluate")(evaluate_command)

@@ -1,6 +1,6 @@
 """The verdict of a trial: is reranking worth it on these documents, as far as these questions can tell."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from scipy.stats import t
@@ -31,20 +31,27 @@ class Verdict:
     """Judged questions that would tell, at this gain and spread; None if it told, or if no number would."""
 
 
+def widen(difference: PairedDifference) -> PairedDifference:
+    """The interval widened by Student's t for the number of documents.
+
+    Resampling few of them understates the error.
+    """
+    if difference.groups < 2:
+        return replace(difference, interval=(-100.0, 100.0))
+    wider = float(t.ppf(0.975, difference.groups - 1)) / _NORMAL
+    low, high = (difference.difference + wider * (end - difference.difference) for end in difference.interval)
+    return replace(difference, interval=(low, high))
+
+
 def reach_verdict(
     difference: PairedDifference, *, questions: int, made: bool = False, blind: str = ""
 ) -> Verdict:
-    """Judge a paired difference; `blind` says why the weight is 0, if it is.
+    """Judge a widened difference; `blind` says why the weight is 0, if it is.
 
-    The interval of the bootstrap is widened by Student's t for the number of documents, as resampling few of
-    them understates the error. Questions that were `made` from the pages flatter one side or the other, so
-    that they can speak against a model and never plainly for it.
+    Questions that were `made` from the pages flatter one side or the other, so that they can speak against a
+    model and never plainly for it.
     """
-    gain, documents = difference.difference, difference.groups
-    wider = t.ppf(0.975, documents - 1) / _NORMAL if documents > 1 else float("inf")
-    low, high = (gain + wider * (end - gain) if end != gain else gain for end in difference.interval)
-    if documents < 2:
-        low, high = -100.0, 100.0
+    gain, documents, (low, high) = difference.difference, difference.groups, difference.interval
     subject = "On questions made from your pages, reranking" if made else "Reranking"
     shown = f"{gain:+.1f} points of {difference.measure} ({low:+.1f} to {high:+.1f})"
     outcome: Outcome = "cannot tell yet"

@@ -35,18 +35,22 @@ from ridgerank.indexing.names import Listing, list_documents, name_documents
 from ridgerank.lineage import Keep, Lineage, StoragePreset, StorageSetting
 from ridgerank.processes import usable_cores
 from ridgerank.records import document_name
+from ridgerank.store.codec import compress
 from ridgerank.store.lance_dataset import find_lineage, read_basis
 from ridgerank.store.layout import MODEL_SHAPES, Basis, count_page_bytes
 from ridgerank.store.page_filter import labels_of
 from ridgerank.store.page_store import PageRow, PageStore
 from ridgerank.store.probe import write_probe
-from ridgerank.store.sidecar import remember_sources, source_owners
+from ridgerank.store.sidecar import remember_sources, rerender_pages, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 
 MIN_INDEXED_PAGES = 10_000
 """A store of at least this size gets indices: over page ids and references, to look pages up without listing
 all of them, and over vectors. The vectors of a smaller store are searched exactly, block by block."""
+
+_PENDING_PAGES = 32
+"""Pages that are encoded between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,47 @@ def _begin_store(store: str, backbone: Backbone) -> None:
     """Keep the probe of a store as soon as pages are encoded: a search may begin while it is written."""
     with PageStore.open(store) as opened:
         write_probe(opened, backbone)
+
+
+def encode_pending(
+    store: str,
+    backbone: Backbone,
+    page_ids: Iterable[str],
+    *,
+    seconds: float,
+    progress: Callable[[int], None],
+) -> tuple[int, float]:
+    """Encode those of these pages that are stored with their text alone, in this order, until time is over.
+
+    Returns how many were encoded and the seconds it took; `progress` is called with each further number.
+    """
+    start, encoded = time.perf_counter(), 0
+    with (
+        PageStore.open(store) as opened,
+        StoreWriter(store, opened.lineage, opened.basis) as writer,
+    ):
+        pending, storage = opened.pending(), opened.lineage.storage
+        wanted, labels = [page_id for page_id in page_ids if page_id in pending], writer.labels()
+        for first in range(0, len(wanted), _PENDING_PAGES):
+            ids = wanted[first : first + _PENDING_PAGES]
+            stored = {page.page_id: page for page in opened.pages(ids)}
+            rows: list[PageRow] = []
+            for pages in rerender_pages(opened, ids, max_pixels=backbone.page_budget):
+                prefixes = backbone.encode(
+                    [backbone.content(page) for page in pages], exit_layer=storage.exit_layer
+                )
+                packed = [compress(prefix, storage.keep, opened.basis) for prefix in prefixes]
+                rows += [
+                    PageRow(stored[page.page_id], each) for page, each in zip(pages, packed, strict=True)
+                ]
+            writer.append(rows)
+            writer.set_labels({page_id: labels[page_id] for page_id in stored if page_id in labels})
+            encoded += len(rows)
+            progress(len(rows))
+            if time.perf_counter() - start > seconds:
+                break
+        writer.reclaim()
+    return encoded, time.perf_counter() - start
 
 
 def find_basis(store: str, like: str | None, storage: StorageSetting) -> Basis | None:

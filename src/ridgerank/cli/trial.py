@@ -1,0 +1,415 @@
+"""`ridgerank trial`: is reranking worth it on one's own documents."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+
+from ridgerank.cli._console import Bar, echo, format_duration
+from ridgerank.cli._options import AsJson, Device, Dtype, Store, model_option, retriever_option
+from ridgerank.cli.calibrate import calibration_progress
+from ridgerank.cli.evaluate import Change, format_changes
+from ridgerank.cli.index import (
+    MEASURED_PAGES,
+    IndexSettings,
+    is_downloaded,
+    measure_pages,
+    require_documents,
+    resolve_settings,
+)
+from ridgerank.errors import ScoreError, StoreError
+from ridgerank.records import to_json
+
+if TYPE_CHECKING:
+    from ridgerank.backbones.base import Backbone
+    from ridgerank.calibration.calibrate import Workbench
+    from ridgerank.calibration.fit import QueryLists
+    from ridgerank.calibration.weight import Scorer
+    from ridgerank.records import Candidate, Query, State
+    from ridgerank.retrievers.base import Retriever
+    from ridgerank.store.page_store import PageStore
+    from ridgerank.trec import Qrels
+
+CANDIDATES, MEASURES = 20, ("nDCG@5", "R@5", "R@20")
+LEAST_QUESTIONS = 16
+"""Fewer say nothing; a trial that has no time for their candidates is refused."""
+DENSE = "BAAI/bge-small-en-v1.5"
+_NEW_CANDIDATES = 10
+"""Pages that one more question asks to be encoded, about."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What a trial asks."""
+
+    queries: "list[Query]"
+    qrels: "Qrels"
+    """Query id → names of pages → grades."""
+    made: bool
+    """Whether the judged ones were made from the pages; those that somebody asked are then only shown."""
+
+
+class Search(NamedTuple):
+    """The candidates of one retriever."""
+
+    name: str
+    found: "Mapping[Query, Sequence[Candidate]]"
+    members: int
+    """How many retrievers it joins."""
+
+
+class ChosenReadout(NamedTuple):
+    """A readout that never saw the trial's questions."""
+
+    state: "State"
+    score: "Scorer"
+    blind: str
+    """Why its weight is 0, if it is."""
+    source: str
+
+
+def trial_command(
+    store: Store,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="PDFs, images, folders of both; none if the store is there.", show_default=False),
+    ] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(help="Your questions: JSON lines (query_id, text) or plain lines.", show_default=False),
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Judgements of these questions, TREC.", show_default=False)
+    ] = None,
+    run: Annotated[
+        Path | None,
+        retriever_option(help="Your own search's results for the questions, a TREC run.", show_default=False),
+    ] = None,
+    dense: Annotated[
+        str,
+        retriever_option(help=f"Text embedder to join with BM25. [default: {DENSE} if it is downloaded]"),
+    ] = "",
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time for encoding pages.")] = 10.0,
+    backbone: Annotated[
+        str | None, model_option(help="Model. [default: the store's own]", envvar="RIDGERANK_BACKBONE")
+    ] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search all pages, rerank a sample of questions, and say whether it is worth it.
+
+    Every page is stored with its text; only the candidates of the questions are encoded, as far as the time
+    goes. They stay in the store, and `ridgerank index` goes on from there.
+
+    Without --questions, judgements given in the browser are used, else questions made from the pages.
+
+    Example: `ridgerank trial reports/ --store pages --backbone HuggingFaceTB/SmolLM2-135M-Instruct`
+    """
+    from ridgerank.backbones.model_settings import ModelSettings, absolute_name
+    from ridgerank.indexing.index import encode_pending, index_documents
+    from ridgerank.store.page_store import PageStore
+    from ridgerank.trec import read_qrels, read_queries
+
+    start = time.perf_counter()
+    given = [] if questions is None else read_queries(questions)
+    judgements = {} if qrels is None else read_qrels(qrels)
+    if questions is None and (qrels is not None or run is not None):
+        raise typer.BadParameter("name the file of the questions", param_hint="--questions")
+    settings = resolve_settings(store, ModelSettings(absolute_name(backbone or ""), device, dtype))
+    if paths:
+        require_documents(paths)
+    elif settings.stored is None:
+        raise StoreError(f"no page store at {store}; give the documents, too")
+    model = settings.load_model(store)
+    if paths:
+        if settings.stored is None:
+            _refuse_slow_model(paths, settings, model, minutes)
+        echo("storing the text of every page")
+        index_documents(paths, store, model, only=())
+    with PageStore.open(store) as pages:
+        asked = _read_questions(pages, given, judgements)
+        searches = _search(pages, asked, run, dense)
+        order = Random(0).sample(asked.queries, len(asked.queries))
+        wanted = {each.page_id: 0 for query in order for each in _candidates(query, searches)}
+        pending = pages.pending() & wanted.keys()
+    encoded, seconds = 0, 0.0
+    if pending:
+        half = 30 * minutes - (time.perf_counter() - start)  # the other half is for the readout
+        with Bar() as bar:
+            bar.start("encoding candidates", len(pending))
+            encoded, seconds = encode_pending(store, model, wanted, seconds=half, progress=bar.advance)
+    with PageStore.open(store) as pages:
+        left = pages.pending()
+        kept = {query: _candidates(query, searches) for query in order}
+        kept = {
+            query: found
+            for query, found in kept.items()
+            if found and left.isdisjoint(each.page_id for each in found)
+        }
+        if len(kept) < LEAST_QUESTIONS:
+            raise ScoreError(
+                f"{len(kept)} of {len(order)} questions have all their candidates encoded, expected at least "
+                f"{LEAST_QUESTIONS}; ask more questions, or give more --minutes: what was encoded is kept"
+            )
+        facts = _measure(pages, model, asked, searches, kept)
+        blank = sum(not text.strip() for text in pages.texts().values())
+    facts["pool"] = f"{len(pages)} pages searched, {len(pages) - len(left)} of them encoded"
+    facts["pool"] += f", {blank} without text, which are not found" if blank else ""
+    facts["encode_ms"] = 1000 * seconds / encoded if encoded else None
+    if as_json:
+        table = [
+            {"name": name, "before": before.means(), "after": after.means(), "difference": difference}
+            for name, before, after, difference in facts["changes"]
+        ]
+        typer.echo(json.dumps(to_json({**facts, "changes": table}), ensure_ascii=False))
+    else:
+        _print(facts)
+
+
+def _refuse_slow_model(paths: list[Path], settings: IndexSettings, model: "Backbone", minutes: float) -> None:
+    """Refuse what would take longer than there is time for, before anything is stored."""
+    from ridgerank.calibration.calibrate import READ_PAGES
+    from ridgerank.calibration.readout_file import shipped_for
+    from ridgerank.documents.render import PageRef, list_pages
+
+    listed = (ref for ref in list_pages(paths, processes=1) if isinstance(ref, PageRef))
+    refs = list(islice(listed, LEAST_QUESTIONS * _NEW_CANDIDATES))
+    _, seconds, _ = measure_pages(refs[:MEASURED_PAGES], settings, model)
+    geometry = model.geometry
+    setting = settings.storage(layers=geometry.layers, reads_text=model.reads_text)
+    full = geometry.layers / setting.exit_layer * min(len(refs), READ_PAGES)
+    shipped = shipped_for(model.lineage(setting), geometry.width) is not None
+    needed = (seconds or 0.0) * (len(refs) + (0 if shipped else full))
+    if needed > 60 * minutes:
+        raise ScoreError(
+            f"a trial with {model.name} takes about {format_duration(needed)} on this machine "
+            f"({seconds:.1f} s a page), expected at most {minutes:g} min; give --minutes "
+            f"{int(needed / 60) + 1}, or a smaller model"
+        )
+
+
+def _read_questions(pages: "PageStore", given: "list[Query]", judgements: "Qrels") -> Asked:
+    """Questions of the file, else those judged in the browser, else made ones; pages by their reference."""
+    from ridgerank.calibration.queries import QUERIES, cut_questions
+    from ridgerank.records import Query
+    from ridgerank.store.judgements import Judgements
+    from ridgerank.store.lance_dataset import local_root
+
+    if not given and local_root(pages.uri) is not None:
+        grades = Judgements(pages.uri).grades()
+        given = [Query(f"judged-{number}", text) for number, text in enumerate(grades)]
+        judgements = {query.query_id: grades[query.text] for query in given}
+    names = pages.lookup_many(page for judged in judgements.values() for page in judged)
+    known = dict(zip(names, pages.references(list(names.values())), strict=True))
+    qrels = {
+        query: {known.get(page, page): grade for page, grade in judged.items()}
+        for query, judged in judgements.items()
+        if any(grade > 0 for grade in judged.values())
+    }
+    if judged_queries := [query for query in given if query.query_id in qrels]:
+        return Asked(judged_queries, qrels, made=False)
+    made = cut_questions(pages.texts(), QUERIES)
+    sources = pages.references([query.source for query in made])
+    return Asked(
+        [*given, *made],
+        {query.query_id: {name: 1} for query, name in zip(made, sources, strict=True)},
+        made=True,
+    )
+
+
+def _search(pages: "PageStore", asked: Asked, run: Path | None, dense: str) -> list[Search]:
+    """The candidates of every retriever there is; the last is the one the verdict is about."""
+    from importlib.util import find_spec
+
+    from ridgerank.calibration.calibrate import find_candidates
+    from ridgerank.retrievers.hybrid import GivenCandidates
+    from ridgerank.retrievers.load import load_retriever
+    from ridgerank.trec import read_run
+
+    retrievers: list[Retriever] = [load_retriever("bm25", pages)]
+    if dense or (find_spec("sentence_transformers") is not None and is_downloaded(DENSE, None)):
+        retrievers.append(load_retriever(f"bm25+dense:{dense or DENSE}", pages))
+    else:
+        echo(f"to join dense vectors with BM25: --dense {DENSE}, which is then downloaded")
+    if run is not None:
+        given = [query for query in asked.queries if not query.source]
+        retrievers.append(GivenCandidates(read_run(run), given, resolve=pages.find))
+    answered = [[query for query in asked.queries if each.answers(query.text)] for each in retrievers]
+    return [
+        Search(each.name, find_candidates(each, queries, CANDIDATES), each.members)
+        for each, queries in zip(retrievers, answered, strict=True)
+        if any(query.query_id in asked.qrels for query in queries)
+    ]
+
+
+def _candidates(query: "Query", searches: list[Search]) -> "list[Candidate]":
+    """What any retriever finds, each page once."""
+    found = {each.page_id: each for search in searches for each in search.found.get(query, [])}
+    return list(found.values())
+
+
+def _measure(
+    pages: "PageStore",
+    model: "Backbone",
+    asked: Asked,
+    searches: list[Search],
+    kept: "Mapping[Query, list[Candidate]]",
+) -> dict[str, Any]:
+    """Score the questions, compare every retriever with and without, and reach a verdict."""
+    from ridgerank.calibration.calibrate import StatePasses, open_workbench
+    from ridgerank.evaluation.comparison import compare_evaluations, group_queries
+    from ridgerank.evaluation.metrics import evaluate
+    from ridgerank.evaluation.trial import reach_verdict, widen
+    from ridgerank.trec import Run
+
+    with open_workbench(pages, backbone=model, retriever="bm25") as bench, calibration_progress() as progress:
+        readout, agreement = _find_readout(bench, progress)
+        start = time.perf_counter()
+        lists = StatePasses(bench.shallow, (readout.state,), progress, len(kept)).lists(kept, None)
+        assert lists is not None  # there are questions, each with candidates
+        query_ms = 1000 * (time.perf_counter() - start) * CANDIDATES / len(lists.page_ids)
+        full_ms = _time_full_passes(bench, lists)
+    owners = [lists.queries[number].query_id for number in lists.lists.list_numbers().tolist()]
+    members = zip(owners, lists.page_ids, readout.score(lists).tolist(), strict=True)
+    scores = {(query, page): score for query, page, score in members}
+    names = dict(zip(lists.page_ids, pages.references(lists.page_ids), strict=True))
+    changes: list[Change] = []
+    for search in searches:
+        weight = 0.0 if readout.blind else 1.0 / (search.members + 1)
+        orders = {
+            query: _reorder(search.found[query], query.query_id, scores, names, weight)
+            for query in kept
+            if query in search.found
+        }
+        qrels = {
+            query.query_id: asked.qrels[query.query_id] for query in orders if query.query_id in asked.qrels
+        }
+        before, after = (
+            evaluate(
+                Run.of_dict({query.query_id: each[side] for query, each in orders.items()}), qrels, MEASURES
+            )
+            for side in (0, 1)
+        )
+        [difference, *_] = compare_evaluations(before, after, groups=group_queries("document", qrels))
+        changes.append((search.name, before, after, widen(difference)))
+    verdict = reach_verdict(changes[-1][3], questions=len(qrels), made=asked.made, blind=readout.blind)
+    return {
+        "verdict": verdict,
+        "changes": changes,
+        "moved": find_moves(orders, asked.qrels, {pages.reference(p): t for p, t in pages.texts().items()}),
+        "readout": readout.source,
+        "agreement": agreement,
+        "page_bytes": float(np.mean([each.nbytes for each in pages.catalog.entries(list(names))])),
+        "query_ms": query_ms,
+        "full_ms": full_ms,
+    }
+
+
+def _reorder(
+    found: "Sequence[Candidate]",
+    query: str,
+    scores: "Mapping[tuple[str, str], float]",
+    names: "Mapping[str, str]",
+    weight: float,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Names of pages → minus their rank, before and after; equal scores keep the retriever's order."""
+    from ridgerank.fusion.standardize import fuse_scores
+    from ridgerank.ragged import Ragged
+
+    readout = np.array([scores[query, each.page_id] for each in found])
+    lists = Ragged.of_lengths([len(found)])
+    fused = fuse_scores(np.array([each.score for each in found]), readout, weight, lists)
+    pages = [names[each.page_id] for each in found]
+    order = np.argsort(-fused, kind="stable").tolist() if weight else range(len(pages))
+    return (
+        {page: -1.0 - rank for rank, page in enumerate(pages)},
+        {pages[row]: -1.0 - rank for rank, row in enumerate(order)},
+    )
+
+
+def _find_readout(
+    bench: "Workbench", progress: "Callable[[str, int, int], None]"
+) -> tuple[ChosenReadout, float | None]:
+    """The shipped readout, else one fitted here, where each document's questions get one without it.
+
+    Also the held-out agreement with the full model, if one was fitted.
+    """
+    from ridgerank.calibration.calibrate import file_scorer, keeps_paper, make_lists, scorers
+    from ridgerank.calibration.fit import ReadoutFit, fit
+    from ridgerank.calibration.readout_file import shipped_for
+    from ridgerank.calibration.weight import weigh
+
+    model, store = bench.shallow.backbone, bench.shallow.store
+    shipped = shipped_for(store.lineage, model.geometry.width)
+    file = shipped[1] if shipped is not None and shipped[1].check(model, store.lineage).accepted else None
+    lists = make_lists(bench, readout=file, progress=progress)
+    fits = {} if lists.fitted is None else fit(lists.fitted, lists.documents)
+    known = scorers(fits, lists) if file is None else file_scorer(file)
+    weighed = weigh(lists, known, keep_paper=keeps_paper(model))
+    fitted = fits.get(weighed.reading)
+    source = (
+        f"shipped ({shipped[0]})" if shipped is not None and file is not None else "fitted to these pages"
+    )
+    chosen = ChosenReadout(weighed.reading[1], known[weighed.reading], weighed.weight.cause, source)
+    return chosen, float(fitted.agreements().mean()) if isinstance(fitted, ReadoutFit) else None
+
+
+def _time_full_passes(bench: "Workbench", lists: "QueryLists") -> float:
+    """Milliseconds that the full model takes for the candidates of one question, measured on two pages."""
+    from ridgerank.backbones.decoder import PrefixBatch
+    from ridgerank.store.sidecar import rerender_pages
+
+    model = bench.shallow.backbone
+    [batch] = rerender_pages(bench.shallow.store, lists.page_ids[:2], max_pixels=model.page_budget)
+    start = time.perf_counter()
+    prefixes = model.encode([model.content(page) for page in batch], exit_layer=model.geometry.layers)
+    model.targets([lists.queries[0].text] * len(batch), PrefixBatch(prefixes), targets=("margin",))
+    return 1000 * (time.perf_counter() - start) * CANDIDATES / len(batch)
+
+
+def find_moves(
+    orders: "Mapping[Query, tuple[Mapping[str, float], Mapping[str, float]]]",
+    qrels: "Qrels",
+    texts: "Mapping[str, str]",
+) -> list[dict[str, Any]]:
+    """The questions whose relevant page moved most, up or down; without judgements, their new first page."""
+    moves: list[tuple[int, dict[str, Any]]] = []
+    for query, (before, after) in orders.items():
+        judged = qrels.get(query.query_id)
+        relevant = [page for page in after if judged is None or judged.get(page, 0) > 0]
+        if relevant and before[relevant[0]] != after[relevant[0]]:
+            page, words = relevant[0], set(query.text.casefold().split())
+            lines = [" ".join(line.split()) for line in texts[page].splitlines()]
+            line = max(lines, key=lambda line: len(words & set(line.casefold().split())), default="")
+            ranks = {"before": round(-before[page]), "after": round(-after[page])}
+            move = {"question": query.text, "page": page, **ranks, "line": line[:100]}
+            moves.append((abs(ranks["before"] - ranks["after"]), move))
+    return [move for _, move in sorted(moves, key=lambda each: -each[0])[:_SHOWN]]
+
+
+def _print(facts: dict[str, Any]) -> None:
+    """One screen, the verdict last."""
+    verdict = facts["verdict"]
+    for move in facts["moved"]:
+        typer.echo(
+            f"{move['question']}\n  {move['page']}: {move['before']} → {move['after']}  {move['line']}"
+        )
+    typer.echo(format_changes(facts["changes"]))
+    typer.echo(f"{verdict.questions} questions of {verdict.documents} documents; {facts['pool']}")
+    agreement = facts["agreement"] and f", which agrees with the full model at {facts['agreement']:.2f}"
+    typer.echo(f"readout: {facts['readout']}{agreement or ''}")
+    encoding = f"{facts['encode_ms']:.0f} ms and " if facts["encode_ms"] else ""
+    typer.echo(f"a page takes {encoding}{facts['page_bytes'] / 1e6:.2f} MB")
+    speed, full = (f"{facts[name]:.0f} ms" for name in ("query_ms", "full_ms"))
+    times = facts["full_ms"] / facts["query_ms"]
+    typer.echo(f"{CANDIDATES} pages in {speed}, by full passes {full}: {times:.0f} times faster here")
+    typer.echo(f"\n{verdict.sentence}")

@@ -1,0 +1,94 @@
+"""`ridgerank trial`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ridgerank.cli import trial
+from ridgerank.cli.trial import find_moves
+from ridgerank.errors import ScoreError
+from ridgerank.indexing.index import index_documents
+from ridgerank.records import Query
+from ridgerank.store.page_store import PageStore
+from tests.backbones.small_text_models import build_text
+from tests.calibrated_store import write_reports
+from tests.cli.commands import invoke
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """A folder with a model, documents and the store of a trial on made questions, and what it printed."""
+    folder = tmp_path_factory.mktemp("trial")
+    build_text("qwen2", folder / "model")
+    write_reports(folder / "docs", pages=90)
+    words = ("--store", folder / "store", "--backbone", folder / "model", "--device", "cpu", "--json")
+    done = invoke("trial", folder / "docs", *words, "--minutes", 60)
+    return folder, [json.loads(done.stdout), *words]
+
+
+def test_made_questions_are_never_plainly_worth_it_and_the_whole_corpus_is_searched(
+    tried: tuple[Path, list[Any]],
+) -> None:
+    folder, [report, *_] = tried
+    assert report["verdict"]["outcome"] != "worth it"
+    assert report["pool"].startswith("90 pages searched")
+    assert report["verdict"]["questions"] >= 16
+    [change] = report["changes"]
+    assert change["name"] == "bm25"
+    assert set(change["before"]) == {"nDCG@5", "R@5", "R@20"}
+    assert change["before"]["R@20"] == change["after"]["R@20"]
+    with PageStore.open(folder / "store") as store:
+        pending = store.pending()
+        assert len(store) == 90
+    assert index_documents(folder / "docs", folder / "store", processes=0).added == len(pending)
+
+
+def test_judged_questions_weigh_every_retriever_and_documents_are_resampled(
+    tried: tuple[Path, list[Any]],
+) -> None:
+    folder, [_, *words] = tried
+    rows, qrels, run = [], [], []
+    for number in range(40):
+        page = f"report-{number % 9}.pdf#{number % 10 + 1}"
+        rows.append(json.dumps({"query_id": f"q{number}", "text": f"revenue of the report {number}"}))
+        qrels.append(f"q{number} 0 {page} 1")
+        run += [f"q{number} Q0 report-{number % 9}.pdf#{each + 1} 1 {each} mine" for each in range(10)]
+    for name, lines in {"q.jsonl": rows, "qrels.trec": qrels, "run.trec": run}.items():
+        (folder / name).write_text("\n".join(lines) + "\n")
+    files = (
+        "--questions",
+        folder / "q.jsonl",
+        "--qrels",
+        folder / "qrels.trec",
+        "--run",
+        folder / "run.trec",
+    )
+    report = json.loads(invoke("trial", *words, *files).stdout)
+    assert [change["name"] for change in report["changes"]] == ["bm25", "run"]
+    assert report["verdict"]["questions"] == 40
+    assert report["verdict"]["documents"] == 9
+    assert report["changes"][1]["before"]["R@20"] == 100.0
+    shown = invoke("trial", *words[:-1], *files)
+    assert shown.stdout.rstrip().endswith(report["verdict"]["sentence"])
+
+
+def test_a_model_too_slow_for_the_time_is_refused_before_anything_is_stored(
+    tried: tuple[Path, list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = tried
+    monkeypatch.setattr(trial, "measure_pages", lambda *_: (1e6, 60.0, "measured"))
+    words = ("--store", tmp_path / "store", "--backbone", folder / "model")
+    with pytest.raises(ScoreError, match=r"60\.0 s a page\), expected at most 10 min; give --minutes \d+"):
+        invoke("trial", folder / "docs", *words)
+    assert not (tmp_path / "store").exists()
+
+
+def test_the_pages_that_moved_most_are_shown_with_the_line_that_matches() -> None:
+    queries = [Query(f"q{number}", "total revenue of Norway") for number in range(2)]
+    far, near = ({"a#1": -1.0, "a#2": -9.0}, {"a#1": -9.0, "a#2": -1.0}), ({"a#1": -1.0}, {"a#1": -2.0})
+    texts = {"a#1": "", "a#2": "Contents\nThe revenue  of Norway was 3\nNorway"}
+    moves = find_moves(dict(zip(queries, (near, far), strict=True)), {"q1": {"a#2": 1}}, texts)
+    assert [(move["page"], move["before"], move["after"]) for move in moves] == [("a#2", 9, 1), ("a#1", 1, 2)]
+    assert moves[0]["line"] == "The revenue of Norway was 3"
