@@ -18,7 +18,7 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.cli.index import resolve_settings
 from ridgerank.documents.render import render_pages
-from ridgerank.errors import BackboneError, LineageMismatch
+from ridgerank.errors import BackboneError, LineageMismatch, StoreError
 from ridgerank.indexing import encode
 from ridgerank.indexing.index import IndexProgress, IndexReport, index_documents
 from ridgerank.lineage import StorageSetting
@@ -120,6 +120,12 @@ def test_failures_and_commits_are_reported_and_the_rest_goes_on(
     commits = [state for state in seen if state.failure is None and not state.searchable]
     assert [(state.done, state.total) for state in commits] == [(0, 3), (2, 3), (3, 3)]
     assert commits[-1].nbytes == report.prefix_bytes > commits[1].nbytes > commits[0].nbytes == 0
+
+
+def test_a_new_store_of_which_no_page_can_be_read_says_why(tmp_path: Path, small_backbone: Backbone) -> None:
+    Image.new("RGB", (1, 9000)).save(tmp_path / "thread.png")
+    with pytest.raises(StoreError, match=r"no page can be read \(thread\.png#1: a page of 1 x 9000"):
+        index([tmp_path / "thread.png"], tmp_path / "store", small_backbone)
 
 
 def test_layers_the_model_lacks_are_refused(tmp_path: Path, small_backbone: Backbone) -> None:

@@ -102,8 +102,10 @@ class PageEncoder:
         """Whether a basis has to be fitted first."""
         return self.storage.quality is not None and self.basis is None
 
-    def fit(self, batches: Iterable[Sequence[Page]], listing: Listing) -> tuple["PageEncoder", EncodedPages]:
-        """An encoder whose basis is fitted on these pages, and the pages, encoded."""
+    def fit(
+        self, batches: Iterable[Sequence[Page]], listing: Listing, lost: Sequence[Failure] = ()
+    ) -> tuple["PageEncoder", EncodedPages]:
+        """An encoder whose basis is fitted on these pages, and the pages, encoded; `lost` could not be read."""
         assert self.storage.quality is not None
         shared = encode_shared(self.backbone, self.storage.exit_layer)
         read = [
@@ -116,9 +118,10 @@ class PageEncoder:
         ]
         kept = [page for _, _, of_batch in read for page in of_batch]
         if not kept:
+            found = lost[0] if lost else "none was found"
             raise StoreError(
-                "no page can be read, and the basis of a new store is fitted to its first pages; check the "
-                "documents, or take the basis of another store"
+                f"no page can be read ({found}), and the basis of a new store is fitted to its first pages; "
+                "check the documents, or take the basis of another store"
             )
         rotation = self.backbone.rotation(len(kept[0].rotary))
         basis = fit_basis(

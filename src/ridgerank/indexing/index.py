@@ -160,8 +160,9 @@ def index_documents(
     if page_encoder.needs_basis:
         listing = list_new_documents(paths, progress, processes)
         numbered = sample_batches(listing, batch_pages)
-        batches = render_batches(numbered, _ignore, recognizer, backbone.page_budget, processes)
-        page_encoder, sampled = page_encoder.fit(batches, listing)
+        lost: list[Failure] = []  # reported with all others, when they are tried again
+        batches = render_batches(numbered, lost.append, recognizer, backbone.page_budget, processes)
+        page_encoder, sampled = page_encoder.fit(batches, listing, lost)
     description = describe_encoding(page_encoder)
     report = run_index(
         paths,
@@ -261,10 +262,6 @@ def list_new_documents(
             progress(IndexProgress(failure=failure))
 
     return list_documents(paths, fail, processes=processes)
-
-
-def _ignore(failure: Failure) -> None:
-    """A sampled page that cannot be rendered is tried, and reported, with all others."""
 
 
 @dataclass(frozen=True, slots=True)
