@@ -105,7 +105,7 @@ class PageEncoder:
     def fit(
         self, batches: Iterable[Sequence[Page]], listing: Listing, lost: Sequence[Failure] = ()
     ) -> tuple["PageEncoder", EncodedPages]:
-        """An encoder whose basis is fitted on these pages, and the pages, encoded; `lost` could not be read."""
+        """An encoder whose basis is fitted on these pages, and the pages, encoded; `lost` were not read."""
         assert self.storage.quality is not None
         shared = encode_shared(self.backbone, self.storage.exit_layer)
         read = [
