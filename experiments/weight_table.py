@@ -206,7 +206,7 @@ def estimate_unjudged(
     rows = correlate(made.retriever, scorer(made), made.relevance, made.lists)
     rho = correlate(asked.retriever, scores, asked.retriever, asked.lists).mutual.mean()
     moved = replace(rows, mutual=rows.mutual - rows.mutual.mean() + rho)
-    return judged_weight(moved, incumbent=incumbent).weight
+    return judged_weight(moved, incumbent).weight
 
 
 def score_splits(

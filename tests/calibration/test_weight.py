@@ -16,7 +16,6 @@ from ridgerank.calibration.weight import (
     Weighed,
     equal_weight,
     judged_weight,
-    propose_pages,
     reweigh,
     shows_blindness,
     weigh,
@@ -25,6 +24,7 @@ from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.ragged import Floats
 from ridgerank.records import Query, ScoredPages
+from ridgerank.serving.judging import propose_pages
 from tests.calibrated_store import random_calibration
 from tests.test_lineage import LINEAGE
 
@@ -71,22 +71,25 @@ def run(
     return weigh(lists, readings or {LAST: scorer("last")}, **options)  # type: ignore[arg-type]
 
 
+def with_spread(judged: Correlations, spread: float, incumbent: float = 0.5) -> float:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ridgerank.calibration.weight.BETWEEN_SETS", spread)
+        return judged_weight(judged, incumbent).weight
+
+
 def test_the_weight_leaves_the_incumbent_as_far_as_its_error_allows() -> None:
     judged = judge(world(200))
-    far = judged_weight(judged, spread=10.0)
-    near = judged_weight(judged, spread=0.01)
-    assert far.weight > judged_weight(judged).weight > near.weight > 0.5
-    third = judged_weight(judged, incumbent=1 / 3, spread=0.01)
-    assert third.weight == pytest.approx(1 / 3, abs=0.05)
+    assert with_spread(judged, 10.0) > judged_weight(judged).weight > with_spread(judged, 0.01) > 0.5
+    assert with_spread(judged, 0.01, 1 / 3) == pytest.approx(1 / 3, abs=0.05)
 
 
 def test_pulled_weights_of_few_judgements_are_nearer_to_the_true_one_than_their_own() -> None:
-    truth = judged_weight(judge(world(5000, seed=99)), spread=10.0).weight
+    truth = with_spread(judge(world(5000, seed=99)), 10.0)
     errors = {BETWEEN_SETS: 0.0, 10.0: 0.0}
     for seed in range(40):
         few = judge(world(12, seed=seed))
         for spread in errors:
-            errors[spread] += (judged_weight(few, spread=spread).weight - truth) ** 2
+            errors[spread] += (with_spread(few, spread) - truth) ** 2
     assert errors[BETWEEN_SETS] < 0.7 * errors[10.0]
 
 

@@ -1,17 +1,12 @@
 """The weight: eq. 4 on judgements, pulled towards equal weights by its error.
 
 The incumbent is an equal say for every score: 0.5 behind one retriever, 1 / (n + 1) behind n of them. Judged
-questions move the weight as far as the error of their estimate allows:
-w = w₀ + (ŵ − w₀) τ² / (τ² + se²), where τ is how much judged weights differ between document sets.
+questions move it by their error: w = w₀ + (ŵ − w₀) τ² / (τ² + se²), where τ is how much judged weights differ
+between document sets.
 
-A question made from a page carries a judgement, too: the page it was made from. It repeats words of its page
-and so flatters a retriever that matches words; with every ρ that was tried an estimate from such questions
-ranked as the incumbent does, which stays without judgements (docs/fusion.md). Made questions choose target
-and state, and the weight is 0 on evidence that the model does not read these pages (`find_blindness`), never
-because an estimate is uncertain.
-
-`reweigh` estimates the weight again from what a calibration holds and judgements that came since, without
-running a model. A page that nobody judged counts as not relevant, as in TREC's evaluation.
+Questions made from pages carry a judgement, too, but repeat words of their page: an estimate from them ranked
+as the incumbent does (docs/fusion.md). They choose target and state, and the weight is 0 on evidence that the
+model does not read these pages (`find_blindness`), never because an estimate is uncertain.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +19,6 @@ from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.fit import CalibrationLists, QueryLists
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import Correlations, correlate, correlation
-from ridgerank.fusion.standardize import standardize
 from ridgerank.fusion.weight import WeightEstimate, closed_form_estimate, objective, resampled_means
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.records import ScoredPages, State, Target
@@ -50,9 +44,7 @@ def unbounded_weight(c_b: Floats | float, c_s: Floats | float, rho: Floats | flo
     return np.asarray(0.5 + 0.5 * (c_s - c_b) / (c_s + c_b) * (1.0 + rho) / (1.0 - rho))
 
 
-def judged_weight(
-    judged: Correlations, *, incumbent: float = 0.5, spread: float = BETWEEN_SETS
-) -> WeightEstimate:
+def judged_weight(judged: Correlations, incumbent: float = 0.5) -> WeightEstimate:
     """The weight to deploy, from correlations with judgements."""
     estimate, rows = closed_form_estimate(judged), judged.stacked()
     c_b, c_s, rho = rows.mean(axis=0).tolist()
@@ -60,14 +52,14 @@ def judged_weight(
     weights = unbounded_weight(draws[:, 0], np.maximum(draws[:, 1], _LEAST_SUM - draws[:, 0]), draws[:, 2])
     low, high = np.quantile(weights, [0.16, 0.84])  # outliers do not move this
     error = max(float(high - low) / 2.0, _LEAST_ERROR / np.sqrt(len(rows)))
-    kept = spread**2 / (spread**2 + error**2)
+    kept = BETWEEN_SETS**2 / (BETWEEN_SETS**2 + error**2)
     unbounded = float(unbounded_weight(c_b, max(c_s, _LEAST_SUM - c_b), rho))
     mean = incumbent + kept * (unbounded - incumbent)
     weight = float(np.clip(mean, 0.0, 1.0))
     return replace(
         estimate,
         weight=weight,
-        weight_interval=_interval(mean, spread * np.sqrt(1.0 - kept)),
+        weight_interval=_interval(mean, BETWEEN_SETS * np.sqrt(1.0 - kept)),
         chance_of_gain=float(np.mean(objective(np.asarray(weight), *draws.T) > draws[:, 0])),
     )
 
@@ -168,7 +160,7 @@ def weigh(
     relevance = {each: float(rows.reranker[1::2].mean()) for each, rows in judged.items() if rows.queries > 1}
     weight = equal_weight(incumbent, None if lists.judged else judged[reading])
     if lists.judged and judged[reading].queries:
-        weight = judged_weight(judged[reading], incumbent=incumbent)
+        weight = judged_weight(judged[reading], incumbent)
     if cause := find_blindness(lists, scorers[reading]):
         note = f"{cause}; the weight is 0 and pages stay in the retriever's order"
         weight = replace(weight, weight=0.0, interior=False, cause=cause, note=note)
@@ -223,18 +215,4 @@ def reweigh(
     correlations = correlate(b, s, np.array(relevance, dtype=np.float64), lists)
     if not correlations.queries:
         return calibration
-    estimate = judged_weight(correlations, incumbent=calibration.diagnostics.incumbent)
-    return replace(calibration, weight=estimate)
-
-
-def propose_pages(pages: ScoredPages, judged: Grades, *, pool: int = 5) -> list[str]:
-    """Pages to judge next: of both orders' first ones those not judged, the most disputed first.
-
-    Only a page that the two scores place differently tells which of them to believe.
-    """
-    lists = Ragged.of_lengths([len(pages.page_ids)])
-    b, s = np.array(pages.retriever), np.array(pages.readout)
-    distances = np.abs(standardize(b, lists) - standardize(s, lists))
-    pooled = np.flatnonzero(np.minimum(lists.ranks(b), lists.ranks(s)) <= pool)
-    order = sorted(pooled.tolist(), key=lambda member: -distances[member])
-    return [page for page in (pages.page_ids[member] for member in order) if page not in judged]
+    return replace(calibration, weight=judged_weight(correlations, calibration.diagnostics.incumbent))

@@ -3,9 +3,13 @@
 import hashlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.queries import cut_questions
-from ridgerank.calibration.weight import propose_pages, reweigh
+from ridgerank.calibration.weight import Grades, reweigh
+from ridgerank.fusion.standardize import standardize
+from ridgerank.ragged import Ragged
 from ridgerank.records import Ranking, ScoredPages
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.schemas import JudgementsResponse
@@ -104,3 +108,16 @@ def example_queries(reranker: Reranker) -> list[str]:
     pages = reranker.store.pages(reranker.store.page_ids()[:_EXAMPLE_PAGES])
     questions = cut_questions({page.page_id: page.text for page in pages}, PROPOSED_QUERIES)
     return [question.text for question in questions]
+
+
+def propose_pages(pages: ScoredPages, judged: Grades, *, pool: int = 5) -> list[str]:
+    """Pages to judge next: of both orders' first ones those not judged, the most disputed first.
+
+    Only a page that the two scores place differently tells which of them to believe.
+    """
+    lists = Ragged.of_lengths([len(pages.page_ids)])
+    b, s = np.array(pages.retriever), np.array(pages.readout)
+    distances = np.abs(standardize(b, lists) - standardize(s, lists))
+    pooled = np.flatnonzero(np.minimum(lists.ranks(b), lists.ranks(s)) <= pool)
+    order = sorted(pooled.tolist(), key=lambda member: -distances[member])
+    return [page for page in (pages.page_ids[member] for member in order) if page not in judged]
