@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 from torch.overrides import TorchFunctionMode
-from transformers.models.llama.modeling_llama import rotate_half
 
 from ridgerank.backbones.weights import release
 from ridgerank.errors import BackboneError
@@ -192,8 +191,8 @@ class Block:
 
 def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the two halves of each head against each other, as most decoders since Llama."""
-    turned: Tensor = x * cos + rotate_half(x) * sin
-    return turned
+    first, second = x.chunk(2, dim=-1)
+    return torch.addcmul(x * cos, torch.cat([-second, first], dim=-1), sin)
 
 
 def llama_block(layer: Any) -> Block:  # noqa: ANN401
@@ -291,12 +290,11 @@ class Decoder:
         scratch = Scratch(hidden)
         for index in range(exit_layer):
             block, last = self.block(index), index == exit_layer - 1
-            queries, keys, values = self._project(block, block.attention_norm(hidden), scratch, ask=not last)
-            keys = self._rotate(keys, cos, sin)
+            turned, values = self._project(block, block.attention_norm(hidden), scratch, ask=not last)
+            queries, keys = self._queries_and_keys(self._rotate(turned, cos, sin))
             yield keys, values
             if last:
                 break
-            queries = self._rotate(queries, cos, sin)
             attended = F.scaled_dot_product_attention(
                 queries, keys, values, is_causal=True, enable_gqa=self._groups > 1
             )
@@ -364,18 +362,16 @@ class Decoder:
         for index in range(prefixes.exit_layer):
             block = self.block(index)
             # Where a suffix is still one row, these products are made once, for all its pages.
-            queries, keys, values = self._project(block, block.attention_norm(hidden), scratch)
+            turned, values = self._project(block, block.attention_norm(hidden), scratch)
             if owners is not None:
-                queries, keys, values, hidden = (part[owners] for part in (queries, keys, values, hidden))
+                turned, values, hidden = (part[owners] for part in (turned, values, hidden))
                 owners = None
-            keys = self._rotate(keys, cos, sin)
+            queries, keys = self._queries_and_keys(self._rotate(turned, cos, sin))
             hidden = hidden.expand(pairs, -1, -1).contiguous()
             if last is not None and index == prefixes.exit_layer - 1:  # no other position's output is read
                 hidden = hidden[row, last].unsqueeze(1)
-                queries = queries.expand(pairs, -1, -1, -1)[row, :, last].unsqueeze(2)
-                cos, sin = (part[row, :, last].unsqueeze(2) for part in (cos, sin))
+                queries = queries[row, :, last].unsqueeze(2)
                 mask = mask[row, :, last].unsqueeze(2).expand(-1, -1, self._groups, -1)
-            queries = self._rotate(queries, cos, sin)
             attended, weights = [], []
             for some, joined_keys, joined_values in joined_pages.join(index, keys, values):
                 asking, visible = queries[some], mask[some]
@@ -422,15 +418,20 @@ class Decoder:
 
     def _project(
         self, block: Block, normed: Tensor, scratch: Scratch, *, ask: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, not turned yet; without `ask` no queries."""
+    ) -> tuple[Tensor, Tensor]:
+        """Queries above keys, as heads that are still to be turned, and values; without `ask` no queries."""
         asked, kept = self._splits if ask else (0, self._splits[1])
         affine = block.attention_in if ask else block.attention_in.rows(self._splits[0])
-        parts = scratch.linear("attention", normed, affine)
-        queries, keys, values = map(self._heads, torch.split(parts, [asked, kept, kept], dim=-1))
-        if block.query_norm and ask:
-            queries = block.query_norm(queries)
-        return queries, block.key_norm(keys) if block.key_norm else keys, values
+        projected = scratch.linear("attention", normed, affine)
+        turned, values = map(self._heads, torch.split(projected, [asked + kept, kept], dim=-1))
+        if block.query_norm and block.key_norm:
+            queries, keys = self._queries_and_keys(turned)
+            turned = torch.cat([block.query_norm(queries), block.key_norm(keys)], dim=1)
+        return turned, values
+
+    def _queries_and_keys(self, heads: Tensor) -> tuple[Tensor, Tensor]:
+        first = heads.shape[1] - self._geometry.kv_heads
+        return heads[:, :first], heads[:, first:]
 
     def _heads(self, x: Tensor) -> Tensor:
         """(batch, positions, heads x head_dim) -> (batch, heads, positions, head_dim)."""
