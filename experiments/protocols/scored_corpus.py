@@ -42,8 +42,12 @@ class ScoredCorpus:
 
     def evaluate(self, scores: Floats, measures: tuple[str, ...] = MEASURES) -> Evaluation:
         """Every measure of every query when candidates are ordered by `scores`."""
+        return evaluate(self.run(scores), self.qrels, measures)
+
+    def run(self, scores: Floats) -> Run:
+        """The candidates with these scores."""
         query_ids = [self.queries[number] for number in self.lists.list_numbers().tolist()]
-        return evaluate(Run.of_columns(query_ids, self.pages, scores.tolist()), self.qrels, measures)
+        return Run.of_columns(query_ids, self.pages, scores.tolist())
 
     def ndcg(self, scores: Floats) -> Floats:
         """(queries,) nDCG@5 in percent when candidates are ordered by `scores`."""

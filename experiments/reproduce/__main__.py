@@ -55,6 +55,12 @@ def reproduce(
     time_every: Annotated[
         int, typer.Option(min=1, help="Time full passes on every N-th query; 1 times all.", metavar="N")
     ] = 10,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Draws of few calibration queries, of table9 and figure8. [default: 5]", metavar="N"
+        ),
+    ] = None,
     ocr: Annotated[
         bool,
         typer.Option("--ocr", help="Read page text from images, for baselines that need text (slow)."),
@@ -91,6 +97,7 @@ def reproduce(
         device=device,
         ocr=ocr,
         quick=quick,
+        draws=seeds,
     )
     try:
         with Bar() as bar:

@@ -5,6 +5,7 @@ are read, used and released.
 """
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from experiments.reproduce.method_results import (
     CorpusResult,
     MethodResult,
     evaluate_fused,
+    evaluate_scores,
     mean_over_readouts,
     measure_latency,
 )
@@ -29,6 +31,7 @@ from experiments.reproduce.refined_results import (
     choose_refinements,
     describe_refinements,
     evaluate_refinements,
+    refined_run,
 )
 from experiments.reproduce.sample import calibration_sample
 from ridgerank.fusion.standardize import fuse_scores
@@ -162,7 +165,7 @@ class Analysis:
             MethodResult(
                 "retriever",
                 "No reranking",
-                tuple(CorpusResult(scored.evaluate(scored.retriever).values, np.nan) for scored in corpora),
+                tuple(evaluate_scores(scored, scored.retriever, np.nan) for scored in corpora),
                 measure_latency(retrieval_ms, np.zeros_like(retrieval_ms)),
             ),
             MethodResult(
@@ -174,7 +177,7 @@ class Analysis:
             MethodResult(
                 "cross encoder alone",
                 "Full cross encoder, w = 1",
-                tuple(CorpusResult(scored.evaluate(scored.margins).values, 1.0) for scored in corpora),
+                tuple(evaluate_scores(scored, scored.margins, 1.0) for scored in corpora),
                 full,
             ),
             *self._baseline_results(family, retriever, corpora, retrieval_ms),
@@ -239,19 +242,21 @@ class Analysis:
 
     def _refined_result(self, family: int, retriever: str, name: str, retrieval_ms: Floats) -> MethodResult:
         """GQR, which finds pages by itself, each corpus at the setting that is best on the next one."""
-        by_setting, times = [], []
+        by_setting, times, run_of = [], [], []
         for corpus_key in self.experiment.corpus_keys(family):
             baseline = self.experiment.baseline_scores(corpus_key, retriever, "GQR")
             assert not isinstance(baseline, Unavailable)
             corpus, names = self.experiment.corpus(corpus_key), self.references(corpus_key)
-            by_setting.append(evaluate_refinements(baseline, corpus, names))
+            run_of.append(partial(refined_run, baseline, corpus, names))
+            by_setting.append(evaluate_refinements(run_of[-1], corpus))
             times.append(baseline.latency_ms)
         chosen = choose_refinements(by_setting)
         compute = np.concatenate([each[:, setting] for each, setting in zip(times, chosen, strict=True)])
         # Its time includes a retrieval.
         compute = np.maximum(compute - retrieval_ms, 0.0)
         results = tuple(
-            CorpusResult(values[setting], np.nan) for values, setting in zip(by_setting, chosen, strict=True)
+            CorpusResult(values[setting], np.nan, (run(setting),))
+            for values, run, setting in zip(by_setting, run_of, chosen, strict=True)
         )
         latency = measure_latency(retrieval_ms, compute)
         remark = describe_refinements(self.corpora(family), chosen)

@@ -7,9 +7,10 @@ import numpy as np
 
 from experiments.protocols.cyclic_weights import Fusion
 from experiments.protocols.scored_corpus import ScoredCorpus
-from ridgerank.evaluation.metrics import MEASURES
+from ridgerank.evaluation.metrics import MEASURES, evaluate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats
+from ridgerank.trec import Run
 
 LATENCY_RESAMPLES = 2000
 
@@ -22,6 +23,8 @@ class CorpusResult:
     """(measures, queries), percent; the mean over readouts where there are several."""
     weight: float
     """w, the mean over readouts where there are several; NaN where nothing is fused."""
+    runs: tuple[Run, ...]
+    """What was ranked, by each readout where there are several."""
 
     def mean(self, measure: str = "nDCG@5") -> float:
         """The mean over queries of one measure."""
@@ -99,9 +102,15 @@ def evaluate_fused(
 ) -> tuple[CorpusResult, ...]:
     """Fuse the scores of each corpus with its retriever's at its weight, and evaluate."""
     return tuple(
-        CorpusResult(scored.evaluate(fusion(scored.retriever, values, weight, scored.lists)).values, weight)
+        evaluate_scores(scored, fusion(scored.retriever, values, weight, scored.lists), weight)
         for scored, values, weight in zip(corpora, scores, weights, strict=True)
     )
+
+
+def evaluate_scores(scored: ScoredCorpus, scores: Floats, weight: float) -> CorpusResult:
+    """Candidates ordered by `scores`, and the weight they were fused at."""
+    run = scored.run(scores)
+    return CorpusResult(evaluate(run, scored.qrels).values, weight, (run,))
 
 
 def mean_over_readouts(by_readout: Sequence[Sequence[CorpusResult]]) -> tuple[CorpusResult, ...]:
@@ -110,6 +119,7 @@ def mean_over_readouts(by_readout: Sequence[Sequence[CorpusResult]]) -> tuple[Co
         CorpusResult(
             np.mean([result.values for result in of_corpus], axis=0),
             float(np.mean([result.weight for result in of_corpus])),
+            tuple(run for result in of_corpus for run in result.runs),
         )
         for of_corpus in zip(*by_readout, strict=True)
     )

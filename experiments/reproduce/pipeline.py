@@ -21,6 +21,7 @@ from experiments.reproduce.stages.stage_progress import StageProgress
 from experiments.reproduce.tables.table import Table
 from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import DatasetError
+from ridgerank.trec import write_run
 from ridgerank.version import __version__
 
 LEAST_CORPORA = 3
@@ -63,6 +64,7 @@ def run_experiments(
     claims = [] if only else check_claims(analysis)
     if not only:
         _write_json(out / "directions.json", [asdict(claim) for claim in claims])
+        write_runs(analysis, out / "runs")
     tabled = time.perf_counter() - start - staged
     facts = describe_run(settings, analysis, staged, tabled, resumed=resumed) | {"processes": processes}
     _write_json(out / ("run.json" if not only else f"run-{'-'.join(only)}.json"), facts)
@@ -85,6 +87,23 @@ def write_result(result: Table | PaperFigure, out: Path) -> None:
         for kind in ("png", "svg"):
             with replace_file(out / f"{result.name}.{kind}") as scratch:
                 scratch.write_bytes(result.render(kind))
+
+
+def write_runs(analysis: Analysis, folder: Path) -> None:
+    """A TREC run for every method and corpus behind every retriever, or one for each readout.
+
+    `FAMILY/RETRIEVER/METHOD/CORPUS.trec`, for `ridgerank evaluate` and `fuse`.
+    """
+    for number, family in enumerate(analysis.settings.families):
+        for retriever in analysis.settings.retrievers:
+            for method in analysis.results(number, retriever):
+                for corpus, result in zip(analysis.corpora(number), method.by_corpus, strict=False):
+                    for readout, run in enumerate(result.runs, start=1):
+                        name = corpus if len(result.runs) == 1 else f"{corpus}-{readout}"
+                        parts = (family.name, retriever, method.key, f"{name}.trec")
+                        path = folder.joinpath(*(part.replace("/", "-").replace(" ", "-") for part in parts))
+                        with replace_text_file(path) as file:
+                            write_run(run, file, tag="ridgerank")
 
 
 def describe_run(

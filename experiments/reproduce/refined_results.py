@@ -4,7 +4,7 @@ The authors choose on a tenth of each corpus' own queries. The paper sets every 
 that sets RidgeRank's weight, so that no corpus contributes judgements to its own ranking; so do we.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,20 +17,19 @@ from ridgerank.ragged import Floats
 from ridgerank.trec import Run
 
 
-def evaluate_refinements(
-    baseline: BaselineScores, corpus: BenchmarkCorpus, references: Mapping[str, str]
-) -> Floats:
-    """(settings, measures, queries), percent: the pool ranked by the query as each setting refined it."""
+def refined_run(
+    baseline: BaselineScores, corpus: BenchmarkCorpus, references: Mapping[str, str], setting: int
+) -> Run:
+    """The pool ranked by the query as a setting refined it."""
     rows, columns = np.nonzero(np.isfinite(baseline.scores[:, 0]))
     query_ids = [corpus.queries[row].query_id for row in rows.tolist()]
     pages = [references[page_id] for page_id in baseline.page_ids[rows, columns].tolist()]
-    by_setting = [
-        evaluate(
-            Run.of_columns(query_ids, pages, baseline.scores[rows, setting, columns].tolist()), corpus.qrels
-        ).values
-        for setting in range(len(GRID))
-    ]
-    return np.stack(by_setting)
+    return Run.of_columns(query_ids, pages, baseline.scores[rows, setting, columns].tolist())
+
+
+def evaluate_refinements(run_of: Callable[[int], Run], corpus: BenchmarkCorpus) -> Floats:
+    """(settings, measures, queries), percent; `run_of` has the run of each setting."""
+    return np.stack([evaluate(run_of(setting), corpus.qrels).values for setting in range(len(GRID))])
 
 
 def choose_refinements(by_setting: Sequence[Floats]) -> list[int]:

@@ -50,6 +50,7 @@ class ExperimentSettings:
     """w on the calibration sample, where the paper fixes it (§4.4, §B.3, §B.4)."""
     depths: tuple[int, ...] = DEPTHS
     draws: int = 5
+    """How often few calibration queries are drawn, for table 9 and the figure on calibration queries."""
     splits: int = 200
     full_pass_every: int = 10
     """Every N-th query is also timed by full passes; 1 times all of them, as the paper does."""
@@ -92,6 +93,7 @@ def make_settings(
     device: str | None = None,
     ocr: bool = False,
     quick: bool = False,
+    draws: int | None = None,
 ) -> ExperimentSettings:
     """Load a benchmark by name and choose the models for it, unless they are named."""
     corpora = QUICK_CORPORA if quick and benchmark == "miniature" else None
@@ -110,4 +112,5 @@ def make_settings(
         candidates=candidates,
         full_pass_every=full_pass_every,
     )
-    return shrink_settings(settings) if quick else settings
+    settings = shrink_settings(settings) if quick else settings
+    return settings if draws is None else replace(settings, draws=draws)

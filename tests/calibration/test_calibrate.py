@@ -1,6 +1,7 @@
 """Calibration from end to end: equal to its parts, resumable, and honest about what it cannot do."""
 
 import logging
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -168,18 +169,19 @@ def test_lists_share_a_bounded_number_of_pages_with_their_sources_among_them(sto
     assert share_pages(retriever, free, 8) == free
 
 
-def test_exported_lists_fit_the_readout_again(store: str, small_backbone: Backbone, tmp_path: Path) -> None:
-    calibration = run(
-        store, small_backbone, target="margin", state="last", export=tmp_path / "lists.safetensors"
+def test_the_readout_fitted_in_the_docs_on_exported_lists_is_the_one_deployed(
+    store: str, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = run(store, small_backbone, target="margin", state="last", export=Path("lists.safetensors"))
+    page = (Path(__file__).parents[2] / "docs/reproduce.md").read_text()
+    [snippet] = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    exec(snippet.replace('"pages"', repr(store)), {})
+    mine = Calibration.load(calibrations_folder(store), "mine")
+    np.testing.assert_allclose(
+        mine.readout.vector, made.readout.vector, rtol=1e-4, atol=1e-6 * abs(made.readout.vector).max()
     )
-    tensors = load_file(tmp_path / "lists.safetensors")
-    states = np.split(tensors["fitted/states/last"], np.cumsum(tensors["fitted/list_lengths"])[:-1])
-    targets = np.split(tensors["fitted/targets/margin"], np.cumsum(tensors["fitted/list_lengths"])[:-1])
-    moments = CenteredMoments(small_backbone.geometry.width)
-    for each, target in zip(states, targets, strict=True):
-        moments.add(each, target)
-    [vector] = ridge_path(moments, np.array([calibration.readout.penalty]))
-    np.testing.assert_allclose(vector, calibration.readout.vector, rtol=1e-6, atol=1e-12)
+    tensors = load_file("lists.safetensors")
     assert tensors["made/relevance"].sum() <= len(tensors["made/list_lengths"])
 
 

@@ -19,13 +19,15 @@ from experiments.reproduce.stages.model_cache import ModelCache
 from experiments.reproduce.stages.stage_progress import SilentProgress
 from ridgerank.backbones.base import full_margins
 from ridgerank.errors import DatasetError
+from ridgerank.evaluation.metrics import evaluate
+from ridgerank.trec import read_run
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where `python -m experiments.reproduce --quick` was typed."""
     folder = tmp_path_factory.mktemp("reproduce")
-    words = ["--quick", "--device", "cpu"]
+    words = ["--quick", "--device", "cpu", "--seeds", "3"]
     words += ["--work", str(folder / "work"), "--out", str(folder / "out")]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0
@@ -35,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(folder: Path) -> ExperimentSettings:
-    return make_settings("miniature", folder / "work", device="cpu", quick=True)
+    return make_settings("miniature", folder / "work", device="cpu", quick=True, draws=3)
 
 
 @pytest.fixture
@@ -62,6 +64,24 @@ def test_every_table_and_figure_is_there_in_every_form(folder: Path) -> None:
     claims = json.loads((folder / "out/directions.json").read_text())
     assert {"claim", "where", "threshold", "measured", "holds", "reason"} == set(claims[0])
     assert len({claim["claim"] for claim in claims}) == len(claims)
+
+
+def test_every_method_and_corpus_has_a_run_of_the_quality_in_the_table(
+    folder: Path, analysis: Analysis
+) -> None:
+    [retriever] = analysis.settings.retrievers
+    for number, family in enumerate(analysis.settings.families):
+        for method in analysis.results(number, retriever):
+            parts = (family.name, retriever, method.key)
+            methods = (folder / "out/runs").joinpath(*(part.replace(" ", "-") for part in parts))
+            for corpus, result in zip(family.corpora, method.by_corpus, strict=True):
+                runs = [read_run(path) for path in methods.glob(f"{corpus.name}*.trec")]
+                values = [evaluate(run, corpus.qrels).values for run in runs]
+                np.testing.assert_allclose(np.mean(values, axis=0), result.values)
+
+
+def test_the_draws_of_few_queries_are_as_many_as_asked_for(folder: Path) -> None:
+    assert "3 draws" in (folder / "out/figure8.md").read_text()
 
 
 def test_the_report_holds_everything_and_fetches_nothing(folder: Path) -> None:
