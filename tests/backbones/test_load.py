@@ -12,7 +12,7 @@ from PIL import Image
 
 from ridgerank.backbones.base import Backbone, Content
 from ridgerank.backbones.decoder import PrefixBatch
-from ridgerank.backbones.load import FAMILIES, load_backbone
+from ridgerank.backbones.load import FAMILIES, load_backbone, placement
 from ridgerank.backbones.model_settings import SHORT_NAMES, ModelSettings
 from ridgerank.backbones.text import CausalText
 from ridgerank.errors import BackboneError
@@ -74,6 +74,13 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(BackboneError, match="known names") as caught:
         load_backbone("qwen9")
     assert all(name in str(caught.value) for name in SHORT_NAMES)
+
+
+def test_an_apple_gpu_is_used_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    assert placement(None, None) == (torch.device("cpu"), torch.float32)
+    assert placement("mps", None) == (torch.device("mps"), torch.float32)
 
 
 def test_an_unreachable_hub_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:

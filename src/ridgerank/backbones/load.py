@@ -64,9 +64,10 @@ def load_backbone(
 ) -> Backbone:
     """Load a model by short name, by hub repository or from a folder.
 
-    Device and dtype default to CUDA in bfloat16, else Apple's GPU, else the CPU, both in float32: weights
-    trained in bfloat16 overflow float16. A folder with one `.gguf` file, or the file itself, is unpacked by
-    transformers' own loader, once: what it gives is kept in the cache.
+    Device and dtype default to CUDA in bfloat16, else the CPU in float32: weights trained in bfloat16
+    overflow float16. Apple's GPU (`mps`) has to be asked for, as nobody has run it yet. A folder with one
+    `.gguf` file, or the file itself, is unpacked by transformers' own loader, once: what it gives is kept in
+    the cache.
     `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
     the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
     and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
@@ -213,15 +214,17 @@ def parse_dtype(name: str | torch.dtype | None) -> torch.dtype | None:
 def placement(
     device: str | torch.device | None, dtype: torch.dtype | None
 ) -> tuple[torch.device, torch.dtype]:
-    """Where a model runs and with what numbers, the best there is unless asked for; refused if not there."""
-    have = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    """Where a model runs and with what numbers: CUDA or the CPU unless asked for; refused if not there."""
+    have = {"cuda": torch.cuda.is_available(), "cpu": True, "mps": torch.backends.mps.is_available()}
     usable = [kind for kind, there in have.items() if there]
     try:
         chosen = torch.device(usable[0] if device is None else device)
     except RuntimeError:
         chosen = None
     if chosen is None or chosen.type not in usable:
-        raise BackboneError(f"no device {str(device)!r} on this machine; there is {', '.join(usable[::-1])}")
+        raise BackboneError(
+            f"no device {str(device)!r} on this machine; there is {', '.join(sorted(usable))}"
+        )
     return chosen, dtype or (torch.bfloat16 if chosen.type == "cuda" else torch.float32)
 
 

@@ -28,7 +28,7 @@ BackboneName = Annotated[
     str | None, model_option("--backbone", help="Model. [default: the one the store was made with]")
 ]
 Device = Annotated[
-    str | None, model_option(help="cuda, mps or cpu. [default: the best there is]", envvar="RIDGERANK_DEVICE")
+    str | None, model_option(help="cuda, cpu or mps. [default: cuda, else cpu]", envvar="RIDGERANK_DEVICE")
 ]
 Dtype = Annotated[
     str | None,
