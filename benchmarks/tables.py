@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.weight_table import BEST, CALIBRATED, CONSTANT, MEASURE, format_rows
+from experiments.weight_table import CALIBRATED, MEASURE, SHIPPED, format_rows
 from experiments.weight_table import RETRIEVER as RETRIEVED
 from ridgerank.lineage import STORAGE_PRESETS, StorageSetting
 from ridgerank.store.layout import MODEL_SHAPES as SHAPES
@@ -104,27 +104,26 @@ def readme_table() -> str:
 
 
 def readme_real_documents() -> str:
-    """What a calibration by the defaults gains, and weights that need judgements or luck beside it."""
-    rows = []
-    for row in read_result("weight"):
-        if row["retriever"] != "bm25":
-            continue
-        columns, weights = row["columns"], row["weights"]
-        quality = {name: f"{cell[MEASURE]:.1f}" for name, cell in columns.items()}
-        gain, (low, high) = columns[CALIBRATED]["gain"], columns[CALIBRATED]["interval"]
-        rows.append(
-            [
-                row["set"],
-                str(row["questions"]),
-                quality[RETRIEVED],
-                f"{quality[CALIBRATED]} ({gain:+.1f} [{low:+.1f}, {high:+.1f}])",
-                f"{weights[CALIBRATED]:.2f}",
-                f"{quality[BEST]} ({weights[BEST]:.2f})",
-                quality[CONSTANT],
-            ]
-        )
-    header = ["documents", "questions", "BM25", "RidgeRank as calibrated", "its weight"]
-    return format_table([*header, "best weight in hindsight", "constant 0.5"], rows)
+    """What a readout that comes with the package gains, and one fitted to these pages."""
+
+    def gain(cell: dict[str, Any] | None) -> str:
+        if cell is None:
+            return "–"
+        low, high = cell["interval"]
+        return f"{cell[MEASURE]:.1f} ({cell['gain']:+.1f} [{low:+.1f}, {high:+.1f}])"
+
+    rows = [
+        [
+            row["set"],
+            str(row["questions"]),
+            f"{row['columns'][RETRIEVED][MEASURE]:.1f}",
+            *(gain(row["columns"].get(name)) for name in (SHIPPED, CALIBRATED)),
+        ]
+        for row in read_result("weight")
+        if row["retriever"] == "bm25"
+    ]
+    header = ["documents", "questions", "BM25", "RidgeRank after indexing", "calibrated on these pages"]
+    return format_table(header, rows)
 
 
 def _costs() -> dict[str, dict[str, Any]]:

@@ -82,6 +82,7 @@ def main() -> None:
     parser.add_argument("--row", default="", help="the row's name [default: the folder's]")
     parser.add_argument("--retriever", help="as for calibrate [default: the store's, else bm25]")
     parser.add_argument("--dtype", help="of the model")
+    parser.add_argument("--uncalibrated", action="store_true", help="only what a shipped readout gives")
     parser.add_argument("--out", type=Path, required=True, help="JSON to add the row to")
     options = parser.parse_args()
     try:
@@ -104,7 +105,12 @@ def add_row(rows: list[dict[str, Any]], options: argparse.Namespace) -> list[dic
         if any(key.items() <= row.items() for row in rows):
             return rows
         with calibrate.open_workbench(store, retriever=retriever, dtype=options.dtype) as workbench:
-            measured = measure(workbench, ask(workbench, options.folder), calibrate.make_lists(workbench))
+            asked = ask(workbench, options.folder)
+            measured = (
+                measure_shipped(workbench, asked)
+                if options.uncalibrated
+                else measure(workbench, asked, calibrate.make_lists(workbench))
+            )
     return [*rows, {**key, "dtype": options.dtype or "default", **measured}]
 
 
@@ -149,7 +155,7 @@ def ask(workbench: Workbench, folder: Path) -> Asked:
 
 def measure(workbench: Workbench, asked: Asked, lists: CalibrationLists) -> dict[str, Any]:
     """One row: the quality of every column, and the weights behind it."""
-    backbone, store = workbench.shallow.backbone, workbench.shallow.store
+    backbone = workbench.shallow.backbone
     assert lists.fitted is not None  # nothing was given that would take the place of a fit
     fits = fit(lists.fitted, lists.documents)
     known = calibrate.scorers(fits, lists)
@@ -177,10 +183,7 @@ def measure(workbench: Workbench, asked: Asked, lists: CalibrationLists) -> dict
         CONSTANT: (own, 0.5),
         PAPER: (own, paper),
     }
-    if (found := shipped_for(store.lineage, backbone.geometry.width)) is not None:
-        found[1].require(backbone, store.lineage)
-        shipped = found[1].calibration
-        fixed[SHIPPED] = (shipped.readout.score(asked.lists.states[shipped.state]), workbench.incumbent)
+    fixed |= rank_shipped(workbench, asked)
     quality = {name: asked.quality(rank) for name, rank in fixed.items()}
     sweep = [asked.quality((own, float(each))) for each in GRID]
     best = int(np.argmax([each.mean() for each in sweep]))
@@ -191,6 +194,27 @@ def measure(workbench: Workbench, asked: Asked, lists: CalibrationLists) -> dict
         "reading": ", ".join(reading),
         "columns": summarize(split, asked.groups),
         "weights": {name: rank[1] for name, rank in fixed.items()} | weights | {BEST: float(GRID[best])},
+    }
+
+
+def rank_shipped(workbench: Workbench, asked: Asked) -> dict[str, Rank]:
+    """The column of the readout that comes with the package; empty if there is none for this model."""
+    backbone, lineage = workbench.shallow.backbone, workbench.shallow.store.lineage
+    if (found := shipped_for(lineage, backbone.geometry.width)) is None:
+        return {}
+    found[1].require(backbone, lineage)
+    shipped = found[1].calibration
+    return {SHIPPED: (shipped.readout.score(asked.lists.states[shipped.state]), workbench.incumbent)}
+
+
+def measure_shipped(workbench: Workbench, asked: Asked) -> dict[str, Any]:
+    """One row without a calibration."""
+    [(name, (scores, weight))] = rank_shipped(workbench, asked).items()
+    quality = {RETRIEVER: asked.quality((scores, 0.0)), name: asked.quality((scores, weight))}
+    return {
+        "questions": len(asked.groups),
+        "columns": summarize(quality, asked.groups),
+        "weights": {RETRIEVER: 0.0, name: weight},
     }
 
 
