@@ -57,6 +57,12 @@ def test_every_command_is_documented() -> None:
         assert f"`ridgerank {name}`" in COMMANDS, f"`ridgerank {name}` is not in docs/commands.md"
 
 
+def test_the_trials_shown_are_those_that_were_run() -> None:
+    page = (ROOT / "docs/trial.md").read_text()
+    for path in (ROOT / "results/trials").glob("*.txt"):
+        assert path.read_text().strip() in page, path.name
+
+
 @pytest.mark.slow
 def test_the_commands_shown_print_what_is_shown(tried: Path) -> None:
     words = re.search(r"\$ ridgerank (fuse .*) > fused\.trec\n(weight .*)\n", COMMANDS)

@@ -243,12 +243,14 @@ def _search(pages: "PageStore", asked: Asked, run: Path | None, dense: str) -> l
     if run is not None:
         given = [query for query in asked.queries if not query.source]
         retrievers.append(GivenCandidates(read_run(run), given, resolve=pages.find))
-    answered = [[query for query in asked.queries if each.answers(query.text)] for each in retrievers]
-    return [
-        Search(each.name, find_candidates(each, queries, CANDIDATES), each.members)
-        for each, queries in zip(retrievers, answered, strict=True)
-        if any(query.query_id in asked.qrels for query in queries)
-    ]
+    searches = []
+    for each in retrievers:
+        queries = [query for query in asked.queries if each.answers(query.text)]
+        if any(query.query_id in asked.qrels for query in queries):
+            searches.append(Search(each.name, find_candidates(each, queries, CANDIDATES), each.members))
+        else:
+            echo(f"{each.name} is not compared: none of its questions is judged (--qrels)")
+    return searches
 
 
 def _candidates(query: "Query", searches: list[Search]) -> "list[Candidate]":
