@@ -1,17 +1,14 @@
 """Pages without a text layer are read off their image, once."""
 
-import importlib.metadata
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from ridgerank.documents import ocr
 from ridgerank.documents.ocr import Recognizer, recognize_pages
 from ridgerank.documents.sources import Failure
-from ridgerank.errors import DocumentError
+from ridgerank.errors import ExtraMissing
 from ridgerank.records import Page
 
 
@@ -35,14 +32,14 @@ class Counting(Recognizer):
 @pytest.mark.slow
 def test_a_scan_is_read() -> None:
     pytest.importorskip("rapidocr")
-    text = Recognizer(threads=1).read(drawn("Operating margin 2019"))
+    text = Recognizer().read(drawn("Operating margin 2019"))
     assert text.replace(" ", "").lower() == "operatingmargin2019"
 
 
 def test_an_empty_image_has_no_text() -> None:
     pytest.importorskip("rapidocr")
     blank = Page("blank", "scan.pdf#2", Image.fromarray(np.full((64, 64, 3), 255, dtype=np.uint8)), "")
-    assert Recognizer(threads=1).read(blank) == ""
+    assert Recognizer().read(blank) == ""
 
 
 def test_only_pages_without_a_layer_are_read_and_everything_else_passes_through() -> None:
@@ -74,10 +71,6 @@ def test_a_page_is_read_once_with_a_cache(tmp_path: Path) -> None:
 
 
 def test_a_missing_extra_is_said_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(ocr, "version", missing)
-    with pytest.raises(DocumentError, match=r"needs rapidocr.*ridgerank\[ocr\]"):
+    monkeypatch.setattr("ridgerank.extras.find_spec", lambda package: None)
+    with pytest.raises(ExtraMissing, match=r"rapidocr, onnxruntime are not.*ridgerank\[ocr\]"):
         Recognizer()
-    assert importlib.metadata.version("numpy")

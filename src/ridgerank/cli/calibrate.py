@@ -329,24 +329,11 @@ def _print_tables(calibration: "Calibration") -> None:
     table.add_row("c_b, c_s, ρ", f"{_format(weight.c_b)}, {_format(weight.c_s)}, {_format(weight.rho)}")
     table.add_row("weight", f"{weight.weight:.3f} ({low:.2f} to {high:.2f}), {weight.method}")
     table.add_row("chance of a gain", _format(weight.chance_of_gain))
-    Console().print(table)
-    if len(facts.options) > 1:
-        _print_options(calibration)
-
-
-def _print_options(calibration: "Calibration") -> None:
-    """Every target and state that was measured, and how one was selected."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("target, state", no_wrap=True)
-    for title in ("held-out r", "c_s", ""):
-        table.add_column(title)
-    for option in calibration.diagnostics.options:
+    for option in facts.options if len(facts.options) > 1 else ():
         selected = (option.target, option.state) == (calibration.target, calibration.state)
-        verdict = f"taken: {calibration.diagnostics.reason}" if selected else option.note
-        table.add_row(option.name, _format(option.agreement), _format(option.relevance), verdict)
+        verdict = f"taken: {facts.reason}" if selected else option.note
+        measured = f"r {_format(option.agreement)}, c_s {_format(option.relevance)}"
+        table.add_row(option.name, ", ".join(filter(None, (measured, verdict))))
     Console().print(table)
 
 

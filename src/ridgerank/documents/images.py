@@ -60,7 +60,7 @@ _silence_libtiff()
 
 def count_frames(path: Path) -> int:
     """How many pages the file has: the frames of a TIFF, otherwise one (of an animation, the first)."""
-    with _open_path(path) as image:
+    with path.open("rb") as file, _open_stream(file) as image:
         count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
     if count > MAX_DOCUMENT_PAGES:
         raise DocumentError(f"a TIFF of {count:,} frames, more than {MAX_DOCUMENT_PAGES:,}; split it")
@@ -69,7 +69,7 @@ def count_frames(path: Path) -> int:
 
 def read_image(path: Path, number: int, *, max_pixels: PixelBudget) -> Image.Image:
     """Frame `number`, counted from 1, as a page: see `to_page_image`."""
-    with _open_path(path) as image:
+    with path.open("rb") as file, _open_stream(file) as image:
         if number > 1:
             image.seek(number - 1)
         _require_pixels(image)
@@ -144,12 +144,6 @@ def _require_pixels(image: Image.Image, max_pixels: int | None = None) -> None:
         raise DocumentError(
             f"an image of {image.width} x {image.height}, above {limit:,} pixels; scale it down"
         )
-
-
-@contextmanager
-def _open_path(path: Path) -> Iterator[Image.Image]:
-    with path.open("rb") as file, _open_stream(file) as image:
-        yield image
 
 
 @contextmanager

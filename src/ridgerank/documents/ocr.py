@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from ridgerank.documents.text import (
     split_line,
     write_in_reading_order,
 )
-from ridgerank.errors import DocumentError
+from ridgerank.extras import require_packages
 from ridgerank.records import Page
 
 if TYPE_CHECKING:
@@ -43,25 +43,20 @@ OCR_PIXELS = 1_600_000
 class Recognizer:
     """One OCR engine, loaded at the first page that needs it; `cache` is a folder of recognized texts."""
 
-    def __init__(self, *, cache: Path | None = None, threads: int | None = None) -> None:
-        """Refuse at once if the extra is missing. `threads` defaults to what the engine finds."""
-        try:
-            self._version = version("rapidocr")
-            version("onnxruntime")
-        except PackageNotFoundError as error:
-            raise DocumentError(
-                f"reading pages without a text layer needs {error.name}; "
-                "install it with: pip install 'ridgerank[ocr]'"
-            ) from error
+    def __init__(self, *, cache: Path | None = None) -> None:
+        """Refuse at once if the extra is missing."""
+        require_packages("rapidocr", "onnxruntime")
+        self._version = version("rapidocr")
         self._cache = cache
-        self._threads = threads
         self._engine: Any = None
 
     def read(self, page: Page) -> str:
         """The page's text as its image shows it; from the cache if the same image was read before."""
         if self._cache is None:
             return self._recognize(page.image)
-        cached_file = self._cache / f"{self._key(page)}.txt"
+        settings = f"{page.page_id} {page.image.size} rapidocr {self._version}"
+        key = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
+        cached_file = self._cache / f"{key}.txt"
         if cached_file.exists():
             return cached_file.read_text(encoding="utf-8")
         text = self._recognize(page.image)
@@ -69,15 +64,12 @@ class Recognizer:
             file.write(text)
         return text
 
-    def _key(self, page: Page) -> str:
-        """Cache key: the page's content, the size of its image and the release of the engine."""
-        settings = f"{page.page_id} {page.image.size} rapidocr {self._version}"
-        return hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
-
     def lines(self, image: "Image") -> list[TextBox]:
         """The lines of an image, in no order; boxes are in pixels."""
         if self._engine is None:
-            self._engine = _load_engine(self._threads)
+            from rapidocr import RapidOCR
+
+            self._engine = RapidOCR(params={"Global.log_level": "error"})
         result = self._engine(np.asarray(image.convert("RGB"))[:, :, ::-1])  # it expects BGR
         if result.txts is None:
             return []
@@ -142,15 +134,6 @@ def has_little_text(text: str) -> bool:
 
 def _count_alphanumerics(text: str) -> int:
     return sum(character.isalnum() for character in text)
-
-
-def _load_engine(threads: int | None) -> Any:  # noqa: ANN401 (the package has no types)
-    from rapidocr import RapidOCR
-
-    params: dict[str, Any] = {"Global.log_level": "error"}
-    if threads is not None:
-        params |= {f"EngineConfig.onnxruntime.{kind}_op_num_threads": threads for kind in ("intra", "inter")}
-    return RapidOCR(params=params)
 
 
 def _text_box(text: str, box: Any) -> TextBox:  # noqa: ANN401 (four corners)

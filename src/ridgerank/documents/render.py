@@ -63,10 +63,7 @@ ReadItem = Page | SkippedFile | Failure
 
 
 def list_pages(paths: Iterable[str | Path], *, processes: int = 0) -> Generator[ListedItem, None, None]:
-    """List every page under `paths`. Files are hashed and their pages counted; nothing is rendered.
-
-    In other processes, a file that crashes its reader costs only itself. With 0 files are read in this one.
-    """
+    """List every page under `paths`: files are hashed and their pages counted. 0 processes: in this one."""
     with closing(
         map_in_order(
             find_sources(paths),
@@ -83,9 +80,6 @@ def render_pages(
     listed: Iterable[ListedItem], *, max_pixels: PixelBudget, processes: int = 0
 ) -> Generator[ReadItem, None, None]:
     """Read listed pages, each image within `max_pixels` pixels; everything else passes through.
-
-    With a `PageSizing` for `max_pixels`, images are resized once, as that processor would; PDF pages are
-    drawn within its budget.
 
     In other processes, a page that crashes its reader, or takes more than `PAGE_SECONDS`, costs only itself.
     """

@@ -43,6 +43,17 @@ class TextBox:
         return self.bottom - self.top
 
 
+def surround(boxes: Sequence[TextBox], text: str = "") -> TextBox:
+    """The smallest box around others."""
+    return TextBox(
+        text,
+        min(box.left for box in boxes),
+        min(box.top for box in boxes),
+        max(box.right for box in boxes),
+        max(box.bottom for box in boxes),
+    )
+
+
 Row = list[TextBox]
 
 
@@ -259,7 +270,7 @@ def _split_words(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> I
 def _continues_word(previous: TextBox, character: TextBox) -> bool:
     if previous.turned or character.turned:
         return previous.turned and character.turned
-    height = max(previous.bottom - previous.top, character.bottom - character.top)
+    height = max(previous.height, character.height)
     beside = min(previous.bottom, character.bottom) - max(previous.top, character.top) > 0.3 * height
     # The letters of a ligature share one box.
     return beside and -1.2 * height < character.left - previous.right < _WORD_GAP * height
@@ -271,13 +282,7 @@ def _word_text(word: list[TextBox]) -> str:
 
 
 def _word_box(word: list[TextBox]) -> TextBox:
-    return TextBox(
-        _word_text(word),
-        min(character.left for character in word),
-        min(character.top for character in word),
-        max(character.right for character in word),
-        max(character.bottom for character in word),
-    )
+    return surround(word, _word_text(word))
 
 
 def _visible_characters(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgerank.errors import CalibrationError
-from ridgerank.fusion.standardize import discounts, standardize_weighted
+from ridgerank.fusion.standardize import discounts, standardize, standardize_weighted
 from ridgerank.ragged import Bools, Floats, Ragged
 
 
@@ -63,11 +63,9 @@ def correlate(retriever: Floats, reranker: Floats, third: Floats, lists: Ragged)
     )
 
 
-def correlation(x: Floats, y: Floats, lists: Ragged, *, weights: Floats | None = None) -> Floats:
+def correlation(x: Floats, y: Floats, lists: Ragged) -> Floats:
     """Correlation of two vectors (members,) within each list, (lists,); 0 where one is constant."""
-    omega = np.ones(lists.members) if weights is None else weights
-    product = standardize_weighted(x, omega, lists) * standardize_weighted(y, omega, lists)
-    return lists.sum(omega * product) / lists.sum(omega)
+    return lists.sum(standardize(x, lists) * standardize(y, lists)) / lists.lengths
 
 
 def varies(lists: Ragged, *vectors: Floats) -> Bools:

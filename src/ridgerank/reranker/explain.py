@@ -19,8 +19,8 @@ from PIL import Image, ImageDraw
 
 from ridgerank.backbones.text import CausalText
 from ridgerank.documents.ocr import find_words
-from ridgerank.documents.text import BoxedWord
-from ridgerank.errors import DocumentError, StoreError
+from ridgerank.documents.text import BoxedWord, surround
+from ridgerank.errors import DocumentError, ExtraMissing, StoreError
 from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied
 from ridgerank.ragged import Bools, Floats
 from ridgerank.records import Explanation, Passage, Region, State
@@ -120,7 +120,7 @@ def _place_words(shallow: ShallowPass, page: StoredPage, reader: IsolatedProcess
     files = source_files(shallow.store.uri, [page])
     try:
         return reader.call(find_words, _READING_SECONDS, files, page.page_id, page.text)
-    except (DocumentError, OSError, MemoryError, TookTooLong, WorkerDied) as error:
+    except (DocumentError, ExtraMissing, OSError, MemoryError, TookTooLong, WorkerDied) as error:
         log.warning("%s: no word can be shown on the page: %s", (*page.references, page.page_id)[0], error)
     return ()
 
@@ -177,13 +177,8 @@ def _region(words: Sequence[BoxedWord]) -> Region | None:
     """The smallest box around some words."""
     if not words:
         return None
-    boxes = [word.box for word in words]
-    return (
-        min(box.left for box in boxes),
-        min(box.top for box in boxes),
-        max(box.right for box in boxes),
-        max(box.bottom for box in boxes),
-    )
+    box = surround([word.box for word in words])
+    return box.left, box.top, box.right, box.bottom
 
 
 def draw_heatmap(image: Image.Image, explanation: Explanation) -> Image.Image:

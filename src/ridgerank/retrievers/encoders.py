@@ -311,7 +311,7 @@ class ProjectedQwen25(Qwen2_5_VLModel):  # type: ignore[misc]
 
 
 def load_adapted_model(
-    source: str, base: str, config: PreTrainedConfig, *, dtype: torch.dtype, revision: str | None
+    source: str, base: str, config: PreTrainedConfig, *, dtype: torch.dtype
 ) -> ProjectedQwen25:
     """Load the base an adapter was made for, and the adapter on it; a part without weights is an error."""
     model: ProjectedQwen25
@@ -319,7 +319,7 @@ def load_adapted_model(
     model, loading = ProjectedQwen25.from_pretrained(
         base, dtype=dtype, key_mapping=_RENAMED, output_loading_info=True, use_safetensors=True, **NO_CODE
     )
-    replaced_parts = apply_adapter(model, source, revision, renamed=_RENAMED)
+    replaced_parts = apply_adapter(model, source, None, renamed=_RENAMED)
     uninitialized = sorted(
         name for name in loading["missing_keys"] if name.rpartition(".")[0] not in replaced_parts
     )
@@ -342,32 +342,27 @@ def load_encoder(
     *,
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
-    revision: str | None = None,
 ) -> MultiVectorEncoder:
-    """Load a late interaction model by short name, hub repository or folder.
-
-    Device and dtype default as for a backbone.
-    """
+    """Load a late interaction model by short name, hub repository or folder."""
     source = _resolve(str(name))
     device, dtype = placement(device, dtype)
-    where = {"revision": revision} if revision else {}
     try:
         with reading("its tokenizer (tokenizer.json, tokenizer_config.json)", source):
-            tokenizer = AutoTokenizer.from_pretrained(source, **NO_CODE, **where)
+            tokenizer = AutoTokenizer.from_pretrained(source, **NO_CODE)
         with reading("its settings (config.json, adapter_config.json, processor_config.json)", source):
-            settings, _ = ProcessorMixin.get_processor_dict(source, **where)
-            adapter_base = find_adapter_base(source, revision)
+            settings, _ = ProcessorMixin.get_processor_dict(source)
+            adapter_base = find_adapter_base(source)
             base = adapter_base or source
-            _, config = load_config(base, **(where if adapter_base is None else {}))
+            _, config = load_config(base)
         with reading("its weights", source):
             family = _find_family(source, config.model_type, adapter_base)
             if adapter_base is not None:
-                model = load_adapted_model(source, base, config, dtype=dtype, revision=revision)
+                model = load_adapted_model(source, base, config, dtype=dtype)
             else:
-                model = load_model(source, source, where, family.model_class, config, dtype)
+                model = load_model(source, source, {}, family.model_class, config, dtype)
             require_finite(source, model)
         with reading("preprocessor_config.json", source):
-            image_processor = family.image_processor_class.from_pretrained(source, **where)
+            image_processor = family.image_processor_class.from_pretrained(source)
     except BackboneError as error:
         raise RetrieverError(str(error)) from error
     logger.info("loaded %s (%s) on %s in %s", name, family.__name__, device, dtype)
