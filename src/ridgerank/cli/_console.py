@@ -3,8 +3,8 @@
 import logging
 import os
 import sys
+import time
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, Self
 
 import typer
@@ -76,12 +76,12 @@ class Bar:
     Without a terminal, a line every half minute says how far the work is.
     """
 
-    def __init__(self, what: str = "", *, line_seconds: float = LINE_SECONDS) -> None:
+    def __init__(self, what: str = "") -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._console = Console(stderr=True)
-        terminal = sys.stderr.isatty()
+        self._prints_lines = not sys.stderr.isatty()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -89,12 +89,10 @@ class Bar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
             console=self._console,
-            disable=_quiet or not terminal,
+            disable=_quiet or self._prints_lines,
         )
         self._task = self._bar.add_task(what, total=None, rate="")
-        self._line_seconds = line_seconds
-        self._stopped = Event()
-        self._lines = None if _quiet or terminal else Thread(target=self._print_lines, daemon=True)
+        self._said = time.monotonic()
 
     def start(self, what: str, total: int) -> None:
         """Start a stage."""
@@ -108,6 +106,9 @@ class Bar:
     def advance(self, count: int = 1, *, rate: str = "") -> None:
         """Count further items, and show the rate."""
         self._bar.update(self._task, advance=count, rate=rate)
+        if self._prints_lines and time.monotonic() >= self._said + LINE_SECONDS:
+            self._said = time.monotonic()
+            self.echo(self.line())
 
     def echo(self, text: str, *, style: str | None = None) -> None:
         """Print a line above the bar; a line without a style is left out by `--quiet`."""
@@ -117,28 +118,18 @@ class Bar:
     def line(self) -> str:
         """How far the work is, in one line."""
         task = self._bar.tasks[0]
-        if task.total is None:
-            return f"{task.description}: {self.seconds:.0f} s"
-        parts = [f"{task.description}: {task.completed:.0f} of {task.total:.0f}", f"{self.seconds:.0f} s"]
-        if task.completed and task.completed < task.total:
-            remaining = self.seconds * (task.total - task.completed) / task.completed
+        total = task.total or 0
+        parts = [f"{task.description}: {task.completed:.0f} of {total:.0f}", f"{self.seconds:.0f} s"]
+        if 0 < task.completed < total:
+            remaining = self.seconds * (total - task.completed) / task.completed
             parts.append(f"about {format_duration(remaining)} left")
         return ", ".join([*parts, *filter(None, [task.fields["rate"]])])
 
-    def _print_lines(self) -> None:
-        while not self._stopped.wait(self._line_seconds):
-            self.echo(self.line())
-
     def __enter__(self) -> Self:
         self._bar.start()
-        if self._lines is not None:
-            self._lines.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        if self._lines is not None:
-            self._lines.join()
         self._bar.stop()
 
 

@@ -46,21 +46,22 @@ class SkippedFile:
     reference: str
 
 
+_REASONS = {
+    errno.ENOENT: "not there; check the path",
+    errno.ENOTDIR: "not there; check the path",
+    errno.EACCES: "may not be read by this user; grant the permission to read it",
+    errno.EPERM: "may not be read by this user; grant the permission to read it",
+    errno.ENAMETOOLONG: "its path is longer than the system allows; shorten it",
+    errno.ELOOP: "a symbolic link that leads back to itself; remove it",
+}
+
+
 def describe_os_error(error: OSError | ValueError) -> str:
     """Why the system cannot read a file, and what to do about it; a NUL in its path is a `ValueError`."""
     if isinstance(error, ValueError):
         return f"no path of a file ({error}); name another"
-    match error.errno:
-        case errno.ENOENT | errno.ENOTDIR:
-            return "not there; check the path"
-        case errno.EACCES | errno.EPERM:
-            return "may not be read by this user; grant the permission to read it"
-        case errno.ENAMETOOLONG:
-            return "its path is longer than the system allows; shorten it"
-        case errno.ELOOP:
-            return "a symbolic link that leads back to itself; remove it"
-        case _:
-            return f"the system cannot read it ({error.strerror or error}); check the disk or the mount"
+    other = f"the system cannot read it ({error.strerror or error}); check the disk or the mount"
+    return _REASONS.get(error.errno or 0, other)
 
 
 MAX_FILE_BYTES = 4 << 30
