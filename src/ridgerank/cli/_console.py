@@ -4,6 +4,8 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -131,6 +133,16 @@ class Bar:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+
+@contextmanager
+def interruptible(safe: str) -> Iterator[None]:
+    """An interruption ends the command with a line that says what is safe."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\ninterrupted; {safe}", err=True)
+        raise typer.Exit(130) from None
 
 
 def format_duration(seconds: float) -> str:

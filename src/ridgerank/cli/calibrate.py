@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ridgerank.cli._console import Bar, echo, warn
+from ridgerank.cli._console import Bar, echo, interruptible, warn
 from ridgerank.cli._options import (
     AsJson,
     BackboneName,
@@ -191,7 +191,7 @@ def calibrate_command(
 
 @contextmanager
 def calibration_progress() -> "Iterator[Progress]":
-    """A bar on stderr; an interruption ends the command with a line that says what is safe."""
+    """A bar on stderr."""
     shown, counted = "", 0
 
     def show(step: str, done: int, total: int) -> None:
@@ -202,12 +202,8 @@ def calibration_progress() -> "Iterator[Progress]":
         bar.advance(done - counted)
         counted = done
 
-    try:
-        with Bar() as bar:
-            yield show
-    except KeyboardInterrupt:
-        typer.echo("\ninterrupted; targets taken so far are kept: run it again to go on", err=True)
-        raise typer.Exit(130) from None
+    with interruptible("targets taken so far are kept: run it again to go on"), Bar() as bar:
+        yield show
 
 
 def _estimate_weight_again(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.cli._console import Bar, echo, format_duration, warn
+from ridgerank.cli._console import Bar, echo, format_duration, interruptible, warn
 from ridgerank.cli._options import (
     Device,
     Dtype,
@@ -214,24 +214,21 @@ def index_command(
         nonlocal taken
         taken = not calibrate and _take_readout(store, model, readout)
 
-    try:
-        with Bar("listing") as bar:
-            report = index_documents(
-                paths,
-                store,
-                model,
-                embedder=encoder,
-                exit_layer=storage.exit_layer,
-                keep=storage.keep,
-                quality=storage.quality,
-                preset="paper" if storage.quality is None else "small",
-                like=like,
-                prune=prune,
-                recognizer=recognizer,
-                progress=_show_progress(bar, take_readout),
-            )
-    except KeyboardInterrupt:
-        raise _report_interruption(store) from None
+    with interruptible(_safe(store)), Bar("listing") as bar:
+        report = index_documents(
+            paths,
+            store,
+            model,
+            embedder=encoder,
+            exit_layer=storage.exit_layer,
+            keep=storage.keep,
+            quality=storage.quality,
+            preset="paper" if storage.quality is None else "small",
+            like=like,
+            prune=prune,
+            recognizer=recognizer,
+            progress=_show_progress(bar, take_readout),
+        )
     _summarize(report, store, ocr=ocr, calibrated=calibrate)
     if taken is None:
         take_readout()
@@ -300,24 +297,20 @@ def _index_on_ray(
     with connect_ray(address) as cluster:
         cluster_workers = plan_workers(cluster, workers, settings.model.device)
         echo(f"Ray at {address}: {cluster_workers.count} workers")
-        try:
-            with Bar("listing") as bar:
-                return index_on_ray(
-                    [path.resolve() for path in paths],
-                    store if "://" in store else str(Path(store).resolve()),
-                    plan,
-                    ray=cluster,
-                    workers=cluster_workers,
-                    progress=_show_progress(bar),
-                    prune=prune,
-                )
-        except KeyboardInterrupt:
-            raise _report_interruption(store) from None
+        with interruptible(_safe(store)), Bar("listing") as bar:
+            return index_on_ray(
+                [path.resolve() for path in paths],
+                store if "://" in store else str(Path(store).resolve()),
+                plan,
+                ray=cluster,
+                workers=cluster_workers,
+                progress=_show_progress(bar),
+                prune=prune,
+            )
 
 
-def _report_interruption(store: str) -> typer.Exit:
-    typer.echo(f"\ninterrupted; what was committed is safe in {store}: run it again to go on", err=True)
-    return typer.Exit(130)
+def _safe(store: str) -> str:
+    return f"what was committed is safe in {store}: run it again to go on"
 
 
 def _exit_if_incomplete(report: "IndexReport") -> None:
@@ -443,15 +436,13 @@ def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> N
     if not new:
         return
     page_bytes, page_seconds, source = measure_pages(new[:MEASURED_PAGES], settings)
-    if page_bytes is None:
-        typer.echo(f"bytes and time: unknown, {source}")
-        return
-    size = f"{page_bytes / 1e6:.2f} MB a page, {source}"
-    typer.echo(f"bytes: about {len(new) * page_bytes / 1e6:,.1f} MB ({size})")
-    if page_seconds is None:
-        typer.echo("time: unknown, as the model is not on this machine; download it to have it measured")
-    else:
-        typer.echo(f"time: about {format_duration(len(new) * page_seconds)} ({source})")
+    size, duration = f"unknown, {source}", "unknown, as the model is not on this machine"
+    if page_bytes is not None:
+        total = f"about {len(new) * page_bytes / 1e6:,.1f} MB"
+        size = f"{total} ({page_bytes / 1e6:.2f} MB a page, {source})"
+    if page_seconds is not None:
+        duration = f"about {format_duration(len(new) * page_seconds)} ({source})"
+    typer.echo(f"bytes: {size}\ntime: {duration}")
 
 
 def measure_pages(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from ridgerank.cli._console import Bar, echo
+from ridgerank.cli._console import Bar, echo, interruptible
 from ridgerank.cli._options import (
     BackboneName,
     Device,
@@ -69,23 +69,19 @@ def rank_command(
     within = PageFilter.parse(document or [], where or [])
     options = RerankerOptions(readout=readout, backbone=backbone, device=device, dtype=dtype)
     reranker = options.open(store)
-    try:
-        with reranker, Bar() as bar:
-            ranker = _QueryRanker(reranker, encode_missing, min_score, within)
-            done = 0 if output is None else _resume(output, requests, ranker)
-            if done:
-                bar.echo(f"{done} of {len(requests)} queries were done before")
-            bar.start("ranking", len(requests))
-            bar.advance(done)
-            with _open_output(output) as file:
-                for query, candidates in requests[done:]:
-                    file.write(ranker.block(query, candidates))
-                    file.flush()
-                    bar.advance()
-    except KeyboardInterrupt:
-        again = "run it again to go on" if output is not None else "with --output it could go on"
-        typer.echo(f"\ninterrupted; {again}", err=True)
-        raise typer.Exit(130) from None
+    again = "run it again to go on" if output is not None else "with --output it could go on"
+    with interruptible(again), reranker, Bar() as bar:
+        ranker = _QueryRanker(reranker, encode_missing, min_score, within)
+        done = 0 if output is None else _resume(output, requests, ranker)
+        if done:
+            bar.echo(f"{done} of {len(requests)} queries were done before")
+        bar.start("ranking", len(requests))
+        bar.advance(done)
+        with _open_output(output) as file:
+            for query, candidates in requests[done:]:
+                file.write(ranker.block(query, candidates))
+                file.flush()
+                bar.advance()
     echo(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import pypdfium2
@@ -58,9 +57,7 @@ class PdfReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def read(self, path: Path, number: int, *, max_pixels: int) -> tuple[Image, str]:

@@ -112,7 +112,7 @@ def page_from_text(text: str, reference: str) -> Page:
 
 @contextmanager
 def _examiner() -> Iterator[Callable[[SourceFile | SkippedFile | Failure], Sequence[ListedItem]]]:
-    """Opens a function that lists the pages of a file, preceded by a `Failure` if the file is cut short."""
+    """A function that lists the pages of a file, preceded by a `Failure` if the file is cut short."""
     from ridgerank.documents.images import count_frames
     from ridgerank.documents.pdf import count_pages, is_truncated
 

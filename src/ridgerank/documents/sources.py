@@ -138,11 +138,8 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
             yield Failure(name, describe_os_error(error)) if is_expected else SkippedFile(name)
             continue
         if entries is not None and ((explicit and _lies_in_store(path)) or is_store_folder(path)):
-            yield (
-                Failure(name, "a page store, or a part of one; name documents")
-                if explicit
-                else SkippedFile(name)
-            )
+            reason = "a page store, or a part of one; name documents"
+            yield Failure(name, reason) if explicit else SkippedFile(name)
         elif entries is not None:
             levels.append(entries)
         elif stat.S_ISREG(status.st_mode) and path.suffix.lower() in SUFFIXES:
@@ -200,10 +197,8 @@ def _naming_base(roots: list[Path]) -> Path:
 def _describe_unusable(path: Path, mode: int) -> str:
     if not stat.S_ISREG(mode):
         return "neither a file nor a folder; name a file or a folder"
-    description = f"a {path.suffix} file" if path.suffix else "a file without a suffix"
-    return (
-        f"{description}; expected one of {' '.join(sorted(SUFFIXES))}: convert it, or rename it if it is one"
-    )
+    expected = " ".join(sorted(SUFFIXES))
+    return f"a {path.suffix or 'plain'} file; expected one of {expected}: convert it, or rename it"
 
 
 def _display_name(path: Path, base: Path) -> str:

@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, SupportsFloat
 
 import numpy as np
@@ -353,9 +352,7 @@ class Reranker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _require_open(self) -> None:

@@ -25,8 +25,6 @@ _PAGES_RESCORED_AT_LEAST = 200
 """… and the least number of them."""
 _QUERIES_AT_ONCE = 64
 """Queries that share one reading of the store."""
-_PAGES_COMPARED = 4096
-"""Pages scored before all but the best are dropped."""
 _RESIDENT_BYTES = 256 << 20
 """Vectors of a store up to this size are kept in memory after they were first read."""
 
@@ -71,18 +69,13 @@ class LateInteraction(Retriever):
     def _search_all(
         self, queries: Sequence[Tensor], k: int, pages: PageSelection | None
     ) -> list[list[Candidate]]:
-        """Keep the best k of each query while blocks are read: memory does not grow with the store."""
-        best_candidates: list[list[Candidate]] = [[] for _ in queries]
         page_ids: list[str] = []
-        scores: list[Floats] = []
+        scores: list[Floats] = [np.zeros((len(queries), 0))]
         for block in self._blocks():
             kept = [row for row, name in enumerate(block.page_ids) if pages is None or name in pages.page_ids]
             page_ids += [block.page_ids[row] for row in kept]
             scores.append(maxsim(queries, block.vectors, block.lengths)[:, kept])
-            if len(page_ids) >= _PAGES_COMPARED:
-                best_candidates = _merge_best(best_candidates, page_ids, scores, k)
-                page_ids, scores = [], []
-        return _merge_best(best_candidates, page_ids, scores, k) if page_ids else best_candidates
+        return [top_candidates(page_ids, row, k) for row in np.concatenate(scores, axis=1)]
 
     def _search_index(self, query: Tensor, k: int, pages: PageSelection | None) -> list[Candidate]:
         rescored = max(_PAGES_RESCORED_AT_LEAST, _PAGES_RESCORED * k)
@@ -109,21 +102,6 @@ class LateInteraction(Retriever):
             nbytes += block.vectors.nbytes
             blocks = None if blocks is None or nbytes > _RESIDENT_BYTES else [*blocks, block]
         self._resident = blocks
-
-
-def _merge_best(
-    before: Sequence[list[Candidate]], page_ids: list[str], scores: Sequence[Floats], k: int
-) -> list[list[Candidate]]:
-    """The best k of each query, among its best so far and further pages."""
-    rows = np.concatenate(scores, axis=1)
-    return [
-        top_candidates(
-            [*(candidate.page_id for candidate in candidates), *page_ids],
-            np.concatenate([[candidate.score for candidate in candidates], row]),
-            k,
-        )
-        for candidates, row in zip(before, rows, strict=True)
-    ]
 
 
 def _require_vectors(encoder: MultiVectorEncoder, store: PageStore) -> VectorColumn:
