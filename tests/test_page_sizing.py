@@ -16,7 +16,6 @@ from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImag
 
 from ridgerank.backbones.idefics import Idefics3, SmolVLM
 from ridgerank.backbones.vision import Glm41V, Qwen25VL, VisualBackbone
-from ridgerank.documents.images import to_page_image
 from ridgerank.documents.pdf import PdfReader
 from ridgerank.documents.render import list_pages, page_from_image, render_pages
 from ridgerank.page_sizing import PageSizing, PatchSizing
@@ -66,14 +65,6 @@ def test_a_model_sees_one_resize_of_the_original(
     assert shown.width * shown.height <= max(sizing.max_pixels, 2 * 3000 * 110)
 
 
-def test_a_second_resize_would_show(family: tuple[PageSizing, BaseImageProcessor]) -> None:
-    sizing, image_processor = family
-    image = scan()
-    within_budget = to_page_image(image, max_pixels=sizing.max_pixels)
-    once, twice = (pixels(image_processor, each) for each in (image, within_budget))
-    assert once.shape != twice.shape or np.abs(once - twice).max() > 0.05
-
-
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".jpg"])
 def test_image_files_are_resized_once(
     family: tuple[PageSizing, BaseImageProcessor], suffix: str, tmp_path: Path
@@ -117,14 +108,3 @@ def test_patches_are_counted_as_qwen_and_glm_count_them(width: int, height: int,
         of_two.processed_size(width, height)
         == (glm.smart_resize(2, height, width, 2, 28, min_pixels=12544, max_pixels=largest)[::-1])
     )
-
-
-@given(SIDES, SIDES)
-@settings(max_examples=200, deadline=None)
-def test_a_page_that_was_read_in_its_size_keeps_it(width: int, height: int) -> None:
-    for backbone, image_processor in FAMILIES.values():
-        sizing = backbone.page_sizing(image_processor)
-        size = sizing.reading_size(width, height)
-        if size is not None:
-            assert sizing.processed_size(*size) == size
-            assert size[0] * size[1] <= sizing.max_pixels

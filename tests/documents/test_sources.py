@@ -15,7 +15,6 @@ from ridgerank.documents.sources import (
     SkippedFile,
     SourceFile,
     chunk_page_names,
-    digest_file,
     find_sources,
     fit_within_pixels,
     image_page_id,
@@ -118,14 +117,6 @@ def test_an_unreadable_folder_is_a_failure(tmp_path: Path, monkeypatch: pytest.M
         SourceFile(tmp_path / "a.pdf", "a.pdf"),
         Failure("locked", "may not be read by this user; grant the permission to read it"),
     ]
-
-
-def test_digest_depends_on_every_byte_of_a_file_longer_than_a_read(tmp_path: Path) -> None:
-    path = tmp_path / "large"
-    path.write_bytes(b"\0" * 3_000_000)
-    before = digest_file(path)
-    path.write_bytes(b"\0" * 2_999_999 + b"\1")
-    assert digest_file(path) != before
 
 
 def test_images_of_the_same_bytes_but_another_shape_or_mode_have_other_ids() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL.Image import Image
@@ -16,7 +16,7 @@ from ridgerank.records import Candidate
 from ridgerank.retrievers import late_interaction as module
 from ridgerank.retrievers.base import require_queries, top_candidates
 from ridgerank.retrievers.encoders import MultiVectorEncoder
-from ridgerank.retrievers.late_interaction import LateInteraction, maxsim
+from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.store import vector_columns
 from ridgerank.store.page_filter import PageFilter, PageSelection
 from ridgerank.store.page_store import PageStore
@@ -222,25 +222,6 @@ def test_an_empty_store_no_vectors_and_missing_vectors_are_told_apart(
         pytest.raises(RetrieverError, match=r"1 of 4 pages .* have no vectors, report.pdf#100 among them"),
     ):
         LateInteraction(encoder, store)
-
-
-def _maxsim_by_hand(query: NDArray[np.float32], page: NDArray[np.float16]) -> float:
-    return sum(max(float(a @ b) for b in page.astype(np.float64)) for a in query.astype(np.float64))
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.integers(0, 99),
-    st.lists(st.integers(1, 9), min_size=1, max_size=6),
-    st.lists(st.integers(1, 7), min_size=1, max_size=4),
-)
-def test_scores_are_those_of_brute_force(seed: int, pages: list[int], tokens: list[int]) -> None:
-    random = np.random.default_rng(seed)
-    vectors = [random.standard_normal((count, 6)).astype(np.float16) for count in pages]
-    queries = [random.standard_normal((count, 6)).astype(np.float32) for count in tokens]
-    expected = [[_maxsim_by_hand(query, page) for page in vectors] for query in queries]
-    found = maxsim([torch.from_numpy(query) for query in queries], np.concatenate(vectors), np.array(pages))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.integers(1, 40))
