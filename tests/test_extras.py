@@ -28,6 +28,7 @@ NEED_EXTRAS = {
     "search": ["--store", "s", "some words"],
     "rank": ["--store", "s", "--queries", "q.jsonl", "--run", "w/retriever.trec"],
     "serve": ["--store", "s"],
+    "trial": ["docs", "--store", "s"],
     "store info": ["s"],
     "store check": ["s"],
 }

@@ -27,7 +27,7 @@ def test_check_finds_a_flipped_byte_and_names_the_page(
 ) -> None:
     store, _ = indexed
     assert run_process("store", "check", store).returncode == 0
-    [data] = list((store / "data").iterdir())
+    data = next(file for file in (store / "data").iterdir() if b"RRPREFIX" in file.read_bytes())
     content = bytearray(data.read_bytes())
     position = content.index(b"RRPREFIX") + 2000
     content[position] ^= 1

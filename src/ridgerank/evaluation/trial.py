@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from ridgerank.evaluation.comparison import PairedDifference
 
@@ -38,7 +38,7 @@ def widen(difference: PairedDifference) -> PairedDifference:
     """
     if difference.groups < 2:
         return replace(difference, interval=(-100.0, 100.0))
-    wider = float(t.ppf(0.975, difference.groups - 1)) / _NORMAL
+    wider = float(stdtrit(difference.groups - 1, 0.975)) / _NORMAL
     low, high = (difference.difference + wider * (end - difference.difference) for end in difference.interval)
     return replace(difference, interval=(low, high))
 

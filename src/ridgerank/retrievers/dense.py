@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -101,8 +102,17 @@ _NO_TEXT_SCORE = -1.0
 """The score of a page without text: below every cosine."""
 _PAGES_PER_SAVE = 512
 """Pages embedded between two writes of the file."""
-_MODELS: WeakValueDictionary[tuple[str, str, str], Any] = WeakValueDictionary()
-"""Embedders in use: stores that are served together share them."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Embedder:
+    model: Any
+    digest: str
+    """Taken before the model's first use: what a tokenizer says of itself changes when it pads."""
+
+
+_EMBEDDERS: WeakValueDictionary[tuple[str, str, str], _Embedder] = WeakValueDictionary()
+"""Those in use: stores that are served together share them."""
 
 
 class DenseText(TextRetriever):
@@ -125,14 +135,14 @@ class DenseText(TextRetriever):
         self.source = f"dense:{absolute_name(source)}"
         texts = self._read_texts(store, str.strip)
         key = (source, str(device), str(dtype))
-        model = _MODELS.get(key)
-        if model is None:
-            model = _MODELS[key] = _load(source, device, dtype)
-        self._model = model
+        embedder = _EMBEDDERS.get(key)
+        if embedder is None:
+            model = _load(source, device, dtype)
+            embedder = _EMBEDDERS[key] = _Embedder(model, _fingerprint(model))
+        self._embedder, self._model = embedder, embedder.model
         self._prompt = _query_prompt(self._model, source)
-        digest = _fingerprint(self._model)
-        self.identity = f"dense:{fingerprint({'pages': digest, 'queries': self._prompt})}"
-        self._page_embeddings = self._embed_pages(texts, Embeddings(store.uri, digest))
+        self.identity = f"dense:{fingerprint({'pages': embedder.digest, 'queries': self._prompt})}"
+        self._page_embeddings = self._embed_pages(texts, Embeddings(store.uri, embedder.digest))
         self._blank = np.array([not text.strip() for text in texts.values()])
 
     def _scores(self, queries: Sequence[str]) -> Floats:
