@@ -21,7 +21,7 @@ from experiments.baselines.base import Baseline
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
-from ridgerank.retrievers.base import TextCollection
+from ridgerank.store.page_store import PageStore
 
 WEIGHTS = (0.85, 0.10, 0.05)
 """Of words, of ordered pairs, of pairs within a window."""
@@ -32,7 +32,7 @@ _WORD = re.compile(r"\w+")
 class SequentialDependence(Baseline):
     """Joint evidence of a query's words and of their neighbourhood on the page."""
 
-    def __init__(self, store: TextCollection, *, name: str) -> None:
+    def __init__(self, store: PageStore, *, name: str) -> None:
         self.name = name
         self._pages: Mapping[str, Sequence[str]] = {
             page_id: _WORD.findall(text.casefold()) for page_id, text in store.texts().items()

@@ -33,7 +33,6 @@ from ridgerank.readout.moments import CenteredMoments
 from ridgerank.readout.ridge import ridge_path
 from ridgerank.records import Candidate, Page, Query
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.retrievers.base import TextCollection
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
@@ -45,7 +44,7 @@ pytestmark = pytest.mark.slow
 SIZES: Any = {"query_count": 20, "candidates": 8}
 
 
-def overlap(texts: TextCollection) -> WordOverlap:
+def overlap(texts: PageStore) -> WordOverlap:
     return WordOverlap(texts.texts())
 
 

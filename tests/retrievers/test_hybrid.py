@@ -8,9 +8,8 @@ from PIL.Image import Image
 from ridgerank.errors import RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate, Query
-from ridgerank.retrievers.base import Retriever, top_candidates
+from ridgerank.retrievers.base import GivenCandidates, HybridRetriever, Retriever, top_candidates
 from ridgerank.retrievers.encoders import MultiVectorEncoder
-from ridgerank.retrievers.hybrid import GivenCandidates, HybridRetriever
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore

@@ -74,7 +74,7 @@ def test_bm25_and_given_candidates_work_without_torch(uri: str) -> None:
     script = """
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = None
-from ridgerank.retrievers.hybrid import GivenCandidates
+from ridgerank.retrievers.base import GivenCandidates
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_store import PageStore
 from ridgerank.trec import Run

@@ -153,7 +153,7 @@ def calibrate_command(
     from ridgerank.backbones.model_settings import ModelSettings
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
     from ridgerank.calibration.readout_file import ReadoutFile, find_readout
-    from ridgerank.retrievers.hybrid import GivenCandidates
+    from ridgerank.retrievers.base import GivenCandidates
     from ridgerank.store.page_store import PageStore
     from ridgerank.trec import read_run
 

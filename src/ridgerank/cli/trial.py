@@ -231,7 +231,7 @@ def _search(pages: "PageStore", asked: Asked, run: Path | None, dense: str) -> l
     from importlib.util import find_spec
 
     from ridgerank.calibration.calibrate import find_candidates
-    from ridgerank.retrievers.hybrid import GivenCandidates
+    from ridgerank.retrievers.base import GivenCandidates
     from ridgerank.retrievers.load import load_retriever
     from ridgerank.trec import read_run
 

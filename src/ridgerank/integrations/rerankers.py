@@ -1,6 +1,7 @@
 """The `rerankers` library: a ranker object that takes its documents and gives its results."""
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, TypeAlias
 
 from rerankers.documents import Document
@@ -73,18 +74,9 @@ def _to_documents(
     for name, values in (("doc_ids", doc_ids), ("metadata", metadata)):
         if values is not None and len(values) != len(inputs):
             raise ScoreError(f"{len(values)} {name} for {len(inputs)} documents; expected one each")
-    documents = []
-    for index, document in enumerate(inputs):
-        known = Document(document) if isinstance(document, str) else document
-        number = known.doc_id if known.doc_id is not None else index
-        documents.append(
-            Document(
-                text=known.text,
-                doc_id=number if doc_ids is None else doc_ids[index],
-                metadata=known.metadata if metadata is None else metadata[index],
-                document_type=known.document_type,
-                image_path=known.image_path,
-                base64=known.base64,
-            )
-        )
+    documents = [Document(each) if isinstance(each, str) else copy(each) for each in inputs]
+    for index, document in enumerate(documents):
+        number = index if document.doc_id is None else document.doc_id
+        document.doc_id = number if doc_ids is None else doc_ids[index]
+        document.metadata = document.metadata if metadata is None else metadata[index]
     return documents

@@ -8,7 +8,8 @@ import bm25s
 import numpy as np
 
 from ridgerank.ragged import Floats
-from ridgerank.retrievers.base import TextCollection, TextRetriever
+from ridgerank.retrievers.base import TextRetriever
+from ridgerank.store.page_store import PageStore
 
 _WORD = re.compile(r"\w+")
 
@@ -22,7 +23,7 @@ class BM25(TextRetriever):
 
     name = "bm25"
 
-    def __init__(self, store: TextCollection) -> None:
+    def __init__(self, store: PageStore) -> None:
         texts = self._read_texts(store, _words)
         self._index = bm25s.BM25(method="lucene")
         self._index.index([_words(text) for text in texts.values()], show_progress=False)

@@ -25,9 +25,10 @@ from ridgerank.errors import ArtifactError, BackboneError, RetrieverError
 from ridgerank.extras import require_packages
 from ridgerank.lineage import fingerprint
 from ridgerank.ragged import Floats
-from ridgerank.retrievers.base import TextCollection, TextRetriever
+from ridgerank.retrievers.base import TextRetriever
 from ridgerank.store import layout
 from ridgerank.store.lance_dataset import RemoteFolder, local_root
+from ridgerank.store.page_store import PageStore
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class DenseText(TextRetriever):
     def __init__(
         self,
         source: str,
-        store: TextCollection,
+        store: PageStore,
         *,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,

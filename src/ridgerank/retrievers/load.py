@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ridgerank.errors import RetrieverError
-from ridgerank.retrievers.base import Retriever
-from ridgerank.retrievers.hybrid import JOINED_BY, HybridRetriever
+from ridgerank.retrievers.base import JOINED_BY, HybridRetriever, Retriever
 from ridgerank.store.page_store import PageStore
 
 if TYPE_CHECKING:

@@ -6,15 +6,14 @@ import pytest
 from experiments.baselines.sequential_dependence import SequentialDependence, ordered_count, window_count
 from ridgerank.errors import RetrieverError
 from ridgerank.records import Candidate
+from ridgerank.store.page_store import PageStore
 
 
-class Texts:
+class Texts(PageStore):
     """Pages that are text alone."""
 
-    uri = "memory"
-
     def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = dict(texts)
+        self.uri, self._texts = "memory", dict(texts)
 
     def texts(self) -> dict[str, str]:
         return self._texts
