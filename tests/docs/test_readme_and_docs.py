@@ -109,15 +109,6 @@ def test_every_suite_and_quick_start_stands_in_its_table() -> None:
         assert f"| {' | '.join(str(value) for value in row.values())} |" in text
 
 
-def test_the_recipe_s_figures_are_those_of_the_results() -> None:
-    measured = json.loads((ROOT / "results" / "first_hour.json").read_text())
-    assert f"{measured['index_cpu_seconds_per_page']:.1f} processor seconds" in README
-    assert f"{measured['bytes_per_page'] / 1000:.0f} kB per page" in README
-    assert f"{measured['calibrate_cpu_seconds_per_page']:.1f} seconds per page" in README
-    assert f"command line {measured['search_cpu_seconds']:.0f} seconds" in README
-    assert f"[{measured['pages']} pages, measured]" in README
-
-
 def test_every_page_of_the_docs_is_in_the_navigation_of_the_site_once() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
     listed = re.findall(r": (\S+\.(?:md|ipynb))$", navigation, flags=re.M)
