@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("documents", type=Path)
     parser.add_argument("question")
     parser.add_argument("--backbone", required=True)
-    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
