@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import Progress, track
 from rich.table import Table
 
-from experiments.protocols.recovery import recovery
+from experiments.protocols import recovery
 from miniature import weights
 from ridgerank.backbones.base import full_margins
 from ridgerank.backbones.load import load_backbone

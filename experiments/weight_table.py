@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from experiments.datasets.folder import QUERIES, read_corpus
+from experiments.datasets.base import QUERIES, read_corpus
 from ridgerank.atomic import replace_text_file
 from ridgerank.calibration import calibrate
 from ridgerank.calibration.calibrate import CANDIDATES, Workbench

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from experiments.baselines.base import Baseline, Unavailable
 from miniature import model_path, weights
 from ridgerank.errors import RidgeRankError
+from ridgerank.ragged import Floats
+from ridgerank.records import Candidate
+from ridgerank.retrievers.base import Retriever
 from ridgerank.store.page_store import PageStore
 
 if TYPE_CHECKING:
@@ -23,6 +26,23 @@ if TYPE_CHECKING:
     from ridgerank.lineage import Lineage
     from ridgerank.retrievers.base import Retriever
     from ridgerank.retrievers.encoders import MultiVectorEncoder
+
+
+LINQ_EMBED = "dense:Linq-AI-Research/Linq-Embed-Mistral"
+"""The paper's text retriever, as `load_retriever` names it; its query instruction is put before the query."""
+
+
+class TextRetriever(Baseline):
+    """The text retriever's own scores of the candidates; `hybrid` fuses them with the page retriever's."""
+
+    def __init__(self, retriever: Retriever, *, name: str) -> None:
+        self.name = name
+        self._retriever = retriever
+
+    def score(self, query: str, candidates: Sequence[Candidate]) -> Floats:
+        """The score each page would have in a search."""
+        return self._retriever.score(query, [candidate.page_id for candidate in candidates])
+
 
 BaselineKind: TypeAlias = Literal["miniature", "published"]
 BaselineRole: TypeAlias = Literal["text retriever", "GQR", "text reranker", "image reranker"]
@@ -161,7 +181,6 @@ class _CorpusBaselines:
 
     @cached_property
     def _text(self) -> "Retriever":
-        from experiments.baselines.text_retriever import LINQ_EMBED
         from ridgerank.retrievers.load import load_retriever
 
         default = "bm25" if self._models.kind == "miniature" else LINQ_EMBED
@@ -169,7 +188,6 @@ class _CorpusBaselines:
         return load_retriever(name, self._store, device=self._models.device, dtype=self._models.dtype)
 
     def text_retriever(self) -> Baseline:
-        from experiments.baselines.text_retriever import TextRetriever
 
         return TextRetriever(self._text, name=self.name("text retriever"))
 
@@ -197,7 +215,7 @@ class _CorpusBaselines:
     def image_reranker(self) -> Baseline:
         name = self.name("image reranker")
         if self._models.kind == "miniature":
-            from experiments.baselines.full_depth_baseline import FullDepthBaseline
+            from experiments.baselines.cross_encoders import FullDepthBaseline
             from ridgerank.calibration.teacher import TargetCache
 
             margins = TargetCache(self._work, self._models.stand_in_lineage)

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.datasets.base import Benchmark, BenchmarkCorpus
-from experiments.datasets.hub import DatasetTables, HubDataset
-from experiments.datasets.judged import keep_judged
-from experiments.datasets.page_files import PageFiles
+from experiments.datasets.base import Benchmark, BenchmarkCorpus, keep_judged
+from experiments.datasets.hub import DatasetTables, HubDataset, PageFiles
 from ridgerank.errors import DatasetError
 from ridgerank.records import Query
 from ridgerank.trec import Qrels, require_distinct_ids

@@ -11,29 +11,31 @@ from typing import Any, TypeVar
 import numpy as np
 
 from experiments.baselines.base import Unavailable
-from experiments.baselines.hybrid import fuse_by_min_max, fuse_by_rank
+from experiments.baselines.fusion import fuse_by_min_max, fuse_by_rank
 from experiments.baselines.load import NAMES, BaselineRole
-from experiments.protocols.cyclic_weights import Fusion, best_weight, cyclic_weights
-from experiments.protocols.leave_one_out import FoldReadouts, fit_fold_readouts, readouts_for
-from experiments.protocols.scored_corpus import ScoredCorpus
-from experiments.reproduce.corpus_key import CorpusKey
-from experiments.reproduce.experiment import Experiment
+from experiments.protocols import (
+    FoldReadouts,
+    Fusion,
+    ScoredCorpus,
+    best_weight,
+    cyclic_weights,
+    fit_fold_readouts,
+    readouts_for,
+)
+from experiments.reproduce.experiment import CorpusKey, Experiment, calibration_sample
 from experiments.reproduce.method_results import (
     CorpusResult,
     MethodResult,
+    choose_refinements,
+    describe_refinements,
     evaluate_fused,
+    evaluate_refinements,
     evaluate_scores,
     mean_over_readouts,
     measure_latency,
-)
-from experiments.reproduce.prepare import roles_behind
-from experiments.reproduce.refined_results import (
-    choose_refinements,
-    describe_refinements,
-    evaluate_refinements,
     refined_run,
 )
-from experiments.reproduce.sample import calibration_sample
+from experiments.reproduce.prepare import roles_behind
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats, Ragged
 

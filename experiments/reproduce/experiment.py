@@ -5,6 +5,7 @@ by model (as `prepare` does) and each model is loaded once.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.datasets.base import BenchmarkCorpus
-from experiments.reproduce.corpus_key import CorpusKey
 from experiments.reproduce.settings import ExperimentSettings
 from experiments.reproduce.stages.candidate_pools import CandidatePools, find_pools, queries_digest
-from experiments.reproduce.stages.checkpoint import compute_in_parts
-from experiments.reproduce.stages.layer_states import run_layers
-from experiments.reproduce.stages.lazy_pass import LazyShallowPass
+from experiments.reproduce.stages.checkpoint import (
+    CorpusPaths,
+    LazyShallowPass,
+    StageProgress,
+    compute_in_parts,
+    read_folder_lineage,
+    slug,
+)
 from experiments.reproduce.stages.model_cache import ModelCache
 from experiments.reproduce.stages.page_vectors import (
     CachedEmbedder,
@@ -25,9 +30,7 @@ from experiments.reproduce.stages.page_vectors import (
     embed_pages,
     list_corpus_pages,
 )
-from experiments.reproduce.stages.paths import CorpusPaths, read_folder_lineage, slug
-from experiments.reproduce.stages.query_states import CandidateStates, run_deeper, run_states
-from experiments.reproduce.stages.stage_progress import StageProgress
+from experiments.reproduce.stages.states import CandidateStates, run_deeper, run_layers, run_states
 from experiments.reproduce.stages.store_build import build_store, gather_margins
 from ridgerank.atomic import replace_text_file
 from ridgerank.ragged import Floats
@@ -40,6 +43,19 @@ if TYPE_CHECKING:
     from ridgerank.retrievers.base import Retriever
     from ridgerank.scoring.shallow import ShallowPass
     from ridgerank.store.page_store import PageStore
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CorpusKey:
+    """A corpus of a run."""
+
+    family: int
+    number: int
+    """Position in the cycle of the family."""
+
+    def __repr__(self) -> str:
+        # Markers in the work folder are named by digests of this text: changing it would discard them.
+        return f"Site(family={self.family}, number={self.number})"
 
 
 class Experiment:
@@ -283,3 +299,26 @@ class Experiment:
             return ShallowPass(model, PageStore.open(self.paths(corpus_key).store(backbone)), cache_bytes=0)
 
         return LazyShallowPass(open_pass)
+
+
+def even_shares(total: int, available: list[int]) -> list[int]:
+    """How many queries of each corpus: even shares, what one corpus lacks goes to those that have more."""
+    shares = [0] * len(available)
+    left = min(total, sum(available))
+    while left:
+        not_full = [number for number, most in enumerate(available) if shares[number] < most]
+        for number in not_full[:left]:
+            shares[number] += 1
+        left = min(total, sum(available)) - sum(shares)
+    return shares
+
+
+def calibration_sample(experiment: Experiment) -> list[list[int]]:
+    """For each corpus of the first family, the numbers of its queries drawn, ascending."""
+    settings = experiment.settings
+    counts = [len(experiment.corpus(corpus_key).queries) for corpus_key in experiment.corpus_keys(0)]
+    generator = np.random.default_rng(settings.seed)
+    return [
+        sorted(generator.choice(count, size=share, replace=False).tolist())
+        for count, share in zip(counts, even_shares(settings.calibration_queries, counts), strict=True)
+    ]

@@ -3,10 +3,8 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from experiments.reproduce.corpus_key import CorpusKey
-from experiments.reproduce.experiment import Experiment
-from experiments.reproduce.parallel import ParallelStages, Step
-from experiments.reproduce.sample import calibration_sample
+from experiments.reproduce.experiment import CorpusKey, Experiment, calibration_sample
+from experiments.reproduce.pipeline import ParallelStages, Step
 from experiments.reproduce.settings import ExperimentSettings
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from miniature.training.lessons import TrainingLesson
 from miniature.training.packing import CELLS, Answered, Packed, Packer
 from miniature.training.reading_lesson import cell_tokens
 from miniature.training.trainable_model import TrainableModel
-from miniature.training.training_pages import KINDS, Example, training_pages, training_queries
-from miniature.training.word_cells import word_grid
+from miniature.training.training_pages import KINDS, Example, training_pages, training_queries, word_grid
 from miniature.world import PlannedPage
 
 KEPT_CELLS = 96

@@ -10,13 +10,13 @@ from transformers import Glm4vConfig, Glm4vForConditionalGeneration
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
 from transformers.models.glm4v.modeling_glm4v import Glm4vTextModel
 
-from miniature.training.initial_vision import start_glm_vision
 from miniature.training.initial_weights import (
     EMBEDDING_SCALE,
     start_decoder,
     start_embeddings,
     start_feed_forward,
 )
+from miniature.training.mini_qwen import make_tokenizer, start_glm_vision
 from miniature.training.trainable_model import (
     LAYERS,
     WIDTH,
@@ -25,7 +25,6 @@ from miniature.training.trainable_model import (
     image_settings,
     word_kinds,
 )
-from miniature.training.word_tokenizer import make_tokenizer
 from ridgerank.backbones.vision import Glm41V
 
 CONTROL = (

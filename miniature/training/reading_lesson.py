@@ -18,10 +18,8 @@ from torch.nn import functional as F  # noqa: N812 (its usual name)
 from miniature.layouts import width_cells
 from miniature.training.initial_weights import EMBEDDING_SCALE
 from miniature.training.lessons import TrainingLesson
-from miniature.training.render import render
-from miniature.training.trainable_model import WIDTH, TrainableModel
-from miniature.training.training_pages import SCANNED, training_pages
-from miniature.training.word_cells import word_grid
+from miniature.training.trainable_model import WIDTH, TrainableModel, render
+from miniature.training.training_pages import SCANNED, training_pages, word_grid
 from miniature.vocabulary import (
     ENTITIES,
     FIELDS,

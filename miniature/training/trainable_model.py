@@ -5,10 +5,13 @@ that suit a grid of 12 x 16 cells, and first weights (`initial_weights.py`) that
 already match equal words.
 """
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from PIL.Image import Image
 from transformers import (
     BaseImageProcessor,
     Glm4vForConditionalGeneration,
@@ -16,9 +19,11 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
 )
 
+from miniature.draw import draw_document
 from miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, YEARS
-from miniature.world import HEIGHT_PIXELS, WIDTH_PIXELS
+from miniature.world import HEIGHT_PIXELS, WIDTH_PIXELS, PlannedPage
 from ridgerank.backbones.vision import GridBackbone
+from ridgerank.documents.pdf import PdfReader
 
 VisionLanguageModel: TypeAlias = Qwen2_5_VLForConditionalGeneration | Glm4vForConditionalGeneration
 
@@ -79,3 +84,14 @@ def word_kinds(tokenizer: PreTrainedTokenizerFast) -> Sequence[Sequence[int]]:
     """Tokens of the words that questions join, kind by kind."""
     ids = tokenizer.convert_tokens_to_ids
     return [ids(list(kind)) for kind in (ENTITIES, MEASURES, (*FIELDS, *YEARS), SUBJECTS)]
+
+
+def render(pages: Sequence[PlannedPage]) -> list[Image]:
+    """An RGB image of each page, 336 x 448 pixels; many at once cost less than one at a time."""
+    with tempfile.TemporaryDirectory() as folder, PdfReader() as reader:
+        path = Path(folder) / "pages.pdf"
+        path.write_bytes(draw_document(pages))
+        return [
+            reader.read(path, number, max_pixels=WIDTH_PIXELS * HEIGHT_PIXELS)[0]
+            for number in range(1, len(pages) + 1)
+        ]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
+import numpy as np
+
 from miniature.layouts import LAYOUTS, plan_page
 from miniature.questions import (
     ANSWERS,
@@ -35,7 +37,20 @@ from miniature.vocabulary import (
     draw_theme,
     split_of,
 )
-from miniature.world import PlannedPage, draw_style
+from miniature.world import COLUMNS, ROWS, PlannedPage, draw_style
+from ridgerank.ragged import Ints
+
+WORD_IDS = {word: number for number, word in enumerate(PAGE_WORDS, start=1)}
+"""Page word → its number; 0 is a cell without a word."""
+
+
+def word_grid(page: PlannedPage) -> Ints:
+    """(16, 12) the id of each cell's word, 0 where there is none."""
+    grid = np.zeros((ROWS, COLUMNS), dtype=np.int64)
+    for placed in page.words:
+        grid[placed.row, placed.column : placed.column + placed.width_cells] = WORD_IDS[placed.word]
+    return grid
+
 
 KINDS = ("binding", "chart", "topic", "negation", "word")
 PAGES_PER_THEME = 8

@@ -1,12 +1,14 @@
 """All claims, in the order of the paper."""
 
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.claims.claim import Claim
-from experiments.reproduce.claims.cost_claims import check_cost
-from experiments.reproduce.claims.fit_claims import check_components, check_fit, check_penalty
-from experiments.reproduce.claims.pool_claims import check_pools
-from experiments.reproduce.claims.quality_claims import check_quality
-from experiments.reproduce.claims.weight_claims import check_label_free, check_theory
+from experiments.reproduce.claims.quality_claims import Claim, check_cost, check_pools, check_quality
+from experiments.reproduce.claims.weight_claims import (
+    check_components,
+    check_fit,
+    check_label_free,
+    check_penalty,
+    check_theory,
+)
 
 
 def check_claims(analysis: Analysis) -> list[Claim]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.baselines.base import Baseline, Unavailable
-from experiments.baselines.full_depth_baseline import FullDepthBaseline
+from experiments.baselines.cross_encoders import FullDepthBaseline
 from experiments.baselines.gqr import GRID, STEPS, GuidedQueryRefinement
 from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import QUERIES_PER_PART, CandidatePools, queries_digest

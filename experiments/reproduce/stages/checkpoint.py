@@ -1,14 +1,27 @@
-"""Arrays computed a part at a time, each saved at once: a killed run loses one part at most."""
+"""Where results are in the work folder, which model computed them, and how they get there part by part.
+
+Each part is saved at once: a killed run loses one part at most.
+"""
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgerank.atomic import replace_file
+from ridgerank.atomic import replace_file, replace_text_file
+from ridgerank.errors import LineageMismatch
+from ridgerank.lineage import Lineage, list_differences
+from ridgerank.store.vector_columns import VectorOrigin
+
+if TYPE_CHECKING:
+    from ridgerank.scoring.shallow import ShallowPass
+
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
@@ -54,3 +67,110 @@ def short_digest(texts: Iterable[str]) -> str:
     for text in texts:
         whole.update(f"{len(text)} {text}".encode())
     return whole.hexdigest()
+
+
+_LINEAGE = "lineage.json"
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPaths:
+    """The folders of one corpus."""
+
+    work: Path
+    family: str
+    corpus: str
+
+    @property
+    def folder(self) -> Path:
+        """The corpus."""
+        return self.work / slug(self.family) / slug(self.corpus)
+
+    def retriever(self, name: str) -> Path:
+        """The results of a retriever."""
+        return self.folder / f"retriever-{slug(name)}"
+
+    def backbone(self, name: str) -> Path:
+        """The results of a backbone."""
+        return self.folder / f"backbone-{slug(name)}"
+
+    def store(self, backbone: str) -> str:
+        """The page store."""
+        return str(self.backbone(backbone) / "store")
+
+
+def slug(name: str) -> str:
+    """A name as a folder: the last part of a path or repository, in letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].casefold()).strip("-")
+
+
+def read_folder_lineage(folder: Path) -> str:
+    """What computed the contents of a folder, as `require_lineage` wrote it."""
+    return (folder / _LINEAGE).read_text()
+
+
+def require_lineage(folder: Path, at_hand: Lineage | VectorOrigin) -> None:
+    """Write what computes the contents of a folder; refuse a folder that something else computed.
+
+    The same model may have been loaded from another place.
+    """
+    path = folder / _LINEAGE
+    if not path.exists():
+        with replace_text_file(path) as file:
+            file.write(at_hand.to_json())
+        return
+    recorded = type(at_hand).from_json(path.read_text())
+    place = "backbone" if isinstance(at_hand, Lineage) else "source"
+    if list_differences(asdict(recorded), asdict(at_hand), ignored=(place,)):
+        raise LineageMismatch(
+            f"{folder} was made with {recorded.to_json()}, at hand is {at_hand.to_json()}; "
+            "use another --work folder, or remove it"
+        )
+
+
+class StageProgress(Protocol):
+    """A progress bar on a terminal, or nothing."""
+
+    def start(self, what: str, total: int) -> None:
+        """Begin to count `total` items."""
+
+    def advance(self, count: int = 1) -> None:
+        """Count `count` more items as done."""
+
+    def echo(self, text: str) -> None:
+        """Print a line."""
+
+
+class SilentProgress:
+    """Progress that is not shown."""
+
+    def start(self, what: str, total: int) -> None:
+        """Do nothing."""
+
+    def advance(self, count: int = 1) -> None:
+        """Do nothing."""
+
+    def echo(self, text: str) -> None:
+        """Do nothing."""
+
+
+class LazyShallowPass:
+    """Opens a model over its store on first use, and closes the store if it was opened."""
+
+    def __init__(self, open_pass: Callable[[], "ShallowPass"]) -> None:
+        self._open_pass = open_pass
+        self._opened: ShallowPass | None = None
+
+    def get(self) -> "ShallowPass":
+        """The pass, the same one every time."""
+        if self._opened is None:
+            self._opened = self._open_pass()
+        return self._opened
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._opened is not None:
+            self._opened.store.close()

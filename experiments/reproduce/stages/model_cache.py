@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.reproduce.settings import ExperimentSettings
-from experiments.reproduce.stages.paths import require_lineage, slug
+from experiments.reproduce.stages.checkpoint import require_lineage, slug
 from miniature import model_path
 from ridgerank.atomic import replace_text_file
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.stages.candidate_pools import CandidatePools
-from experiments.reproduce.stages.stage_progress import StageProgress
+from experiments.reproduce.stages.checkpoint import StageProgress
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.teacher import TargetCache, complete_targets
 from ridgerank.documents.ocr import Recognizer

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.baselines.base import Unavailable
-from experiments.baselines.hybrid import fuse_by_min_max, fuse_by_rank
+from experiments.baselines.fusion import fuse_by_min_max, fuse_by_rank
 from experiments.baselines.load import BaselineRole
-from experiments.protocols.cyclic_weights import (
+from experiments.protocols import (
     Fusion,
+    ScoredCorpus,
     WeightRule,
     best_weight,
     closed_form_weight,
     cyclic_weights,
 )
-from experiments.protocols.scored_corpus import ScoredCorpus
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.corpus_key import CorpusKey
+from experiments.reproduce.experiment import CorpusKey
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats, Ragged
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.protocols.agreement import measure_agreement
-from experiments.protocols.leave_one_out import corpus_moments
+from experiments.protocols import corpus_moments, measure_agreement
 from experiments.reproduce.analysis import Analysis
 from ridgerank.ragged import Floats
 from ridgerank.readout.ridge import PENALTIES, choose_penalty, merge_moments, ridge_path

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.protocols.query_draws import draw_queries
-from experiments.protocols.scored_corpus import next_in_cycle
+from experiments.protocols import draw_queries, next_in_cycle
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.studies.weight_validation import sweep_corpus
 from ridgerank.fusion.correlations import correlate

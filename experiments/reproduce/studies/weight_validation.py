@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.protocols.scored_corpus import ScoredCorpus
-from experiments.protocols.weight_sweep import WeightSweep, sweep_weights
+from experiments.protocols import ScoredCorpus, WeightSweep, sweep_weights
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.corpus_key import CorpusKey
+from experiments.reproduce.experiment import CorpusKey
 from ridgerank.fusion.correlations import Correlations, correlate
 from ridgerank.fusion.weight import optimal_weight
 from ridgerank.ragged import Bools, Floats

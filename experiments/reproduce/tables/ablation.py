@@ -5,7 +5,7 @@ from statistics import fmean
 
 import numpy as np
 
-from experiments.protocols.scored_corpus import ScoredCorpus
+from experiments.protocols import ScoredCorpus
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.tables.table import Cell, Column, Row, Table, text_columns

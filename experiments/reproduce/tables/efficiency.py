@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.protocols.recovery import recovery
+from experiments.protocols import recovery
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.method_results import LATENCY_RESAMPLES, MethodLatency, MethodResult, interval_95

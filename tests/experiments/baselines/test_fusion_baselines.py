@@ -1,6 +1,6 @@
 import numpy as np
 
-from experiments.baselines.fusion_baselines import reciprocal_rank_fusion, score_aggregation
+from experiments.baselines.fusion import reciprocal_rank_fusion, score_aggregation
 from ridgerank.ragged import Ragged
 
 LISTS = Ragged.of_lengths([4])

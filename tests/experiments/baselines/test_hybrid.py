@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from experiments.baselines.hybrid import fuse_by_min_max, fuse_by_rank
-from experiments.protocols.cyclic_weights import best_weight
+from experiments.baselines.fusion import fuse_by_min_max, fuse_by_rank
+from experiments.protocols import best_weight
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Ragged
 from tests.experiments.reproduce.test_protocol import corpus

@@ -14,7 +14,7 @@ from experiments.baselines.gqr import GRID, STEPS, GuidedQueryRefinement, Refine
 from experiments.baselines.load import NAMES, BaselineModels, load_baselines
 from experiments.baselines.monoqwen import load_mono_qwen
 from experiments.datasets.base import BenchmarkCorpus
-from experiments.datasets.drawn_corpora import draw_missing_corpus
+from experiments.datasets.load import draw_missing_corpus
 from miniature import weights
 from miniature.corpora import PLANS
 from ridgerank.backbones.base import Backbone, full_margins

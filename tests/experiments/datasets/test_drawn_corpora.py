@@ -1,7 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.datasets.drawn_corpora import draw_missing_corpus
+from experiments.datasets.load import draw_missing_corpus
 from miniature.corpora import PLANS
 from ridgerank.documents.render import PageRef, list_pages
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.datasets.folder import load_folder
+from experiments.datasets.base import load_folder
 from ridgerank.errors import DatasetError
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from experiments.protocols.agreement import measure_agreement, relevance_floor
+from experiments.protocols import measure_agreement, relevance_floor
 from experiments.simulation import World, simulate
 
 

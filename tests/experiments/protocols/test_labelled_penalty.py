@@ -1,8 +1,6 @@
 import numpy as np
 
-from experiments.protocols.labelled_penalty import choose_penalty_by_relevance
-from experiments.protocols.leave_one_out import corpus_moments
-from experiments.protocols.scored_corpus import ScoredCorpus
+from experiments.protocols import ScoredCorpus, choose_penalty_by_relevance, corpus_moments
 from experiments.simulation import World, simulate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.readout.ridge import merge_moments, nested_folds, ridge_path

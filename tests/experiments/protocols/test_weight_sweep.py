@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.protocols.weight_sweep import GRID, WeightSweep, sweep_weights
+from experiments.protocols import GRID, WeightSweep, sweep_weights
 from experiments.simulation import World, simulate
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.runs import fuse_runs, join

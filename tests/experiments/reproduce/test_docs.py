@@ -4,7 +4,7 @@ import json
 
 from benchmarks.tables import RESULTS as ALL_RESULTS
 from benchmarks.tables import ROOT
-from experiments.reproduce.catalogue import CATALOGUE
+from experiments.reproduce.pipeline import CATALOGUE
 
 RESULTS = ALL_RESULTS / "miniature" / "reproduce"
 TEXT = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")

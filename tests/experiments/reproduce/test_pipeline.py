@@ -11,12 +11,11 @@ from typer.testing import CliRunner
 from experiments.baselines.base import Unavailable
 from experiments.reproduce.__main__ import app
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.catalogue import CATALOGUE
 from experiments.reproduce.experiment import Experiment
-from experiments.reproduce.pipeline import run_experiments
+from experiments.reproduce.pipeline import CATALOGUE, run_experiments
 from experiments.reproduce.settings import ExperimentSettings, make_settings
+from experiments.reproduce.stages.checkpoint import SilentProgress
 from experiments.reproduce.stages.model_cache import ModelCache
-from experiments.reproduce.stages.stage_progress import SilentProgress
 from ridgerank.backbones.base import full_margins
 from ridgerank.errors import DatasetError
 from ridgerank.evaluation.metrics import evaluate

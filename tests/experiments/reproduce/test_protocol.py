@@ -5,10 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from experiments.protocols.cyclic_weights import closed_form_weight, cyclic_weights
-from experiments.protocols.leave_one_out import fit_fold_readouts, readouts_for
-from experiments.protocols.scored_corpus import ScoredCorpus
-from experiments.reproduce.sample import even_shares
+from experiments.protocols import (
+    ScoredCorpus,
+    closed_form_weight,
+    cyclic_weights,
+    fit_fold_readouts,
+    readouts_for,
+)
+from experiments.reproduce.experiment import even_shares
 from experiments.reproduce.studies.weight_rules import label_free_weight
 from ridgerank.ragged import Ragged
 

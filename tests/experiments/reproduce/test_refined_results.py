@@ -3,7 +3,7 @@
 import numpy as np
 
 from experiments.baselines.gqr import GRID
-from experiments.reproduce.refined_results import choose_refinements
+from experiments.reproduce.method_results import choose_refinements
 from ridgerank.evaluation.metrics import MEASURES
 from ridgerank.ragged import Floats
 

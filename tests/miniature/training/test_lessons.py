@@ -9,20 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from miniature.training import train as training
-from miniature.training.join_vision import join_vision_in_folder
-from miniature.training.keeping_lesson import KeepingLesson
 from miniature.training.lessons import TrainingLesson, train_lesson
 from miniature.training.matching_lesson import MatchingLesson
 from miniature.training.mini_glm import make_mini_glm
 from miniature.training.mini_qwen import make_mini_qwen
 from miniature.training.reading_lesson import ReadingLesson
-from miniature.training.render import render
-from miniature.training.trainable_model import TrainableModel
+from miniature.training.trainable_model import TrainableModel, render
 from miniature.training.training_pages import training_pages
-from miniature.training.wording_lesson import WordingLesson
+from miniature.training.wording_lesson import KeepingLesson, WordingLesson
 from ridgerank.backbones.base import full_margins
 from ridgerank.backbones.load import load_backbone
 
@@ -78,24 +74,3 @@ def test_training_leaves_a_model_that_loads_and_answers(
     assert margins.shape == (2,)
     assert margins.isfinite().all()
     assert backbone.encode(images[:1], exit_layer=2)[0].grid == (16, 12)
-
-
-@pytest.mark.parametrize("prefix", ["", "vlm."])
-def test_a_new_vision_tower_joins_an_old_decoder(prefix: str, tmp_path: Path) -> None:
-    lesson = _lesson(ReadingLesson, steps=1)
-    shipped = {
-        name.replace("model.", prefix, 1): weight.to(torch.float16)
-        for name, weight in lesson.model.state_dict().items()
-    }
-    save_file(shipped, tmp_path / "model.safetensors")
-    train_lesson(lesson, tmp_path, until=_forever())
-    join_vision_in_folder(tmp_path, tmp_path / "reading.pt")
-    joined = load_file(tmp_path / "model.safetensors")
-    taught = lesson.model.state_dict()
-    assert set(joined) == set(shipped)
-    for name, weight in joined.items():
-        if "visual." in name:
-            assert weight.equal(taught[name.replace(prefix, "model.", 1)].to(torch.float16)), name
-        else:
-            assert weight.equal(shipped[name]), name
-    assert any(not weight.equal(shipped[name]) for name, weight in joined.items())

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete
-from experiments.reproduce.stages.paths import require_lineage
+from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete, require_lineage
 from ridgerank.errors import LineageMismatch
 from tests.store.pages import LINEAGE
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.protocols.weight_sweep import GRID, WeightSweep
+from experiments.protocols import GRID, WeightSweep
 from experiments.reproduce.studies.weight_validation import Subset, measured_optima, split_half
 from ridgerank.fusion.correlations import Correlations
 from ridgerank.fusion.weight import optimal_weight
