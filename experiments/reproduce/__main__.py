@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from experiments.reproduce.pipeline import choose_processes, run_experiments
+from experiments.reproduce.pipeline import run_experiments
+from experiments.reproduce.prepare import choose_processes
 from experiments.reproduce.settings import make_settings
 from ridgerank.cli._console import Bar, echo
 from ridgerank.cli.main import run_app

@@ -95,7 +95,7 @@ class Experiment:
         loaded: list[Retriever] = []
 
         def load() -> "Retriever":
-            from experiments.baselines.in_memory_late_interaction import InMemoryLateInteraction
+            from experiments.reproduce.stages.page_vectors import InMemoryLateInteraction
 
             if not loaded:
                 pages = self.vectors(corpus_key, retriever)

@@ -1,27 +1,18 @@
-"""A whole run: stages, tables, figures, report, into one folder.
-
-Stages that are not timed are computed beforehand by several processes: on a CPU a small model leaves most
-cores idle. Stages that are timed are not: they would be timed on a busy machine.
-"""
+"""A whole run: stages, tables, figures, report, into one folder."""
 
 import json
-import multiprocessing
 import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
 
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.claims.check_claims import check_claims
 from experiments.reproduce.claims.quality_claims import Claim
 from experiments.reproduce.experiment import Experiment
-from experiments.reproduce.figures.figures import (
+from experiments.reproduce.figures import (
     PaperFigure,
     figure2,
     figure3,
@@ -34,108 +25,17 @@ from experiments.reproduce.figures.figures import (
 from experiments.reproduce.prepare import Need, prepare
 from experiments.reproduce.report import write_report
 from experiments.reproduce.settings import ExperimentSettings
-from experiments.reproduce.stages.checkpoint import SilentProgress, StageProgress, short_digest
+from experiments.reproduce.stages.checkpoint import StageProgress
+from experiments.reproduce.studies.significance import significance, weights
 from experiments.reproduce.tables.ablation import table3
 from experiments.reproduce.tables.efficiency import table4
-from experiments.reproduce.tables.paired_tests import significance, weights
 from experiments.reproduce.tables.quality import table1, table2, table5, table8
 from experiments.reproduce.tables.table import Table
 from experiments.reproduce.tables.weights import table6, table7, table9
 from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import DatasetError
-from ridgerank.processes import usable_cores
 from ridgerank.trec import write_run
 from ridgerank.version import __version__
-
-
-class Step(NamedTuple):
-    """A method of `Experiment` and what it is called with; what it returns stays on disk."""
-
-    method: str
-    arguments: tuple[Any, ...]
-
-
-class ParallelStages:
-    """Processes for the stages of one run; with one process nothing is computed beforehand."""
-
-    def __init__(self, experiment: Experiment, processes: int) -> None:
-        self._progress = experiment.progress
-        self._work = experiment.work
-        self._pool: ProcessPoolExecutor | None = None
-        if processes > 1:
-            threads = max(1, usable_cores() // processes)
-            self._pool = ProcessPoolExecutor(
-                processes,
-                multiprocessing.get_context("spawn"),
-                initializer=_start_process,
-                initargs=(experiment.settings, experiment.work, threads),
-            )
-
-    def run(self, what: str, tasks: Sequence[Sequence[Step]]) -> None:
-        """Run the steps of each task in order, tasks in parallel; tasks of an earlier run are skipped."""
-        marker = self._work / f"ahead-{short_digest(map(repr, tasks))}"
-        if self._pool is None or marker.exists():
-            return
-        self._progress.start(what, len(tasks))
-        try:
-            for done in as_completed([self._pool.submit(_run_steps, list(steps)) for steps in tasks]):
-                for line in done.result():
-                    self._progress.echo(line)
-                self._progress.advance()
-        except BrokenProcessPool:
-            self._pool = None
-            self._progress.echo("a process died, for lack of memory perhaps: going on without it, one by one")
-        else:
-            with replace_text_file(marker):
-                pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=error is None, cancel_futures=True)
-
-
-def choose_processes(settings: ExperimentSettings) -> int:
-    """One process per core for the embedded models on a CPU, else one."""
-    import torch
-
-    on_cpu = settings.device == "cpu" or (settings.device is None and not torch.cuda.is_available())
-    return usable_cores() if on_cpu and settings.baselines == "miniature" else 1
-
-
-class _CollectedLines(SilentProgress):
-    """Progress that collects the lines to print."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def echo(self, text: str) -> None:
-        """Keep it."""
-        self.lines.append(text)
-
-
-_experiment: Experiment | None = None
-"""The experiment of a process: its models stay loaded from task to task."""
-
-
-def _start_process(settings: ExperimentSettings, work: Path, threads: int) -> None:
-    import torch
-
-    global _experiment
-    torch.set_num_threads(threads)
-    _experiment = Experiment(settings, work, SilentProgress())
-
-
-def _run_steps(steps: Sequence[Step]) -> list[str]:
-    assert _experiment is not None
-    _experiment.progress = progress = _CollectedLines()
-    for step in steps:
-        getattr(_experiment, step.method)(*step.arguments)
-    return progress.lines
 
 
 @dataclass(frozen=True, slots=True)

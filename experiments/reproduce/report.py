@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from experiments.reproduce.claims.quality_claims import Claim
-from experiments.reproduce.figures.figures import PaperFigure
+from experiments.reproduce.figures import PaperFigure
 from experiments.reproduce.paper import SOURCE
 from experiments.reproduce.tables.table import Table
 from ridgerank.atomic import replace_text_file

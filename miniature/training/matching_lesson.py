@@ -15,11 +15,11 @@ from torch.nn import Parameter
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from miniature.questions import ANSWERS, NOT
+from miniature.training.designs import TrainableModel
 from miniature.training.initial_weights import EMBEDDING_SCALE
 from miniature.training.lessons import TrainingLesson
 from miniature.training.packing import CELLS, Answered, Packed, Packer
 from miniature.training.reading_lesson import cell_tokens
-from miniature.training.trainable_model import TrainableModel
 from miniature.training.training_pages import KINDS, Example, training_pages, training_queries, word_grid
 from miniature.world import PlannedPage
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from miniature.training.trainable_model import TrainableModel
+from miniature.training.designs import TrainableModel
 from miniature.training.training_pages import Example
 from miniature.world import COLUMNS, ROWS
 from ridgerank.backbones.prompt import PromptTokens

@@ -16,9 +16,9 @@ from torch.nn import Parameter
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from miniature.layouts import width_cells
+from miniature.training.designs import WIDTH, TrainableModel, render
 from miniature.training.initial_weights import EMBEDDING_SCALE
 from miniature.training.lessons import TrainingLesson
-from miniature.training.trainable_model import WIDTH, TrainableModel, render
 from miniature.training.training_pages import SCANNED, training_pages, word_grid
 from miniature.vocabulary import (
     ENTITIES,

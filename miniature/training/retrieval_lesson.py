@@ -19,13 +19,12 @@ from torch.nn.init import normal_
 from transformers import ColQwen2Config, ColQwen2ForRetrieval
 from transformers.models.colqwen2.processing_colqwen2 import ColQwen2Processor
 
+from miniature.training.designs import WIDTH, TrainableModel, make_mini_qwen
 from miniature.training.initial_weights import EMBEDDING_SCALE, start_feed_forward
 from miniature.training.lessons import TrainingLesson, read_checkpoint
 from miniature.training.matching_lesson import NOISE, cell_words
-from miniature.training.mini_qwen import make_mini_qwen
 from miniature.training.packing import CELLS
 from miniature.training.reading_lesson import cell_tokens
-from miniature.training.trainable_model import WIDTH, TrainableModel
 from miniature.training.training_pages import (
     PAGES_PER_THEME,
     TrainingQuestion,

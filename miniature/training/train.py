@@ -22,15 +22,13 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
+from miniature.training.designs import TrainableModel, make_mini_glm, make_mini_qwen
 from miniature.training.keeping_lesson import KeepingLesson
 from miniature.training.lessons import TrainingLesson, load_weights, train_lesson
 from miniature.training.matching_lesson import MatchingLesson
 from miniature.training.mini_colqwen import TrainableRetriever, make_mini_colqwen
-from miniature.training.mini_glm import make_mini_glm
-from miniature.training.mini_qwen import make_mini_qwen
 from miniature.training.reading_lesson import ReadingLesson
 from miniature.training.retrieval_lesson import RetrievalLesson
-from miniature.training.trainable_model import TrainableModel
 from miniature.training.wording_lesson import WordingLesson
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import pytest
 from miniature import MiniatureError
 from miniature.corpora import Corpus
 from miniature.draw import draw_corpus, draw_document
-from miniature.training.trainable_model import render
+from miniature.training.designs import render
 from miniature.training.training_pages import training_pages, word_grid
 from miniature.world import CELL_PIXELS, HEIGHT_PIXELS, WIDTH_PIXELS, PlannedPage
 from ridgerank.documents.pdf import PdfReader, count_pages

@@ -9,7 +9,7 @@ import pytest
 from miniature import BACKBONES, FOLDER, RETRIEVERS, weights
 from miniature.corpora import find_plan, make_corpus
 from miniature.questions import ANSWERS, NOT
-from miniature.training.trainable_model import render
+from miniature.training.designs import render
 from ridgerank.backbones.base import full_margins
 from ridgerank.backbones.load import load_backbone
 from ridgerank.retrievers.encoders import load_encoder

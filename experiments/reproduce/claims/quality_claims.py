@@ -8,7 +8,7 @@ from experiments.protocols import recovery
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.method_results import MethodResult, interval_95
-from experiments.reproduce.studies.depth_study import DepthStudy, study_depths
+from experiments.reproduce.studies.depth_and_layer import DepthStudy, study_depths
 from ridgerank.evaluation.metrics import MEASURES
 
 STAND_IN_REASON = (

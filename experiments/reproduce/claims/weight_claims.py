@@ -7,7 +7,7 @@ import numpy as np
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.claims.quality_claims import NOT_MEASURED, Claim, miniature_reason, published_value
-from experiments.reproduce.studies.layer_study import study_layers
+from experiments.reproduce.studies.depth_and_layer import study_layers
 from experiments.reproduce.studies.sampling import (
     compare_penalty_rules,
     refined_on_sample,
@@ -16,8 +16,13 @@ from experiments.reproduce.studies.sampling import (
     sweep_sample,
 )
 from experiments.reproduce.studies.significance import compare_differences
-from experiments.reproduce.studies.weight_rules import FEW, compare_weight_rules
-from experiments.reproduce.studies.weight_validation import Validation, sweep_corpus, validate
+from experiments.reproduce.studies.weight_rules import (
+    FEW,
+    Validation,
+    compare_weight_rules,
+    sweep_corpus,
+    validate,
+)
 from experiments.reproduce.tables.ablation import component_quality
 from experiments.reproduce.tables.weights import is_best_at_one, is_tied_at_one
 

@@ -4,7 +4,7 @@ from experiments.baselines.load import NAMES
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.method_results import MethodResult
-from experiments.reproduce.studies.depth_study import study_depths
+from experiments.reproduce.studies.depth_and_layer import study_depths
 from experiments.reproduce.tables.table import Cell, Column, Row, Table, number_columns, text_columns
 from ridgerank.evaluation.metrics import MEASURES
 

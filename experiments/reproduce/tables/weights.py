@@ -8,8 +8,7 @@ from experiments.protocols import WeightSweep
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.studies.sampling import compare_penalty_rules
-from experiments.reproduce.studies.weight_rules import FEW, compare_weight_rules
-from experiments.reproduce.studies.weight_validation import sweep_corpus
+from experiments.reproduce.studies.weight_rules import FEW, compare_weight_rules, sweep_corpus
 from experiments.reproduce.tables.table import Column, Row, Table, number_columns, text_columns
 
 _ROUNDING = 1e-9

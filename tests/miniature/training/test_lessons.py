@@ -11,12 +11,10 @@ import pytest
 import torch
 
 from miniature.training import train as training
+from miniature.training.designs import TrainableModel, make_mini_glm, make_mini_qwen, render
 from miniature.training.lessons import TrainingLesson, train_lesson
 from miniature.training.matching_lesson import MatchingLesson
-from miniature.training.mini_glm import make_mini_glm
-from miniature.training.mini_qwen import make_mini_qwen
 from miniature.training.reading_lesson import ReadingLesson
-from miniature.training.trainable_model import TrainableModel, render
 from miniature.training.training_pages import training_pages
 from miniature.training.wording_lesson import KeepingLesson, WordingLesson
 from ridgerank.backbones.base import full_margins

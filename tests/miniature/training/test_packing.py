@@ -7,13 +7,11 @@ from random import Random
 import pytest
 import torch
 
+from miniature.training.designs import TrainableModel, make_mini_glm, make_mini_qwen, render
 from miniature.training.matching_lesson import cell_words, pages_with_questions
-from miniature.training.mini_glm import make_mini_glm
-from miniature.training.mini_qwen import make_mini_qwen
 from miniature.training.packing import CELLS, Packer
 from miniature.training.reading_lesson import CellReader, cell_tokens
 from miniature.training.train import save_model
-from miniature.training.trainable_model import TrainableModel, render
 from miniature.training.training_pages import training_pages, training_queries
 from miniature.vocabulary import PAGE_WORDS, QUERY_WORDS
 from ridgerank.backbones.base import full_margins

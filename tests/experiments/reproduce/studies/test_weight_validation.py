@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.protocols import GRID, WeightSweep
-from experiments.reproduce.studies.weight_validation import Subset, measured_optima, split_half
+from experiments.reproduce.studies.weight_rules import Subset, measured_optima, split_half
 from ridgerank.fusion.correlations import Correlations
 from ridgerank.fusion.weight import optimal_weight
 from ridgerank.ragged import Floats

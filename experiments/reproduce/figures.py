@@ -10,10 +10,9 @@ import numpy as np
 
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.studies.depth_study import study_depths
-from experiments.reproduce.studies.layer_study import study_layers
+from experiments.reproduce.studies.depth_and_layer import study_depths, study_layers
 from experiments.reproduce.studies.sampling import refined_on_sample, study_few_queries
-from experiments.reproduce.studies.weight_validation import validate
+from experiments.reproduce.studies.weight_rules import validate
 from experiments.reproduce.tables.table import escape_latex
 from ridgerank.readout.ridge import PENALTIES
 
