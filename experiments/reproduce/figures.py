@@ -1,4 +1,4 @@
-"""The paper's figures: data and a way to draw it, as PNG, SVG, JSON, Markdown and LaTeX."""
+"""The paper's figures: data and a way to draw it, as PNG, SVG, JSON and Markdown."""
 
 import io
 import json
@@ -13,7 +13,6 @@ from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.studies.depth_and_layer import study_depths, study_layers
 from experiments.reproduce.studies.sampling import refined_on_sample, study_few_queries
 from experiments.reproduce.studies.weight_rules import validate
-from experiments.reproduce.tables.table import escape_latex
 from ridgerank.readout.ridge import PENALTIES
 
 if TYPE_CHECKING:
@@ -46,18 +45,6 @@ class PaperFigure:
     def to_markdown(self) -> str:
         """The picture with its caption."""
         return f"### {self.title}\n\n![{self.title}]({self.name}.png)\n\n{self.caption}\n"
-
-    def to_latex(self) -> str:
-        """A float, ready to be included."""
-        lines = [
-            r"\begin{figure}[t]",
-            r"\centering",
-            rf"\includegraphics[width=\linewidth]{{{self.name}}}",
-            rf"\caption{{{escape_latex(self.caption)}}}",
-            rf"\label{{fig:ridgerank-{self.name}}}",
-            r"\end{figure}",
-        ]
-        return "\n".join(lines) + "\n"
 
     def render(self, kind: str) -> bytes:
         """The picture as `png` or `svg`; the same data give the same bytes."""

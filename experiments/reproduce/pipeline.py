@@ -132,11 +132,10 @@ def run_experiments(
 
 
 def write_result(result: Table | PaperFigure, out: Path) -> None:
-    """JSON, Markdown and LaTeX; of a figure PNG and SVG as well."""
+    """JSON and Markdown; of a figure PNG and SVG as well."""
     for suffix, text in (
         ("json", result.to_json()),
         ("md", result.to_markdown()),
-        ("tex", result.to_latex()),
     ):
         with replace_text_file(out / f"{result.name}.{suffix}") as file:
             file.write(text)

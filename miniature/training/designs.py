@@ -1,7 +1,7 @@
 """The models before training: `mini-qwen`, a Qwen2.5-VL, and `mini-glm`, a GLM-4.1V.
 
 What makes learning short on two cores: a vocabulary of whole words, one token each, rotary frequencies that
-suit a grid of 12 x 16 cells, and first weights (`initial_weights.py`) that already look to the left and already
+suit a grid of 12 x 16 cells, and first weights (`initial_weights.py`) that already look to the left and
 match equal words. Patches start out by looking at neighbours, like a convolution. In `mini-glm` neighbouring
 channels turn together, what a layer adds is normalised first, the vision tower sees the whole page in every
 layer and merges patches by a convolution.

@@ -1,4 +1,4 @@
-"""A table as data, and how it reads as JSON, Markdown and LaTeX."""
+"""A table as data, and how it reads as JSON and Markdown."""
 
 import json
 import math
@@ -76,34 +76,6 @@ class Table:
         lines += ["", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines).rstrip() + "\n"
 
-    def to_latex(self) -> str:
-        """A booktabs table, ready to be included."""
-        body = []
-        for row in self.rows:
-            cells = [escape_latex(text) for text in self.texts(row)]
-            if row.source:
-                cells = [rf"\textit{{{text}}}" if text else "" for text in cells]
-            body.append(" & ".join(cells) + r" \\")
-        alignment = "".join("l" if column.format == "s" else "r" for column in self.columns)
-        notes = " ".join(escape_latex(f"{note}.") for note in self.notes)
-        lines = [
-            r"\begin{table}[t]",
-            r"\centering",
-            r"\small",
-            rf"\caption{{{escape_latex(self.caption)} {notes}}}",
-            rf"\label{{tab:ridgerank-{self.name}}}",
-            r"\resizebox{\textwidth}{!}{%",
-            rf"\begin{{tabular}}{{{alignment}}}",
-            r"\toprule",
-            " & ".join(escape_latex(column.name) for column in self.columns) + r" \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}}",
-            r"\end{table}",
-        ]
-        return "\n".join(lines) + "\n"
-
     def texts(self, row: Row) -> list[str]:
         """The cells of a row as text; a row from elsewhere says so in its last column of words."""
         written = [_format_cell(cell, column) for cell, column in zip(row.cells, self.columns, strict=True)]
@@ -124,17 +96,6 @@ def text_columns(*names: str) -> tuple[Column, ...]:
 def number_columns(names: Sequence[str], number_format: str = ".1f") -> tuple[Column, ...]:
     """Columns of numbers of one format."""
     return tuple(Column(name, number_format) for name in names)
-
-
-def escape_latex(text: str) -> str:
-    """Text that LaTeX sets as it is."""
-    signs = {
-        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-        "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "λ": r"$\lambda$",
-        "Δ": r"$\Delta$", "×": r"$\times$", "−": "$-$", "≥": r"$\geq$", "±": r"$\pm$", "ρ": r"$\rho$",
-        "ℓ": r"$\ell$", "γ": r"$\gamma$", "≤": r"$\leq$",
-    }  # fmt: skip
-    return "".join(signs.get(sign, sign) for sign in text)
 
 
 def _format_cell(cell: Cell, column: Column) -> str:
