@@ -1,4 +1,4 @@
-"""Corpora to evaluate on: documents on disk, queries, judgements; of a folder, or of several."""
+"""Corpora to evaluate on: documents on disk, queries, judgements; the drawn, the published, or a folder's."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.settings import ExperimentSettings
-from experiments.reproduce.stages.candidate_pools import CandidatePools, find_pools, queries_digest
 from experiments.reproduce.stages.checkpoint import (
     CorpusPaths,
     LazyShallowPass,
@@ -24,11 +23,14 @@ from experiments.reproduce.stages.checkpoint import (
     slug,
 )
 from experiments.reproduce.stages.model_cache import ModelCache
-from experiments.reproduce.stages.page_vectors import (
+from experiments.reproduce.stages.retrieval import (
     CachedEmbedder,
+    CandidatePools,
     PageVectors,
     embed_pages,
+    find_pools,
     list_corpus_pages,
+    queries_digest,
 )
 from experiments.reproduce.stages.states import CandidateStates, run_deeper, run_layers, run_states
 from experiments.reproduce.stages.store_build import build_store, gather_margins
@@ -95,7 +97,7 @@ class Experiment:
         loaded: list[Retriever] = []
 
         def load() -> "Retriever":
-            from experiments.reproduce.stages.page_vectors import InMemoryLateInteraction
+            from experiments.reproduce.stages.retrieval import InMemoryLateInteraction
 
             if not loaded:
                 pages = self.vectors(corpus_key, retriever)

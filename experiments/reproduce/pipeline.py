@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.claims.check_claims import check_claims
-from experiments.reproduce.claims.quality_claims import Claim
+from experiments.reproduce.claims import Claim, check_claims
 from experiments.reproduce.experiment import Experiment
 from experiments.reproduce.figures import (
     PaperFigure,

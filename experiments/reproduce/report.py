@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from experiments.reproduce.claims.quality_claims import Claim
+from experiments.reproduce.claims import Claim
 from experiments.reproduce.figures import PaperFigure
 from experiments.reproduce.paper import SOURCE
 from experiments.reproduce.tables.table import Table

@@ -13,8 +13,8 @@ from experiments.baselines.base import Baseline, Unavailable
 from experiments.baselines.cross_encoders import FullDepthBaseline
 from experiments.baselines.gqr import GRID, STEPS, GuidedQueryRefinement
 from experiments.datasets.base import BenchmarkCorpus
-from experiments.reproduce.stages.candidate_pools import QUERIES_PER_PART, CandidatePools, queries_digest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete
+from experiments.reproduce.stages.retrieval import QUERIES_PER_PART, CandidatePools, queries_digest
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.datasets.base import BenchmarkCorpus
-from experiments.reproduce.stages.candidate_pools import QUERIES_PER_PART, CandidatePools, queries_digest
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, short_digest
+from experiments.reproduce.stages.retrieval import QUERIES_PER_PART, CandidatePools, queries_digest
 from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.backbones.decoder import Prefix
 from ridgerank.lineage import Keep

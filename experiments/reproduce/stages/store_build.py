@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments.datasets.base import BenchmarkCorpus
-from experiments.reproduce.stages.candidate_pools import CandidatePools
 from experiments.reproduce.stages.checkpoint import StageProgress
+from experiments.reproduce.stages.retrieval import CandidatePools
 from ridgerank.backbones.base import Backbone
 from ridgerank.calibration.teacher import TargetCache, complete_targets
 from ridgerank.documents.ocr import Recognizer

@@ -1,6 +1,7 @@
-"""Stage 1: every page embedded by a late interaction model, once for all later stages; searched exactly."""
+"""Stages 1 and 2: every page embedded once by a late interaction model, and the candidates of every query, timed."""
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,3 +139,65 @@ def image_key(image: Image) -> bytes:
     """A digest of the pixels, as hex: numpy would drop zero bytes at its end."""
     header = f"{image.mode} {image.size}".encode()
     return hashlib.blake2b(header + image.tobytes(), digest_size=8).hexdigest().encode()
+
+
+QUERIES_PER_PART = 25
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidatePools:
+    """What a retriever returned: the same number of candidates for every query."""
+
+    page_ids: NDArray[np.str_]
+    """(queries, depth), best first."""
+    scores: Floats
+    """(queries, depth)."""
+    retrieval_ms: Floats
+    """(queries,)."""
+
+    def of(self, query: int, depth: int) -> list[Candidate]:
+        """The first candidates of one query."""
+        ids, scores = self.page_ids[query, :depth].tolist(), self.scores[query, :depth].tolist()
+        return [Candidate(page_id, score) for page_id, score in zip(ids, scores, strict=True)]
+
+
+def find_pools(
+    folder: Path,
+    corpus: BenchmarkCorpus,
+    retriever: Callable[[], Retriever],
+    *,
+    depth: int,
+    done: Callable[[int], None],
+) -> CandidatePools:
+    """Search for every query of a corpus; `depth` pages each, or all there are."""
+
+    def compute(items: range) -> Arrays:
+        loaded = retriever()
+        rankings, seconds = [], []
+        for item in items:
+            start = time.perf_counter()
+            rankings.append(loaded.search(corpus.queries[item].text, depth))
+            seconds.append(time.perf_counter() - start)
+        return {
+            "page_ids": np.array(
+                [[candidate.page_id for candidate in ranking] for ranking in rankings], dtype="U64"
+            ),
+            "scores": np.array(
+                [[candidate.score for candidate in ranking] for ranking in rankings], dtype=np.float64
+            ),
+            "retrieval_ms": 1000.0 * np.array(seconds),
+        }
+
+    arrays = compute_in_parts(
+        folder / f"pools-{queries_digest(corpus)}-{depth}",
+        len(corpus.queries),
+        QUERIES_PER_PART,
+        compute,
+        done=done,
+    )
+    return CandidatePools(arrays["page_ids"], arrays["scores"], arrays["retrieval_ms"])
+
+
+def queries_digest(corpus: BenchmarkCorpus) -> str:
+    """A name for the queries of a corpus, in this order."""
+    return short_digest(text for query in corpus.queries for text in (query.query_id, query.text))
