@@ -10,7 +10,7 @@ import resource
 import tempfile
 from pathlib import Path
 
-from benchmarks.report import publish, ridgerank
+from benchmarks import publish, ridgerank
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.store.page_store import PageStore
 

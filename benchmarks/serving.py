@@ -32,7 +32,7 @@ import httpx
 import numpy as np
 import psutil
 
-from benchmarks.report import make_store, publish
+from benchmarks import make_store, publish
 
 CANDIDATES = 20
 ADMITTED = 16

@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLFo
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from benchmarks.report import publish
+from benchmarks import publish
 from ridgerank.backbones.vision import Qwen25VL
 from ridgerank.lineage import StoragePreset, StorageSetting
 from ridgerank.store.codec import (

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.report import publish
+from benchmarks import publish
 from benchmarks.tables import compression_table
 from miniature import BACKBONES, weights
 from miniature.corpora import find_plan, make_corpus

@@ -38,7 +38,7 @@ import psutil
 import torch
 from PIL import Image, ImageDraw
 
-from benchmarks.report import make_store, publish
+from benchmarks import make_store, publish
 from miniature import weights
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone

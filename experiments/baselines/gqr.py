@@ -77,25 +77,6 @@ class PagePool:
         return products.masked_fill(self._absent, float("-inf")).max(dim=3).values.mean(dim=1)
 
 
-def refine_query(
-    query: Tensor,
-    pages: Sequence[NDArray[np.float16]],
-    guidance: Floats,
-    settings: RefinementSettings | None = None,
-) -> RefinedQuery:
-    """Move a query's vectors (tokens, dim), given s₂ (pages,) and each page's vectors (vectors, dim)."""
-    settings = settings or RefinementSettings()
-    [refined] = refine_together(
-        query,
-        PagePool(pages, query.device),
-        guidance,
-        settings,
-        learning_rates=(settings.learning_rate,),
-        steps=(settings.steps,),
-    )
-    return refined
-
-
 def refine_together(
     query: Tensor,
     pool: PagePool,

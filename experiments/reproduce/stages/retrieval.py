@@ -1,4 +1,4 @@
-"""Stages 1 and 2: every page embedded once by a late interaction model, and the candidates of every query, timed."""
+"""Stages 1 and 2: every page embedded once by a late interaction model, and the candidates of every query."""
 
 import hashlib
 import time

@@ -14,8 +14,8 @@ from experiments.baselines.gqr import (
     LEARNING_RATES,
     STEPS,
     PagePool,
+    RefinedQuery,
     RefinementSettings,
-    refine_query,
     refine_together,
 )
 from ridgerank.ragged import Floats
@@ -64,6 +64,14 @@ def test_the_first_step_of_two_pages_is_as_computed_by_hand() -> None:
     expected = kl(np.array([first / 2, 1 - first / 2]), np.array([first, 1 - first]))
     assert refined.losses[0] == pytest.approx(expected, rel=1e-5)
     assert refined.vectors[0].tolist() == pytest.approx([0.9, 0.1], abs=1e-5)
+
+
+def refine_query(
+    query: Tensor, pages: list[NDArray[np.float16]], guidance: Floats, settings: RefinementSettings
+) -> RefinedQuery:
+    pool, rates, steps = PagePool(pages, query.device), (settings.learning_rate,), (settings.steps,)
+    [refined] = refine_together(query, pool, guidance, settings, learning_rates=rates, steps=steps)
+    return refined
 
 
 def recorded(setting: tuple[float, int], query: int) -> Any:  # noqa: ANN401 (a row of the file)
