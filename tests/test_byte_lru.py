@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgerank.errors import RidgeRankError, StoreError
+from ridgerank.errors import StoreError
 from ridgerank.store.reading import ByteLRU, LoadingCache
 
 
@@ -107,8 +107,3 @@ def test_a_failed_read_raises_and_may_be_tried_again() -> None:
     with pytest.raises(StoreError, match="gone"):
         cache.read([1], source.read)
     assert cache.read([1], source.read) == [bytes([1] * 10)]
-
-
-def test_a_negative_capacity_is_refused() -> None:
-    with pytest.raises(RidgeRankError, match="must be 0 bytes or more, not -1"):
-        LoadingCache[int, bytes](-1, count_bytes=len)

@@ -6,39 +6,30 @@ text retriever; trained rerankers are fused by standard scores (eq. 2), like Rid
 
 import numpy as np
 
-from ridgerank.ragged import Bools, Floats, Ragged
+from ridgerank.ragged import Floats, Ragged
 
 RECIPROCAL_RANK_CONSTANT = 60.0
 
 
-def reciprocal_rank_fusion(
-    first: Floats, second: Floats, weight: float, lists: Ragged, *, has_first: Bools, has_second: Bools
-) -> Floats:
-    """(1 − w)/(k + rank₁) + w/(k + rank₂) with k = 60; a list that lacks a page adds nothing for it.
+_TIE_STEP = 1e-15
+"""Per rank: below every difference of two reciprocal ranks, above the rounding of their sums."""
 
-    w = 1/2 is the usual unweighted form up to a factor. Pages of equal score share the mean of the ranks they
-    take up: nothing but the scores orders a list.
+
+def fuse_by_rank(retriever: Floats, scores: Floats, weight: float, lists: Ragged) -> Floats:
+    """RRF: (1 − w)/(60 + rank by the retriever) + w/(60 + rank by the scores), ranks among the candidates.
+
+    Equal scores share their mean rank; pages whose sums are equal, as those that swap ranks at w = 1/2, keep
+    the retriever's order.
     """
-    return (1.0 - weight) * _reciprocal_ranks(first, lists, has_first) + weight * _reciprocal_ranks(
-        second, lists, has_second
+    first, second = (
+        1.0 / (RECIPROCAL_RANK_CONSTANT + _mean_ranks(each, lists)) for each in (retriever, scores)
     )
+    return (1.0 - weight) * first + weight * second - _TIE_STEP * lists.ranks(retriever)
 
 
-def score_aggregation(
-    first: Floats, second: Floats, weight: float, lists: Ragged, *, has_first: Bools, has_second: Bools
-) -> Floats:
-    """(1 − w) m(b) + w m(s), m the min-max scaling to [0, 1] over the pages a list holds.
-
-    A page that a list lacks counts as that list's lowest, which is what min-max scaling means by 0.
-    """
-    return (1.0 - weight) * _scale_to_unit(first, lists, has_first) + weight * _scale_to_unit(
-        second, lists, has_second
-    )
-
-
-def _reciprocal_ranks(scores: Floats, lists: Ragged, present: Bools) -> Floats:
-    ranks = _mean_ranks(np.where(present, scores, -np.inf), lists)
-    return np.where(present, 1.0 / (RECIPROCAL_RANK_CONSTANT + ranks), 0.0)
+def fuse_by_min_max(retriever: Floats, scores: Floats, weight: float, lists: Ragged) -> Floats:
+    """Score Aggregation: (1 − w) m(b) + w m(s), m the min-max scaling over the candidates."""
+    return (1.0 - weight) * _scale_to_unit(retriever, lists) + weight * _scale_to_unit(scores, lists)
 
 
 def _mean_ranks(scores: Floats, lists: Ragged) -> Floats:
@@ -54,32 +45,8 @@ def _mean_ranks(scores: Floats, lists: Ragged) -> Floats:
     return mean_ranks
 
 
-def _scale_to_unit(scores: Floats, lists: Ragged, present: Bools) -> Floats:
-    low = lists.min(np.where(present, scores, np.inf))
-    high = lists.max(np.where(present, scores, -np.inf))
-    varied = high > low
-    width = np.where(varied, high - low, 1.0)
-    floor = np.where(np.isfinite(low), low, 0.0)
-    scaled = (np.where(present, scores, 0.0) - lists.repeat(floor)) / lists.repeat(width)
-    return np.where(present, scaled, 0.0)
-
-
-_TIE_STEP = 1e-15
-"""Per rank: below every difference of two reciprocal ranks, above the rounding of their sums."""
-
-
-def fuse_by_rank(retriever: Floats, scores: Floats, weight: float, lists: Ragged) -> Floats:
-    """RRF: (1 − w)/(60 + rank by the retriever) + w/(60 + rank by the scores), ranks among the candidates.
-
-    Equal scores share their mean rank; pages whose sums are equal, as those that swap ranks at w = 1/2, keep
-    the retriever's order.
-    """
-    present = np.ones(lists.members, dtype=np.bool_)
-    fused = reciprocal_rank_fusion(retriever, scores, weight, lists, has_first=present, has_second=present)
-    return fused - _TIE_STEP * lists.ranks(retriever)
-
-
-def fuse_by_min_max(retriever: Floats, scores: Floats, weight: float, lists: Ragged) -> Floats:
-    """Score Aggregation: (1 − w) m(b) + w m(s), m the min-max scaling over the candidates."""
-    present = np.ones(lists.members, dtype=np.bool_)
-    return score_aggregation(retriever, scores, weight, lists, has_first=present, has_second=present)
+def _scale_to_unit(scores: Floats, lists: Ragged) -> Floats:
+    low, high = lists.min(scores), lists.max(scores)
+    width = np.where(high > low, high - low, 1.0)
+    scaled: Floats = (scores - lists.repeat(low)) / lists.repeat(width)
+    return scaled

@@ -1,8 +1,6 @@
-"""The budget counts what it says, and the project keeps to it."""
+"""The budget counts what it says; `make lint` checks it."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 from benchmarks.budget import count_concepts, measure_sizes, single_importer_modules
@@ -54,9 +52,3 @@ def test_a_small_module_with_one_importer_is_named(tmp_path: Path) -> None:
 
 def test_concepts_of_the_project_are_counted() -> None:
     assert all(count > 0 for count in count_concepts(ROOT).values())
-
-
-def test_the_project_keeps_to_its_budget() -> None:
-    command = [sys.executable, "-m", "benchmarks.budget"]
-    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stderr

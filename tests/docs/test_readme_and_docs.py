@@ -4,13 +4,11 @@ import json
 import re
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from experiments.simulation import World, simulate
-from miniature.vocabulary import ENTITIES, FIELDS, MEASURES, SUBJECTS, Split, split_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -80,25 +78,6 @@ def test_the_commands_shown_print_what_is_shown(tried: Path) -> None:
 def test_python_in_the_docs_runs(tried: Path, page: str) -> None:
     for snippet in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.S):
         subprocess.run([sys.executable, "-c", snippet], cwd=tried, check=True)
-
-
-def test_the_effect_of_the_split_on_reading_is_what_was_measured() -> None:
-    folder = ROOT / "results" / "miniature" / "training"
-    measured, text = json.loads((folder / "split.json").read_text()), (folder / "README.md").read_text()
-    for model, figures in measured["models"].items():
-        words, ndcg = figures["words read, percent"], figures["nDCG@5 of the cross encoder"]
-        shown = (
-            f"{words['before']:.1f} %",
-            f"{words['now']:.1f} %",
-            f"{ndcg['before']:.1f}",
-            f"{ndcg['now']:.1f}",
-        )
-        assert f"| `{model}` | {' | '.join(shown)} |" in text
-    assert f"{measured['models']['mini-qwen']['words read, percent']['now, after 400 steps']:.1f} %" in text
-    combinations = (*product(ENTITIES, MEASURES), *product(FIELDS, SUBJECTS))
-    evaluated = [pair for pair in combinations if split_of(*pair) is Split.EVALUATION]
-    assert len(evaluated) == measured["combinations of evaluation"]
-    assert f"each of the {len(evaluated)}\npairs and topics" in text
 
 
 def test_every_suite_and_quick_start_stands_in_its_table() -> None:

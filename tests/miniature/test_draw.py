@@ -1,17 +1,32 @@
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
+from reportlab.pdfbase.pdfmetrics import stringWidth
 
 from miniature import MiniatureError
 from miniature.corpora import Corpus
-from miniature.draw import draw_corpus, draw_document
+from miniature.draw import draw_corpus, draw_document, font
+from miniature.layouts import width_cells
 from miniature.training.designs import render
 from miniature.training.training_pages import training_pages, word_grid
-from miniature.world import CELL_PIXELS, HEIGHT_PIXELS, WIDTH_PIXELS, PlannedPage
+from miniature.vocabulary import ENTITIES, FIELDS, FILLER, MEASURES, NUMBERS, SUBJECTS, YEARS
+from miniature.world import (
+    CELL_PIXELS,
+    FACES,
+    HEIGHT_PIXELS,
+    MAX_SHIFT_X,
+    WIDTH_PIXELS,
+    Face,
+    PlannedPage,
+    Role,
+)
 from ridgerank.documents.pdf import PdfReader, count_pages
 from ridgerank.documents.sources import SourceFile, find_sources
 from ridgerank.trec import read_qrels
@@ -96,3 +111,56 @@ def test_the_ink_of_words_lies_inside_the_cells_they_claim_and_in_none_of_them_i
             top, left = placed.row * CELL_PIXELS, placed.column * CELL_PIXELS
             cell = ink[top : top + CELL_PIXELS, left : left + placed.width_cells * CELL_PIXELS]
             assert cell.mean() > 0.01, placed
+
+
+RUN = [sys.executable, "-m", "miniature", "draw"]
+
+
+def draw(*arguments: object, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run(
+        [*RUN, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def test_a_corpus_is_drawn_by_its_number_into_the_folder_itself(tmp_path: Path) -> None:
+    done = draw("--out", tmp_path, "--corpus", 5)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "100 queries" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["documents", "qrels.trec", "queries.jsonl"]
+
+
+def test_an_unknown_corpus_is_one_line_with_the_names_there_are(tmp_path: Path) -> None:
+    done = draw("--out", tmp_path, "--corpus", "oak")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no corpus 'oak'; there are: 1 alder, 2 birch")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_process_draws_the_same_bytes(tmp_path: Path) -> None:
+    drawn = []
+    for hash_seed in ("1", "2"):
+        folder = tmp_path / hash_seed
+        assert draw("--out", folder, "--corpus", "juniper", hash_seed=hash_seed).returncode == 0
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        drawn.append({path.relative_to(folder): path.read_bytes() for path in files})
+    assert drawn[0] == drawn[1]
+
+
+SPOKEN: dict[Role, tuple[str, ...]] = {
+    "title": (*FIELDS, *SUBJECTS),
+    "heading": YEARS,
+    "name": ENTITIES,
+    "body": (*MEASURES, *YEARS, *NUMBERS),
+    "note": (*FILLER, *FIELDS, *SUBJECTS, *ENTITIES, *MEASURES),
+}
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.regular)
+def test_every_word_fits_its_cells_in_every_typeface_wherever_the_page_is_shifted(face: Face) -> None:
+    for role, words in SPOKEN.items():
+        for word in words:
+            room = width_cells(word, role) * CELL_PIXELS - MAX_SHIFT_X
+            assert stringWidth(word, *font(face, role)) <= room, (role, word)

@@ -98,14 +98,6 @@ def test_pages_of_another_revision_are_refused(like_vidore2: DatasetTables, tmp_
         write_pages(other, tmp_path / "work")
 
 
-def test_a_judgement_on_a_page_the_corpus_lacks_is_refused(
-    like_vidore2: DatasetTables, tmp_path: Path
-) -> None:
-    files = write_pages(like_vidore2, tmp_path / "work")
-    with pytest.raises(DatasetError, match="'q' is judged on page '77', which the corpus lacks"):
-        files.rename_pages({"q": {"77": 1}})
-
-
 def test_a_page_that_is_no_image_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path / "small", "corpus", [{"corpus-id": 0, "image": {"bytes": b"text", "path": None}}])
     with pytest.raises(DatasetError, match="page '0' is no image"):

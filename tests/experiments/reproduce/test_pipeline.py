@@ -57,7 +57,7 @@ def test_every_table_and_figure_is_there_in_every_form(folder: Path) -> None:
     assert {f"table{number}" for number in range(1, 10)} < set(CATALOGUE)
     assert {f"figure{number}" for number in range(2, 9)} < set(CATALOGUE)
     for name in CATALOGUE:
-        kinds = ["json", "md", "tex", *(["png", "svg"] if name.startswith("figure") else [])]
+        kinds = ["json", "md", *(["png", "svg"] if name.startswith("figure") else [])]
         for kind in kinds:
             assert (folder / f"out/{name}.{kind}").stat().st_size > 0, f"{name}.{kind}"
     claims = json.loads((folder / "out/directions.json").read_text())
