@@ -23,13 +23,11 @@ import torch
 from transformers import PreTrainedModel
 
 from miniature.training.designs import TrainableModel, make_mini_glm, make_mini_qwen
-from miniature.training.keeping_lesson import KeepingLesson
 from miniature.training.lessons import TrainingLesson, load_weights, train_lesson
 from miniature.training.matching_lesson import MatchingLesson
-from miniature.training.mini_colqwen import TrainableRetriever, make_mini_colqwen
 from miniature.training.reading_lesson import ReadingLesson
-from miniature.training.retrieval_lesson import RetrievalLesson
-from miniature.training.wording_lesson import WordingLesson
+from miniature.training.retrieval_lesson import RetrievalLesson, TrainableRetriever, make_mini_colqwen
+from miniature.training.wording_lesson import KeepingLesson, WordingLesson
 
 logger = logging.getLogger(__name__)
 
