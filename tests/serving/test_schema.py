@@ -2,23 +2,26 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
 import schemathesis
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
+from pydantic import ValidationError
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import BaseSchema
 
 from ridgerank.reranker.reranker import Reranker
+from ridgerank.serving import schemas
 from ridgerank.serving.app import create_app
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import Limits, ServeSettings
-from tests.serving.conftest import HOME, Corpus, end, served
+from tests.serving.conftest import Corpus, end, served
 
 CONFIG = {
     "checks": {
@@ -31,6 +34,10 @@ CONFIG = {
 
 LIMITS = Limits(admitted=64, images=3, deadline_seconds=300)
 UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+def is_request(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, schemas.RequestModel)
 
 
 @pytest.fixture(scope="module")
@@ -74,49 +81,14 @@ def test_no_answer_breaks_the_contract(api: BaseSchema, mode: GenerationMode) ->
     assert requests > 50
 
 
-def test_every_link_of_a_search_leads_to_an_answer(judged: FastAPI, corpus: Corpus) -> None:
-    client = TestClient(judged, base_url=HOME)
-    document = client.get("/openapi.json").json()
-    operations = {
-        operation.get("operationId"): (method, path)
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-    }
-    found = client.post("/v1/search", json={"query": corpus.queries[0], "k": 6}).json()
-
-    def follow(expressions: dict[str, Any]) -> dict[str, Any]:
-        return {name: resolve(found, expression) for name, expression in expressions.items()}
-
-    links = document["paths"]["/v1/search"]["post"]["responses"]["200"]["links"]
-    assert set(links) == {"image", "thumbnail", "explanation", "judgement"}
-    for link in links.values():
-        method, path = operations[link["operationId"]]
-        body = follow(link["requestBody"]) if "requestBody" in link else None
-        answer = client.request(method, path.format(**follow(link.get("parameters", {}))), json=body)
-        assert answer.status_code == 200, (path, answer.text)
-    [kept] = client.get("/v1/judgements", params={"query": found["query"]}).json()["merged"].items()
-    assert kept == (found["results"][0]["page_id"], 1)
+JUNK: list[Any] = [True, False, 0, 1, 1.0, 1.5, "x", "1", "true", [], ["x"], [1], [True], {}, {"page": "x"}, None]
 
 
-def resolve(answer: Any, expression: object) -> object:  # noqa: ANN401
-    """What a link's runtime expression stands for in an answer; any other value is itself."""
-    if not isinstance(expression, str) or not expression.startswith("$response.body#"):
-        return expression
-    for key in expression.partition("#")[2].split("/")[1:]:
-        answer = answer[int(key) if isinstance(answer, list) else key]
-    return answer
-
-
-NUMBERS: dict[str, dict[str, object]] = {
-    "/v1/search": {"k": True},
-    "/v1/explain": {"page": "x", "layer": True},
-    "/rerank": {"documents": ["x"], "top_n": True},
-}
-
-
-@pytest.mark.parametrize("path", NUMBERS)
-def test_a_boolean_is_not_a_number(judged: FastAPI, corpus: Corpus, path: str) -> None:
-    body = {"query": corpus.queries[0], **NUMBERS[path]}
-    answer = TestClient(judged, base_url=HOME).post(path, json=body)
-    wrong = [each["field"] for each in answer.json()["fields"]]
-    assert (answer.status_code, wrong) == (422, [f"body.{list(NUMBERS[path])[-1]}"])
+@pytest.mark.parametrize("model", [each for each in vars(schemas).values() if is_request(each)])
+def test_no_value_of_a_request_is_taken_for_one_of_another_type(model: type[schemas.RequestModel]) -> None:
+    for field, value in product(model.model_fields, JUNK):
+        with suppress(ValidationError):
+            request = model.__pydantic_validator__.validate_assignment(model.model_construct(), field, value)
+            taken = request.model_dump(mode="json", exclude_none=True).get(field)
+            assert taken == value, (field, value)
+            assert isinstance(taken, float) or type(taken) is type(value), (field, value)

@@ -6,8 +6,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    StrictFloat,
-    StrictInt,
     StringConstraints,
     ValidationInfo,
     field_validator,
@@ -32,14 +30,14 @@ QueryText = Annotated[
     StringConstraints(min_length=1, max_length=MAX_QUERY_CHARACTERS, pattern=r"\S"),
     Field(description="What to look for.", examples=["operating margin in 2019"]),
 ]
-Score = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+Score = Annotated[float, Field(allow_inf_nan=False)]
 DeadlineMs = Annotated[
-    StrictInt | None,
+    int | None,
     Field(ge=1, le=3_600_000, description="Milliseconds after which to give up; the server has a limit too."),
 ]
 
 MinScore = Annotated[
-    StrictFloat | None,  # true is not a number
+    float | None,  # true is not a number
     Field(
         ge=0,
         le=1,
@@ -61,9 +59,9 @@ StoreName = Annotated[
 
 
 class RequestModel(BaseModel):
-    """The base of everything a caller sends."""
+    """The base of everything a caller sends: true is not a number, and "1" is not one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class ResponseModel(BaseModel):
@@ -139,7 +137,7 @@ class SourceDocument(RequestModel):
     """A stored page, by its file and its number from 1, as chunks of text pipelines name it."""
 
     source: Name = Field(examples=["report.pdf"])
-    page: StrictInt = Field(ge=1, le=10**9, examples=[3])
+    page: int = Field(ge=1, le=10**9, examples=[3])
 
 
 class ImageUrl(RequestModel):
@@ -217,23 +215,23 @@ Settings = dict[Name, Any]
 class ForeignFields(RequestModel):
     """What Cohere, Jina, vLLM and TEI take besides queries and documents."""
 
-    max_tokens_per_doc: StrictInt | None = None
-    max_tokens_per_query: StrictInt | None = None
-    max_chunks_per_doc: StrictInt | None = Field(default=None, ge=1)
+    max_tokens_per_doc: int | None = None
+    max_tokens_per_query: int | None = None
+    max_chunks_per_doc: int | None = Field(default=None, ge=1)
     rank_fields: list[Name] | None = Field(default=None, max_length=64)
-    priority: StrictInt | None = None
+    priority: int | None = None
     truncate: bool | None = None
     truncation: bool | None = None
     truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
     truncation_side: Literal["left", "right"] | None = None
-    truncate_prompt_tokens: StrictInt | None = Field(default=None, ge=-1)
-    max_doc_length: StrictInt | None = Field(default=None, ge=1)
-    max_query_length: StrictInt | None = Field(default=None, ge=1)
+    truncate_prompt_tokens: int | None = Field(default=None, ge=-1)
+    max_doc_length: int | None = Field(default=None, ge=1)
+    max_query_length: int | None = Field(default=None, ge=1)
     instruction: Text | None = None
     chat_template_kwargs: Settings | None = None
     mm_processor_kwargs: Settings | None = None
     cache_salt: Name | None = None
-    return_embeddings: Literal[False] | None = None
+    return_embeddings: bool | None = None
     user: Name | None = None
 
     @field_validator("max_tokens_per_doc", "max_tokens_per_query", mode="after")
@@ -274,7 +272,7 @@ class RerankRequest(ForeignFields):
     model: Name | None = Field(
         default=None, description="Any name: a server has one model, and warns if a request names another."
     )
-    top_n: StrictInt | None = Field(
+    top_n: int | None = Field(
         default=None, ge=0, description="How many results; all by default, and for 0."
     )
     return_documents: bool | None = Field(
@@ -466,8 +464,8 @@ class SearchRequest(RequestModel):
 
     query: QueryText
     store: StoreName = None
-    k: StrictInt = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
-    top_n: StrictInt = Field(default=5, ge=1, description="How many of these to return, best first.")
+    k: int = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
+    top_n: int = Field(default=5, ge=1, description="How many of these to return, best first.")
     documents: list[Name] = Field(
         default=[], max_length=100, description="Search only documents whose name fits one of these globs."
     )
@@ -533,7 +531,7 @@ class ExplainRequest(RequestModel):
     query: QueryText
     page: Name
     store: StoreName = None
-    layer: StrictInt | None = Field(
+    layer: int | None = Field(
         default=None, ge=0, description="One stored layer; the mean of all by default."
     )
     deadline_ms: DeadlineMs = None
@@ -558,7 +556,7 @@ class JudgementRequest(RequestModel):
     query: QueryText
     page: Name
     store: StoreName = None
-    grade: StrictInt | None = Field(
+    grade: int | None = Field(
         ge=0, le=2, description="2 relevant, 1 partly, 0 not; null takes back what the judge said before."
     )
     judge: JudgeName = Field(default="", description="Who says so; empty for nobody in particular.")
