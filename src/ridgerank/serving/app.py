@@ -14,10 +14,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from ridgerank.serving import routes
 from ridgerank.serving.dialects import error_answer
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.middleware import DOCS_PATH, BodyRefused, RequestMiddleware
+from ridgerank.serving.routes import make_router
 from ridgerank.serving.schemas import FieldError
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import Dialect
@@ -71,13 +71,7 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
         root_path_in_servers=False,  # a caller's path may name a store, and would be kept there
     )
     app.state.dialect = service.settings.dialect
-    for router in (
-        routes.ranking_router,
-        routes.judgement_router,
-        routes.image_router,
-        routes.info_router,
-    ):
-        app.include_router(router(service))
+    app.include_router(make_router(service))
     page_files = _add_page(app)
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(RequestValidationError, _answer_validation_error)

@@ -4,7 +4,7 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -24,11 +24,10 @@ from ridgerank.serving.dialects import (
 from ridgerank.serving.documents import AttachmentPages, RequestDocuments, query_text, resolve_documents
 from ridgerank.serving.engine import RankingResult, Work
 from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_words
-from ridgerank.serving.images import EncodedImage, image_etag, thumbnail_etag
+from ridgerank.serving.images import image_etag, thumbnail_etag
 from ridgerank.serving.judging import Judging, example_queries
 from ridgerank.serving.matching_line import MatchedLine, find_matching_line
-from ridgerank.serving.metrics import step_times, weight_source
-from ridgerank.serving.middleware import WORK_PATHS
+from ridgerank.serving.metrics import OPERATIONS, step_times, weight_source
 from ridgerank.serving.schemas import (
     PAGE_ID,
     Document,
@@ -50,83 +49,44 @@ from ridgerank.serving.schemas import (
 from ridgerank.serving.service import Service, base_name
 from ridgerank.serving.stores import StoreState
 from ridgerank.store.page_filter import PageFilter
-from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
 
 Answer = TypeVar("Answer")
-_MEANINGS = {
-    400: "Not JSON, or not a request at all.",
-    401: "No valid key.",
-    403: "The key is limited to some stores.",
-    404: "No such page, or no such store.",
-    408: "The request's own deadline passed.",
-    409: "This server cannot do that: it has no retriever, or its model reads text.",
-    413: "More than the server takes at once.",
-    421: "Called under another name than the server's own.",
-    422: "Not as expected; `fields` names what is wrong.",
-    429: "As many requests as the server takes are being worked on; `Retry-After` says when to come back.",
-    503: "Shutting down, or no answer within the server's limit.",
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorResponse, "description": "The request cannot be answered; `code` says why."},
+    "5XX": {"model": ErrorResponse, "description": "The server cannot answer now."},
 }
-_ANY_ROUTE = (400, 401, 404, 421, 422, 503)
-_MODEL_ROUTE = (*_ANY_ROUTE, 408, 409, 413, 429)
-_FIRST_PAGE = "$response.body#/results/0/page_id"
-_QUERY_AND_PAGE = {"query": "$response.body#/query", "page": _FIRST_PAGE}
-_SEARCH_LINKS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "links": {
-            "image": {"operationId": "page_image", "parameters": {"page_id": _FIRST_PAGE}},
-            "thumbnail": {"operationId": "page_thumbnail", "parameters": {"page_id": _FIRST_PAGE}},
-            "explanation": {"operationId": "explain", "requestBody": _QUERY_AND_PAGE},
-            "judgement": {"operationId": "judge", "requestBody": {**_QUERY_AND_PAGE, "grade": 1}},
-        }
-    }
-}
-"""What can be done with a page that a search found, for the OpenAPI document."""
 _PageId = Annotated[str, Path(pattern=PAGE_ID, description="64 hex digits, as results have it.")]
 _IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", max_length=1000)]
-_IMAGE_RESPONSES: dict[int | str, dict[str, object]] = {
-    200: {
-        "description": "The image.",
-        "content": {
-            media_type: {"schema": {"type": "string", "format": "binary"}}
-            for media_type in ("image/png", "image/jpeg", "image/webp")
+_IMAGE: dict[str, Any] = {
+    "response_class": Response,
+    "responses": {
+        200: {
+            "content": {
+                f"image/{kind}": {"schema": {"type": "string", "format": "binary"}}
+                for kind in ("png", "jpeg", "webp")
+            }
         },
+        304: {"description": "As the caller has it."},
     },
-    304: {"description": "As the caller has it."},
 }
 
 
-def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route that may answer with these statuses."""
-    return {status: {"model": ErrorResponse, "description": _MEANINGS[status]} for status in statuses}
+def make_router(service: Service) -> APIRouter:
+    """All routes of the API."""
+    routes = APIRouter(responses=_ERRORS)
 
-
-def ranking_router(service: Service) -> APIRouter:
-    """The routes that need the model."""
-    routes = APIRouter(responses=_errors(*_MODEL_ROUTE))
-
-    async def rerank_version(request: Request, body: RerankRequest, version: str) -> object:
-        rerank = partial(_rerank, service, request, body, version)
-        return await service.answer(request, rerank, store=body.store)
-
-    @routes.post(
-        "/rerank",
-        summary="Rerank (Jina, vLLM; TEI if the request has texts)",
-        response_model=RerankResponse | list[TeiResult],
-    )
     async def rerank(request: Request, body: RerankRequest) -> object:
-        """Put documents in order. With `texts` the answer has TEI's shape."""
-        return await rerank_version(request, body, "")
+        """Put documents in order. With `texts`, `/rerank` answers in TEI's shape."""
+        return await service.answer(request, partial(_rerank, service, request, body), store=body.store)
 
-    @routes.post("/v1/rerank", summary="Rerank (Cohere v1, Jina, vLLM)", response_model=RerankResponse)
-    async def rerank_v1(request: Request, body: RerankRequest) -> object:
-        """Put documents in order."""
-        return await rerank_version(request, body, "1")
-
-    @routes.post("/v2/rerank", summary="Rerank (Cohere v2)", response_model=RerankResponse)
-    async def rerank_v2(request: Request, body: RerankRequest) -> object:
-        """Put documents in order."""
-        return await rerank_version(request, body, "2")
+    for path, clients in (
+        ("/rerank", "Jina, vLLM; TEI if the request has texts"),
+        ("/v1/rerank", "Cohere v1, Jina, vLLM"),
+        ("/v2/rerank", "Cohere v2"),
+    ):
+        shapes = RerankResponse | list[TeiResult]
+        routes.post(path, summary=f"Rerank ({clients})", response_model=shapes)(rerank)
 
     @routes.post("/score", summary="Score pairs (vLLM)")
     @routes.post("/v1/score", summary="Score pairs (vLLM)")
@@ -134,117 +94,62 @@ def ranking_router(service: Service) -> APIRouter:
         """The readout score of each pair of query and document: no retriever, nothing standardized."""
         return await service.answer(request, partial(_score, service, request, body), store=body.store)
 
-    @routes.post("/v1/search", summary="Retrieve and rerank", responses=_SEARCH_LINKS)
+    @routes.post("/v1/search", summary="Retrieve and rerank")
     async def search(request: Request, body: SearchRequest) -> SearchResponse:
         """Let the retriever find k pages, rerank them, return the best."""
         return await service.answer(request, partial(_search, service, request, body), store=body.store)
 
-    @routes.post("/v1/explain", summary="Where a query looked on a page", operation_id="explain")
+    @routes.post("/v1/explain", summary="Where a query looked on a page")
     async def explain(request: Request, body: ExplainRequest) -> Explanation:
         """The attention of the query's last state on the page's stored positions."""
         return await service.answer(request, partial(_explain, service, request, body), store=body.store)
 
-    return routes
-
-
-def judgement_router(service: Service) -> APIRouter:
-    """Judging pages; a server takes judgements only if it was started with --judge."""
-    routes = APIRouter(prefix="/v1/judgements", responses=_errors(*_MODEL_ROUTE))
-
-    @routes.get("", summary="Judgements, and what they make of the weight")
+    @routes.get("/v1/judgements", summary="Judgements, and what they make of the weight")
     async def judgements(
         request: Request,
         query: Annotated[QueryText, Query()],
         judge: Annotated[str, Query(max_length=60)] = "",
     ) -> JudgementsResponse:
         """The judgements of one query, the weight with all of them, and what to judge next."""
-
-        async def report(state: StoreState) -> JudgementsResponse:
-            return await asyncio.to_thread(_judging(state).report, query.strip(), judge.strip())
-
-        return await service.answer(request, report)
-
-    @routes.post("", summary="Judge a page", operation_id="judge")
-    async def judge(request: Request, body: JudgementRequest) -> JudgementsResponse:
-        """Keep a judgement beside the store, or take one back; it is on disk when this answers."""
-        return await service.answer(
-            request, partial(_keep_judgement, service, request, body), store=body.store
+        return await answer_in_thread(
+            request, lambda state: _judging(state).report(query.strip(), judge.strip())
         )
 
-    return routes
+    @routes.post("/v1/judgements", summary="Judge a page")
+    async def judge(request: Request, body: JudgementRequest) -> JudgementsResponse:
+        """Keep a judgement beside the store, or take one back; it is on disk when this answers."""
+        keep = partial(_keep_judgement, service, request, body)
+        return await service.answer(request, keep, store=body.store)
 
-
-def image_router(service: Service) -> APIRouter:
-    """Pages as people see them: rendered at reading size, and as thumbnails."""
-    routes = APIRouter(prefix="/v1/pages", responses=_errors(*_ANY_ROUTE, 429))
-    images = service.page_images
-
-    shown: dict[str, Any] = {"response_class": Response, "responses": _IMAGE_RESPONSES}
-
-    async def answer(
-        request: Request,
-        page_id: str,
-        etag: str,
-        if_none_match: str | None,
-        make: Callable[[PageStore, str], Awaitable[EncodedImage]],
-    ) -> Response:
-        async def send(state: StoreState) -> Response:
-            await _find_page(state, page_id)
-            headers = {"ETag": etag, "Cache-Control": "private, max-age=86400, immutable"}
-            if _has_current(if_none_match, etag):
-                return Response(status_code=304, headers=headers)
-            made = await make(state.reranker.store, page_id)
-            return Response(made.data, media_type=made.media_type, headers=headers)
-
-        return await service.answer(request, send)
-
-    @routes.get("/{page_id}/image", summary="A page, rendered", operation_id="page_image", **shown)
+    @routes.get("/v1/pages/{page_id}/image", summary="A page, rendered", **_IMAGE)
     async def image(request: Request, page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
         """The page at reading size, rendered from the document it was indexed from."""
+        send = partial(_send_image, service, page_id, if_none_match)
+        return await service.answer(request, send)
 
-        async def render(store: PageStore, page_id: str) -> EncodedImage:
-            return await asyncio.shield(asyncio.wrap_future(images.render(store, page_id)))
-
-        return await answer(request, page_id, image_etag(page_id), if_none_match, render)
-
-    @routes.get("/{page_id}/thumbnail", summary="A page, small", operation_id="page_thumbnail", **shown)
+    @routes.get("/v1/pages/{page_id}/thumbnail", summary="A page, small", **_IMAGE)
     async def thumbnail(request: Request, page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
         """The small image the store holds."""
+        send = partial(_send_image, service, page_id, if_none_match, small=True)
+        return await service.answer(request, send)
 
-        async def read(store: PageStore, page_id: str) -> EncodedImage:
-            return await asyncio.to_thread(images.thumbnail, store, page_id)
-
-        return await answer(request, page_id, thumbnail_etag(page_id), if_none_match, read)
-
-    return routes
-
-
-def info_router(service: Service) -> APIRouter:
-    """What the server is: store, calibration, model, health, metrics."""
-    routes = APIRouter(responses=_errors(*_ANY_ROUTE))
-
-    async def in_a_thread(request: Request, make: Callable[[StoreState], Answer]) -> Answer:
+    async def answer_in_thread(request: Request, make: Callable[[StoreState], Answer]) -> Answer:
         return await service.answer(request, lambda state: asyncio.to_thread(make, state))
 
     @routes.get("/v1/store", summary="The page store at a glance")
     async def store(request: Request) -> dict[str, Any]:
         """Pages, bytes, the model they were made with, and what this server does with them."""
-        return await in_a_thread(request, partial(_store_facts, service))
+        return await answer_in_thread(request, partial(_store_facts, service))
 
     @routes.get("/v1/calibration", summary="The calibration's report")
     async def calibration(request: Request) -> dict[str, Any]:
         """How readout and weight were fitted; null is what could not be estimated."""
-        return await in_a_thread(request, _calibration_facts)
+        return await answer_in_thread(request, _calibration_facts)
 
-    @routes.get(
-        "/v1/calibration/picture",
-        summary="The calibration's picture",
-        response_class=Response,
-        responses={**_errors(404), 200: _IMAGE_RESPONSES[200]},
-    )
+    @routes.get("/v1/calibration/picture", summary="The calibration's picture", **_IMAGE)
     async def picture(request: Request) -> Response:
         """What `calibrate` drew: the penalty, and the agreement with the teacher."""
-        return await in_a_thread(request, _picture)
+        return await answer_in_thread(request, _picture)
 
     @routes.get("/v1/models", summary="The model this server ranks with, and its stores")
     async def models(request: Request) -> dict[str, Any]:
@@ -254,7 +159,7 @@ def info_router(service: Service) -> APIRouter:
             "object": "model",
             "created": service.started,
             "owned_by": "ridgerank",
-            "endpoints": sorted(WORK_PATHS),
+            "endpoints": sorted(OPERATIONS),
             "root": base_name(service.backbone.name),
             "stores": [
                 {"name": store.name, "state": store.state.version if store.is_open else None}
@@ -269,9 +174,9 @@ def info_router(service: Service) -> APIRouter:
         """Answers as long as the process runs."""
         return {"status": "ok"}
 
-    @routes.get("/readyz", summary="Whether the server takes requests", responses=_errors(503))
+    @routes.get("/readyz", summary="Whether the server takes requests")
     def readyz() -> dict[str, str]:
-        """Refused while the server shuts down and while the store cannot be read."""
+        """Refused while the server shuts down and while no store can be read."""
         service.require_ready()
         return {"status": "ready"}
 
@@ -279,10 +184,7 @@ def info_router(service: Service) -> APIRouter:
         "/metrics",
         summary="Counts for Prometheus",
         response_class=Response,
-        responses={
-            **_errors(403),
-            200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Counts."},
-        },
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     def metrics(request: Request) -> Response:
         """Prometheus' text format; a key that is limited to some stores gets none."""
@@ -291,6 +193,22 @@ def info_router(service: Service) -> APIRouter:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     return routes
+
+
+async def _send_image(
+    service: Service, page_id: str, if_none_match: str | None, state: StoreState, *, small: bool = False
+) -> Response:
+    store, images = state.reranker.store, service.page_images
+    await _find_page(state, page_id)
+    etag = thumbnail_etag(page_id) if small else image_etag(page_id)
+    headers = {"ETag": etag, "Cache-Control": "private, max-age=86400, immutable"}
+    if _has_current(if_none_match, etag):
+        return Response(status_code=304, headers=headers)
+    if small:
+        made = await asyncio.to_thread(images.thumbnail, store, page_id)
+    else:
+        made = await asyncio.shield(asyncio.wrap_future(images.render(store, page_id)))
+    return Response(made.data, media_type=made.media_type, headers=headers)
 
 
 async def _search(
@@ -357,9 +275,8 @@ async def _keep_judgement(
     return await asyncio.to_thread(kept.report, query, body.judge)
 
 
-async def _rerank(
-    service: Service, request: Request, body: RerankRequest, version: str, state: StoreState
-) -> object:
+async def _rerank(service: Service, request: Request, body: RerankRequest, state: StoreState) -> object:
+    version = request.scope["route"].path.removesuffix("/rerank")[2:]  # empty, 1 or 2
     documents = await _resolve(service, state, body.sent_documents)
     no_scores = state.retriever is None or bool(documents.attachments)
     work, page_ids = _rank_work(

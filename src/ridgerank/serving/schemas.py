@@ -58,6 +58,10 @@ StoreName = Annotated[
 ]
 
 
+def _example(**fields: object) -> dict[str, Any]:
+    return {"examples": [fields]}
+
+
 class RequestModel(BaseModel):
     """The base of everything a caller sends: true is not a number, and "1" is not one."""
 
@@ -246,23 +250,13 @@ class ForeignFields(RequestModel):
         return [name for name in ForeignFields.model_fields if getattr(self, name) is not None]
 
 
-class RerankRequest(ForeignFields):
+class RerankRequest(
+    ForeignFields,
+    json_schema_extra=_example(
+        query="operating margin in 2019", documents=["report.pdf#3", "report.pdf#4"], top_n=2
+    ),
+):
     """Documents to put in order: `documents`, or TEI's `texts`."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        json_schema_extra={
-            "examples": [
-                {
-                    "model": "ridgerank",
-                    "query": "operating margin in 2019",
-                    "documents": ["report.pdf#3", "report.pdf#4"],
-                    "top_n": 2,
-                }
-            ]
-        },
-    )
 
     query: Query
     documents: Document | list[Document] | None = None
@@ -272,9 +266,7 @@ class RerankRequest(ForeignFields):
     model: Name | None = Field(
         default=None, description="Any name: a server has one model, and warns if a request names another."
     )
-    top_n: int | None = Field(
-        default=None, ge=0, description="How many results; all by default, and for 0."
-    )
+    top_n: int | None = Field(default=None, ge=0, description="How many results; all by default, and for 0.")
     return_documents: bool | None = Field(
         default=None, description="Send each document back with its result; not by default."
     )
@@ -367,16 +359,10 @@ Documents: TypeAlias = Document | list[Document]
 _WORDS = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
 
 
-class ScoreRequest(ForeignFields):
+class ScoreRequest(
+    ForeignFields, json_schema_extra=_example(queries="operating margin in 2019", documents=["report.pdf#3"])
+):
     """Queries and documents to score, as vLLM has it: one query for all documents, or one each."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        json_schema_extra={
-            "examples": [{"queries": "operating margin in 2019", "documents": ["report.pdf#3"]}]
-        },
-    )
 
     queries: Queries | None = None
     documents: Documents | None = None
@@ -453,14 +439,10 @@ class ScoreResponse(ResponseModel):
 Label = str | bool | int | float
 
 
-class SearchRequest(RequestModel):
+class SearchRequest(
+    RequestModel, json_schema_extra=_example(query="operating margin in 2019", k=20, top_n=5)
+):
     """A query to retrieve and rerank for."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        json_schema_extra={"examples": [{"query": "operating margin in 2019", "k": 20, "top_n": 5}]},
-    )
 
     query: QueryText
     store: StoreName = None
@@ -519,39 +501,26 @@ class SearchResponse(ResponseModel):
     latency_ms: dict[str, float] = Field(description=LATENCY)
 
 
-class ExplainRequest(RequestModel):
+class ExplainRequest(
+    RequestModel, json_schema_extra=_example(query="operating margin in 2019", page="report.pdf#3")
+):
     """A query and the stored page to explain."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        json_schema_extra={"examples": [{"query": "operating margin in 2019", "page": "report.pdf#3"}]},
-    )
 
     query: QueryText
     page: Name
     store: StoreName = None
-    layer: int | None = Field(
-        default=None, ge=0, description="One stored layer; the mean of all by default."
-    )
+    layer: int | None = Field(default=None, ge=0, description="One stored layer; the mean of all by default.")
     deadline_ms: DeadlineMs = None
 
 
 JudgeName = Annotated[str, StringConstraints(strip_whitespace=True, max_length=60, pattern=r"^[^\n\r\t]*$")]
 
 
-class JudgementRequest(RequestModel):
+class JudgementRequest(
+    RequestModel,
+    json_schema_extra=_example(query="operating margin in 2019", page="report.pdf#3", grade=2, judge="ada"),
+):
     """What somebody says of a page."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        json_schema_extra={
-            "examples": [
-                {"query": "operating margin in 2019", "page": "report.pdf#3", "grade": 2, "judge": "ada"}
-            ]
-        },
-    )
 
     query: QueryText
     page: Name
