@@ -88,7 +88,8 @@ JUNK: list[Any] = [True, False, 0, 1, 1.0, 1.5, "x", "1", "true", [], ["x"], [1]
 def test_no_value_of_a_request_is_taken_for_one_of_another_type(model: type[schemas.RequestModel]) -> None:
     for field, value in product(model.model_fields, JUNK):
         with suppress(ValidationError):
-            request = model.__pydantic_validator__.validate_assignment(model.model_construct(), field, value)
+            validate: Any = model.__pydantic_validator__.validate_assignment
+            request = validate(model.model_construct(), field, value)
             taken = request.model_dump(mode="json", exclude_none=True).get(field)
             assert taken == value, (field, value)
             assert isinstance(taken, float) or type(taken) is type(value), (field, value)

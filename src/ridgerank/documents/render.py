@@ -195,12 +195,12 @@ def _failure(item: SourceFile | ListedItem, reason: str) -> Failure:
             return Failure(item.reference, reason)
 
 
-def decode_page(content: bytes, name: str, *, max_pixels: PixelBudget, image_pixels: int) -> Page:
-    """The page of an image file; an image of more than `image_pixels` is refused."""
+def decode_page(content: bytes, name: str, text: str, *, max_pixels: PixelBudget, image_pixels: int) -> Page:
+    """The page of an image file and its text; an image of more than `image_pixels` is refused."""
     from ridgerank.documents.images import decode_image
 
     image = decode_image(content, max_pixels=image_pixels)
-    return page_from_image(image, name, max_pixels=max_pixels)
+    return page_from_image(image, name, max_pixels=max_pixels, text=text)
 
 
 def find_page(paths: Sequence[Path], page_id: str) -> PageRef | None:

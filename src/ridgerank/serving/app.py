@@ -1,17 +1,17 @@
 """The HTTP application: routes over one `Service`, and the web page. No globals: a process may hold several.
 
-The files of the page lie under `/` and `/page/`. No request names a file: each address is a route of its own,
-made once from the folder. The page loads nothing from elsewhere and runs no inline script; its
-Content-Security-Policy forbids both.
+The web page loads nothing from elsewhere and runs no inline script; its Content-Security-Policy forbids both.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.resources import files
+from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from ridgerank.serving.dialects import error_answer
@@ -26,27 +26,6 @@ from ridgerank.version import __version__
 _MESSAGES = {404: "no such path; /openapi.json lists those there are", 405: "this path has other methods"}
 _CODES = {404: "no_such_path", 405: "no_such_method"}
 _SHOWN_FIELDS = 10
-_CONTENT_TYPES = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-}
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "; ".join(
-        (
-            "default-src 'none'",
-            "script-src 'self'",
-            "style-src 'self'",
-            "img-src 'self' blob:",  # a page's image that had to be fetched with a key is a blob
-            "connect-src 'self'",
-            "base-uri 'none'",
-            "form-action 'self'",
-            "frame-ancestors 'none'",
-        )
-    ),
-    "Cache-Control": "no-cache",  # a newer server has a newer page
-}
 
 
 def create_app(service: Service, *, close: bool = True, close_seconds: float = 10.0) -> FastAPI:
@@ -72,33 +51,14 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
     )
     app.state.dialect = service.settings.dialect
     app.include_router(make_router(service))
-    page_files = _add_page(app)
+    folder = Path(__file__).parent / "static"
+    app.mount("/page", StaticFiles(directory=folder))
+    app.add_api_route("/", partial(FileResponse, folder / "index.html"), include_in_schema=False)
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(RequestValidationError, _answer_validation_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
-    app.add_middleware(RequestMiddleware, service=service, open_paths=page_files)
+    app.add_middleware(RequestMiddleware, service=service)
     return app
-
-
-def _add_page(app: FastAPI) -> frozenset[str]:
-    """Serve the files of the page; their addresses, which hold nothing of the store and need no key."""
-    addresses = set()
-    for file in (files("ridgerank.serving") / "static").iterdir():
-        kind = file.name.rpartition(".")[2]
-        if kind not in _CONTENT_TYPES:
-            continue
-        address = "/" if file.name == "index.html" else f"/page/{file.name}"
-        endpoint = _file_endpoint(file.read_bytes(), _CONTENT_TYPES[kind])
-        app.add_api_route(address, endpoint, methods=["GET", "HEAD"], include_in_schema=False, name=file.name)
-        addresses.add(address)
-    return frozenset(addresses)
-
-
-def _file_endpoint(content: bytes, content_type: str) -> Callable[[], Response]:
-    def send_file() -> Response:
-        return Response(content, media_type=content_type, headers=_PAGE_HEADERS)
-
-    return send_file
 
 
 def _error_response(

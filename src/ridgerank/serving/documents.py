@@ -11,12 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ridgerank.documents.render import page_from_image
 from ridgerank.documents.sources import source_page_names, text_page_id
 from ridgerank.errors import DocumentError
-from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
-from ridgerank.reranker.candidates import CandidateLike
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.schemas import (
     MAX_TEXT,
@@ -114,12 +111,6 @@ class RequestDocuments:
     returned: tuple[ReturnedDocument, ...]
     """The documents as an answer sends them back."""
 
-    def candidates(self, retriever_scores: Sequence[float] | None) -> list[CandidateLike]:
-        """The candidates that `Reranker.prepare` takes."""
-        if retriever_scores is None:
-            return list(self.names)
-        return list(zip(self.names, retriever_scores, strict=True))
-
     def select(self, indices: Sequence[int]) -> "RequestDocuments":
         """The documents at some indices."""
         names = tuple(self.names[index] for index in indices)
@@ -143,36 +134,19 @@ def resolve_documents(
     attachments: dict[str, Attachment] = {}
     returned: list[ReturnedDocument] = []
     for index, parts in enumerate(parts_of_all):
-        page_id = _stored_page_id(parts, page_id_by_name)
-        if page_id is not None:
-            names.append(page_id)
-            returned.append(ReturnedDocument(page=references[page_id], text=parts.text))
-            continue
-        field = f"documents[{index}]"
-        attachment = _read_attachment(parts, field)
-        if not settings.encode_missing:
-            raise ApiError(
-                422,
-                "not_stored",
-                f"{field} is not a stored page, and this server ranks stored pages only; index it, or have "
-                "such documents encoded on the fly: `ridgerank serve --store STORE --encode-missing`",
+        name = _stored_page_id(parts, page_id_by_name)
+        if name is not None:
+            returned.append(ReturnedDocument(page=references[name], text=parts.text))
+        else:
+            name = f"documents[{index}]"
+            attachment = attachments[name] = _read_attachment(parts, name, settings, reads_text=reads_text)
+            is_text = attachment.kind == "text"
+            returned.append(
+                ReturnedDocument(text=attachment.data)
+                if is_text
+                else ReturnedDocument(image=attachment.kind, text=attachment.text or None)
             )
-        if attachment.kind == "text" and not reads_text:
-            raise ApiError(
-                422,
-                "not_possible",
-                f"{field} is a text, and the model of this server looks at page images; index its document, "
-                "or send an image of the page",
-            )
-        name = f"{field} of this request"
         names.append(name)
-        attachments[name] = attachment
-        is_text = attachment.kind == "text"
-        returned.append(
-            ReturnedDocument(text=attachment.data)
-            if is_text
-            else ReturnedDocument(image=attachment.kind, text=attachment.text or None)
-        )
     if len(attachments) > settings.limits.images:
         raise ApiError(
             422,
@@ -193,20 +167,32 @@ def _stored_page_id(parts: DocumentParts, page_id_by_name: Mapping[str, str]) ->
     return page_id
 
 
-def _read_attachment(parts: DocumentParts, field: str) -> Attachment:
+def _read_attachment(
+    parts: DocumentParts, field: str, settings: ServeSettings, *, reads_text: bool
+) -> Attachment:
     text = parts.text or ""
     if len(text) > MAX_TEXT:
-        raise ApiError(
-            422, "bad_document", f"{field} has {len(text):,} characters; expected at most {MAX_TEXT:,}"
-        )
-    if parts.image is not None:
-        media_type, data = _read_image(parts.image, field)
-        return Attachment(media_type, data, text)
-    if not text.strip():
-        raise ApiError(422, "bad_document", f"{field} is empty; expected a text, an image or a page")
-    if _ADDRESS.fullmatch(text.strip()):
+        raise _bad_document(f"{field} has {len(text):,} characters; expected at most {MAX_TEXT:,}")
+    if parts.image is None and not text.strip():
+        raise _bad_document(f"{field} is empty; expected a text, an image or a page")
+    if parts.image is None and _ADDRESS.fullmatch(text.strip()):
         raise _remote_address(field)
-    return Attachment("text", text)
+    media_type, data = ("text", text) if parts.image is None else _read_image(parts.image, field)
+    if not settings.encode_missing:
+        raise ApiError(
+            422,
+            "not_stored",
+            f"{field} is not a stored page, and this server ranks stored pages only; index it, or have "
+            "such documents encoded on the fly: `ridgerank serve --store STORE --encode-missing`",
+        )
+    if parts.image is None and not reads_text:
+        raise ApiError(
+            422,
+            "not_possible",
+            f"{field} is a text, and the model of this server looks at page images; index its document, "
+            "or send an image of the page",
+        )
+    return Attachment(media_type, data, "" if parts.image is None else text)
 
 
 def _read_image(uri: str, field: str) -> tuple[str, str]:
@@ -215,12 +201,14 @@ def _read_image(uri: str, field: str) -> tuple[str, str]:
     if prefix is not None:
         return f"image/{prefix[1].lower()}", uri[prefix.end() :].strip()
     if _DATA_FORM.match(uri.lstrip(_EDGES)):
-        raise ApiError(
-            422, "bad_document", f"{field} is not a data URI of a PNG, JPEG, WebP or TIFF image in base64"
-        )
+        raise _bad_document(f"{field} is not a data URI of a PNG, JPEG, WebP or TIFF image in base64")
     if _BASE64.fullmatch(uri):
         return "image", uri
     raise _remote_address(field)
+
+
+def _bad_document(message: str) -> ApiError:
+    return ApiError(422, "bad_document", message)
 
 
 def _remote_address(field: str) -> ApiError:
@@ -240,18 +228,16 @@ class AttachmentPages(Mapping[str, Page | str]):
         attachments: Mapping[str, Attachment],
         check_caller: Callable[[], None],
         *,
-        max_pixels: PixelBudget,
-        decode: Callable[[bytes, str], Page],
+        decode: Callable[[bytes, str, str], Page],
     ) -> None:
         """`check_caller` runs before each page is made, and raises if the caller has left.
 
-        `decode` makes a page of an image file and a name.
+        `decode` makes a page of an image file, a name and a text.
         """
         self.page_ids: dict[str, str] = {}
         """Name → page id, of the attachments read so far."""
         self._attachments = attachments
         self._check_caller = check_caller
-        self._max_pixels = max_pixels
         self._decode = decode
 
     def __getitem__(self, name: str) -> Page | str:
@@ -261,7 +247,10 @@ class AttachmentPages(Mapping[str, Page | str]):
             self.page_ids[name] = text_page_id(attachment.data)
             return attachment.data
         try:
-            page = self._make_page(attachment, name)
+            content = base64.b64decode(attachment.data, validate=True)
+            page = self._decode(content, name, attachment.text)
+        except binascii.Error as error:
+            raise DocumentError(f"{name}: not base64 ({error}); encode the image's bytes again") from error
         except DocumentError as error:
             raise DocumentError(f"{name}: {error}") from error
         self.page_ids[name] = page.page_id
@@ -275,13 +264,3 @@ class AttachmentPages(Mapping[str, Page | str]):
 
     def __len__(self) -> int:
         return len(self._attachments)
-
-    def _make_page(self, attachment: Attachment, name: str) -> Page:
-        try:
-            content = base64.b64decode(attachment.data, validate=True)
-        except binascii.Error as error:
-            raise DocumentError(f"not base64 ({error}); encode the image's bytes again") from error
-        page = self._decode(content, name)
-        if not attachment.text:
-            return page
-        return page_from_image(page.image, name, max_pixels=self._max_pixels, text=attachment.text)

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
-from typing import TypeAlias
 
 from PIL import Image
 
@@ -30,17 +30,11 @@ PIXELS = 2_000_000
 """Of a page image: enough to read small print."""
 RENDERING = 1
 """Raise this when pages are rendered in another way, so that browsers fetch them again."""
-_MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 
 
-def image_etag(page_id: str) -> str:
-    """The tag of a rendered page, known before it is rendered: the page id is a digest of the content."""
-    return f'"{page_id}-{PIXELS}-{RENDERING}"'
-
-
-def thumbnail_etag(page_id: str) -> str:
-    """The tag of a thumbnail, known before it is read."""
-    return f'"{page_id}-thumbnail-{RENDERING}"'
+def image_etag(page_id: str, *, small: bool) -> str:
+    """The tag of a page's image, known before it is made: the page id is a digest of the content."""
+    return f'"{page_id}-{"thumbnail" if small else PIXELS}-{RENDERING}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +45,16 @@ class EncodedImage:
     media_type: str
 
 
-_PageKey: TypeAlias = tuple[str, str]
-"""Store and page id."""
-
-
 class PageImages:
     """Renders pages one at a time and keeps the last ones in memory; safe for any number of threads."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._images: ByteLRU[_PageKey, EncodedImage] = ByteLRU(
+        self._images: ByteLRU[tuple[str, str], EncodedImage] = ByteLRU(
             limits.image_cache_bytes, count_bytes=lambda image: len(image.data)
         )
-        self._renders: dict[_PageKey, Future[EncodedImage]] = {}
+        """By store and page id, as `_renders`."""
+        self._renders: dict[tuple[str, str], Future[EncodedImage]] = {}
         self._lock = Lock()
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="ridgerank-render")
         self._process = IsolatedProcess()
@@ -76,12 +67,11 @@ class PageImages:
                 ready: Future[EncodedImage] = Future()
                 ready.set_result(image)
                 return ready
-            if key in self._renders:
-                return self._renders[key]
-            if len(self._renders) >= self._limits.waiting_renders:
-                raise ApiError(429, "overloaded", "too many pages wait to be rendered", retry_after=1)
-            rendering = self._renders[key] = self._renderer.submit(self._render_and_cache, store, page_id)
-        return rendering
+            if key not in self._renders:
+                if len(self._renders) >= self._limits.waiting_renders:
+                    raise ApiError(429, "overloaded", "too many pages wait to be rendered", retry_after=1)
+                self._renders[key] = self._renderer.submit(self._render, store, page_id)
+            return self._renders[key]
 
     def thumbnail(self, store: PageStore, page_id: str) -> EncodedImage:
         """Read the small image in the store: call it outside the event loop."""
@@ -89,8 +79,7 @@ class PageImages:
         if not page.thumbnail:
             raise ApiError(404, "no_picture", "the page was stored without a thumbnail")
         with Image.open(io.BytesIO(page.thumbnail)) as image:
-            media_type = _MEDIA_TYPES.get(image.format or "", "application/octet-stream")
-        return EncodedImage(page.thumbnail, media_type)
+            return EncodedImage(page.thumbnail, image.get_format_mimetype() or "application/octet-stream")
 
     def end_process(self) -> None:
         """End the process that reads documents, whatever it does."""
@@ -101,34 +90,26 @@ class PageImages:
         self.end_process()
         self._renderer.shutdown(cancel_futures=True)
 
-    def _render_and_cache(self, store: PageStore, page_id: str) -> EncodedImage:
+    def _render(self, store: PageStore, page_id: str) -> EncodedImage:
         key = (store.uri, page_id)
         try:
-            image = self._render(store, page_id)
-            self._images.put(key, image)
-            return image
+            [stored] = store.pages([page_id])
+            name = (*stored.references, page_id)[0]
+            paths = recall_sources(store.uri, [stored.source])
+            seconds = self._limits.render_seconds
+            data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
+            if data is None:
+                gone = f"the document of {name} is no longer where it was indexed"
+                raise ApiError(404, "document_gone", gone)
+            self._images.put(key, EncodedImage(data, "image/png"))
+            return EncodedImage(data, "image/png")
+        except (TookTooLong, WorkerDied) as error:
+            late = isinstance(error, TookTooLong)
+            what = f"takes more than {seconds:g} s to draw" if late else "ends the process that draws it"
+            raise ApiError(422, "bad_document", f"{name} {what}; look at its document") from error
         finally:
             with self._lock:
                 del self._renders[key]
-
-    def _render(self, store: PageStore, page_id: str) -> EncodedImage:
-        [stored] = store.pages([page_id])
-        name = (*stored.references, page_id)[0]
-        paths = recall_sources(store.uri, [stored.source])
-        seconds = self._limits.render_seconds
-        try:
-            data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
-        except TookTooLong as error:
-            raise ApiError(
-                422, "bad_document", f"{name} takes more than {seconds:g} s to draw; look at its document"
-            ) from error
-        except WorkerDied as error:
-            raise ApiError(
-                422, "bad_document", f"{name} ends the process that draws it; look at its document"
-            ) from error
-        if data is None:
-            raise ApiError(404, "document_gone", f"the document of {name} is no longer where it was indexed")
-        return EncodedImage(data, "image/png")
 
 
 class ImageDecoder:
@@ -140,25 +121,22 @@ class ImageDecoder:
         self._max_pixels = max_pixels
         self._process = IsolatedProcess()
 
-    def for_request(self) -> Callable[[bytes, str], Page]:
-        """A function that makes pages of one request's images, until the request's time is used up."""
-        seconds_left = self._limits.decode_seconds
+    def for_request(self) -> Callable[[bytes, str, str], Page]:
+        """A function that makes pages of one request's images: of a file's bytes, a name and a text.
 
-        def decode(content: bytes, name: str) -> Page:
+        It stops when the request's time is used up.
+        """
+        limits, seconds_left = self._limits, self._limits.decode_seconds
+
+        def decode(content: bytes, name: str, text: str) -> Page:
             nonlocal seconds_left
             start = time.monotonic()
+            made = partial(decode_page, max_pixels=self._max_pixels, image_pixels=limits.image_pixels)
             try:
-                return self._process.call(
-                    decode_page,
-                    max(0.0, seconds_left),
-                    content,
-                    name,
-                    max_pixels=self._max_pixels,
-                    image_pixels=self._limits.image_pixels,
-                )
+                return self._process.call(made, max(0.0, seconds_left), content, name, text)
             except TookTooLong as error:
                 raise DocumentError(
-                    f"the images of this request take more than {self._limits.decode_seconds:g} s to decode; "
+                    f"the images of this request take more than {limits.decode_seconds:g} s to decode; "
                     "send fewer or smaller ones, saved again as PNG or plain JPEG"
                 ) from error
             except WorkerDied as error:

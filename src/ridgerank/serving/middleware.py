@@ -27,13 +27,14 @@ from ridgerank.serving.stores import StoreChoice
 log = logging.getLogger(__name__)
 
 DOCS_PATH = "/docs"
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health", DOCS_PATH, "/openapi.json"})
-"""Paths that need no key: they tell nothing of the store."""
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/health", DOCS_PATH, "/openapi.json"})
+"""Paths that need no key, as the files of the web page: they tell nothing of the store."""
 WORK_PATHS = frozenset(OPERATIONS)
 """Paths whose requests need the model, and so room in the queue."""
 _STORE_PATH = re.compile(rf"/stores/({STORE_NAME.pattern})(?=/)")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-_CSP = "default-src 'self'; img-src 'self' blob: data:"
+_CSP = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:"
+"""A page's image that had to be fetched with a key is a blob."""
 _DOCS_CSP = (
     "default-src 'self'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
     "style-src https://cdn.jsdelivr.net; img-src data: https://fastapi.tiangolo.com"
@@ -43,6 +44,7 @@ _HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
     b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-cache",
 }
 
 
@@ -57,11 +59,9 @@ class BodyRefused(HTTPException):
 class RequestMiddleware:
     """Lets a request through or refuses it, adds security headers, counts and logs the answer."""
 
-    def __init__(self, app: ASGIApp, *, service: Service, open_paths: frozenset[str] = frozenset()) -> None:
-        """`open_paths` need no key: files of the web page, which hold nothing of the store."""
+    def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self._app = app
         self._engine, self._settings, self._metrics = service.engine, service.settings, service.metrics
-        self._open_paths = OPEN_PATHS | open_paths
         self._bodies = BodyReceiver(service.settings.limits)
         self._keys = {key.encode("ascii"): stores for key, stores in service.settings.keys.items()}
 
@@ -123,7 +123,7 @@ class RequestMiddleware:
         """Raise if the request may not pass."""
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
         path = _path(scope)
-        if self._keys and path not in self._open_paths:
+        if self._keys and path not in OPEN_PATHS and not path.startswith("/page/"):
             choice.allowed = self._check_key(headers)
         limits = self._settings.limits
         length = headers.get(b"content-length", b"0")
@@ -228,7 +228,7 @@ def _add_headers(
 ) -> list[tuple[bytes, bytes]]:
     """The headers of an answer with `more`, and with those for security."""
     policy = _DOCS_CSP if path == DOCS_PATH else _CSP
-    policy = f"{policy}; frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
+    policy = f"{policy}; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
     more = {**_HEADERS, b"content-security-policy": policy.encode(), **more}
     present = {name.lower() for name, _ in headers}
     return [*headers, *((name, value) for name, value in more.items() if name not in present)]

@@ -24,7 +24,7 @@ from ridgerank.serving.dialects import (
 from ridgerank.serving.documents import AttachmentPages, RequestDocuments, query_text, resolve_documents
 from ridgerank.serving.engine import RankingResult, Work
 from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_words
-from ridgerank.serving.images import image_etag, thumbnail_etag
+from ridgerank.serving.images import image_etag
 from ridgerank.serving.judging import Judging, example_queries
 from ridgerank.serving.matching_line import MatchedLine, find_matching_line
 from ridgerank.serving.metrics import OPERATIONS, step_times, weight_source
@@ -200,7 +200,7 @@ async def _send_image(
 ) -> Response:
     store, images = state.reranker.store, service.page_images
     await _find_page(state, page_id)
-    etag = thumbnail_etag(page_id) if small else image_etag(page_id)
+    etag = image_etag(page_id, small=small)
     headers = {"ETag": etag, "Cache-Control": "private, max-age=86400, immutable"}
     if _has_current(if_none_match, etag):
         return Response(status_code=304, headers=headers)
@@ -348,26 +348,25 @@ def _rank_work(
     readout_alone: bool,
 ) -> tuple[Work, Callable[[], list[str]]]:
     """The work of ranking documents; once it is done, the page of each of them, in their order."""
-    attached: dict[str, str] = {}
+    names, attached = documents.names, dict[str, str]()
 
     def prepare(check_caller: Callable[[], None]) -> CandidateList:
         pages = AttachmentPages(
             documents.attachments,
             check_caller,
-            max_pixels=service.backbone.page_budget,
             decode=service.image_decoder.for_request(),
         )
         candidates = state.reranker.prepare(
             query,
-            documents.candidates(retriever_scores),
+            names if retriever_scores is None else list(zip(names, retriever_scores, strict=True)),
             encode_missing=pages if documents.attachments else None,
             weight=1.0 if readout_alone else None,
         )
         attached.update(pages.page_ids)
         return candidates
 
-    return Work(state.reranker, query, len(documents.names), prepare), lambda: [
-        attached.get(name, name) for name in documents.names
+    return Work(state.reranker, query, len(names), prepare), lambda: [
+        attached.get(name, name) for name in names
     ]
 
 
