@@ -43,13 +43,26 @@ OPERATIONS = {
     "/v1/explain": "explain",
 }
 """Route → what it does; of these only requests that need the model."""
-RECALIBRATE = "to calibrate on what is searched for: serve --query-log FILE, then calibrate --queries FILE"
+_GAUGES = {
+    "cache_pages": "Pages in the page cache.",
+    "cache_bytes": "Bytes in the page cache.",
+    "admitted": "Requests waiting or being worked on.",
+    "admitted_limit": "Requests that may be.",
+    "weight": "The calibrated weight of the readout.",
+    "drift_rankings": f"Rankings drift is taken over, the last {DRIFT_RANKINGS} at most.",
+    "rho": "Mean correlation of retriever and readout scores over these; away from rho_calibrated, calibrate "
+    "again: serve --query-log FILE, then calibrate --queries FILE.",
+    "rho_calibrated": "The same at calibration.",
+    "readout_spread": "Mean width of the readout's scores in a list over these.",
+    "readout_spread_calibrated": "The same at calibration.",
+}
 
 
 class Drift:
-    """Mean ρ and mean spread of the readout's scores over the last rankings."""
+    """ρ and the spread of the readout's scores, of the last rankings under one calibration."""
 
-    def __init__(self) -> None:
+    def __init__(self, calibration: Calibration) -> None:
+        self.calibration = calibration
         self._rho: deque[float] = deque(maxlen=DRIFT_RANKINGS)
         self._spread: deque[float] = deque(maxlen=DRIFT_RANKINGS)
         self._lock = Lock()
@@ -67,12 +80,17 @@ class Drift:
                 # The third vector is of no interest; as at calibration, constant scores do not count.
                 self._rho += correlate(retriever, readout, readout, lists).mutual.tolist()
 
-    def means(self) -> tuple[float, float, int]:
-        """Mean ρ and mean spread, NaN without rankings; how many rankings."""
+    def gauges(self) -> dict[str, float]:
+        """Means over these rankings, NaN without any, and what they were at calibration."""
         with self._lock:
-            rho = float(np.mean(self._rho)) if self._rho else math.nan
-            width = float(np.mean(self._spread)) if self._spread else math.nan
-            return rho, width, len(self._spread)
+            return {
+                "weight": self.calibration.weight.weight,
+                "drift_rankings": len(self._spread),
+                "rho": float(np.mean(self._rho)) if self._rho else math.nan,
+                "rho_calibrated": self.calibration.weight.rho,
+                "readout_spread": float(np.mean(self._spread)) if self._spread else math.nan,
+                "readout_spread_calibrated": self.calibration.diagnostics.readout_spread,
+            }
 
 
 def weight_source(candidates: CandidateList) -> WeightSource:
@@ -102,7 +120,7 @@ class Metrics:
         self._stores = stores
         self._count_cache = count_cache
         self._counts = count_cache()
-        self._drifts: dict[str, tuple[Calibration, Drift]] = {}
+        self._drifts: dict[str, Drift] = {}
         self._registry = CollectorRegistry()
         self._requests = self._counter("requests", "Requests by route and status.", "route", "status")
         self._answers = self._counter(
@@ -195,11 +213,10 @@ class Metrics:
         return Histogram(name, meaning, labels, buckets=buckets, registry=self._registry)
 
     def _drift(self, store: str, calibration: Calibration) -> Drift:
-        """The drift of a store from its calibration; a new calibration begins anew."""
-        known = self._drifts.get(store)
-        if known is None or known[0] is not calibration:
-            known = self._drifts[store] = (calibration, Drift())
-        return known[1]
+        """The drift of a store; a new calibration begins anew."""
+        if store not in self._drifts or self._drifts[store].calibration is not calibration:
+            self._drifts[store] = Drift(calibration)
+        return self._drifts[store]
 
     def _set_gauges(self, stores: Iterable[str]) -> None:
         """Take over what is counted elsewhere."""
@@ -207,44 +224,23 @@ class Metrics:
         self._counts = counts
         self._cache_hits.inc(max(0, counts.hits - seen.hits))
         self._cache_misses.inc(max(0, counts.misses - seen.misses))
-        self._set("cache_pages", "Pages in the page cache.", counts.pages)
-        self._set("cache_bytes", "Bytes in the page cache.", counts.nbytes)
-        self._set("admitted", "Requests waiting or being worked on.", self._engine.admitted)
-        self._set("admitted_limit", "Requests that may be.", self._engine.limits.admitted)
+        self._set("cache_pages", counts.pages)
+        self._set("cache_bytes", counts.nbytes)
+        self._set("admitted", self._engine.admitted)
+        self._set("admitted_limit", self._engine.limits.admitted)
         for name in stores:
             if self._stores[name].is_open:
-                self._set_drift(name, self._stores[name].state.reranker.calibration)
+                drift = self._drift(name, self._stores[name].state.reranker.calibration)
+                for gauge, value in drift.gauges().items():
+                    self._set(gauge, value, name)
 
-    def _set_drift(self, store: str, calibration: Calibration) -> None:
-        rho, width, rankings = self._drift(store, calibration).means()
-        known_rho, known_width = calibration.weight.rho, calibration.diagnostics.readout_spread
-        for name, meaning, value in (
-            ("weight", "The calibrated weight of the readout.", calibration.weight.weight),
-            ("drift_rankings", f"Rankings drift is taken over, the last {DRIFT_RANKINGS} at most.", rankings),
-            ("rho", "Mean correlation of retriever and readout scores over these.", rho),
-            ("rho_calibrated", "The same at calibration.", known_rho),
-            (
-                "rho_drift",
-                f"Their difference: the weight is no longer the best one as it grows; {RECALIBRATE}.",
-                rho - known_rho,
-            ),
-            ("readout_spread", "Mean width of the readout's scores in a list over these.", width),
-            ("readout_spread_calibrated", "The same at calibration.", known_width),
-            (
-                "readout_spread_ratio",
-                f"Their ratio: away from 1, pages or queries have changed; {RECALIBRATE}.",
-                width / known_width,
-            ),
-        ):
-            self._set(name, meaning, value, store)
-
-    def _set(self, name: str, meaning: str, value: float, store: str | None = None) -> None:
+    def _set(self, name: str, value: float, store: str | None = None) -> None:
         """Set a gauge: of workers together their sum, of a store what the last worker said."""
         if name not in self._gauges:
             mode: Literal["livesum", "livemostrecent"] = "livesum" if store is None else "livemostrecent"
             labels = () if store is None else ("store",)
             self._gauges[name] = Gauge(
-                f"ridgerank_{name}", meaning, labels, registry=self._registry, multiprocess_mode=mode
+                f"ridgerank_{name}", _GAUGES[name], labels, registry=self._registry, multiprocess_mode=mode
             )
         gauge = self._gauges[name]
         (gauge if store is None else gauge.labels(store)).set(value)
