@@ -34,7 +34,7 @@ from ridgerank.indexing.ray import (
 from ridgerank.lineage import Keep, StorageSetting
 from ridgerank.reranker.options import RerankerOptions
 from ridgerank.serving.app import create_app
-from ridgerank.serving.ray import deploy, undeploy
+from ridgerank.serving.server import deploy, undeploy
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import ServeSettings
 from ridgerank.serving.stores import open_stores

@@ -117,7 +117,7 @@ PATHS = [
     f"/v1/pages/{'0' * 64}%0a/image",
     f"/v1/pages/{'0' * 60_000}/thumbnail",
     "/page/../serving/app.py",
-    *("/page/", "/page", "/page/index.html"),
+    *("/page/", "/page"),
     *("/page/../page.py", "/page/%2e%2e/page.py", "/page/..%2fpage.py"),
     "/..%2fapp.py",
     "/page.js/..%2f..%2fapp.py",
@@ -170,7 +170,7 @@ def test_a_failure_inside_shows_no_stack(client: TestClient, monkeypatch: pytest
     def broken(*given: object, **more: object) -> None:
         raise RuntimeError("secret of the inside")
 
-    monkeypatch.setattr("ridgerank.serving.routes._search_response", broken)
+    monkeypatch.setattr("ridgerank.serving.routes.search_answer", broken)
     answer = client.post("/v1/search", json={"query": QUERY, "k": 5})
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ridgerank.serving.matching_line import MAX_CHARACTERS, find_matching_line
+from ridgerank.serving.answers import MAX_CHARACTERS, find_matching_line
 
 TEXT = "Annual report\n\nRevenue rose in Asia.\n| Revenue | 2019 | operating margins | 12 % |\nCosts fell."
 

@@ -202,7 +202,7 @@ def _serve_on_ray(
     from threading import Event
 
     from ridgerank.indexing.ray import connect_ray, plan_workers
-    from ridgerank.serving.ray import deploy, undeploy
+    from ridgerank.serving.server import deploy, undeploy
 
     counts = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
     least, most = (int(counts[1]), int(counts[2] or counts[1])) if counts else (0, 0)

@@ -5,7 +5,6 @@ The web page loads nothing from elsewhere and runs no inline script; its Content
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
@@ -14,8 +13,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from ridgerank.serving.dialects import error_answer
-from ridgerank.serving.http_errors import ApiError
+from ridgerank.serving.http_errors import ApiError, error_answer
 from ridgerank.serving.middleware import DOCS_PATH, BodyRefused, RequestMiddleware
 from ridgerank.serving.routes import make_router
 from ridgerank.serving.schemas import FieldError
@@ -53,7 +51,7 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
     app.include_router(make_router(service))
     folder = Path(__file__).parent / "static"
     app.mount("/page", StaticFiles(directory=folder))
-    app.add_api_route("/", partial(FileResponse, folder / "index.html"), include_in_schema=False)
+    app.add_api_route("/", lambda: FileResponse(folder / "index.html"), include_in_schema=False)
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(RequestValidationError, _answer_validation_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)

@@ -22,8 +22,8 @@ from ridgerank.serving.schemas import (
     ImageDocument,
     ImagePart,
     PageDocument,
-    Query,
     ReturnedDocument,
+    SentQuery,
     SourceDocument,
     TextDocument,
     TextPart,
@@ -59,7 +59,7 @@ class DocumentParts:
         return tuple(dict.fromkeys((self.text, self.text.strip(_EDGES))))
 
 
-def take_apart(document: Document | Query) -> DocumentParts:
+def take_apart(document: Document | SentQuery) -> DocumentParts:
     """The parts of a document or a query."""
     match document:
         case str():
@@ -81,7 +81,7 @@ def take_apart(document: Document | Query) -> DocumentParts:
     return DocumentParts(text="\n".join(texts) or None, image=images[0] if images else None)
 
 
-def query_text(query: Query) -> str:
+def query_text(query: SentQuery) -> str:
     """The text of a query; one with an image is refused."""
     parts = take_apart(query)
     if parts.image is not None or parts.text is None:

@@ -1,9 +1,13 @@
 """The errors of the API: a status, a code for programs, a message for people."""
 
 import re
+from http import HTTPStatus
 from pathlib import PurePath
+from typing import Any
 
 from ridgerank.errors import BackboneError, DocumentError, QueryError, RidgeRankError, ScoreError
+from ridgerank.serving.schemas import FieldError
+from ridgerank.serving.settings import Dialect
 
 _SHOWN_CHARACTERS = 80
 _CALLER_CODES: dict[type[RidgeRankError], str] = {
@@ -13,6 +17,9 @@ _CALLER_CODES: dict[type[RidgeRankError], str] = {
     BackboneError: "not_possible",
 }
 """Errors that a request can cause. All others are the server's own."""
+_TOO_LONG = "Please reduce the length of the input prompt."
+"""What vLLM's clients look for."""
+_TEI_TYPES = {400: "Empty", 429: "Overloaded", 500: "Backend", 503: "Unhealthy"}
 _PATH = re.compile(
     r"(?:[a-z][a-z0-9+.-]*:/)?(?<![\w.])(?:\.{0,2}/)"
     r"(?:[^\s/'\"`][^/'\"`\n]*/)*[^\s/'\"`,;:()]+"
@@ -65,3 +72,25 @@ def hide_paths(message: str) -> str:
 def shorten_words(name: str) -> str:
     """What a caller sent, short enough to be sent back."""
     return name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…"
+
+
+def error_answer(
+    dialect: Dialect,
+    status: int,
+    code: str,
+    message: str,
+    *,
+    fields: list[FieldError] | None = None,
+    too_long: bool = False,
+) -> tuple[int, dict[str, Any]]:
+    """Status and body of an error; `too_long` if a text exceeds what the server reads."""
+    if dialect == "vllm":
+        status = 400 if status in (409, 422) else status
+        kind = HTTPStatus(status).phrase if fields else f"{HTTPStatus(status).phrase.replace(' ', '')}Error"
+        text = f"{message}. {_TOO_LONG}" if too_long else message
+        param = fields[0].field if fields else None
+        return status, {"error": {"message": text, "type": kind, "param": param, "code": status}}
+    if dialect == "tei":
+        return status, {"error": message, "error_type": _TEI_TYPES.get(status, "Validation")}
+    shown = [field.model_dump() for field in fields or []]
+    return status, {"message": message, "code": code, "fields": shown}

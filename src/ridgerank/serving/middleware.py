@@ -16,8 +16,7 @@ import uuid
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ridgerank.serving.dialects import error_answer
-from ridgerank.serving.http_errors import ApiError
+from ridgerank.serving.http_errors import ApiError, error_answer
 from ridgerank.serving.logs import request_id, request_log
 from ridgerank.serving.metrics import OPERATIONS
 from ridgerank.serving.service import Service

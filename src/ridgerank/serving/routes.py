@@ -13,21 +13,26 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ridgerank.errors import QueryError, StoreError
-from ridgerank.records import Explanation, to_json, validate_query
+from ridgerank.records import Explanation, validate_query
 from ridgerank.reranker.candidates import CandidateList
-from ridgerank.serving.dialects import (
+from ridgerank.serving.answers import (
     answer_headers,
     foreign_warnings,
     rerank_answer,
+    search_answer,
     token_usage,
 )
-from ridgerank.serving.documents import AttachmentPages, RequestDocuments, query_text, resolve_documents
-from ridgerank.serving.engine import RankingResult, Work
+from ridgerank.serving.documents import (
+    AttachmentPages,
+    RequestDocuments,
+    query_text,
+    resolve_documents,
+)
+from ridgerank.serving.engine import Work
 from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_words
 from ridgerank.serving.images import image_etag
 from ridgerank.serving.judging import Judging, example_queries
-from ridgerank.serving.matching_line import MatchedLine, find_matching_line
-from ridgerank.serving.metrics import OPERATIONS, step_times, weight_source
+from ridgerank.serving.metrics import OPERATIONS
 from ridgerank.serving.schemas import (
     PAGE_ID,
     Document,
@@ -43,7 +48,6 @@ from ridgerank.serving.schemas import (
     ScoreResponse,
     SearchRequest,
     SearchResponse,
-    SearchResult,
     TeiResult,
 )
 from ridgerank.serving.service import Service, base_name
@@ -226,10 +230,8 @@ async def _search(
     [result] = await service.rank(
         request, state, [work], deadline_ms=body.deadline_ms, min_score=body.min_score
     )
-    lines = {}
-    if body.lines:
-        lines = await asyncio.to_thread(_matching_lines, state, result, top_n=body.top_n)
-    return _search_response(service, state, result, top_n=body.top_n, lines=lines)
+    # In a thread, because lines are read from the store.
+    return await asyncio.to_thread(search_answer, service, state, result, top_n=body.top_n, lines=body.lines)
 
 
 async def _explain(
@@ -394,47 +396,6 @@ def _require_few_candidates(service: Service, count: int) -> None:
         raise ApiError(
             422, "too_many_candidates", f"{count} candidates, more than the {limit} this server ranks at once"
         )
-
-
-def _search_response(
-    service: Service,
-    state: StoreState,
-    result: RankingResult,
-    *,
-    top_n: int,
-    lines: dict[str, MatchedLine | None],
-) -> SearchResponse:
-    """The best pages of a search, with both standardized scores, so that a caller can use another weight."""
-    ranking = result.ranking
-    shown = ("retriever_part", "readout_part")  # the page computes these for any weight
-    pages = f"/stores/{state.name}/v1/pages" if len(service.stores) > 1 else "/v1/pages"
-    return SearchResponse(
-        id=uuid.uuid4().hex,
-        model=service.model,
-        query=ranking.query,
-        weight=ranking.weight,
-        weight_source=weight_source(result.candidates),
-        reranked=ranking.reranked,
-        reasons=list(ranking.reasons),
-        results=[
-            SearchResult(
-                **{name: value for name, value in to_json(page).items() if name not in shown},
-                image_url=f"{pages}/{page.page_id}/image",
-                thumbnail_url=f"{pages}/{page.page_id}/thumbnail",
-                reason=page.reason,
-                line=lines.get(page.page_id),
-            )
-            for page in ranking.pages[:top_n]
-        ],
-        latency_ms=step_times(result),
-    )
-
-
-def _matching_lines(state: StoreState, result: RankingResult, *, top_n: int) -> dict[str, MatchedLine | None]:
-    """Page id → the line that matches the query best. It reads the store: call it outside the event loop."""
-    page_ids = [page.page_id for page in result.ranking.pages[:top_n]]
-    pages = state.reranker.store.pages(page_ids) if page_ids else []
-    return {page.page_id: find_matching_line(page.text, result.ranking.query) for page in pages}
 
 
 def _calibration_facts(state: StoreState) -> dict[str, Any]:

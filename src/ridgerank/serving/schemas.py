@@ -1,5 +1,6 @@
 """What callers send and what they get, by route; every unknown field is refused."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -13,10 +14,11 @@ from pydantic import (
 )
 
 from ridgerank.records import MAX_QUERY_CHARACTERS
-from ridgerank.serving.matching_line import MatchedLine
 
 MAX_DOCUMENTS = 1000
 """Per request; a server may allow fewer."""
+MAX_QUERIES = 64
+MAX_PARTS = 16
 MAX_NAME = 1024
 MAX_TEXT = 20_000
 MAX_DATA_URI = 30_000_000
@@ -28,16 +30,14 @@ DataUri = Annotated[str, StringConstraints(min_length=5, max_length=MAX_DATA_URI
 QueryText = Annotated[
     str,
     StringConstraints(min_length=1, max_length=MAX_QUERY_CHARACTERS, pattern=r"\S"),
-    Field(description="What to look for.", examples=["operating margin in 2019"]),
+    Field(examples=["operating margin in 2019"]),
 ]
-Score = Annotated[float, Field(allow_inf_nan=False)]
 DeadlineMs = Annotated[
     int | None,
     Field(ge=1, le=3_600_000, description="Milliseconds after which to give up; the server has a limit too."),
 ]
-
 MinScore = Annotated[
-    float | None,  # true is not a number
+    float | None,
     Field(
         ge=0,
         le=1,
@@ -45,17 +45,27 @@ MinScore = Annotated[
         "predicts no margin, because its scores are then only ranks.",
     ),
 ]
-
-
-LATENCY = (
-    "Milliseconds of the request's steps: queue, retrieval, reading (waiting for stored pages), compute (the "
-    "model; a shared pass counts in full for each request), ranking."
-)
-
-
 StoreName = Annotated[
     Name | None, Field(description="The store to use, if the server has several and the path names none.")
 ]
+Scores: TypeAlias = Annotated[
+    list[Annotated[float, Field(allow_inf_nan=False)]],
+    Field(max_length=MAX_DOCUMENTS, description="The first stage's score of each document, in their order."),
+]
+WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
+"""Where w came from: calibrated, or 1 because there were no retriever scores."""
+Reranked = Annotated[bool, Field(description="Whether the model has a say in this order.")]
+Reasons = Annotated[
+    list[str], Field(description="What a careful caller should know; which order it is if not reranked.")
+]
+Milliseconds = Annotated[
+    dict[str, float],
+    Field(description="Of each step: queue, retrieval, reading stored pages, compute (the model), ranking."),
+]
+_RELEVANCE = (
+    "From 0 to 1, never rising down the results: the fused order at the level of the margins that the full "
+    "model is predicted to give; only a rank if the calibration predicts no margin."
+)
 
 
 def _example(**fields: object) -> dict[str, Any]:
@@ -74,23 +84,6 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
-"""Where w came from: calibrated, or 1 because there were no retriever scores."""
-
-
-Reranked = Annotated[bool, Field(description="Whether the model has a say in this order.")]
-Reasons = Annotated[
-    list[str], Field(description="What a careful caller should know; which order it is if not reranked.")
-]
-
-
-class Usage(ResponseModel):
-    """What a request cost."""
-
-    prompt_tokens: int = Field(ge=0, description="As total_tokens: nothing is generated.")
-    total_tokens: int = Field(ge=0, description="Tokens the model ran: those of the query, once per page.")
-
-
 class FieldError(ResponseModel):
     """What is wrong with one field of a request."""
 
@@ -103,10 +96,7 @@ class ErrorResponse(ResponseModel):
 
     message: str = Field(description="What was found, what was expected, what to do.")
     code: str = Field(description="One word a program can act on.", examples=["page_not_found"])
-    fields: list[FieldError] = Field(default=[])
-
-
-MAX_PARTS = 16
+    fields: list[FieldError] = []
 
 
 class PageDocument(RequestModel):
@@ -116,7 +106,7 @@ class PageDocument(RequestModel):
 
 
 class IdDocument(RequestModel):
-    """A stored page, by id or reference, under the name other clients use."""
+    """The same under the name other clients use."""
 
     id: Name
 
@@ -128,10 +118,7 @@ class TextDocument(RequestModel):
 
 
 class ImageDocument(RequestModel):
-    """A page as an image: a data URI or base64, with a text that goes with it or without.
-
-    Remote addresses are never fetched.
-    """
+    """A page as an image: a data URI or base64, with its text or without. Addresses are never fetched."""
 
     image: DataUri = Field(examples=["data:image/png;base64,iVBORw0KGgo…"])
     text: Text | None = None
@@ -192,28 +179,11 @@ Document: TypeAlias = (
     | PartsDocument
 )
 """A stored page, a text, or an image as a data URI or base64."""
-
-Query: TypeAlias = QueryText | TextDocument | PartsDocument
+SentQuery: TypeAlias = QueryText | TextDocument | PartsDocument
 """A query: text, in any of the shapes that documents have."""
-
-Scores: TypeAlias = Annotated[
-    list[Score],
-    Field(
-        max_length=MAX_DOCUMENTS,
-        description="The first stage's score of each document, in their order: an extension of RidgeRank.",
-    ),
-]
-
-
-class ReturnedDocument(ResponseModel):
-    """A document as it was sent; of an image only that it was one."""
-
-    text: str | None = None
-    page: str | None = None
-    image: str | None = Field(default=None, description="The media type of the image, without its bytes.")
-
-
-Settings = dict[Name, Any]
+Documents: TypeAlias = Document | list[Document]
+Queries: TypeAlias = SentQuery | list[SentQuery]
+Settings: TypeAlias = dict[Name, Any]
 
 
 class ForeignFields(RequestModel):
@@ -253,31 +223,28 @@ class ForeignFields(RequestModel):
 class RerankRequest(
     ForeignFields,
     json_schema_extra=_example(
-        query="operating margin in 2019", documents=["report.pdf#3", "report.pdf#4"], top_n=2
+        model="ridgerank",
+        query="operating margin in 2019",
+        documents=["report.pdf#3", "report.pdf#4"],
+        top_n=2,
     ),
 ):
     """Documents to put in order: `documents`, or TEI's `texts`."""
 
-    query: Query
-    documents: Document | list[Document] | None = None
+    query: SentQuery
+    documents: Documents | None = None
     texts: list[Text] | None = Field(
         default=None, min_length=1, max_length=MAX_DOCUMENTS, description="TEI's word for documents."
     )
-    model: Name | None = Field(
-        default=None, description="Any name: a server has one model, and warns if a request names another."
-    )
+    model: Name | None = Field(default=None, description="Any name: a server has one model.")
     top_n: int | None = Field(default=None, ge=0, description="How many results; all by default, and for 0.")
-    return_documents: bool | None = Field(
-        default=None, description="Send each document back with its result; not by default."
-    )
+    return_documents: bool | None = None
     store: StoreName = None
     retriever_scores: Scores | None = None
     min_score: MinScore = None
     deadline_ms: DeadlineMs = None
     raw_scores: bool = Field(default=False, description="TEI: the fused score instead of the one in [0, 1].")
-    use_activation: bool | None = Field(
-        default=None, description="vLLM: if false, the log odds of the score instead of the score."
-    )
+    use_activation: bool | None = Field(default=None, description="vLLM: if false, the score's log odds.")
     return_text: bool = Field(default=False, description="TEI's word for return_documents.")
     request_id: Name | None = Field(default=None, description="vLLM: the id that the answer gets.")
 
@@ -296,22 +263,25 @@ class RerankRequest(
         count = len(self.sent_documents)
         if not 1 <= count <= MAX_DOCUMENTS:
             raise ValueError(f"{count} documents; expected 1 to {MAX_DOCUMENTS:,}")
-        if self.retriever_scores is not None and len(self.retriever_scores) != count:
-            raise ValueError(
-                f"{len(self.retriever_scores)} retriever scores for {count} documents; expected one each"
-            )
+        scores = self.retriever_scores
+        if scores is not None and len(scores) != count:
+            raise ValueError(f"{len(scores)} retriever scores for {count} documents; expected one each")
         return self
+
+
+class ReturnedDocument(ResponseModel):
+    """A document as it was sent; of an image only that it was one."""
+
+    text: str | None = None
+    page: str | None = None
+    image: str | None = Field(default=None, description="The media type of the image, without its bytes.")
 
 
 class RerankResult(ResponseModel):
     """One document, with the scores it was ranked by."""
 
     index: int = Field(ge=0, description="Its index in the request, from 0.")
-    relevance_score: float = Field(
-        description="From 0 to 1, never rising down the results: the fused order at the level of the margins "
-        "that the full model is predicted to give; only a rank if the calibration predicts no margin. "
-        "Its log odds if use_activation is false.",
-    )
+    relevance_score: float = Field(description=f"{_RELEVANCE} Its log odds if use_activation is false.")
     document: ReturnedDocument | None = None
     page_id: str = Field(pattern=PAGE_ID)
     reference: str
@@ -320,14 +290,19 @@ class RerankResult(ResponseModel):
     readout_score: float | None = Field(description="s; null if the model did not read it.")
 
 
+class Usage(ResponseModel):
+    """What a request cost."""
+
+    prompt_tokens: int = Field(ge=0)
+    total_tokens: int = Field(ge=0, description="Tokens the model ran: those of the query, once per page.")
+
+
 class Meta(ResponseModel):
     """What Cohere's clients read besides the results."""
 
     api_version: dict[str, str]
-    billed_units: dict[str, float] = Field(
-        default={"search_units": 0.0}, description="Nothing is billed; clients expect the field."
-    )
-    warnings: list[str] = Field(description="What a careful caller should know; empty if there is nothing.")
+    billed_units: dict[str, float] = {"search_units": 0.0}
+    warnings: list[str]
 
 
 class RerankResponse(ResponseModel):
@@ -342,7 +317,7 @@ class RerankResponse(ResponseModel):
     weight_source: WeightSource
     reranked: Reranked
     reasons: Reasons
-    latency_ms: dict[str, float] = Field(description=LATENCY)
+    latency_ms: Milliseconds
 
 
 class TeiResult(ResponseModel):
@@ -353,34 +328,32 @@ class TeiResult(ResponseModel):
     text: str | None = None
 
 
-MAX_QUERIES = 64
-Queries: TypeAlias = Query | list[Query]
-Documents: TypeAlias = Document | list[Document]
 _WORDS = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
 
 
 class ScoreRequest(
-    ForeignFields, json_schema_extra=_example(queries="operating margin in 2019", documents=["report.pdf#3"])
+    ForeignFields,
+    json_schema_extra=_example(queries="operating margin in 2019", documents=["report.pdf#3"]),
 ):
     """Queries and documents to score, as vLLM has it: one query for all documents, or one each."""
 
     queries: Queries | None = None
     documents: Documents | None = None
-    items: Documents | None = Field(default=None, description="Another word for documents.")
-    text_1: Queries | None = Field(default=None, description="An older word for queries, with text_2.")
+    items: Documents | None = None
+    text_1: Queries | None = None
     text_2: Documents | None = None
-    data_1: Queries | None = Field(default=None, description="Another word for queries, with data_2.")
+    data_1: Queries | None = None
     data_2: Documents | None = None
     model: Name | None = None
     store: StoreName = None
-    request_id: Name | None = Field(default=None, description="The id that the answer gets.")
+    request_id: Name | None = None
     use_activation: bool | None = Field(
         default=None, description="Not used: a score is as the readout has it."
     )
     deadline_ms: DeadlineMs = None
 
     @property
-    def pair_lists(self) -> tuple[list[Query], list[Document]]:
+    def pair_lists(self) -> tuple[list[SentQuery], list[Document]]:
         """Queries and documents, under whatever words they were sent."""
         first, second = self._words()
         queries, documents = getattr(self, first), getattr(self, second)
@@ -391,7 +364,6 @@ class ScoreRequest(
 
     @model_validator(mode="after")
     def _check_pairs(self) -> "ScoreRequest":
-        self._words()
         queries, documents = self.pair_lists
         if not 1 <= len(queries) <= MAX_QUERIES or not 1 <= len(documents) <= MAX_DOCUMENTS:
             raise ValueError(
@@ -433,10 +405,10 @@ class ScoreResponse(ResponseModel):
     model: str
     data: list[PairScore]
     usage: Usage
-    warnings: list[str] = Field(default=[], description="What a careful caller should know.")
+    warnings: list[str] = []
 
 
-Label = str | bool | int | float
+Label: TypeAlias = str | bool | int | float
 
 
 class SearchRequest(
@@ -461,6 +433,15 @@ class SearchRequest(
     deadline_ms: DeadlineMs = None
 
 
+@dataclass(frozen=True, slots=True)
+class MatchedLine:
+    """A line of a page's text, or the part of a long one around the query's words."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...]
+    """The query's words in it: first character, and one past the last."""
+
+
 class SearchResult(ResponseModel):
     """A page with its rank and both scores it was ranked by."""
 
@@ -468,12 +449,7 @@ class SearchResult(ResponseModel):
     retriever_rank: int = Field(ge=1)
     page_id: str = Field(pattern=PAGE_ID)
     reference: str
-    relevance_score: float = Field(
-        ge=0,
-        le=1,
-        description="From 0 to 1, never rising down the results: the fused order at the level of the margins "
-        "that the full model is predicted to give; only a rank if the calibration predicts no margin.",
-    )
+    relevance_score: float = Field(ge=0, le=1, description=_RELEVANCE)
     fused_score: float = Field(description="(1 − w) · retriever_z + w · readout_z, eq. 2.")
     retriever_score: float
     readout_score: float | None
@@ -482,9 +458,7 @@ class SearchResult(ResponseModel):
     image_url: str
     thumbnail_url: str
     reason: str
-    line: MatchedLine | None = Field(
-        description="The line with most of the query's words; null without `lines`, or without page text."
-    )
+    line: MatchedLine | None = Field(description="Null without `lines`, or without page text.")
 
 
 class SearchResponse(ResponseModel):
@@ -498,7 +472,7 @@ class SearchResponse(ResponseModel):
     reranked: Reranked
     reasons: Reasons
     results: list[SearchResult]
-    latency_ms: dict[str, float] = Field(description=LATENCY)
+    latency_ms: Milliseconds
 
 
 class ExplainRequest(
@@ -513,9 +487,6 @@ class ExplainRequest(
     deadline_ms: DeadlineMs = None
 
 
-JudgeName = Annotated[str, StringConstraints(strip_whitespace=True, max_length=60, pattern=r"^[^\n\r\t]*$")]
-
-
 class JudgementRequest(
     RequestModel,
     json_schema_extra=_example(query="operating margin in 2019", page="report.pdf#3", grade=2, judge="ada"),
@@ -528,7 +499,9 @@ class JudgementRequest(
     grade: int | None = Field(
         ge=0, le=2, description="2 relevant, 1 partly, 0 not; null takes back what the judge said before."
     )
-    judge: JudgeName = Field(default="", description="Who says so; empty for nobody in particular.")
+    judge: Annotated[
+        str, StringConstraints(strip_whitespace=True, max_length=60, pattern=r"^[^\n\r\t]*$")
+    ] = Field(default="", description="Who says so; empty for nobody in particular.")
     deadline_ms: DeadlineMs = None
 
 

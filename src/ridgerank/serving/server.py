@@ -32,6 +32,7 @@ from ridgerank.serving.settings import SHARED_FOLDER, ServeSettings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from ridgerank.indexing.ray import ClusterWorkers
     from ridgerank.serving.service import Service
     from ridgerank.serving.stores import ServedStore
 
@@ -41,6 +42,9 @@ END_SECONDS = 9.5
 """From a signal to the end of the process, at the most."""
 GRACE_SECONDS = 8
 """How long admitted requests may take to finish after a signal."""
+_REPLICA_HEALTH_SECONDS = 30.0
+_REQUESTS_PER_REPLICA = 2.0
+"""With more at a time, Serve starts another replica."""
 _HEALTH_SECONDS = 30
 """A worker that does not answer its supervisor for this long is replaced."""
 
@@ -243,3 +247,50 @@ def _end_workers(supervisor: Multiprocess) -> None:
 def _kill_workers(supervisor: Multiprocess) -> None:
     for process in supervisor.processes:
         process.process.kill()
+
+
+def deploy(
+    stores: Mapping[str, str],
+    options: RerankerOptions,
+    settings: ServeSettings,
+    *,
+    replicas: tuple[int, int],
+    worker: "ClusterWorkers",
+    host: str,
+    port: int,
+) -> None:
+    """Start the deployment on the cluster that is connected, and return when it answers.
+
+    There are at least as many replicas as the first of `replicas` says, and at most as many as the second;
+    `worker` has the resources of each.
+    """
+    from ray import serve
+
+    def make_app() -> "FastAPI":
+        # Called on each replica; Serve accepts only a plain function as a builder.
+        from ridgerank.serving.app import create_app
+        from ridgerank.serving.service import Service
+        from ridgerank.serving.stores import open_stores
+
+        return create_app(Service(open_stores(stores, options), settings))
+
+    serve.start(http_options={"host": host, "port": port})
+    deployment = serve.deployment(serve.ingress(make_app)()).options(
+        name="ridgerank",
+        max_ongoing_requests=settings.limits.admitted,
+        autoscaling_config={
+            "min_replicas": replicas[0],
+            "max_replicas": replicas[1],
+            "target_ongoing_requests": _REQUESTS_PER_REPLICA,
+        },
+        ray_actor_options=worker.resources,
+        health_check_timeout_s=_REPLICA_HEALTH_SECONDS,
+    )
+    serve.run(deployment.bind(), name="ridgerank", route_prefix="/")
+
+
+def undeploy() -> None:
+    """Stop the deployment and what Serve started for it."""
+    from ray import serve
+
+    serve.shutdown()

@@ -1,15 +1,15 @@
-"""Answers to rerank requests in the shapes of Cohere, Jina, vLLM and TEI, and errors in theirs.
+"""The bodies of answers: of a search, and of rerank requests in the shapes of Cohere, Jina, vLLM and TEI.
 
-By default an answer has the fields of all of them. What cannot be had at once (a `document` that is a text or
-an object, a status for what is refused, the shape of an error) follows `ServeSettings.dialect`.
+By default a rerank answer has the fields of all of them. What cannot be had at once (a `document` that is a
+text or an object) follows `ServeSettings.dialect`.
 """
 
 import math
+import re
 import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,44 +21,70 @@ from ridgerank.serving.engine import RankingResult
 from ridgerank.serving.metrics import step_times, weight_source
 from ridgerank.serving.schemas import (
     Document,
-    FieldError,
+    MatchedLine,
     Meta,
     PartsDocument,
     RerankRequest,
     RerankResponse,
     RerankResult,
     ScoreRequest,
+    SearchResponse,
+    SearchResult,
     TeiResult,
     Usage,
 )
 from ridgerank.serving.service import Service
-from ridgerank.serving.settings import Dialect
+from ridgerank.serving.stores import StoreState
 
-_TOO_LONG = "Please reduce the length of the input prompt."
-"""What vLLM's clients look for."""
-_TEI_TYPES = {400: "Empty", 429: "Overloaded", 500: "Backend", 503: "Unhealthy"}
+MAX_CHARACTERS = 220
+_WORD = re.compile(r"\w+")
+_SHORTEST = 3
+"""Letters of a word that counts; shorter ones are in every line. Numbers count whatever their length."""
+_COMMON_WORDS = """
+all any about according among and are between but can did does each for from had has have her his how into
+its many much not our per should than that the their them then there these they this those was were what when
+where which who whom why with would your
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
 
 
-def error_answer(
-    dialect: Dialect,
-    status: int,
-    code: str,
-    message: str,
-    *,
-    fields: list[FieldError] | None = None,
-    too_long: bool = False,
-) -> tuple[int, dict[str, Any]]:
-    """Status and body of an error; `too_long` if a text exceeds what the server reads."""
-    if dialect == "vllm":
-        status = 400 if status in (409, 422) else status
-        kind = HTTPStatus(status).phrase if fields else f"{HTTPStatus(status).phrase.replace(' ', '')}Error"
-        text = f"{message}. {_TOO_LONG}" if too_long else message
-        param = fields[0].field if fields else None
-        return status, {"error": {"message": text, "type": kind, "param": param, "code": status}}
-    if dialect == "tei":
-        return status, {"error": message, "error_type": _TEI_TYPES.get(status, "Validation")}
-    shown = [field.model_dump() for field in fields or []]
-    return status, {"message": message, "code": code, "fields": shown}
+_ALIKE, _ENDING = 4, 3
+"""Forms of one word share this many letters at least, and end in this many others at most."""
+
+
+def search_answer(
+    service: Service, state: StoreState, result: RankingResult, *, top_n: int, lines: bool
+) -> SearchResponse:
+    """The best pages of a search, with both standardized scores, so that a caller can use another weight."""
+    ranking = result.ranking
+    shown = ranking.pages[:top_n]
+    texts = {}
+    if lines and shown:
+        texts = {
+            page.page_id: page.text for page in state.reranker.store.pages([each.page_id for each in shown])
+        }
+    parts = ("retriever_part", "readout_part")  # the page computes these for any weight
+    pages = f"/stores/{state.name}/v1/pages" if len(service.stores) > 1 else "/v1/pages"
+    return SearchResponse(
+        id=uuid.uuid4().hex,
+        model=service.model,
+        query=ranking.query,
+        weight=ranking.weight,
+        weight_source=weight_source(result.candidates),
+        reranked=ranking.reranked,
+        reasons=list(ranking.reasons),
+        results=[
+            SearchResult(
+                **{name: value for name, value in to_json(page).items() if name not in parts},
+                image_url=f"{pages}/{page.page_id}/image",
+                thumbnail_url=f"{pages}/{page.page_id}/thumbnail",
+                reason=page.reason,
+                line=find_matching_line(texts.get(page.page_id, ""), ranking.query),
+            )
+            for page in shown
+        ],
+        latency_ms=step_times(result),
+    )
 
 
 def rerank_answer(
@@ -179,3 +205,50 @@ def _vllm_document(document: Document) -> dict[str, Any]:
 def _log_odds(score: float) -> float:
     score = min(max(score, sys.float_info.epsilon), 1 - sys.float_info.epsilon)
     return math.log(score) - math.log1p(-score)
+
+
+def find_matching_line(text: str, query: str) -> MatchedLine | None:
+    """The line with most different words of the query, the first of equals; the first where none has any.
+
+    None where the page has no text.
+    """
+    wanted = {word.casefold() for word in _WORD.findall(query)}
+    wanted = {word for word in wanted - _COMMON if len(word) >= _SHORTEST or word.isdigit()}
+    lines = [" ".join(line.replace("|", " ").split()) for line in text.splitlines()]
+    lines = [line for line in lines if any(sign.isalnum() for sign in line)]
+    if not lines:
+        return None
+    return _cut(max(lines, key=lambda line: _count_matches(line, wanted)), wanted)
+
+
+def _count_matches(line: str, wanted: set[str]) -> int:
+    words = {word.casefold() for word in _WORD.findall(line)}
+    return sum(any(_is_form(word, other) for other in words) for word in wanted)
+
+
+def _cut(line: str, wanted: set[str]) -> MatchedLine:
+    """At most `MAX_CHARACTERS` of the line, from shortly before the first word of the query on."""
+    start = 0
+    if len(line) > MAX_CHARACTERS:
+        first = min((start for start, _ in _find_marks(line, wanted)), default=0)
+        start = max(0, min(first - 40, len(line) - MAX_CHARACTERS))
+        start = line.find(" ", start) + 1 if start else 0
+    end = start + MAX_CHARACTERS
+    shown = f"{'… ' if start else ''}{line[start:end].strip()}{' …' if end < len(line) else ''}"
+    return MatchedLine(shown, tuple(_find_marks(shown, wanted)))
+
+
+def _find_marks(line: str, wanted: set[str]) -> list[tuple[int, int]]:
+    words = ((match.span(), match[0].casefold()) for match in _WORD.finditer(line))
+    return [span for span, word in words if any(_is_form(word, other) for other in wanted)]
+
+
+def _is_form(word: str, other: str) -> bool:
+    """Whether two words differ in their endings only: `_ALIKE` letters or more alike, then few."""
+    alike = 0
+    for one_sign, other_sign in zip(word, other, strict=False):
+        if one_sign != other_sign:
+            break
+        alike += 1
+    longest_ending = max(len(word), len(other)) - alike
+    return longest_ending == 0 or (alike >= _ALIKE and longest_ending <= _ENDING and not word[0].isdigit())
