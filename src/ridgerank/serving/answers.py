@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from pydantic import BaseModel
@@ -245,10 +246,7 @@ def _find_marks(line: str, wanted: set[str]) -> list[tuple[int, int]]:
 
 def _is_form(word: str, other: str) -> bool:
     """Whether two words differ in their endings only: `_ALIKE` letters or more alike, then few."""
-    alike = 0
-    for one_sign, other_sign in zip(word, other, strict=False):
-        if one_sign != other_sign:
-            break
-        alike += 1
-    longest_ending = max(len(word), len(other)) - alike
-    return longest_ending == 0 or (alike >= _ALIKE and longest_ending <= _ENDING and not word[0].isdigit())
+    same = (one == another for one, another in zip(word, other, strict=False))
+    alike = sum(1 for _ in takewhile(bool, same))
+    ending = max(len(word), len(other)) - alike
+    return ending == 0 or (alike >= _ALIKE and ending <= _ENDING and not word[0].isdigit())

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from ridgerank.serving.http_errors import ApiError, error_answer
+from ridgerank.errors import RidgeRankError
+from ridgerank.serving.http_errors import ApiError, from_library_error
 from ridgerank.serving.middleware import DOCS_PATH, BodyRefused, RequestMiddleware
 from ridgerank.serving.routes import make_router
 from ridgerank.serving.schemas import FieldError
 from ridgerank.serving.service import Service
-from ridgerank.serving.settings import Dialect
 from ridgerank.version import __version__
 
 _MESSAGES = {404: "no such path; /openapi.json lists those there are", 405: "this path has other methods"}
@@ -47,40 +47,19 @@ def create_app(service: Service, *, close: bool = True, close_seconds: float = 1
         redoc_url=None,
         root_path_in_servers=False,  # a caller's path may name a store, and would be kept there
     )
-    app.state.dialect = service.settings.dialect
     app.include_router(make_router(service))
     folder = Path(__file__).parent / "static"
     app.mount("/page", StaticFiles(directory=folder))
     app.add_api_route("/", lambda: FileResponse(folder / "index.html"), include_in_schema=False)
-    app.add_exception_handler(ApiError, _answer_api_error)
-    app.add_exception_handler(RequestValidationError, _answer_validation_error)
-    app.add_exception_handler(HTTPException, _answer_http_exception)
+    # What these raise is answered by the middleware, as all errors are.
+    app.add_exception_handler(RequestValidationError, _refuse_fields)
+    app.add_exception_handler(HTTPException, _refuse)
+    app.add_exception_handler(RidgeRankError, _refuse_what_a_request_caused)
     app.add_middleware(RequestMiddleware, service=service)
     return app
 
 
-def _error_response(
-    request: Request,
-    status: int,
-    code: str,
-    message: str,
-    *,
-    fields: list[FieldError] | None = None,
-    too_long: bool = False,
-    headers: dict[str, str] | None = None,
-) -> JSONResponse:
-    dialect: Dialect = request.app.state.dialect
-    answered, body = error_answer(dialect, status, code, message, fields=fields, too_long=too_long)
-    return JSONResponse(body, answered, headers=headers)
-
-
-async def _answer_api_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)  # what it is registered for
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return _error_response(request, error.status, error.code, error.message, headers=headers)
-
-
-async def _answer_validation_error(request: Request, error: Exception) -> Response:
+async def _refuse_fields(request: Request, error: Exception) -> Response:
     """Name the fields that are wrong; their values are not sent back: they may be large."""
     assert isinstance(error, RequestValidationError)  # what it is registered for
     problems = error.errors()
@@ -93,11 +72,16 @@ async def _answer_validation_error(request: Request, error: Exception) -> Respon
     ]
     message = f"the request is not as expected; {fields[0].field}: {fields[0].message}"
     too_long = any(problem["type"] == "string_too_long" for problem in problems)
-    return _error_response(request, 422, "invalid_request", message, fields=fields, too_long=too_long)
+    raise ApiError(422, "invalid_request", message, fields=fields, too_long=too_long)
 
 
-async def _answer_http_exception(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # what it is registered for
     message = _MESSAGES.get(error.status_code, str(error.detail))
     code = error.code if isinstance(error, BodyRefused) else _CODES.get(error.status_code, "bad_request")
-    return _error_response(request, error.status_code, code, message, headers=dict(error.headers or {}))
+    raise ApiError(error.status_code, code, message)
+
+
+async def _refuse_what_a_request_caused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RidgeRankError)  # what it is registered for
+    raise from_library_error(error) or error

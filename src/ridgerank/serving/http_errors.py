@@ -1,6 +1,7 @@
 """The errors of the API: a status, a code for programs, a message for people."""
 
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import Any
@@ -30,13 +31,35 @@ _PATH = re.compile(
 class ApiError(Exception):
     """A request that gets an error as its answer."""
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        retry_after: int | None = None,
+        fields: Sequence[FieldError] = (),
+        too_long: bool = False,
+    ) -> None:
+        """`retry_after` is in seconds; `too_long` if a text exceeds what the server reads."""
         super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-        self.retry_after = retry_after
-        """Seconds after which the caller may try again."""
+        self.status, self.code, self.message = status, code, message
+        self.retry_after, self.fields, self.too_long = retry_after, fields, too_long
+
+    def answer(self, dialect: Dialect) -> tuple[int, dict[str, Any]]:
+        """Status and body in a dialect."""
+        status, message = self.status, self.message
+        if dialect == "vllm":
+            status = 400 if status in (409, 422) else status
+            phrase = HTTPStatus(status).phrase
+            kind = phrase if self.fields else f"{phrase.replace(' ', '')}Error"
+            text = f"{message}. {_TOO_LONG}" if self.too_long else message
+            param = self.fields[0].field if self.fields else None
+            return status, {"error": {"message": text, "type": kind, "param": param, "code": status}}
+        if dialect == "tei":
+            return status, {"error": message, "error_type": _TEI_TYPES.get(status, "Validation")}
+        shown = [field.model_dump() for field in self.fields]
+        return status, {"message": message, "code": self.code, "fields": shown}
 
 
 def shutting_down() -> ApiError:
@@ -72,25 +95,3 @@ def hide_paths(message: str) -> str:
 def shorten_words(name: str) -> str:
     """What a caller sent, short enough to be sent back."""
     return name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…"
-
-
-def error_answer(
-    dialect: Dialect,
-    status: int,
-    code: str,
-    message: str,
-    *,
-    fields: list[FieldError] | None = None,
-    too_long: bool = False,
-) -> tuple[int, dict[str, Any]]:
-    """Status and body of an error; `too_long` if a text exceeds what the server reads."""
-    if dialect == "vllm":
-        status = 400 if status in (409, 422) else status
-        kind = HTTPStatus(status).phrase if fields else f"{HTTPStatus(status).phrase.replace(' ', '')}Error"
-        text = f"{message}. {_TOO_LONG}" if too_long else message
-        param = fields[0].field if fields else None
-        return status, {"error": {"message": text, "type": kind, "param": param, "code": status}}
-    if dialect == "tei":
-        return status, {"error": message, "error_type": _TEI_TYPES.get(status, "Validation")}
-    shown = [field.model_dump() for field in fields or []]
-    return status, {"message": message, "code": code, "fields": shown}

@@ -10,7 +10,6 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import Lock
 from typing import Literal
 
 import numpy as np
@@ -59,13 +58,12 @@ _GAUGES = {
 
 
 class Drift:
-    """ρ and the spread of the readout's scores, of the last rankings under one calibration."""
+    """ρ and the spread of the readout's scores in the last rankings under one calibration; for one thread."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
         self._rho: deque[float] = deque(maxlen=DRIFT_RANKINGS)
         self._spread: deque[float] = deque(maxlen=DRIFT_RANKINGS)
-        self._lock = Lock()
 
     def record(self, ranking: Ranking, *, scored: bool) -> None:
         """Add a ranking; one without retriever scores has no ρ."""
@@ -74,23 +72,21 @@ class Drift:
         lists = Ragged.of_lengths([len(ranking.pages)])
         readout = np.array([page.readout_score for page in ranking.pages])
         retriever = np.array([page.retriever_score for page in ranking.pages])
-        with self._lock:
-            self._spread.append(float(standard_deviations(readout, lists)[0]))
-            if scored:
-                # The third vector is of no interest; as at calibration, constant scores do not count.
-                self._rho += correlate(retriever, readout, readout, lists).mutual.tolist()
+        self._spread.append(float(standard_deviations(readout, lists)[0]))
+        if scored:
+            # The third vector is of no interest; as at calibration, constant scores do not count.
+            self._rho += correlate(retriever, readout, readout, lists).mutual.tolist()
 
     def gauges(self) -> dict[str, float]:
         """Means over these rankings, NaN without any, and what they were at calibration."""
-        with self._lock:
-            return {
-                "weight": self.calibration.weight.weight,
-                "drift_rankings": len(self._spread),
-                "rho": float(np.mean(self._rho)) if self._rho else math.nan,
-                "rho_calibrated": self.calibration.weight.rho,
-                "readout_spread": float(np.mean(self._spread)) if self._spread else math.nan,
-                "readout_spread_calibrated": self.calibration.diagnostics.readout_spread,
-            }
+        return {
+            "weight": self.calibration.weight.weight,
+            "drift_rankings": len(self._spread),
+            "rho": float(np.mean(self._rho)) if self._rho else math.nan,
+            "rho_calibrated": self.calibration.weight.rho,
+            "readout_spread": float(np.mean(self._spread)) if self._spread else math.nan,
+            "readout_spread_calibrated": self.calibration.diagnostics.readout_spread,
+        }
 
 
 def weight_source(candidates: CandidateList) -> WeightSource:

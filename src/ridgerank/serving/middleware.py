@@ -16,7 +16,7 @@ import uuid
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ridgerank.serving.http_errors import ApiError, error_answer
+from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.logs import request_id, request_log
 from ridgerank.serving.metrics import OPERATIONS
 from ridgerank.serving.service import Service
@@ -51,7 +51,7 @@ class BodyRefused(HTTPException):
     """A body that is not read on. Of all errors met while reading, FastAPI passes on only its own kind."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(status, message, headers={"Connection": "close"})
+        super().__init__(status, message)
         self.code = code
 
 
@@ -153,14 +153,14 @@ class RequestMiddleware:
         return matches[0]
 
     async def _send_error(self, send: Send, error: ApiError) -> None:
-        status, answer = error_answer(self._settings.dialect, error.status, error.code, error.message)
+        status, answer = error.answer(self._settings.dialect)
         body = json.dumps(answer).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if error.retry_after is not None:
             headers.append((b"retry-after", str(error.retry_after).encode()))
         if error.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        if error.status == 413:
+        if error.status in (408, 413):
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

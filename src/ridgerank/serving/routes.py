@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from ridgerank.errors import QueryError, StoreError
+from ridgerank.errors import StoreError
 from ridgerank.records import Explanation, validate_query
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.serving.answers import (
@@ -190,7 +190,7 @@ def make_router(service: Service) -> APIRouter:
         response_class=Response,
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
-    def metrics(request: Request) -> Response:
+    async def metrics(request: Request) -> Response:
         """Prometheus' text format; a key that is limited to some stores gets none."""
         if request.scope["ridgerank"].allowed is not None:
             raise ApiError(403, "forbidden", "metrics are of all stores, and this key is limited to some")
@@ -260,10 +260,7 @@ async def _keep_judgement(
     service: Service, request: Request, body: JudgementRequest, state: StoreState
 ) -> JudgementsResponse:
     kept = _judging(state)
-    try:
-        query = validate_query(body.query)
-    except QueryError as error:
-        raise ApiError(422, "bad_query", str(error)) from error
+    query = validate_query(body.query)
     page_id = await _find_page(state, body.page)
     if not await asyncio.to_thread(kept.knows, query):
         work = service.search_work(state, query, state.reranker.calibration.diagnostics.candidates)

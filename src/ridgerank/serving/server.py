@@ -206,33 +206,25 @@ def end_in_time(begin: Callable[[], None], end: Callable[[], None]) -> None:
 
     A running call of torch cannot be stopped from a thread, so the process then exits whatever runs.
     """
+
+    def handle(before: Any, number: int, frame: FrameType | None) -> None:  # noqa: ANN401 (signal's)
+        # Locks may be held by the interrupted code, so threads do what needs them.
+        Thread(target=begin, daemon=True).start()
+        timer = Timer(END_SECONDS, end_now, args=[number])
+        timer.daemon = True
+        timer.start()
+        if callable(before):
+            before(number, frame)
+
+    def end_now(number: int) -> None:
+        log.error("not done %g s after the signal; the server ends now", END_SECONDS)
+        ending = Thread(target=end, daemon=True)
+        ending.start()
+        ending.join(0.3)
+        os._exit(128 + number)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        before: Any = signal.getsignal(number)
-        signal.signal(number, partial(_handle_signal, begin, end, before))
-
-
-def _handle_signal(
-    begin: Callable[[], None],
-    end: Callable[[], None],
-    before: Any,  # noqa: ANN401 (what the signal module gives)
-    number: int,
-    frame: FrameType | None,
-) -> None:
-    # Locks may be held by the interrupted code, so threads do what needs them.
-    Thread(target=begin, daemon=True).start()
-    timer = Timer(END_SECONDS, _end_now, args=(end, number))
-    timer.daemon = True
-    timer.start()
-    if callable(before):
-        before(number, frame)
-
-
-def _end_now(end: Callable[[], None], number: int) -> None:
-    log.error("not done %g s after the signal; the server ends now", END_SECONDS)
-    ending = Thread(target=end, daemon=True)
-    ending.start()
-    ending.join(0.3)
-    os._exit(128 + number)
+        signal.signal(number, partial(handle, signal.getsignal(number)))
 
 
 def _end_workers(supervisor: Multiprocess) -> None:

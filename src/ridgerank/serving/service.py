@@ -117,10 +117,7 @@ class Service:
         min_score: float | None = None,
     ) -> list[RankingResult]:
         """Wait for the rankings of a request, at most until its deadline; drop pages below `min_score`."""
-        try:
-            require_min_score(min_score, state.reranker.calibration)
-        except RidgeRankError as error:
-            raise http_errors.from_library_error(error) or error from error
+        require_min_score(min_score, state.reranker.calibration)
         results = await self._run(request, works, deadline_ms=deadline_ms)
         rankings = [result for result in results if isinstance(result, RankingResult)]
         for result in rankings:
@@ -217,10 +214,7 @@ class Service:
     def _count_tokens(self, works: Sequence[Work]) -> list[int]:
         """Query tokens times candidates of each work; a request of too many is refused."""
         limits, tokens = self.settings.limits, self.backbone.tokens
-        try:
-            lengths = [len(tokens.suffix(work.query)) for work in works]
-        except RidgeRankError as error:
-            raise http_errors.from_library_error(error) or error from error
+        lengths = [len(tokens.suffix(work.query)) for work in works]
         if max(lengths) > limits.query_tokens:
             raise ApiError(
                 422,
@@ -243,29 +237,24 @@ class Service:
     ) -> RankingResult | Explanation:
         if isinstance(result, CallerLeftError | asyncio.CancelledError):
             raise http_errors.caller_left()
-        if isinstance(result, ApiError):
-            raise result
         if isinstance(result, BaseException):
-            told = http_errors.from_library_error(result) if isinstance(result, RidgeRankError) else None
-            if told is None:
-                self._probed_at = None  # the fault is the server's own: readiness reads the store again
-            raise told or result from result
+            self._probed_at = None  # the fault may be the server's own: readiness reads the stores again
+            raise result
         return result
 
     def _probe(self, served: ServedStore) -> bool:
         """Whether a store can be read; it is opened again if not."""
-        for _ in range(2):
-            if not served.is_open:
-                return False
-            state = served.state
-            try:
-                state.reranker.store.probe()
-            except (RidgeRankError, OSError) as error:
-                log.error("store %s cannot be read: %s", state.name, error)
-                served.refresh(self._opened, seen=state)
-                continue
+        if not served.is_open:
+            return False
+        state = served.state
+        try:
+            state.reranker.store.probe()
+        except (RidgeRankError, OSError) as error:
+            log.error("store %s cannot be read: %s", state.name, error)
+            served.refresh(self._opened, seen=state)
+        else:
             return True
-        return False
+        return served.state is not state
 
     def _refresh_stores(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):

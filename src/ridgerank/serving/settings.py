@@ -21,10 +21,10 @@ Dialect: TypeAlias = Literal["ridgerank", "vllm", "tei"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request, and all requests together, may take: these bound the memory of a server."""
+    """What one request, and all requests together, may take: docs/security.md says what happens beyond."""
 
     admitted: int = 16
-    """Requests waiting or being worked on; more are refused (429)."""
+    """Requests waiting or being worked on."""
     batch_jobs: int = 8
     """Jobs taken at once: requests, or the queries of a score request."""
     body_bytes: int = 16 << 20
@@ -41,15 +41,11 @@ class Limits:
     """Time to decode all images of one request."""
     deadline_seconds: float = 30.0
     image_cache_bytes: int = 64 << 20
-    """Rendered pages kept in memory."""
     waiting_renders: int = 32
-    """Pages waiting to be rendered; more are refused (429)."""
     render_seconds: float = 15.0
     """Time to find and draw one page of an indexed document."""
     header_bytes: int = 64 << 10
-    """The head of a request."""
     body_seconds: float = 30.0
-    """Time for a body."""
     small_body_bytes: int = 64 << 10
     """A body up to this size is always received; larger ones share the memory of `large_bodies`."""
     large_bodies: int = 8
