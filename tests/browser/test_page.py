@@ -242,13 +242,6 @@ def test_the_first_view_has_questions_to_try(page: PageUnderTest) -> None:
     assert page.by_id("query").get_property("value") == store["examples"][0]
 
 
-def test_the_latency_is_split(page: PageUnderTest, answer: Answer) -> None:
-    page.search(answer["query"])
-    shown = [entry.text.split()[0] for entry in page.all("#latency-legend li")]
-    assert shown == list(answer["latency_ms"])
-    assert len(page.all("#latency-bar i")) == len(shown)
-
-
 def test_an_error_shows_what_the_server_said(page: PageUnderTest) -> None:
     page.expect_complaints("/v1/search - Failed to load resource")
     page.open(q="x" * 5000)

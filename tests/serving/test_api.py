@@ -252,12 +252,6 @@ def test_min_score_is_refused_if_no_margin_is_predicted(
     assert "only ranks" in answer.json()["message"]
 
 
-def test_there_is_one_model(client: TestClient) -> None:
-    [model] = client.get("/v1/models").json()["data"]
-    assert model["id"] == "ridgerank-mini-qwen"
-    assert "/v2/rerank" in model["endpoints"]
-
-
 def test_without_a_retriever_the_readout_ranks_and_nothing_is_searched(
     make_service: MakeService, reranker: Reranker, corpus: Corpus
 ) -> None:

@@ -5,8 +5,6 @@ from typing import Any
 
 import cohere
 import pytest
-from langchain_cohere import CohereRerank
-from langchain_core.documents import Document
 
 from ridgerank.reranker.reranker import Reranker
 from tests.serving.conftest import Corpus, MakeService, serve, text_service
@@ -64,18 +62,3 @@ def test_the_cohere_client_is_told_of_a_wrong_key_and_a_page_there_is_not(addres
     ):
         client.rerank(model="m", query="x", documents=["a.pdf#1"])
     assert told.value.body["code"] == "page_not_found"
-
-
-def test_documents_of_langchain_are_reranked_by_the_server(
-    address: str, reranker: Reranker, corpus: Corpus
-) -> None:
-    documents = references(reranker, 10)
-    with cohere.ClientV2(api_key=KEY, base_url=address) as client:
-        compressor = CohereRerank(client=client, model="ridgerank", top_n=4)
-        retrieved = compressor.compress_documents(
-            [Document(page_content=reference) for reference in documents], corpus.queries[0]
-        )
-    expected = reranker.rank(corpus.queries[0], documents, top_k=4)
-    assert [result.page_content for result in retrieved] == [page.reference for page in expected.pages]
-    scores = [result.metadata["relevance_score"] for result in retrieved]
-    assert scores == sorted(scores, reverse=True)

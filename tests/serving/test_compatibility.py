@@ -146,18 +146,3 @@ def test_tei_s_errors_have_its_shape(text_reranker: Reranker) -> None:
         assert "readout alone" in response.headers["X-Reasons"]
         refused = client.post("/rerank", json={"query": "profit", "texts": []})
         assert (refused.status_code, refused.json()["error_type"]) == (422, "Validation")
-
-
-def test_the_default_answer_has_the_fields_it_always_had(
-    client: TestClient, reranker: Reranker, corpus: Corpus
-) -> None:
-    body = {"query": corpus.queries[0], "documents": reranker.store.page_ids()[:2]}
-    answer = client.post("/v1/rerank", json=body).json()
-    assert set(answer) == {
-        *("id", "model", "results", "usage", "meta", "weight", "weight_source", "reranked", "reasons"),
-        "latency_ms",
-    }
-    assert answer["results"][0]["document"] is None
-    refused = client.post("/v1/rerank", json={**body, "query": ""})
-    assert refused.status_code == 422
-    assert set(refused.json()) == {"message", "code", "fields"}

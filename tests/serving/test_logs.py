@@ -41,17 +41,6 @@ def test_a_line_of_the_log_is_json_with_the_request_s_facts(
     assert facts["milliseconds"] >= 0
 
 
-def test_an_exception_is_logged_in_one_line() -> None:
-    try:
-        raise ValueError("two\nlines")
-    except ValueError as error:
-        caught = (type(error), error, error.__traceback__)
-    record = logging.LogRecord("name", logging.ERROR, "path", 1, "failed", None, caught)
-    line = JsonFormatter().format(record)
-    assert "\n" not in line
-    assert "ValueError: two\nlines" in json.loads(line)["exception"]
-
-
 def test_a_traced_request_carries_the_times_of_its_steps(make_service: MakeService, corpus: Corpus) -> None:
     instrumentation = pytest.importorskip("opentelemetry.instrumentation.fastapi", reason="needs [otel]")
     sdk = pytest.importorskip("opentelemetry.sdk.trace")

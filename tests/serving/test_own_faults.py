@@ -1,8 +1,5 @@
 """The server's own faults: 500 without paths or reasons, and a readiness that tells the truth."""
 
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from ridgerank.errors import BackboneError, DocumentError, RetrieverError, RidgeRankError, StoreError
+from ridgerank.errors import StoreError
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.http_errors import ApiError, from_library_error, hide_paths
+from ridgerank.serving.http_errors import hide_paths
 from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
 from tests.documents import pool_tasks
@@ -64,21 +61,6 @@ def test_no_path_of_the_server_is_told(message: str, shown: str) -> None:
     assert hide_paths(message) == shown
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (DocumentError("x"), 422),
-        (BackboneError("x"), 422),
-        (StoreError("x"), None),
-        (RetrieverError("x"), None),
-        (RidgeRankError("x"), None),
-    ],
-)
-def test_only_what_a_request_can_cause_is_its_fault(error: RidgeRankError, status: int | None) -> None:
-    told = from_library_error(error)
-    assert (None if told is None else told.status) == status
-
-
 @pytest.fixture
 def impatient(make_service: MakeService) -> Iterator[TestClient]:
     limits = Limits(decode_seconds=0.01, render_seconds=0.01, deadline_seconds=SECONDS)
@@ -112,36 +94,3 @@ def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     closing.join(SECONDS / 2)
     assert not closing.is_alive()
     assert rendering.done()
-
-
-def test_a_page_that_ends_the_process_that_draws_it_is_a_bad_document(
-    make_service: MakeService, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = make_service(limits=Limits(render_seconds=SECONDS)).page_images
-    monkeypatch.setattr("ridgerank.serving.images.draw_page", pool_tasks.die)
-    with pytest.raises(ApiError, match="ends the process that draws it"):
-        images.render(reranker.store, reranker.store.page_ids()[0]).result(SECONDS)
-
-
-STUCK_SERVER = """
-import os, signal, time, types
-from ridgerank.serving import server
-server.END_SECONDS = 0.1
-signal.signal(signal.SIGTERM, lambda *_: None)
-stuck = types.SimpleNamespace(begin_close=lambda: time.sleep(600), end_processes=lambda: print("ended"))
-server.end_in_time(stuck.begin_close, stuck.end_processes)
-os.kill(os.getpid(), signal.SIGTERM)
-time.sleep(600)
-"""
-
-
-def test_a_server_that_cannot_finish_ends_all_the_same_and_its_processes_with_it() -> None:
-    done = subprocess.run(
-        [sys.executable, "-u", "-c", STUCK_SERVER],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "ended\n"), done.stderr
-    assert "the server ends now" in done.stderr

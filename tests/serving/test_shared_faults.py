@@ -1,38 +1,17 @@
 """One caller's trouble is that caller's: others get their answers, and nobody waits for work nobody wants."""
 
-import threading
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ridgerank.errors import ScoreError
-from ridgerank.records import Ranking
 from ridgerank.reranker import candidates as ranked_lists
-from ridgerank.reranker.candidates import PAGES_PER_PASS, CandidateList, pages_per_pass
+from ridgerank.reranker.candidates import PAGES_PER_PASS, pages_per_pass
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.engine import CallerLeftError, Engine, Job
 from ridgerank.serving.settings import Limits
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of
-from tests.serving.test_load import Held, held, search, until
+from tests.serving.test_load import Held, held, until
 
 __all__ = ["held"]
-
-
-class FakeReranker:
-    """Ranks with a reranker unless told to fail; counts what it was asked to rank."""
-
-    def __init__(self, reranker: Reranker, fail: Callable[[Sequence[CandidateList]], None]) -> None:
-        self._reranker = reranker
-        self.retrieve = reranker.retrieve
-        self._fail = fail
-        self.batches: list[list[str]] = []
-
-    def rank_lists(self, lists: Sequence[CandidateList], *, before_pass: Callable[[], None]) -> list[Ranking]:
-        before_pass()
-        self.batches.append([candidates.query for candidates in lists])
-        self._fail(lists)
-        return self._reranker.rank_lists(lists)
 
 
 def test_extreme_scores_fail_their_own_request_only(
@@ -51,57 +30,6 @@ def test_extreme_scores_fail_their_own_request_only(
         statuses = [each.result(SECONDS).status_code for each in (first, *others)]
     assert statuses == [200, 200, 422, 200, 422]
     assert max(held.batches) == 4, "they did not share a batch, so this shows nothing"
-
-
-def failing_batch(reranker: Reranker, corpus: Corpus, error: Exception, culprit: str) -> list[Job]:
-    """Four searches that wait together; a batch with the culprit in it fails."""
-    begun, go = threading.Event(), threading.Event()
-
-    def fail(lists: Sequence[CandidateList]) -> None:
-        begun.set()
-        assert go.wait(SECONDS)
-        if any(candidates.query == culprit for candidates in lists):
-            raise error
-
-    engine, fake = Engine(Limits()), FakeReranker(reranker, fail)
-    [first] = engine.submit([search(fake, corpus.queries[0], 3)])  # type: ignore[arg-type]
-    assert begun.wait(SECONDS)
-    jobs = engine.submit([search(fake, query, 3) for query in corpus.queries[1:5]])  # type: ignore[arg-type]
-    go.set()
-    for job in (first, *jobs):
-        job.result.exception(SECONDS)
-    engine.close()
-    return jobs
-
-
-@pytest.mark.parametrize("error", [ScoreError("too wide"), ValueError("unforeseen")])
-def test_a_shared_pass_that_fails_is_run_again_one_by_one(
-    reranker: Reranker, corpus: Corpus, error: Exception
-) -> None:
-    culprit = corpus.queries[2]
-    jobs = failing_batch(reranker, corpus, error, culprit)
-    raised = [job.result.exception() for job in jobs]
-    assert [type(each) for each in raised] == [type(None), type(error), type(None), type(None)]
-
-
-def test_work_whose_caller_left_is_not_done_again_after_its_pass_failed(
-    reranker: Reranker, corpus: Corpus
-) -> None:
-    jobs: list[Job] = []
-
-    def fail(lists: Sequence[CandidateList]) -> None:
-        engine.drop(jobs)
-        raise ValueError("unforeseen")
-
-    fake = FakeReranker(reranker, fail)
-    engine = Engine(Limits())
-    with engine._changed:  # both are taken at once
-        jobs += engine.submit([search(fake, corpus.queries[0], 3)])  # type: ignore[arg-type]
-        jobs += engine.submit([search(fake, corpus.queries[1], 3)])  # type: ignore[arg-type]
-    for job in jobs:
-        assert isinstance(job.result.exception(SECONDS), CallerLeftError)
-    assert len(fake.batches) == 1
-    engine.close()
 
 
 def test_a_long_query_runs_over_few_pages_at_once(

@@ -4,8 +4,7 @@ export const TOP = 5;
 
 /** F = (1 − w) z(b) + w z(s), eq. 2. */
 export function fused(page, w) {
-  const [retriever, readout] = parts(page, w);
-  return retriever + readout;
+  return parts(page, w).reduce((sum, part) => sum + part);
 }
 
 /** The two terms of eq. 2: what each score puts into the fused one. */
