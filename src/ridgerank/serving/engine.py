@@ -1,9 +1,8 @@
 """The queue before the model: bounded, and shared by all requests and stores of a process.
 
 One thread runs the model. It takes the jobs that wait and ranks them together; lists of one shape share
-passes (`Reranker.rank_lists`). No job is held back to fill a batch: jobs gather while the model is busy. An
-error belongs to its job: if a shared pass fails, its jobs run one by one. The work of a caller who has left
-is dropped. This module knows no HTTP beyond its errors.
+passes (`Reranker.rank_lists`). No job is held back to fill a batch. An error belongs to its job: if a shared
+pass fails, its jobs run one by one. The work of a caller who has left is dropped.
 """
 
 import logging
@@ -55,7 +54,6 @@ class RankingResult:
 
     queue_ms: float
     batch_jobs: int
-    """Jobs that were taken together with this one, this one included."""
     ranking: Ranking
     candidates: CandidateList
 
@@ -66,14 +64,12 @@ class Job:
 
     work: Work
     request: object
-    """What the jobs of one request share."""
     pair_tokens: int = 0
     """Query tokens times candidates."""
     result: Future[RankingResult | Explanation] = field(default_factory=Future)
     admitted_at: float = field(default_factory=time.perf_counter)
     queue_ms: float = 0.0
     abandoned: bool = False
-    """Whether the caller has left."""
 
     def check_caller(self) -> None:
         """Raise if the caller has left."""
@@ -90,13 +86,12 @@ class Engine:
     """Runs one model for many callers; `close` lets the admitted jobs finish."""
 
     def __init__(self, limits: Limits) -> None:
-        """Start the thread that runs the model."""
         self.limits = limits
         self._waiting: deque[Job] = deque()
         self._requests: Counter[object] = Counter()
         """Request → its jobs that wait or are being worked on."""
         self._changed = Condition()
-        self._closing = False
+        self.closing = False
         self._seconds_per_job = 0.1
         """A running mean; `retry_after` is computed from it."""
         self._thread = Thread(target=self._run, name="ridgerank-model", daemon=True)
@@ -107,14 +102,9 @@ class Engine:
         """Requests waiting or being worked on."""
         return len(self._requests)
 
-    @property
-    def closing(self) -> bool:
-        """Whether new jobs are refused because the engine closes."""
-        return self._closing
-
     def require_room(self) -> None:
         """Raise if one more request would not be admitted."""
-        if self._closing:
+        if self.closing:
             raise http_errors.shutting_down()
         if self.admitted >= self.limits.admitted:
             retry_after = max(1, math.ceil(0.5 * self.admitted * self._seconds_per_job))
@@ -148,15 +138,11 @@ class Engine:
                     self._finish([job])
                     job.result.cancel()
 
-    def begin_close(self) -> None:
-        """Refuse new jobs."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-
     def close(self, *, seconds: float = 10.0) -> None:
         """Refuse new jobs and wait for the admitted ones; those still waiting after `seconds` fail."""
-        self.begin_close()
+        with self._changed:
+            self.closing = True
+            self._changed.notify()
         self._thread.join(seconds)
         with self._changed:
             for job in self._waiting:
@@ -187,7 +173,7 @@ class Engine:
     def _take_batch(self) -> list[Job]:
         """Wait for jobs and take them; none once the engine closes and the queue is empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
+            self._changed.wait_for(lambda: self._waiting or self.closing)
             count = min(len(self._waiting), self.limits.batch_jobs)
             jobs = [self._waiting.popleft() for _ in range(count)]
         now = time.perf_counter()
@@ -206,11 +192,11 @@ class Engine:
                     lists.append((job, prepared))
                 else:
                     job.result.set_result(prepared)
-        alone = [pair for pair in lists if pair[0].pair_tokens >= HEAVY_TOKENS]
+        alone: list[tuple[Job, CandidateList]] = []
         light: dict[Reranker, list[tuple[Job, CandidateList]]] = {}
         for pair in lists:
-            if pair[0].pair_tokens < HEAVY_TOKENS:
-                light.setdefault(pair[0].work.reranker, []).append(pair)
+            heavy = pair[0].pair_tokens >= HEAVY_TOKENS
+            (alone if heavy else light.setdefault(pair[0].work.reranker, [])).append(pair)
         for together in light.values():
             try:
                 self._rank(together, batch_jobs=len(jobs))

@@ -26,7 +26,6 @@ class Limits:
     admitted: int = 16
     """Requests waiting or being worked on."""
     batch_jobs: int = 8
-    """Jobs taken at once: requests, or the queries of a score request."""
     body_bytes: int = 16 << 20
     candidates: int = 200
     """Documents per rerank request, or pages per search."""
@@ -38,20 +37,16 @@ class Limits:
     """Documents per request that are not stored pages."""
     image_pixels: int = 25_000_000
     decode_seconds: float = 10.0
-    """Time to decode all images of one request."""
     deadline_seconds: float = 30.0
     image_cache_bytes: int = 64 << 20
     waiting_renders: int = 32
     render_seconds: float = 15.0
-    """Time to find and draw one page of an indexed document."""
     header_bytes: int = 64 << 10
     body_seconds: float = 30.0
     small_body_bytes: int = 64 << 10
     """A body up to this size is always received; larger ones share the memory of `large_bodies`."""
     large_bodies: int = 8
-    """All bodies being received together take at most the memory of this many of the greatest size."""
     send_seconds: float = 60.0
-    """Time for a caller to take each part of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +63,11 @@ class ServeSettings:
     """Whether texts and images that are not stored are encoded on the fly."""
     dialect: Dialect = "ridgerank"
     model_name: str | None = None
-    """The name the model is served under; None for one made from the backbone's."""
+    """None for one made from the backbone's."""
     judge: bool = False
-    """Whether callers may judge pages; judgements are kept beside the store."""
     query_log: Path | None = None
-    """A file to keep the texts of queries in, for `calibrate --queries`; None keeps nothing."""
+    """A file to keep the texts of queries in, for `calibrate --queries`."""
     json_logs: bool = False
-    """Whether every request is a line of JSON in the log."""
 
 
 def read_keys(path: Path, stores: Collection[str]) -> dict[str, frozenset[str] | None]:

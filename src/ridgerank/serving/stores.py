@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 REFRESH_SECONDS = 2.0
 """How often a store is looked at for changes; a version stays readable for an hour after the next one."""
 _REMOTE_REFRESH_SECONDS = 30.0
-_BUSY_SHARE = 4.0
-"""After a change that took so long to take up, the next one waits this many times as long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +38,6 @@ class StoreState:
     readout: str
     """The calibration's name."""
     retriever: str | None
-    """None if there is none to search with."""
     judging: Judging | None
     """None if callers may not judge pages."""
 
@@ -111,7 +108,7 @@ class ServedStore:
                 self.fail(error)
             end = time.monotonic()
             wait = REFRESH_SECONDS if local_root(self.uri) else _REMOTE_REFRESH_SECONDS
-            self._next_look = end + max(wait, _BUSY_SHARE * (end - start))
+            self._next_look = end + max(wait, 4 * (end - start))  # changes take a fifth of the time at most
 
     def fail(self, error: Exception) -> None:
         """Log why the store cannot be opened, once."""
