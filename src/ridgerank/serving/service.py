@@ -243,18 +243,17 @@ class Service:
         return result
 
     def _probe(self, served: ServedStore) -> bool:
-        """Whether a store can be read; it is opened again if not."""
-        if not served.is_open:
-            return False
-        state = served.state
-        try:
-            state.reranker.store.probe()
-        except (RidgeRankError, OSError) as error:
-            log.error("store %s cannot be read: %s", state.name, error)
-            served.refresh(self._opened, seen=state)
-        else:
-            return True
-        return served.state is not state
+        """Whether a store can be read; if not, it is opened again and read once more."""
+        for _ in range(2 if served.is_open else 0):
+            state = served.state
+            try:
+                state.reranker.store.probe()
+            except (RidgeRankError, OSError) as error:
+                log.error("store %s cannot be read: %s", state.name, error)
+                served.refresh(self._opened, seen=state)
+            else:
+                return True
+        return False
 
     def _refresh_stores(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
