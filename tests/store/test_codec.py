@@ -30,8 +30,7 @@ from ridgerank.store.codec import (
     fit_basis,
     keep_positions,
     kept_positions,
-    quantize_keys,
-    quantize_values,
+    quantize,
 )
 from ridgerank.store.layout import Basis, PackedPrefix, pack, unpack
 from tests.backbones.small_models import build
@@ -80,9 +79,6 @@ def test_value_norm_keeps_the_highest_and_breaks_ties_by_order() -> None:
     keep = Keep("value-norm", Fraction(1, 2))
     assert kept_positions(keep, np.ones(4, bool), np.array([1, 3, 1, 2])).tolist() == [1, 3]
     assert kept_positions(keep, np.ones(4, bool), np.array([1, 0, 1, 1])).tolist() == [0, 2]
-    for norms in (None, np.ones(3)):
-        with pytest.raises(StoreError, match="'value-norm' needs the norm of every value vector"):
-            kept_positions(keep, np.ones(4, bool), norms)
 
 
 def restored(codes: Tensor, scales: Tensor) -> Tensor:
@@ -100,8 +96,8 @@ def outlying(seed: int, size: float) -> Tensor:
 @given(seed=st.integers(0, 999), exponent=st.integers(-30, 30))
 def test_int8_error_is_at_most_half_a_step_of_a_127th_of_the_largest(seed: int, exponent: int) -> None:
     x = outlying(seed, 10.0**exponent)
-    for quantize, dim in ((quantize_keys, 2), (quantize_values, 3)):
-        codes, scales = quantize(x)
+    for dim in (2, 3):
+        codes, scales = quantize(x, dim=dim)
         steps = scales.double().expand_as(x)
         error = (codes.double() * steps - x.double()).abs()
         assert (error <= steps * (0.5 + 1e-4)).all()
@@ -112,9 +108,9 @@ def test_int8_error_is_at_most_half_a_step_of_a_127th_of_the_largest(seed: int, 
 
 def test_what_int8_holds_exactly_survives_and_quantizing_twice_changes_nothing() -> None:
     integers = torch.arange(-127.0, 128.0).view(1, 1, 1, -1)
-    once = restored(*quantize_values(outlying(1, 1.0)))
+    once = restored(*quantize(outlying(1, 1.0), dim=-1))
     for x in (integers, torch.zeros(1, 1, 4, 8), once):
-        assert torch.equal(restored(*quantize_values(x)), x)
+        assert torch.equal(restored(*quantize(x, dim=-1)), x)
 
 
 @pytest.fixture(scope="module")

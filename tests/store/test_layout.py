@@ -55,7 +55,7 @@ def test_the_cells_of_a_page_are_counted_after_the_shared_positions() -> None:
 
 
 def test_a_coded_block_without_its_basis_is_refused() -> None:
-    with pytest.raises(StoreError, match="after 2 positions, of which the store holds 0"):
+    with pytest.raises(StoreError, match="follows 2 positions that the store does not hold"):
         layout.unpack(layout.pack(coded_prefix(1)))
 
 

@@ -29,7 +29,7 @@ def test_pages_are_found_by_id_and_by_reference(store: PageStore) -> None:
 def test_the_store_tells_what_it_holds(store: PageStore) -> None:
     info = store.info()
     assert (info.pages, info.fragments, info.retriever, info.lineage) == (12, 3, None, LINEAGE)
-    assert info.prefix_bytes == store.catalog.prefix_nbytes == 12 * info.bytes_per_page
+    assert info.prefix_bytes == store.prefix_nbytes() == 12 * info.bytes_per_page
 
 
 def test_prefixes_come_in_the_order_asked_for(store: PageStore) -> None:

@@ -28,5 +28,5 @@ def test_a_store_that_is_not_local_has_no_folder_of_calibrations() -> None:
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"a": [3]}', b"[" * 100_000, b"\xff"])
 def test_a_damaged_list_of_sources_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "_sources.json").write_bytes(content)
-    with pytest.raises(StoreError, match=r"_sources\.json is damaged"):
+    with pytest.raises(StoreError, match=r"_sources\.json of the page store at .* is damaged"):
         recall_sources(str(tmp_path), ["a.pdf"])

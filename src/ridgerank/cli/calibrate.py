@@ -294,8 +294,6 @@ def _search_unknown(store: str, name: str, texts: list[str], candidates: int) ->
 
 def print_report(calibration: "Calibration", store: str, name: str, *, as_json: bool) -> None:
     """Print a calibration: first what it says in a sentence."""
-    from ridgerank.store.sidecar import locate_calibrations
-
     if as_json:
         typer.echo(json.dumps({"name": name, **calibration.facts()}, ensure_ascii=False))
     else:
@@ -303,7 +301,7 @@ def print_report(calibration: "Calibration", store: str, name: str, *, as_json: 
         _print_tables(calibration)
     if calibration.weight.cause:
         warn(calibration.weight.note)
-    echo(f"{locate_calibrations(store)}/{name}.json: the whole report")
+    echo(f"{store.rstrip('/')}/calibrations/{name}.json: the whole report")
 
 
 def _print_tables(calibration: "Calibration") -> None:

@@ -29,8 +29,7 @@ from ridgerank.scoring.shallow import ShallowPass, ShallowStates
 from ridgerank.store.codec import compress
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.layout import Basis, PackedPrefix
-from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import ByteLRU
+from ridgerank.store.page_store import ByteLRU, PageStore
 from ridgerank.store.sidecar import locate_pages, render_locations
 
 CandidateLike: TypeAlias = Candidate | tuple[str, float] | str

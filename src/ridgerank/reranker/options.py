@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
-from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import CACHE_BYTES
+from ridgerank.store.page_store import CACHE_BYTES, PageStore
 from ridgerank.store.sidecar import open_calibrations
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_filter import PageFilter
-from ridgerank.store.reading import CACHE_BYTES, CacheCounts
+from ridgerank.store.page_store import CACHE_BYTES, CacheCounts
 
 CANDIDATES = 20
 """K, as in the paper."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from torch import Tensor
 
@@ -14,20 +14,13 @@ from ridgerank.errors import StoreError
 from ridgerank.records import State
 from ridgerank.store.codec import StoredPrefixes
 from ridgerank.store.layout import PackedPrefix
-from ridgerank.store.page_store import PageStore
+from ridgerank.store.page_store import ByteLRU, CacheCounts, PageStore
 from ridgerank.store.probe import require_model
-from ridgerank.store.reading import CacheCounts, LoadingCache
 
+PageKey: TypeAlias = tuple[str, int, str | None]
+"""Page, checksum and basis: what a prefix in memory depends on, whichever store it was read from."""
 QueryPages: TypeAlias = tuple[str, Sequence[str]]
 """A query and the ids of the pages it runs over."""
-
-
-class PageKey(NamedTuple):
-    """What the bytes of a prefix in memory depend on, whichever store they were read from."""
-
-    page_id: str
-    checksum: int
-    basis: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +46,9 @@ class ShallowPass:
         remember_place(store.lineage, backbone.name)
         self.backbone = backbone
         self.store = store
-        self._cache: LoadingCache[PageKey, PackedPrefix] | None = None
+        self._cache: ByteLRU[PageKey, PackedPrefix] | None = None
         if cache_bytes:
-            self._cache = LoadingCache(cache_bytes, count_bytes=lambda prefix: prefix.nbytes)
+            self._cache = ByteLRU(cache_bytes, count_bytes=lambda prefix: prefix.nbytes)
 
     def over(self, store: PageStore) -> Self:
         """The same model and the same cache over another store, or over a later version of this one."""
@@ -112,7 +105,7 @@ class ShallowPass:
 
     def cache_counts(self) -> CacheCounts:
         """Hits, misses and size of the cache; all zeros where there is none."""
-        return self._cache.counts() if self._cache is not None else CacheCounts(0, 0, 0, 0)
+        return self._cache.counts() if self._cache is not None else CacheCounts()
 
     def _read(self, page_ids: Sequence[str], unstored: Mapping[str, PackedPrefix]) -> StoredPrefixes:
         stored = list(dict.fromkeys(page_id for page_id in page_ids if page_id not in unstored))
@@ -125,10 +118,14 @@ class ShallowPass:
         if self._cache is None:
             return self.store.read_prefixes(page_ids)
         entries, basis = self.store.catalog.entries(page_ids), self.store.lineage.storage.basis
-        keys = [PageKey(entry.page_id, entry.checksum, basis) for entry in entries]
-        return self._cache.read(
-            keys, lambda missing: self.store.read_prefixes([key.page_id for key in missing])
-        )
+        keys: list[PageKey] = [(entry.page_id, entry.checksum, basis) for entry in entries]
+        held = {key: self._cache.get(key) for key in dict.fromkeys(keys)}
+        missing = [key for key, page in held.items() if page is None]
+        read = self.store.read_prefixes([page_id for page_id, *_ in missing]) if missing else []
+        for key, page in zip(missing, read, strict=True):
+            self._cache.put(key, page)
+            held[key] = page
+        return [page for page in map(held.get, keys) if page is not None]
 
     def _batch(self, pages: Sequence[PackedPrefix]) -> StoredPrefixes:
         return StoredPrefixes(pages, device=self.backbone.device)

@@ -22,8 +22,7 @@ from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied
 from ridgerank.records import Page
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.settings import Limits
-from ridgerank.store.page_store import PageStore
-from ridgerank.store.reading import ByteLRU
+from ridgerank.store.page_store import ByteLRU, PageStore
 from ridgerank.store.sidecar import recall_sources
 
 PIXELS = 2_000_000

@@ -26,7 +26,7 @@ from ridgerank.serving.engine import Engine, RankingResult
 from ridgerank.serving.schemas import WeightSource
 from ridgerank.serving.settings import SHARED_FOLDER
 from ridgerank.serving.stores import ServedStore, StoreState
-from ridgerank.store.reading import CacheCounts
+from ridgerank.store.page_store import CacheCounts
 
 DRIFT_RANKINGS = 256
 """Drift is a mean over this many rankings, the last ones."""

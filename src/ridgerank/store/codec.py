@@ -46,17 +46,7 @@ _CODED_SHARE = 1e-3
 """A coefficient is cut if no larger share of its sampled codes is other than zero."""
 
 
-def quantize_keys(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes (layers, kv_heads, positions, head_dim) and scales (layers, kv_heads, 1, head_dim)."""
-    return _quantize(keys, dim=-2)
-
-
-def quantize_values(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes (layers, kv_heads, positions, head_dim) and scales (layers, kv_heads, positions, 1)."""
-    return _quantize(values, dim=-1)
-
-
-def _quantize(x: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
+def quantize(x: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     """Round x / s to integers in [−127, 127], s = max |x| / 127 along `dim`, rounded to `SCALE_DTYPE`.
 
     A scale rounded down by 2⁻⁹ leaves |x / s| below 127.25, which still rounds to 127: the error is at most
@@ -70,7 +60,7 @@ def _quantize(x: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def kept_positions(
-    keep: Keep, visual: NDArray[np.bool_], value_norms: NDArray[Any] | None = None
+    keep: Keep, visual: NDArray[np.bool_], value_norms: NDArray[np.floating[Any]]
 ) -> NDArray[np.int32]:
     """All positions to store, in order: every position that is not visual, and the rule's choice.
 
@@ -81,10 +71,8 @@ def kept_positions(
     count = keep.count(on_page.size)
     if keep.rule == "stride":
         chosen = even_indices(on_page.size, count)
-    elif value_norms is None or len(value_norms) != on_page.size:
-        raise StoreError(f"the rule {keep.rule!r} needs the norm of every value vector of the page")
     else:
-        chosen = np.argsort(-np.asarray(value_norms), kind="stable")[:count]
+        chosen = np.argsort(-value_norms, kind="stable")[:count]
     stored = ~visual
     stored[on_page[chosen]] = True
     return np.flatnonzero(stored).astype(np.int32)
@@ -120,20 +108,11 @@ class KeptPositions(NamedTuple):
 
 def keep_positions(prefix: Prefix, keep: Keep, shared_count: int = 0) -> KeptPositions:
     """Select the positions to store, the first `shared_count` left out."""
-    visual = prefix.visual.cpu().numpy()
-    if visual[:shared_count].any():
-        raise StoreError(f"a page that starts before position {shared_count}, where the prompt still is")
-    norms = average_norms(prefix.values[:, :, prefix.visual]) if keep.rule == "value-norm" else None
-    positions = kept_positions(keep, visual, norms)[shared_count:]
+    norms = prefix.values[:, :, prefix.visual].float().norm(dim=-1).mean(dim=(0, 1)).cpu().numpy()
+    positions = kept_positions(keep, prefix.visual.cpu().numpy(), norms)[shared_count:]
     kept = torch.from_numpy(positions).to(prefix.keys.device)
     keys, values = (part.index_select(2, kept) for part in (prefix.keys, prefix.values))
     return KeptPositions(keys, values, prefix.rotary.index_select(1, kept), positions, prefix)
-
-
-def average_norms(vectors: Tensor) -> NDArray[np.float32]:
-    """(positions,) norms of (layers, kv_heads, positions, head_dim), averaged over layers and heads."""
-    norms: NDArray[np.float32] = vectors.float().norm(dim=-1).mean(dim=(0, 1)).cpu().numpy()
-    return norms
 
 
 def compress(prefix: Prefix, keep: Keep, basis: Basis | None = None) -> PackedPrefix:
@@ -141,8 +120,8 @@ def compress(prefix: Prefix, keep: Keep, basis: Basis | None = None) -> PackedPr
     if basis is not None:
         return encode_kept(keep_positions(prefix, keep, basis.shared.shape[3]), basis)
     kept = keep_positions(prefix, keep)
-    key_codes, key_scales = quantize_keys(kept.keys)
-    value_codes, value_scales = quantize_values(kept.values)
+    key_codes, key_scales = quantize(kept.keys, dim=-2)
+    value_codes, value_scales = quantize(kept.values, dim=-1)
     return kept.packed(
         {
             "keys": key_codes.cpu().numpy(),
@@ -377,8 +356,6 @@ class StoredPrefixes(PrefixBatch):
         self.next_positions = torch.tensor([page.next_position for page in pages])
         self._layers: dict[str, list[tuple[Tensor, ...]]] = {}
         """Every array of each int8 page by name, cut into its layers at once rather than one by one."""
-        self._scales: dict[tuple[str, int, torch.dtype], Tensor] = {}
-        """Of all int8 pages, by name; those of one layer at a time."""
         basis = pages[0].basis
         self._decoder = None if basis is None else _BatchDecoder(pages, basis, device)
 
@@ -390,8 +367,10 @@ class StoredPrefixes(PrefixBatch):
             return
         copy_padded(self._of_layer("keys", layer, chosen), keys)
         copy_padded(self._of_layer("values", layer, chosen), values)
-        keys.mul_(self._layer_scales("key_scales", layer, 1, keys)[chosen])
-        values.mul_(self._layer_scales("value_scales", layer, values.shape[2], values)[chosen])
+        for part, name, one in ((keys, "key_scales", -2), (values, "value_scales", -1)):
+            scales = [each.unsqueeze(one) for each in self._of_layer(name, layer, chosen)]
+            length = 1 if part is keys else part.shape[2]
+            part.mul_(stack_padded(scales, length).view(SCALE_DTYPE).to(part.dtype))
 
     def _of_layer(self, name: str, layer: int, chosen: slice) -> list[Tensor]:
         """An array of each chosen page, at one stored layer."""
@@ -400,16 +379,6 @@ class StoredPrefixes(PrefixBatch):
                 torch.from_numpy(page.arrays[name]).to(self._device).unbind() for page in self._pages
             ]
         return [layers[layer] for layers in self._layers[name][chosen]]
-
-    def _layer_scales(self, name: str, layer: int, length: int, like: Tensor) -> Tensor:
-        """Scales of all pages as numbers, (pages, heads, `length`, …), made once for all parts of a layer."""
-        key = (name, layer, like.dtype)
-        if key not in self._scales:
-            one = -2 if name == "key_scales" else -1
-            scales = [each.unsqueeze(one) for each in self._of_layer(name, layer, slice(None))]
-            self._scales = {known: kept for known, kept in self._scales.items() if known[1] == layer}
-            self._scales[key] = stack_padded(scales, length).view(SCALE_DTYPE).to(like.dtype)
-        return self._scales[key]
 
 
 class _BatchDecoder:

@@ -10,13 +10,13 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median_low
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from ridgerank.atomic import lock_file, replace_text_file
 from ridgerank.errors import StoreError
@@ -25,6 +25,8 @@ from ridgerank.store import lance_dataset, layout
 from ridgerank.trec import Qrels, write_qrels
 
 log = logging.getLogger(__name__)
+
+Parsed = TypeVar("Parsed")
 
 GRADES = {"relevant": 2, "partly": 1, "not": 0}
 RECORD, LISTS, QRELS, QUERIES = "judgements.jsonl", "lists.jsonl", "qrels.trec", "queries.jsonl"
@@ -42,6 +44,17 @@ class Judgement:
     judge: str
     time: str = ""
     """When, in UTC; filled in when it is kept."""
+
+    @classmethod
+    def parse(cls, row: Mapping[str, Any]) -> Self:
+        """A line of the record; anything else is a `ValueError`, `TypeError` or `KeyError`."""
+        judgement = cls(**row)
+        if judgement.grade not in (None, *GRADES.values()) or isinstance(judgement.grade, float | bool):
+            raise ValueError(f"a grade {judgement.grade!r:.40}, expected one of {sorted(GRADES.values())}")
+        texts = (judgement.query, judgement.page_id, judgement.reference, judgement.judge, judgement.time)
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("expected text in every field but the grade")
+        return judgement
 
 
 class Judgements:
@@ -82,15 +95,14 @@ class Judgements:
     def read(self) -> list[Judgement]:
         """What everyone says now: the last word of each person on each page, in the order first said."""
         last: dict[tuple[str, str, str], Judgement] = {}
-        for row in _read_lines(self.folder / RECORD):
-            judgement = Judgement(**row)
+        for judgement in _read_lines(self.folder / RECORD, Judgement.parse):
             last[judgement.query, judgement.page_id, judgement.judge] = judgement
         return [judgement for judgement in last.values() if judgement.grade is not None]
 
     def read_lists(self, readout_id: str) -> dict[str, ScoredPages]:
         """Query → its candidates, as this readout scored them."""
-        rows = _read_lines(self.folder / LISTS)
-        return {row["query"]: _scored_pages(row) for row in rows if row["readout_id"] == readout_id}
+        rows = _read_lines(self.folder / LISTS, _parse_list)
+        return {query: pages for query, made_by, pages in rows if made_by == readout_id}
 
     def grades(self) -> dict[str, dict[str, int]]:
         """Query text → page id → grade; where people differ, the median, the lower one of two."""
@@ -140,9 +152,10 @@ def query_id(query: str) -> str:
     return f"q-{hashlib.blake2b(query.encode(), digest_size=6).hexdigest()}"
 
 
-def _scored_pages(row: Mapping[str, Any]) -> ScoredPages:
-    """The candidates in a line of `lists.jsonl`."""
-    return ScoredPages(tuple(row["page_ids"]), tuple(row["retriever"]), tuple(row["readout"]))
+def _parse_list(row: Mapping[str, Any]) -> tuple[str, str, ScoredPages]:
+    """Query, readout and candidates in a line of `lists.jsonl`."""
+    scores = (tuple(map(float, row[name])) for name in ("retriever", "readout"))
+    return str(row["query"]), str(row["readout_id"]), ScoredPages(tuple(row["page_ids"]), *scores)
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
@@ -159,14 +172,14 @@ def _append(path: Path, row: dict[str, Any]) -> None:
         os.close(descriptor)
 
 
-def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
-        return
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+def _read_lines(path: Path, parse: Callable[[dict[str, Any]], Parsed]) -> Iterator[Parsed]:
+    """Every line of a file; one that was cut short or means nothing is skipped with a warning."""
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                row = json.loads(line)
-            except ValueError:
-                log.warning("%s, line %d was cut short and is skipped", path, number)
+                parsed = parse(json.loads(line))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                log.warning("%s, line %d cannot be read and is skipped: %s", path, number, error)
                 continue
-            yield row
+            yield parsed

@@ -98,6 +98,13 @@ def read_lineage(dataset: Any, uri: str) -> Lineage:  # noqa: ANN401
     return Lineage.from_json(metadata.get(layout.LINEAGE_KEY, ""))
 
 
+def read_columns(dataset: Any, uri: str, *names: str, **options: Any) -> list[list[Any]]:  # noqa: ANN401
+    """Columns of all rows, or of those that Lance's scan options choose."""
+    with wrap_errors(f"reading the page store at {uri}"):
+        table = dataset.to_table(columns=list(names), **options)
+        return [table.column(name).to_pylist() for name in names]
+
+
 def shorten(names: Sequence[str], *, shown: int = 5) -> str:
     """The first few of `names`, and how many more there are."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
@@ -146,17 +153,6 @@ class RemoteFolder:
         """Upload a local file, replacing the object of its name: whole, or not at all."""
         with wrap_errors(f"writing {self.url}/{path.name}"):
             self._session.upload_file(str(path), path.name)
-
-    def fetch(self, folder: Path, *, suffix: str = "") -> None:
-        """Copy everything whose name ends in `suffix` into a local folder."""
-        for name in self.names():
-            if name.endswith(suffix):
-                self.get(name, folder)
-
-
-def write_basis(uri: str, basis: Basis) -> None:
-    """Write a basis beside a store that is to be made."""
-    write_file(uri, layout.BASIS, basis.to_bytes())
 
 
 def read_basis(uri: str, lineage: Lineage) -> Basis | None:

@@ -53,21 +53,12 @@ COLUMNS = (
 LABELS = "labels"
 """A further column, absent until there is metadata: what is said of a page's documents, as `key=value`."""
 
-CALIBRATIONS = "calibrations"
-SOURCES = "_sources.json"
-"""What may lie beside the dataset in a local directory: fitted readouts, and where documents were found."""
-
-BASIS = "_basis.safetensors"
-"""Beside the dataset, unless pages are stored as int8: the basis of its pages."""
-
-PROBE = "_probe.safetensors"
-"""Beside the dataset: what the model that made it said of a few pages."""
-
-JUDGEMENTS = "judgements"
-"""Beside the dataset in a local directory: what people said of pages in the browser."""
-
-EMBEDDINGS = "embeddings"
-"""Beside the dataset, the pages' text embeddings: a directory that may be removed at any time."""
+CALIBRATIONS, JUDGEMENTS, EMBEDDINGS = "calibrations", "judgements", "embeddings"
+"""Folders beside the dataset: fitted readouts; what people said of pages in the browser; the pages' text
+embeddings, which may be removed at any time."""
+SOURCES, BASIS, PROBE = "_sources.json", "_basis.safetensors", "_probe.safetensors"
+"""Files beside the dataset: where documents were found; the basis of pages that are not int8; what the model
+that made the store said of a few pages."""
 
 LANCE_FILE_VERSION = "2.1"
 """What data files are written in, whatever the release of Lance; readers leave the version to Lance."""
@@ -137,20 +128,13 @@ class Basis:
 
     def to_bytes(self) -> bytes:
         """A safetensors file."""
-        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in _BASIS_ARRAYS}
-        for kind, groups in (("keys", self.keys), ("values", self.values)):
-            for number, group in enumerate(groups):
-                for name in _GROUP_ARRAYS:
-                    arrays[f"{kind}.{number}.{name}"] = np.ascontiguousarray(getattr(group, name))
-        facts = {
-            "format": FORMAT,
-            "interleaved": self.interleaved,
-            "scaling": self.scaling,
-            "layers_per_group": self.layers_per_group,
-            "limits": self.limits,
-            "lost": self.lost,
-        }
-        return save(arrays, metadata={"facts": json.dumps(facts)})
+        arrays = {name: getattr(self, name) for name in _BASIS_ARRAYS}
+        for kind in ("keys", "values"):
+            for number, group in enumerate(getattr(self, kind)):
+                arrays |= {f"{kind}.{number}.{name}": getattr(group, name) for name in _GROUP_ARRAYS}
+        facts = {"format": FORMAT, **{name: getattr(self, name) for name in _BASIS_FACTS}}
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        return save(contiguous, metadata={"facts": json.dumps(facts)})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Basis":
@@ -177,6 +161,7 @@ class Basis:
 
 
 _BASIS_ARRAYS = ("shared", "tail", "frequencies")
+_BASIS_FACTS = ("interleaved", "scaling", "layers_per_group", "limits", "lost")
 _GROUP_ARRAYS = ("mean", "rows", "steps", "tail_steps")
 
 
@@ -246,7 +231,7 @@ def _array_types(
         scales = {"key_scales": ("<u2", (layers, heads, dim)), "value_scales": ("<u2", codes[1][:3])}
         return {**scales, "keys": codes, "values": codes, **bitmaps}
     if basis is None:
-        raise StoreError("a page of a store whose basis is missing: the store is damaged")
+        raise ValueError(f"kind {kind}, without a basis")
     return {
         "rotary": ("<i4", (len(basis.frequencies), positions)),
         "whole": ("<i4", (whole,)),
@@ -285,33 +270,34 @@ def pack(prefix: PackedPrefix) -> NDArray[np.uint8]:
 
 
 def unpack(block: Bytes, *, basis: Basis | None = None) -> PackedPrefix:
-    """The prefix in a block of a store with this basis; arrays are views on memory of their own."""
+    """The prefix in a block of a store with this basis; arrays are views on memory of their own.
+
+    The caller has compared the block with its checksum.
+    """
     view = block.data if isinstance(block, np.ndarray) else memoryview(block)
-    header, body = bytes(view[: _HEADER.size]), view[_HEADER.size :]
-    if len(header) < _HEADER.size:
-        raise StoreError(f"a prefix of {len(header)} bytes, expected at least {_HEADER.size}")
+    try:
+        return _parse(bytes(view[: _HEADER.size]), view[_HEADER.size :], basis)
+    except (struct.error, ValueError, OverflowError, MemoryError, zstandard.ZstdError) as error:
+        raise StoreError(f"a prefix that cannot be read ({error}): the store is damaged") from error
+
+
+def _parse(header: bytes, body: memoryview, basis: Basis | None) -> PackedPrefix:
     magic, stored_format, kind, *sizes, lost, nbytes = _HEADER.unpack(header)
     layers, heads, count, dim, next_position, rows, columns, shared, total, whole = sizes
     if magic != _MAGIC:
-        raise StoreError(f"a prefix that starts with {magic!r}, expected {_MAGIC!r}: the store is damaged")
+        raise ValueError(f"it starts with {magic!r}, expected {_MAGIC!r}")
     if stored_format != FORMAT:
         raise ArtifactError(f"a prefix of format {stored_format}, expected {FORMAT}: index the pages again")
-    held = 0 if basis is None or kind == _INT8 else basis.shared.shape[3]
-    tail = 0 if basis is None or kind == _INT8 else basis.tail.shape[3]
-    if kind not in (_INT8, _CODED) or held != shared or not tail <= count <= total:
-        raise StoreError(
-            f"a prefix of kind {kind} after {shared} positions, of which the store holds {held}: "
-            "the store is damaged"
-        )
-    types = _array_types(kind, (layers, heads, dim), count, total, whole, basis)
-    ends = [math.prod(dims) * np.dtype(dtype).itemsize for dtype, dims in types.values()]
-    if sum(ends) != nbytes:
-        raise StoreError(f"a prefix of {nbytes} bytes whose shape needs {sum(ends)}: the store is damaged")
-    decoded = _decode(body, nbytes) if kind == _CODED else np.array(body, dtype=np.uint8)
-    if decoded.nbytes != nbytes:
-        raise StoreError(f"a prefix of {nbytes} bytes in {decoded.nbytes}: the store is damaged")
+    of_page = basis if kind == _CODED else None
+    if shared != (0 if of_page is None else of_page.shared.shape[3]):
+        raise ValueError(f"it follows {shared} positions that the store does not hold")
+    types = _array_types(kind, (layers, heads, dim), count, total, whole, of_page)
+    decoded = np.frombuffer(
+        bytearray(zstandard.ZstdDecompressor().decompress(body) if kind == _CODED else body), dtype=np.uint8
+    )
     arrays, start = {}, 0
-    for (name, (dtype, dims)), length in zip(types.items(), ends, strict=True):
+    for name, (dtype, dims) in types.items():
+        length = math.prod(dims) * np.dtype(dtype).itemsize
         arrays[name] = decoded[start : start + length].view(dtype).reshape(dims)
         start += length
     kept, visual = (
@@ -319,32 +305,12 @@ def unpack(block: Bytes, *, basis: Basis | None = None) -> PackedPrefix:
         for name in ("kept_bits", "visual_bits")
     )
     positions = np.flatnonzero(kept).astype(np.int32)
-    if len(positions) != count:
-        raise StoreError(
-            f"a prefix that marks {len(positions)} positions and holds {count}: the store is damaged"
-        )
+    if not start == nbytes == decoded.nbytes or len(positions) != count:
+        raise ValueError(f"{decoded.nbytes} bytes and {len(positions)} positions, not {nbytes} and {count}")
     if kind == _CODED:
         arrays["rotary"] = np.cumsum(arrays["rotary"], axis=1, dtype=np.int32)
-    return PackedPrefix(
-        arrays,
-        (layers, heads, dim),
-        positions,
-        visual[positions],
-        next_position,
-        (rows, columns),
-        basis if kind == _CODED else None,
-        lost,
-    )
-
-
-def _decode(body: memoryview, nbytes: int) -> NDArray[np.uint8]:
-    try:
-        if zstandard.frame_content_size(body) != nbytes:
-            raise StoreError(f"a prefix of other than {nbytes} bytes: the store is damaged")
-        decoded = zstandard.ZstdDecompressor().decompress(body)
-    except zstandard.ZstdError as error:
-        raise StoreError(f"a prefix that cannot be decoded ({error}): the store is damaged") from error
-    return np.frombuffer(bytearray(decoded), dtype=np.uint8)
+    facts = (positions, visual[positions], next_position, (rows, columns))
+    return PackedPrefix(arrays, (layers, heads, dim), *facts, of_page, lost)
 
 
 def vectors_checksum(vectors: NDArray[np.float16]) -> bytes:

@@ -19,8 +19,6 @@ from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import read_vectors
 
 _BATCH_ROWS = 64
-_BATCH_BLOCKS = 8
-"""Prefixes held in memory at once."""
 _COLUMNS = [name for name in layout.COLUMNS if name not in (layout.POSITIONS, layout.PREFIX)]
 
 
@@ -60,42 +58,25 @@ def _find_fragment_damage(store: PageStore, fragment: Any) -> Iterator[Damage]: 
     for batch in scanner.to_batches():
         rows = batch.drop_columns([layout.VECTORS]).to_pylist() if vector_names else batch.to_pylist()
         vectors = read_vectors(batch) if vector_names else [None] * len(rows)
-        blocks = _read_blocks(store, [row["_rowaddr"] for row in rows if row[layout.PREFIX_BYTES]])
         for row, row_vectors in zip(rows, vectors, strict=True):
-            reason = _find_fault(row, row_vectors, blocks.get(row["_rowaddr"], b""))
+            reason = _find_fault(store, row, row_vectors)
             if reason is not None:
                 references: list[str] = row[layout.REFERENCES] or [str(row[layout.PAGE_ID])]
                 yield Damage(references[0], row[layout.PAGE_ID], reason)
 
 
-def _read_blocks(store: PageStore, addresses: Sequence[int]) -> dict[int, bytes | str | None]:
-    """The bytes of prefixes, or why one cannot be read."""
-    blocks: dict[int, bytes | str | None] = {}
-    for start in range(0, len(addresses), _BATCH_BLOCKS):
-        together = addresses[start : start + _BATCH_BLOCKS]
-        try:
-            blocks |= store.read_blocks(together)
-        except StoreError:
-            for address in together:
-                try:
-                    blocks |= store.read_blocks([address])
-                except StoreError as error:
-                    blocks[address] = f"its prefix cannot be read: {error}"
-    return blocks
-
-
-def _find_fault(
-    row: dict[str, Any], vectors: NDArray[np.float16] | None, block: bytes | str | None
-) -> str | None:
+def _find_fault(store: PageStore, row: dict[str, Any], vectors: NDArray[np.float16] | None) -> str | None:
     names = (layout.PAGE_ID, layout.SOURCE, layout.TEXT, layout.THUMBNAIL, layout.CHECKSUM)
     empty = [name for name in names if row[name] is None]
     if empty:
         return f"its {empty[0]} is missing"
-    if isinstance(block, str):
-        return block
-    nbytes, checksum = row[layout.PREFIX_BYTES], row[layout.PREFIX_CHECKSUM]
-    if len(block or b"") != nbytes or layout.block_checksum(block or b"") != checksum:
-        return "its prefix differs from its checksum"
+    if row[layout.PREFIX_BYTES]:
+        try:
+            [block] = store.read_blocks([row["_rowaddr"]]).values()
+        except StoreError as error:
+            return f"its prefix cannot be read: {error}"
+        if layout.block_checksum(block or b"") != row[layout.PREFIX_CHECKSUM]:
+            return "its prefix differs from its checksum"
     content = (row[layout.SOURCE], row[layout.TEXT], row[layout.THUMBNAIL])
     if layout.checksum(row[layout.PAGE_ID], row[layout.REFERENCES] or (), *content) != row[layout.CHECKSUM]:
         return "its names, text or thumbnail differ from their checksum"

@@ -7,19 +7,21 @@ nor the time to open grows with the store.
 """
 
 import logging
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from threading import Lock
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ridgerank.errors import StoreError, UnreadablePages
+from ridgerank.errors import RidgeRankError, StoreError, UnreadablePages
 from ridgerank.lineage import Lineage
-from ridgerank.store import lance_dataset, layout, reading
+from ridgerank.store import lance_dataset, layout
 from ridgerank.store.lance_dataset import read_basis
 from ridgerank.store.layout import Basis, PackedPrefix
 from ridgerank.store.page_filter import PageFilter, PageSelection
@@ -27,10 +29,68 @@ from ridgerank.store.vector_columns import VectorColumn, VectorOrigin, read_vect
 
 log = logging.getLogger(__name__)
 
+CACHE_BYTES = 1 << 30
+"""What a reranker keeps of its pages in memory unless told otherwise."""
 CACHED_ENTRIES = 65_536
 """Entries of a large store kept in memory, the most recently used: some 40 MB."""
 _IDS_PER_FILTER = 1000
 _INDEXED_COLUMNS = (layout.PAGE_ID, layout.REFERENCES)
+
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounts:
+    """Hits and misses of a cache so far, and what it holds now."""
+
+    hits: int = 0
+    misses: int = 0
+    pages: int = 0
+    nbytes: int = 0
+
+
+class ByteLRU(Generic[Key, Value]):
+    """A mapping of bounded size; safe for any number of threads."""
+
+    def __init__(self, capacity_bytes: int, *, count_bytes: Callable[[Value], int]) -> None:
+        if capacity_bytes < 0:
+            raise RidgeRankError(f"cache size must be 0 bytes or more, not {capacity_bytes}")
+        self._capacity_bytes = capacity_bytes
+        self._count_bytes = count_bytes
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+        self._nbytes = self._hits = self._misses = 0
+        self._lock = Lock()
+
+    def get(self, key: Key) -> Value | None:
+        """The value of a key, which becomes the most recently used; None if there is none."""
+        with self._lock:
+            if key not in self._values:
+                self._misses += 1
+                return None
+            self._hits += 1
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def put(self, key: Key, value: Value) -> None:
+        """Hold a value as the most recently used; one larger than the whole capacity is not held."""
+        nbytes = self._count_bytes(value)
+        with self._lock:
+            if key in self._values:
+                self._nbytes -= self._count_bytes(self._values.pop(key))
+            if nbytes > self._capacity_bytes:
+                return
+            self._values[key] = value
+            self._nbytes += nbytes
+            while self._nbytes > self._capacity_bytes:
+                _, evicted = self._values.popitem(last=False)
+                self._nbytes -= self._count_bytes(evicted)
+
+    def counts(self) -> CacheCounts:
+        """Hits, misses and what is held now."""
+        with self._lock:
+            return CacheCounts(self._hits, self._misses, len(self._values), self._nbytes)
 
 
 class CatalogEntry(NamedTuple):
@@ -57,47 +117,46 @@ class Catalog:
 
     def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
         """The entries of pages; pages that are missing are named in the error."""
-        return [self._entries[row] for row in self._rows(page_ids)]
+        found = self._find(page_ids)
+        missing = [page_id for page_id in page_ids if page_id not in found]
+        if missing:
+            raise StoreError(
+                f"pages not in the page store at {self._uri}: {lance_dataset.shorten(missing)}; "
+                "index them first"
+            )
+        return [found[page_id] for page_id in page_ids]
 
     def resolve(self, names: Iterable[str]) -> dict[str, str]:
         """Page id behind each page id or exact reference; names of no page are left out."""
-        page_ids = {
-            name: name if name in self._row_of else self._page_of_reference.get(name)
-            for name in dict.fromkeys(names)
-        }
-        return {name: page_id for name, page_id in page_ids.items() if page_id is not None}
+        entries = {name: self._listed.get(name) or self._by_reference.get(name) for name in names}
+        return {name: entry.page_id for name, entry in entries.items() if entry is not None}
 
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401
         """Columns of pages, in the order of `page_ids`."""
-        rows = self._rows(page_ids)
+        row_of = {page_id: row for row, page_id in enumerate(self._listed)}
+        rows = [row_of[entry.page_id] for entry in self.entries(page_ids)]
         with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
             return self._dataset.take(rows, columns=list(columns))
 
-    def page_ids(self) -> list[str]:
-        """Every page, in the order stored."""
-        return list(self._row_of)
+    def _find(self, page_ids: Sequence[str]) -> Mapping[str, CatalogEntry]:
+        return self._listed
 
-    @property
-    def prefix_nbytes(self) -> int:
-        """Bytes of all prefixes together."""
-        return sum(entry.nbytes for entry in self._entries)
-
-    def _rows(self, page_ids: Sequence[str]) -> list[int]:
-        _require_all(page_ids, self._row_of, self._uri)
-        return [self._row_of[page_id] for page_id in page_ids]
-
-    @cached_property
-    def _row_of(self) -> dict[str, int]:
-        return {entry.page_id: row for row, entry in enumerate(self._entries)}
+    def _select(self, condition: str | None = None) -> list[CatalogEntry]:
+        with lance_dataset.wrap_errors(f"looking up pages of the page store at {self._uri}"):
+            table = self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, with_row_address=True)
+            columns = (table.column(name).to_pylist() for name in (*_ENTRY_COLUMNS, "_rowaddr"))
+            return [
+                CatalogEntry(page_id, tuple(names or ()), *numbers)
+                for page_id, names, *numbers in zip(*columns, strict=True)
+            ]
 
     @cached_property
-    def _page_of_reference(self) -> dict[str, str]:
-        return {name: entry.page_id for entry in self._entries for name in entry.references}
+    def _listed(self) -> dict[str, CatalogEntry]:
+        return {entry.page_id: entry for entry in self._select()}
 
     @cached_property
-    def _entries(self) -> list[CatalogEntry]:
-        with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
-            return _read_entries(self._dataset.to_table(columns=_ENTRY_COLUMNS, with_row_address=True))
+    def _by_reference(self) -> dict[str, CatalogEntry]:
+        return {name: entry for entry in self._listed.values() for name in entry.references}
 
 
 class IndexedCatalog(Catalog):
@@ -105,75 +164,40 @@ class IndexedCatalog(Catalog):
 
     def __init__(self, dataset: Any, uri: str, *, cached_entries: int = CACHED_ENTRIES) -> None:  # noqa: ANN401
         super().__init__(dataset, uri)
-        self._entry_cache: reading.ByteLRU[str, CatalogEntry] = reading.ByteLRU(
-            cached_entries, count_bytes=lambda _: 1
-        )
-        self._name_cache: reading.ByteLRU[str, str] = reading.ByteLRU(cached_entries, count_bytes=lambda _: 1)
-
-    def entries(self, page_ids: Sequence[str]) -> list[CatalogEntry]:
-        """The entries of pages; pages that are missing are named in the error."""
-        entries = self._look_up(page_ids)
-        _require_all(page_ids, entries, self._uri)
-        return [entries[page_id] for page_id in page_ids]
+        self._cache: ByteLRU[str, CatalogEntry] = ByteLRU(cached_entries, count_bytes=lambda _: 1)
+        """By page id and by reference."""
 
     def resolve(self, names: Iterable[str]) -> dict[str, str]:
         """Page id behind each page id or exact reference; names of no page are left out."""
-        distinct_names = list(dict.fromkeys(names))
-        cached = {name: self._name_cache.get(name) for name in distinct_names}
-        resolved = {name: page_id for name, page_id in cached.items() if page_id is not None}
-        uncached = [name for name in distinct_names if name not in resolved]
-        resolved |= {
-            page_id: page_id for page_id in self._look_up([name for name in uncached if _is_id(name)])
-        }
-        for batch in _batches([name for name in uncached if name not in resolved]):
-            entries = self._select(f"array_has_any({layout.REFERENCES}, make_array({_quoted(batch)}))")
-            page_of = {name: entry.page_id for entry in entries for name in entry.references}
-            resolved |= {name: page_of[name] for name in batch if name in page_of}
-        for name in uncached:
-            if name in resolved and not _is_id(name):
-                self._name_cache.put(name, resolved[name])
-        return resolved
+        names = list(dict.fromkeys(names))
+        entries = self._find(names)
+        for batch in _batches([name for name in names if name not in entries]):
+            found = self._select(f"array_has_any({layout.REFERENCES}, make_array({_quoted(batch)}))")
+            by_reference = {name: entry for entry in found for name in entry.references}
+            for name in by_reference.keys() & set(batch):
+                entries[name] = by_reference[name]
+                self._cache.put(name, by_reference[name])
+        return {name: entries[name].page_id for name in names if name in entries}
 
     def table(self, page_ids: Sequence[str], columns: Sequence[str]) -> Any:  # noqa: ANN401
         """Columns of pages, in the order of `page_ids`."""
-        distinct_ids = list(dict.fromkeys(page_ids))
+        self.entries(page_ids)
         with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
             parts = [
                 self._dataset.to_table(columns=list(columns), filter=ids_filter(batch))
-                for batch in _batches(distinct_ids)
+                for batch in _batches(list(dict.fromkeys(page_ids)))
             ]
             table = pa.concat_tables(parts) if parts else self._dataset.schema.empty_table().select(columns)
         row_of = {page_id: row for row, page_id in enumerate(table.column(layout.PAGE_ID).to_pylist())}
-        _require_all(page_ids, row_of, self._uri)
         return table.take(pa.array([row_of[page_id] for page_id in page_ids], pa.int64()))
 
-    def page_ids(self) -> list[str]:
-        """Every page, in the order stored."""
-        with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
-            table = self._dataset.to_table(columns=[layout.PAGE_ID])
-        page_ids: list[str] = table.column(layout.PAGE_ID).to_pylist()
-        return page_ids
-
-    @property
-    def prefix_nbytes(self) -> int:
-        """Bytes of all prefixes together."""
-        with lance_dataset.wrap_errors(f"reading the page store at {self._uri}"):
-            table = self._dataset.to_table(columns=[layout.PREFIX_BYTES])
-            return sum(table.column(layout.PREFIX_BYTES).to_pylist())
-
-    def _look_up(self, page_ids: Sequence[str]) -> dict[str, CatalogEntry]:
-        cached = {page_id: self._entry_cache.get(page_id) for page_id in page_ids}
+    def _find(self, page_ids: Sequence[str]) -> dict[str, CatalogEntry]:
+        cached = {page_id: self._cache.get(page_id) for page_id in page_ids}
         entries = {page_id: entry for page_id, entry in cached.items() if entry is not None}
-        for batch in _batches([page_id for page_id in dict.fromkeys(page_ids) if page_id not in entries]):
-            entries |= {entry.page_id: entry for entry in self._select(ids_filter(batch))}
-        return entries
-
-    def _select(self, condition: str) -> list[CatalogEntry]:
-        with lance_dataset.wrap_errors(f"looking up pages of the page store at {self._uri}"):
-            table = self._dataset.to_table(columns=_ENTRY_COLUMNS, filter=condition, with_row_address=True)
-            entries = _read_entries(table)
-        for entry in entries:
-            self._entry_cache.put(entry.page_id, entry)
+        for batch in _batches([name for name in cached if name not in entries and _is_id(name)]):
+            for entry in self._select(ids_filter(batch)):
+                entries[entry.page_id] = entry
+                self._cache.put(entry.page_id, entry)
         return entries
 
 
@@ -195,24 +219,6 @@ _ENTRY_COLUMNS = [
     layout.PREFIX_BYTES,
     layout.PREFIX_CHECKSUM,
 ]
-
-
-def _read_entries(table: Any) -> list[CatalogEntry]:  # noqa: ANN401
-    page_ids, references, *numbers = (
-        table.column(name).to_pylist() for name in (*_ENTRY_COLUMNS, "_rowaddr")
-    )
-    return [
-        CatalogEntry(page_id, tuple(names or ()), *of_page)
-        for page_id, names, *of_page in zip(page_ids, references, *numbers, strict=True)
-    ]
-
-
-def _require_all(page_ids: Iterable[str], stored: Container[str], uri: str) -> None:
-    missing = [page_id for page_id in page_ids if page_id not in stored]
-    if missing:
-        raise StoreError(
-            f"pages not in the page store at {uri}: {lance_dataset.shorten(missing)}; index them first"
-        )
 
 
 def _is_id(name: str) -> bool:
@@ -318,7 +324,7 @@ class PageStore:
         return StoreInfo(
             uri=self.uri,
             pages=len(self),
-            prefix_bytes=self.catalog.prefix_nbytes,
+            prefix_bytes=self.prefix_nbytes(),
             cached_bytes_per_page=self._cached_bytes(),
             fragments=len(self.fragments()),
             retriever=read_vector_origin(self._dataset),
@@ -327,9 +333,10 @@ class PageStore:
 
     def _cached_bytes(self) -> float:
         if self.basis is None or not len(self):
-            return self.catalog.prefix_nbytes / max(1, len(self))
-        [counts] = self._columns([layout.POSITIONS])
-        return float(np.mean(counts)) * (self.basis.rank + 4 * len(self.basis.frequencies))
+            return self.prefix_nbytes() / max(1, len(self))
+        return float(np.mean(self._column(layout.POSITIONS))) * (
+            self.basis.rank + 4 * len(self.basis.frequencies)
+        )
 
     @cached_property
     def basis(self) -> Basis | None:
@@ -344,12 +351,15 @@ class PageStore:
 
     def texts(self) -> dict[str, str]:
         """Read the text of every page, by page id, in the order stored."""
-        return dict(zip(*self._columns([layout.PAGE_ID, layout.TEXT]), strict=True))
+        columns = lance_dataset.read_columns(self._dataset, self.uri, layout.PAGE_ID, layout.TEXT)
+        return dict(zip(*columns, strict=True))
 
-    def _columns(self, names: list[str], **options: Any) -> list[list[Any]]:  # noqa: ANN401 (as Lance takes)
-        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=names, **options)
-        return [table.column(name).to_pylist() for name in names]
+    def prefix_nbytes(self) -> int:
+        """Bytes of all prefixes together."""
+        return sum(self._column(layout.PREFIX_BYTES))
+
+    def _column(self, name: str, **options: Any) -> list[Any]:  # noqa: ANN401 (as Lance takes)
+        return lance_dataset.read_columns(self._dataset, self.uri, name, **options)[0]
 
     def select(self, page_filter: PageFilter) -> PageSelection:
         """The pages that a filter lets through; a filter that lets none through is refused."""
@@ -359,40 +369,31 @@ class PageStore:
                 "index them again: no page is encoded twice"
             )
         condition = page_filter.condition()
-        with lance_dataset.wrap_errors(f"filtering the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=[layout.PAGE_ID], filter=condition or None)
-        if not table.num_rows:
+        page_ids = self._column(layout.PAGE_ID, filter=condition or None)
+        if not page_ids:
             raise StoreError(
                 f"no page of the page store at {self.uri} has {page_filter}; its pages are called as in "
                 f"{lance_dataset.shorten(self.references(self.page_ids()[:3])) or 'no document'}"
             )
-        return PageSelection(frozenset(table.column(layout.PAGE_ID).to_pylist()), condition)
+        return PageSelection(frozenset(page_ids), condition)
 
     def label_examples(self) -> list[str]:
         """A label of each key that the first pages have."""
         if layout.LABELS not in self._dataset.schema.names:
             return []
-        [column] = self._columns([layout.LABELS], limit=_LABELLED_PAGES)
         labels: dict[str, str] = {}
-        for page_labels in column:
+        for page_labels in self._column(layout.LABELS, limit=_LABELLED_PAGES):
             for label in page_labels or []:
                 labels.setdefault(label.partition("=")[0], label)
         return list(labels.values())
 
-    def labels(self) -> dict[str, tuple[str, ...]]:
-        """The labels of every page that has any, by page id."""
-        if layout.LABELS not in self._dataset.schema.names:
-            return {}
-        columns = self._columns([layout.PAGE_ID, layout.LABELS], filter=f"{layout.LABELS} IS NOT NULL")
-        return {page_id: tuple(labels) for page_id, labels in zip(*columns, strict=True) if labels}
-
     def page_ids(self) -> list[str]:
         """List every page, in the order stored."""
-        return self.catalog.page_ids()
+        return self._column(layout.PAGE_ID)
 
     def pending(self) -> frozenset[str]:
         """Pages that are stored without a prefix: they can be found, and are not encoded yet."""
-        return frozenset(self._columns([layout.PAGE_ID], filter=f"{layout.PREFIX_BYTES} = 0")[0])
+        return frozenset(self._column(layout.PAGE_ID, filter=f"{layout.PREFIX_BYTES} = 0"))
 
     def lookup(self, name: str) -> str | None:
         """Look up the page id behind a page id or an exact reference, None if there is no such page."""
@@ -471,9 +472,7 @@ class PageStore:
 
     def probe(self) -> None:
         """Read the first page from where it lies; an error says why the store cannot be read now."""
-        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            first = self._dataset.head(1, columns=[layout.PAGE_ID]).column(layout.PAGE_ID).to_pylist()
-        self.read_prefixes(first)
+        self.read_prefixes(self._column(layout.PAGE_ID, limit=1))
 
     @property
     def version(self) -> int:

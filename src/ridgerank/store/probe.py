@@ -11,7 +11,6 @@ or by seeded random directions if there is none yet. Readout files compare their
 import json
 import logging
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 from safetensors import SafetensorError
@@ -67,19 +66,10 @@ def compare_scores(stored: Floats, found: Floats) -> ProbeResult:
     first, second = center_scores(stored), center_scores(found)
     norm = float(np.linalg.norm(first) * np.linalg.norm(second))
     correlation = float((first * second).sum()) / norm if norm > 0 else 0.0
-    swapped = 0
-    for before, after in zip(first, second, strict=True):
-        near = NEAR_TIE * before.std()
-        for one, other in combinations(range(len(before)), 2):
-            gap = before[one] - before[other]
-            swapped += bool(abs(gap) > near and gap * (after[one] - after[other]) < 0)
+    gaps, found_gaps = (each[:, :, None] - each[:, None, :] for each in (first, second))
+    apart = np.abs(gaps) > NEAR_TIE * first.std(axis=1)[:, None, None]
+    swapped = int((apart & (gaps * found_gaps < 0)).sum()) // 2
     return ProbeResult(correlation if np.isfinite(correlation) else 0.0, swapped)
-
-
-def random_directions(width: int, count: int = 16) -> Floats:
-    """(count, width): the same for every model of this width, for stores that have no readout yet."""
-    directions: Floats = np.random.default_rng(0).normal(size=(count, width)) / np.sqrt(width)
-    return directions
 
 
 def write_probe(store: PageStore, backbone: Backbone) -> None:
@@ -111,7 +101,8 @@ def run_probe(store: PageStore, backbone: Backbone) -> ProbeResult | None:
     if len(rows) < 2:
         return None
     found = _run(store, backbone, [page_ids[row] for row in rows])
-    directions = random_directions(states.shape[-1])
+    # The same for every model of this width: most stores have no readout yet.
+    directions = np.random.default_rng(0).normal(size=(16, states.shape[-1])) / np.sqrt(states.shape[-1])
     stored, here = (
         (each @ directions.T).transpose(2, 0, 1).reshape(-1, len(rows)) for each in (states[:, rows], found)
     )

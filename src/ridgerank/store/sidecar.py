@@ -12,14 +12,14 @@ On a local disk these are files in the store's directory. On an object store the
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
+from typing import TypeAlias
 
-from ridgerank.atomic import replace_text_file
 from ridgerank.documents.render import PageRef, list_pages, render_pages
 from ridgerank.errors import CalibrationError, StoreError
 from ridgerank.page_sizing import PixelBudget
@@ -42,34 +42,34 @@ def calibrations_folder(uri: str) -> Path:
     return root / layout.CALIBRATIONS
 
 
-def locate_calibrations(uri: str) -> str:
-    """The path or URL of a store's calibrations, to be shown."""
-    root = lance_dataset.local_root(uri)
-    return f"{uri.rstrip('/')}/{layout.CALIBRATIONS}" if root is None else str(root / layout.CALIBRATIONS)
-
-
 @contextmanager
 def open_calibrations(uri: str) -> Iterator[Path]:
     """A folder to read calibrations from: the store's own, or a copy that is removed after the block."""
-    if lance_dataset.local_root(uri) is not None:
-        yield calibrations_folder(uri)
-        return
-    with TemporaryDirectory(prefix="ridgerank-") as scratch:
-        RemoteFolder(uri, layout.CALIBRATIONS).fetch(Path(scratch), suffix=".safetensors")
-        yield Path(scratch)
+    with _local_copy(uri, ".safetensors") as (folder, _):
+        yield folder
 
 
 @contextmanager
 def edit_calibrations(uri: str) -> Iterator[Path]:
     """A folder to calibrate in: the store's own, or a copy whose changes are uploaded."""
+    with (
+        _local_copy(uri, "") as (folder, remote),
+        nullcontext() if remote is None else upload_changes(remote, folder),
+    ):
+        yield folder
+
+
+@contextmanager
+def _local_copy(uri: str, suffix: str) -> Iterator[tuple[Path, RemoteFolder | None]]:
     if lance_dataset.local_root(uri) is not None:
-        yield calibrations_folder(uri)
+        yield calibrations_folder(uri), None
         return
     with TemporaryDirectory(prefix="ridgerank-") as scratch:
-        folder = RemoteFolder(uri, layout.CALIBRATIONS)
-        folder.fetch(Path(scratch))
-        with upload_changes(folder, Path(scratch)):
-            yield Path(scratch)
+        remote = RemoteFolder(uri, layout.CALIBRATIONS)
+        for name in remote.names():
+            if name.endswith(suffix):
+                remote.get(name, Path(scratch))
+        yield Path(scratch), remote
 
 
 _UPLOAD_INTERVAL_S = 10.0
@@ -81,7 +81,6 @@ def upload_changes(remote: RemoteFolder, folder: Path) -> Iterator[None]:
     """Upload what changes in a local copy: every few seconds, and at the end, also after an error."""
     uploaded = _stamps(folder)
     done = Event()
-    failures: list[BaseException] = []
 
     def upload() -> None:
         current = _stamps(folder)
@@ -91,11 +90,8 @@ def upload_changes(remote: RemoteFolder, folder: Path) -> Iterator[None]:
 
     def upload_regularly() -> None:
         while not done.wait(_UPLOAD_INTERVAL_S):
-            try:
+            with suppress(StoreError):  # tried again, and at the end raised
                 upload()
-            except BaseException as error:  # raised below, in the thread that runs the block
-                failures.append(error)
-                return
 
     thread = Thread(target=upload_regularly, name="ridgerank-save", daemon=True)
     thread.start()
@@ -105,97 +101,65 @@ def upload_changes(remote: RemoteFolder, folder: Path) -> Iterator[None]:
         done.set()
         thread.join()
         upload()
-    if failures:
-        raise failures[0]
 
 
 def _stamps(folder: Path) -> dict[Path, tuple[int, int]]:
     """Size and time of each file; scratch files, whose names start with a dot, are left out."""
-    stamps = {}
-    for path in folder.iterdir():
-        if not path.name.startswith("."):
-            status = path.stat()
-            stamps[path] = (status.st_size, status.st_mtime_ns)
-    return stamps
+    files = {path: path.stat() for path in folder.iterdir() if not path.name.startswith(".")}
+    return {path: (status.st_size, status.st_mtime_ns) for path, status in files.items()}
 
 
 def remember_sources(uri: str, paths: Mapping[str, Path]) -> None:
     """Add to the paths of documents: name of a document → its file."""
     if not paths:
         return
-    with _edit_sources(uri) as sources:
-        for name, path in paths.items():
-            newest = str(path.resolve())
-            sources[name] = [newest, *(older for older in sources.get(name, []) if older != newest)]
+    sources = _read_sources(uri)
+    for name, path in paths.items():
+        newest = str(path.resolve())
+        sources[name] = [newest, *(older for older in sources.get(name, []) if older != newest)]
+    _write_sources(uri, sources)
 
 
 def forget_sources(uri: str, names: Iterable[str]) -> None:
     """Drop the paths of documents that are no longer in the store."""
-    with _edit_sources(uri) as sources:
-        for name in names:
-            sources.pop(name, None)
+    gone = set(names)
+    _write_sources(uri, {name: paths for name, paths in _read_sources(uri).items() if name not in gone})
 
 
 def source_owners(uri: str) -> dict[str, str]:
     """Name of a document → the file that was last indexed under it."""
-    with _sources_folder(uri) as folder:
-        return {name: paths[0] for name, paths in _read_sources(folder).items() if paths}
+    return {name: paths[0] for name, paths in _read_sources(uri).items() if paths}
 
 
-def recall_sources(uri: str, names: Iterable[str] | None = None) -> list[Path]:
-    """The files that were indexed under these names, or under any, and still exist, each once."""
-    with _sources_folder(uri) as folder:
-        sources = _read_sources(folder)
-    names = sources if names is None else names
+def recall_sources(uri: str, names: Iterable[str]) -> list[Path]:
+    """The files that were indexed under these names and still exist, each once."""
+    sources = _read_sources(uri)
     paths = (Path(path) for name in names for path in sources.get(name, []))
     return [path for path in dict.fromkeys(paths) if path.is_file()]
 
 
-@contextmanager
-def _sources_folder(uri: str) -> Iterator[Path]:
-    """The store's directory, or a temporary one that holds a copy of its list of sources."""
-    root = lance_dataset.local_root(uri)
-    if root is not None:
-        yield root
-        return
-    with TemporaryDirectory(prefix="ridgerank-") as scratch:
-        RemoteFolder(uri).get(layout.SOURCES, Path(scratch))
-        yield Path(scratch)
+def _write_sources(uri: str, sources: Mapping[str, Sequence[str]]) -> None:
+    # ASCII: paths may hold bytes that are not UTF-8.
+    lance_dataset.write_file(uri, layout.SOURCES, json.dumps(sources, sort_keys=True).encode("ascii"))
 
 
-@contextmanager
-def _edit_sources(uri: str) -> Iterator[dict[str, list[str]]]:
-    """The list of sources, written back after the block."""
-    with _sources_folder(uri) as folder:
-        sources = _read_sources(folder)
-        yield sources
-        with replace_text_file(folder / layout.SOURCES) as file:
-            json.dump(sources, file, sort_keys=True)  # ASCII: paths may hold bytes that are not UTF-8
-        if lance_dataset.local_root(uri) is None:
-            RemoteFolder(uri).put(folder / layout.SOURCES)
-
-
-def _read_sources(root: Path) -> dict[str, list[str]]:
-    path = root / layout.SOURCES
+def _read_sources(uri: str) -> dict[str, list[str]]:
     try:
-        content = path.read_text(encoding="utf-8") if path.exists() else "{}"
-        sources = json.loads(content)
+        sources = json.loads(lance_dataset.read_file(uri, layout.SOURCES) or "{}")
         return {str(name): [str(Path(each)) for each in paths] for name, paths in sources.items()}
     except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
-        raise StoreError(f"{path} is damaged ({error}); remove it, it is written anew by indexing") from error
+        raise StoreError(
+            f"{layout.SOURCES} of the page store at {uri} is damaged ({error}); "
+            "remove it, it is written anew by indexing"
+        ) from error
 
 
 BATCH_PAGES = 4
 """Pages that go through the model at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageLocation:
-    """A stored page and the document it can be rendered from."""
-
-    ref: PageRef
-    text: str
-    """As it is stored."""
+PageLocation: TypeAlias = tuple[PageRef, str]
+"""A page of a document on disk, and its text as it is stored."""
 
 
 def locate_pages(
@@ -209,7 +173,7 @@ def locate_pages(
     paths = documents or source_files(store.uri, stored.values())
     listed = list_pages(paths, processes=1)
     refs = {ref.page_id: ref for ref in listed if isinstance(ref, PageRef) and ref.page_id in stored}
-    return [PageLocation(ref, stored[ref.page_id].text) for ref in refs.values()]
+    return [(ref, stored[ref.page_id].text) for ref in refs.values()]
 
 
 def source_files(uri: str, pages: Iterable[StoredPage]) -> list[Path]:
@@ -222,10 +186,10 @@ def source_files(uri: str, pages: Iterable[StoredPage]) -> list[Path]:
 
 def render_locations(locations: Sequence[PageLocation], *, max_pixels: PixelBudget) -> Iterator[Page | str]:
     """Each page in turn with its stored text, or the reason why it cannot be read any more."""
-    refs = (location.ref for location in locations)
+    refs = (ref for ref, _ in locations)
     with closing(render_pages(refs, max_pixels=max_pixels, processes=1)) as pages:
-        for location, page in zip(locations, pages, strict=True):
-            yield replace(page, text=location.text) if isinstance(page, Page) else str(page)
+        for (_, text), page in zip(locations, pages, strict=True):
+            yield replace(page, text=text) if isinstance(page, Page) else str(page)
 
 
 def rerender_pages(
@@ -236,7 +200,7 @@ def rerender_pages(
     A page that cannot be read any more is left out, and the log says so.
     """
     locations = locate_pages(store, page_ids, documents=documents)
-    located = {location.ref.page_id for location in locations}
+    located = {ref.page_id for ref, _ in locations}
     missing = store.references([page_id for page_id in page_ids if page_id not in located])
     if missing:
         raise CalibrationError(
@@ -245,7 +209,6 @@ def rerender_pages(
         )
     pages = render_locations(locations, max_pixels=max_pixels)
     while rendered := list(islice(pages, BATCH_PAGES)):
-        for failure in rendered:
-            if not isinstance(failure, Page):
-                logger.warning("a page has to be looked at again and is left out: %s", failure)
+        for failure in (page for page in rendered if isinstance(page, str)):
+            logger.warning("a page has to be looked at again and is left out: %s", failure)
         yield [page for page in rendered if isinstance(page, Page)]

@@ -2,7 +2,7 @@
 
 A new local store is removed where an error came before its first page: the folder is free for another try.
 
-Locally one writer holds the store (`WriterLock`); a second is refused. On an object store there is no
+Locally one writer holds the store (`_writer.lock`); a second is refused. On an object store there is no
 lock: Lance resolves conflicting commits, and pages that two writers add at once may be stored twice.
 """
 
@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +27,6 @@ from ridgerank.atomic import list_scratch_files, lock_file
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout
-from ridgerank.store.lance_dataset import write_basis
 from ridgerank.store.layout import Basis
 from ridgerank.store.page_store import PageRow, has_page_index, ids_filter
 from ridgerank.store.vector_columns import (
@@ -44,28 +43,21 @@ from ridgerank.store.vector_columns import (
 LOCK_NAME = "_writer.lock"
 
 
-class WriterLock:
-    """An exclusive lock on a store directory; not `exclusive` where files cannot be locked."""
-
-    def __init__(self, root: Path) -> None:
-        self._descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            self.exclusive = lock_file(self._descriptor, wait=False)
-        except BlockingIOError as error:
-            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._descriptor)
-            raise StoreError(
-                f"another process (id {holder}) is writing to the page store at {root}; "
-                "wait until it is done, or stop it"
-            ) from error
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        """Free the store for the next writer. Releasing twice is harmless."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+def _lock(root: Path) -> tuple[int, bool]:
+    """A descriptor that holds the lock of a store; whether it does: not where files cannot be locked."""
+    descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        exclusive = lock_file(descriptor, wait=False)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        raise StoreError(
+            f"another process (id {holder}) is writing to the page store at {root}; "
+            "wait until it is done, or stop it"
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor, exclusive
 
 
 READER_GRACE = timedelta(hours=1)
@@ -103,7 +95,8 @@ class StoreWriter:
         """Open a store of this lineage or create it, beside it the basis of pages that are not int8."""
         self.uri = uri
         root = lance_dataset.local_root(uri)
-        self._lock: WriterLock | None = None
+        self._descriptor: int | None = None
+        self._exclusive = False
         self._created = False
         self._made_root = root is not None and not root.exists()
         if root is not None:
@@ -119,7 +112,7 @@ class StoreWriter:
                 if foreign:
                     names = lance_dataset.shorten(foreign)
                     raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
-                self._lock = WriterLock(root)
+                self._descriptor, self._exclusive = _lock(root)
                 for scratch in abandoned:
                     scratch.unlink(missing_ok=True)
         try:
@@ -188,7 +181,6 @@ class StoreWriter:
 
     def set_references(self, references: Mapping[str, Sequence[str]]) -> None:
         """Replace the names of pages, in one commit; their prefixes are not rewritten."""
-        self._require(references)
         if not references:
             return
         ids = list(references)
@@ -215,7 +207,6 @@ class StoreWriter:
 
     def set_labels(self, labels: Mapping[str, Sequence[str]]) -> None:
         """Replace the labels of pages, in one commit; their prefixes are not rewritten."""
-        self._require(labels)
         if not labels:
             return
         if layout.LABELS not in self._dataset.schema.names:
@@ -225,7 +216,6 @@ class StoreWriter:
 
     def remove(self, page_ids: Sequence[str]) -> None:
         """Remove pages, in one commit. Their bytes are freed by the next `reclaim`."""
-        self._require(page_ids)
         if not page_ids:
             return
         with lance_dataset.wrap_errors(f"removing {len(page_ids)} pages from the page store at {self.uri}"):
@@ -265,7 +255,6 @@ class StoreWriter:
 
     def set_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
         """Store vectors of pages, (vectors, dim) each, in one commit; their prefixes are not rewritten."""
-        self._require(vectors)
         if vectors:
             dim = vector_dim(self._dataset.schema)
             columns = build_vector_columns(list(vectors.values()), dim)
@@ -314,9 +303,9 @@ class StoreWriter:
 
     def close(self) -> None:
         """Free the store for the next writer."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def __enter__(self) -> Self:
         return self
@@ -350,7 +339,7 @@ class StoreWriter:
             )
         with lance_dataset.wrap_errors(f"making the page store at {self.uri}"):
             if basis is not None:
-                write_basis(self.uri, basis)
+                lance_dataset.write_file(self.uri, layout.BASIS, basis.to_bytes())
             empty = lance_dataset.schema(lineage).empty_table()
             self._created = True
             return lance.write_dataset(empty, self.uri, data_storage_version=layout.LANCE_FILE_VERSION)
@@ -358,17 +347,14 @@ class StoreWriter:
     def _sweep(self) -> None:
         # Only a lock proves that a file of no version was left by a dead writer.
         with lance_dataset.wrap_errors(f"cleaning up the page store at {self.uri}"):
-            exclusive = self._lock is not None and self._lock.exclusive
-            self._dataset.cleanup_old_versions(READER_GRACE, delete_unverified=exclusive)
+            self._dataset.cleanup_old_versions(READER_GRACE, delete_unverified=self._exclusive)
 
     def _sweep_if_due(self) -> None:
         if self._dataset.version % _COMMITS_BETWEEN_SWEEPS == 0:
             self._sweep()
 
     def _columns(self, *names: str, filter: str | None = None) -> list[list[Any]]:  # noqa: A002 (as Lance)
-        with lance_dataset.wrap_errors(f"reading the page store at {self.uri}"):
-            table = self._dataset.to_table(columns=list(names), filter=filter)
-            return [table.column(name).to_pylist() for name in names]
+        return lance_dataset.read_columns(self._dataset, self.uri, *names, filter=filter)
 
     def _rewrite(self, columns: Mapping[str, Any]) -> None:
         """Replace columns of the given pages, in one commit; their prefixes are not rewritten."""
@@ -411,11 +397,6 @@ class StoreWriter:
             raise StoreError(
                 f"pages stored already or given twice: {lance_dataset.shorten(repeated)}; leave them out"
             )
-
-    def _require(self, page_ids: Iterable[str]) -> None:
-        missing = [page_id for page_id in page_ids if page_id not in self._page_ids]
-        if missing:
-            raise StoreError(f"pages not in the page store at {self.uri}: {lance_dataset.shorten(missing)}")
 
 
 def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
+from ridgerank.errors import ArtifactError, LineageMismatch
 from ridgerank.lineage import list_differences, to_json_line
 from ridgerank.store import lance_dataset, layout
 
@@ -176,13 +176,6 @@ def has_vector_index(dataset: Any) -> bool:  # noqa: ANN401
 
 def build_vector_columns(vectors: Sequence[NDArray[np.float16] | None], dim: int) -> dict[str, pa.Array]:
     """Put multi-vectors and their checksums into columns, None as null."""
-    for page_vectors in vectors:
-        if page_vectors is not None and (
-            page_vectors.ndim != 2 or page_vectors.shape[1] != dim or page_vectors.dtype != np.float16
-        ):
-            raise StoreError(
-                f"vectors are {page_vectors.dtype} {page_vectors.shape}, expected float16 (vectors, {dim})"
-            )
     empty = np.empty((0, dim), dtype=np.float16)
     filled = [empty if page_vectors is None else page_vectors for page_vectors in vectors]
     cells = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([empty, *filled]).ravel()), dim)
