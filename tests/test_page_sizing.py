@@ -14,8 +14,7 @@ from transformers.models.idefics3 import image_processing_pil_idefics3 as idefic
 from transformers.models.qwen2_vl import image_processing_pil_qwen2_vl as qwen
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from ridgerank.backbones.idefics import Idefics3, SmolVLM
-from ridgerank.backbones.vision import Glm41V, Qwen25VL, VisualBackbone
+from ridgerank.backbones.vision import Glm41V, Idefics3, Qwen25VL, SmolVLM, VisualBackbone
 from ridgerank.documents.pdf import PdfReader
 from ridgerank.documents.render import list_pages, page_from_image, render_pages
 from ridgerank.page_sizing import PageSizing, PatchSizing

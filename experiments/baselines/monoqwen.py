@@ -21,8 +21,8 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from experiments.baselines.qwen3_reranker import answer_id, explain_load_error
 from ridgerank.backbones.load import placement
-from ridgerank.backbones.rerankers import apply_adapter, find_adapter_base
 from ridgerank.backbones.vision import Qwen25VL
+from ridgerank.backbones.weights import apply_adapter, find_adapter_base
 from ridgerank.errors import BackboneError
 from ridgerank.ragged import Floats
 

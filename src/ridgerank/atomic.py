@@ -1,8 +1,7 @@
 """Writing files so that a killed process leaves the old one or the new one, never half of either.
 
-A symbolic link is followed: the file it leads to is replaced, the link stays. A pipe, a terminal and a
-descriptor (`/dev/stdout`) cannot be replaced: they are written to. Files that can be made again lie in the
-user's cache, or the folder that RIDGERANK_CACHE names.
+A symbolic link is followed and stays. A pipe, a terminal and a descriptor (`/dev/stdout`) are written to.
+Files that can be made again lie in the user's cache, or the folder that RIDGERANK_CACHE names.
 """
 
 import errno
@@ -10,7 +9,6 @@ import glob
 import logging
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,8 +27,7 @@ _NAME_CHARACTERS = 60
 def replace_file(path: Path) -> Iterator[Path]:
     """Yield a scratch path; on success the scratch file replaces `path` in one step.
 
-    The scratch file is removed when the block fails, and an existing `path` is then left untouched. A pipe
-    or a terminal gets the scratch file's bytes instead.
+    When the block fails, the scratch file is removed and `path` is left untouched.
     """
     with say_what_cannot_be_written(path):
         if is_special(path):
@@ -52,21 +49,13 @@ def replace_text_file(path: Path) -> Iterator[TextIO]:
 
 
 def is_special(path: Path) -> bool:
-    """Whether a path is written to, not replaced: a pipe, a terminal, `/dev/stdout`.
+    """Whether a path is written to, not replaced: a pipe, a terminal, `/dev/stdout`; a folder is refused.
 
-    Open it to append: what a log behind `/dev/stdout` holds already stays. A folder, a disk and a socket are
-    refused with a `WriteError`.
+    Open it to append: what a log behind `/dev/stdout` holds already stays.
     """
-    if path.parent in _DESCRIPTORS:
-        return True
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    for is_kind, kind in ((stat.S_ISDIR, "a folder"), (stat.S_ISBLK, "a disk"), (stat.S_ISSOCK, "a socket")):
-        if is_kind(mode):
-            raise WriteError(f"{path} is {kind}; name a file to write to")
-    return not stat.S_ISREG(mode)
+    if path.is_dir():
+        raise WriteError(f"{path} is a folder; name a file to write to")
+    return path.parent in _DESCRIPTORS or (path.exists() and not path.is_file())
 
 
 _DESCRIPTORS = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))

@@ -1,22 +1,4 @@
-"""The errors of the library, in one tree.
-
-RidgeRankError
-├── RunFileError        a run or qrels file that cannot be read as one
-├── QueryError          a query that cannot be asked, or a file of them that cannot be read
-├── ScoreError          scores no ranking can be made of (NaN, infinite, no pages)
-├── CalibrationError    too little, or nothing informative, to estimate from
-├── ArtifactError       a stored artifact that is damaged or of another format
-│   └── LineageMismatch made with another model, prompt or setting than expected
-├── DocumentError       a file that yields no pages, or a page that cannot be read
-├── BackboneError       a model that is unknown, incomplete or unfit for the request
-├── StoreError          a page store that is missing, damaged or lacks a page
-│   └── UnreadablePages pages whose stored bytes are damaged, or that are not encoded yet
-├── RetrieverError      a retriever that is unknown, or has nothing to search in
-├── ClusterError        a Ray cluster that cannot be reached, or work that was lost on it
-├── DatasetError        a benchmark that is unknown, incomplete or not as published (experiments only)
-├── WriteError          a file that cannot be written: a full disk, no permission (an OSError too)
-├── ServingError        a server that cannot be started as configured
-└── ExtraMissing        an optional package that is not installed (an ImportError too)
+"""The errors of the library, in one tree whose root is `RidgeRankError`.
 
 A message says what was found, what was expected and what to do about it.
 """

@@ -1,50 +1,35 @@
 """Packages that come with an extra, and the line that names it where one is missing.
 
-A plain `pip install ridgerank` has what fusion, the readout and the measures need. Everything else imports
-packages of an extra at the top of its module. `name_missing_extras` makes the import of such a module fail
-with one line that says what to install.
+A plain `pip install ridgerank` has what fusion, the readout and the measures need; other modules import
+packages of an extra, and their import fails with one line that says what to install.
 """
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from types import ModuleType
 
 from ridgerank.errors import ExtraMissing
 
-PACKAGES = {
-    "torch": "engine",
-    "transformers": "engine",
-    "tokenizers": "engine",
-    "huggingface_hub": "engine",
-    "lance": "engine",
-    "pyarrow": "engine",
-    "pypdfium2": "engine",
-    "PIL": "engine",
-    "bm25s": "engine",
-    "xxhash": "engine",
-    "zstandard": "engine",
-    "peft": "colpali",
-    "sentence_transformers": "dense",
-    "rapidocr": "ocr",
-    "onnxruntime": "ocr",
-    "gguf": "gguf",
-    "accelerate": "gguf",
+_EXTRAS = {
+    "engine": "torch transformers tokenizers huggingface_hub lance pyarrow pypdfium2 PIL bm25s xxhash "
+    "zstandard",
+    "colpali": "peft",
+    "dense": "sentence_transformers",
+    "ocr": "rapidocr onnxruntime",
+    "gguf": "gguf accelerate",
     "haystack": "haystack",
-    "langchain_core": "langchain",
-    "llama_index": "llamaindex",
+    "langchain": "langchain_core",
+    "llamaindex": "llama_index",
     "rerankers": "rerankers",
-    "datasets": "vidore",
-    "fastapi": "serve",
-    "uvicorn": "serve",
-    "h11": "serve",
-    "prometheus_client": "serve",
-    "matplotlib": "plot",
-    "opentelemetry": "otel",
+    "vidore": "datasets",
+    "serve": "fastapi uvicorn h11 prometheus_client",
+    "plot": "matplotlib",
+    "otel": "opentelemetry",
     "ray": "ray",
 }
+PACKAGES = {package: extra for extra, packages in _EXTRAS.items() for package in packages.split()}
 """Name of a package, as it is imported → the extra it comes with."""
 
 
@@ -65,8 +50,8 @@ def require_packages(*packages: str) -> None:
 
 def name_missing_extras() -> None:
     """From now on modules of this package that lack one of an extra say so in one line."""
-    if not any(isinstance(finder, _ExtraFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _ExtraFinder())
+    if _ExtraFinder not in sys.meta_path:
+        sys.meta_path.insert(0, _ExtraFinder)
 
 
 def _advise(missing: Sequence[str]) -> str:
@@ -75,15 +60,14 @@ def _advise(missing: Sequence[str]) -> str:
     return f"{', '.join(missing)} {verb} not installed: pip install 'ridgerank[{extras}]'"
 
 
-class _ExtraFinder(MetaPathFinder):
+class _ExtraFinder(PathFinder):
     """Finds the modules of this package as usual; `_ExtraLoader` loads them."""
 
+    @classmethod
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith("ridgerank."):
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
+        spec = super().find_spec(fullname, path, target) if fullname.startswith("ridgerank.") else None
         if spec is not None and type(spec.loader) is SourceFileLoader:
             spec.loader = _ExtraLoader(spec.loader.name, spec.loader.path)
         return spec

@@ -1,9 +1,8 @@
 """How pages are stored, and what an artifact was made with, so that it is never read under anything else.
 
 A prefix stored by one model means nothing to another, nor to the same model under another prompt or exit
-layer. The store and the readout both carry a `Lineage`. Code that reads one of them compares its lineage with
-that of the loaded model: what changes results is refused, what does not is recorded. This module knows no
-model, no array and no file.
+layer. The store and the readout both carry a `Lineage`, which is compared with that of the loaded model: what
+changes results is refused, what does not is recorded.
 """
 
 import hashlib
@@ -203,10 +202,7 @@ class Lineage:
             raise ArtifactError(f"a lineage that is damaged ({error}); make the artifact again") from error
 
     def require(self, expected: "Lineage", *, artifact: str) -> None:
-        """Raise `LineageMismatch`, showing both values of every field that differs from `expected`.
-
-        The name a model was loaded by does not count: a folder may move, and its weights are compared.
-        """
+        """Raise `LineageMismatch`, showing both values of every field that differs, names of models aside."""
         ignored = ("backbone", "made_by", *_FINGERPRINTS)
         differences = list_differences(self.to_dict(), expected.to_dict(), ignored=ignored)
         if shown := "; ".join([*_describe_model(self, expected), *differences]):

@@ -1,9 +1,7 @@
 """The size an image processor gives a page, so that a page image is resized once.
 
-Whoever reads a large image makes it smaller before it travels further. Were it only brought within the pixel
-budget, the processor would resize it again, to whole patches. So the reader resizes to the size the processor
-would choose, with the processor's filter, and the processor then leaves the image as it is. Pure arithmetic:
-processes that read files import no model.
+A large image is read in the size the processor would choose, with its filter. Pure arithmetic: processes that
+read files import no model.
 """
 
 import math
@@ -62,7 +60,7 @@ class PatchSizing(PageSizing):
         return columns, rows
 
     def reading_size(self, width: int, height: int) -> tuple[int, int] | None:
-        """As of any sizing; a side below one patch is left to the processor, whose families differ there."""
+        """As of any sizing; a side below one patch is left to the processor."""
         return None if min(width, height) < self.multiple else PageSizing.reading_size(self, width, height)
 
 

@@ -1,8 +1,8 @@
 """Work in processes of its own, within limits of time and memory: for parsers of what strangers send.
 
 A parser that crashes, takes too long or too much memory costs its process, and with it one call
-(`IsolatedProcess`) or one task of many (`map_in_order`), not this process. Processes are spawned, not forked:
-a fork would copy locks that threads of this process hold. Knows nothing of what is done there.
+(`IsolatedProcess`) or one task of many (`map_in_order`). Processes are spawned, not forked: a fork would copy
+locks that threads of this process hold.
 """
 
 import os

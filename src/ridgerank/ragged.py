@@ -1,8 +1,7 @@
 """Candidate lists laid end to end, so that one array operation serves all queries at once.
 
-A corpus of candidate lists of differing length is one flat array of values and one array of offsets.
-`Ragged` holds the offsets and sums within a list and repeats a list's value for its members; the
-formulas of fusion and readout are written on top of it and never loop over queries.
+Candidate lists of differing length are one flat array of values and one array of offsets. The formulas of
+fusion and readout are written on top of it and never loop over queries.
 """
 
 from collections.abc import Iterable

@@ -174,10 +174,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a query's last state looked: its attention over a stored page, averaged over heads and layers.
-
-    A position is a part of the page's image, or a token of its text where the model reads that.
-    """
+    """Where a query's last state looked: its attention over a stored page, averaged over heads and layers."""
 
     query: str
     page_id: str
@@ -192,7 +189,7 @@ class Explanation:
     weights: tuple[float, ...]
     """The attention on each of these; they add up to `page_share`."""
     regions: tuple[Region | None, ...]
-    """What part of the page each of these stands for; None for a token that has no place on it."""
+    """What part of the page each of these stands for, None for a token that has no place on it."""
     page_share: float
     """The attention on the page image; the three shares add up to 1."""
     instruction_share: float

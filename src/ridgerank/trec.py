@@ -188,8 +188,7 @@ def _parse_number(text: str, number_type: type[Number], path: Path, number: int,
 def read_queries(path: Path) -> list[Query]:
     """Read JSON lines (`{"query_id": …, "text": …}`, optionally `corpus`) or plain text, one query per line.
 
-    Plain lines are numbered from 1, as `line-1`. Blank lines are skipped. A text that is no text, an id that
-    is no word and an id that occurs twice are refused.
+    Plain lines are numbered from 1, as `line-1`. Blank lines are skipped; an id that occurs twice is refused.
     """
     # Not `splitlines`: U+2028 and its like stand inside a query, they do not end it.
     lines = read_text(path, "a file of queries", QueryError).split("\n")

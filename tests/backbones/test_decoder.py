@@ -12,7 +12,6 @@ from ridgerank.backbones.decoder import (
     PrefixBatch,
     bf16_on_cpu,
     mean_log_probability,
-    weights_of_position,
 )
 
 GEOMETRY = Geometry(layers=2, width=8, query_heads=2, kv_heads=2, head_dim=4)
@@ -40,21 +39,6 @@ def test_memory_does_not_grow_with_the_number_of_pages(monkeypatch: pytest.Monke
         assert joined._keys.shape[0] == 1
 
 
-def test_weights_are_the_softmax_head_by_head() -> None:
-    generator = torch.Generator().manual_seed(1)
-    queries = torch.randn(2, 6, 8, generator=generator)
-    keys = torch.randn(2, 3, 5, 8, generator=generator)
-    mask = torch.tensor([[0.0, 0, 0, 0, 0], [0, 0, 0, 0, -torch.inf]])
-    for row in range(2):
-        heads = [
-            (keys[row, head // 2] @ queries[row, head] / 8**0.5 + mask[row]).softmax(dim=0)
-            for head in range(6)
-        ]
-        torch.testing.assert_close(
-            weights_of_position(queries, keys, mask)[row], torch.stack(heads).mean(dim=0)
-        )
-
-
 CPU = torch.device("cpu")
 
 
@@ -69,13 +53,6 @@ def test_a_large_product_is_the_float32_one_rounded(monkeypatch: pytest.MonkeyPa
         torch.addmm(bias, rows, weight.t(), out=out)
         assert F.linear(rows[:3], weight).dtype == torch.bfloat16
     assert torch.equal(out, exact)
-
-
-def test_nothing_changes_in_float32_or_where_there_are_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "_has_units", lambda _: True)
-    for dtype in (torch.float32, torch.bfloat16):
-        with bf16_on_cpu(CPU, dtype) as mode:
-            assert mode is None
 
 
 def test_a_likelihood_never_holds_the_whole_vocabulary_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,16 @@
 """A model packed as one GGUF file reads pages and queries as the same model in a folder does."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from ridgerank.backbones import load
 from ridgerank.backbones.decoder import PrefixBatch
-from ridgerank.backbones.load import converted_folder, find_converted, keep_converted, load_backbone
+from ridgerank.backbones.load import load_backbone
 from tests.backbones.small_models import LAYERS
 from tests.backbones.small_text_models import build_text
 
@@ -95,20 +97,14 @@ def test_a_packed_model_gives_the_targets_and_states_of_the_folder_it_was_made_o
 
 
 def test_a_packed_model_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ridgerank.backbones import load
-
     monkeypatch.setenv("RIDGERANK_CACHE", str(tmp_path / "cache"))
     _, path = packed_model(tmp_path)
     with monkeypatch.context() as without_cache:
-        without_cache.setattr(load, "_find_or_convert", lambda file: None)
+        without_cache.setattr(load, "convert_once", lambda *_: None)
         direct = load_backbone(path, device="cpu")
     first = load_backbone(path, device="cpu")
-    unpacked: list[Path] = []
-    monkeypatch.setattr(load, "_convert", lambda file, folder: unpacked.append(file))
-    second = load_backbone(path, device="cpu")
-    assert unpacked == []
-    assert direct.fingerprints == first.fingerprints == second.fingerprints
-    assert [each.name for each in (tmp_path / "cache" / "gguf").iterdir()] == [converted_folder(path).name]
+    monkeypatch.setattr(load, "_convert", lambda *_: pytest.fail("unpacked again"))
+    assert direct.fingerprints == first.fingerprints == load_backbone(path, device="cpu").fingerprints
 
 
 def test_a_packed_model_loads_where_it_cannot_be_kept(
@@ -123,21 +119,17 @@ def test_a_packed_model_loads_where_it_cannot_be_kept(
 def test_the_cache_of_unpacked_models_is_bounded_and_the_last_used_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
     monkeypatch.setenv("RIDGERANK_CACHE", str(tmp_path / "cache"))
+    converted: list[str] = []
 
-    def save(folder: Path) -> None:
+    def convert(file: Path, folder: Path) -> None:
+        converted.append(file.stem)
         (folder / "config.json").write_bytes(bytes(400))
 
-    files = [tmp_path / f"{name}.gguf" for name in ("one", "two", "three")]
-    for age, file in enumerate(files[:2]):
-        file.write_bytes(file.name.encode())
-        keep_converted(file, save, max_bytes=1000)
-        os.utime(converted_folder(file), ns=(age, age))
-    assert find_converted(files[0]) is not None  # used again, so it is no longer the oldest
-    files[2].write_bytes(b"third")
-    keep_converted(files[2], save, max_bytes=1000)
-    assert [find_converted(file) is not None for file in files] == [True, False, True]
-    keep_converted(files[2], save, max_bytes=10)
-    assert [find_converted(file) is not None for file in files] == [False, False, True]
+    for age, name in enumerate(["one", "two", "one", "three", "one", "two"]):
+        file = tmp_path / f"{name}.gguf"
+        if not file.exists():
+            file.touch()
+        if (kept := load.convert_once(file, convert, max_bytes=1000)) is not None:
+            os.utime(kept, ns=(age, age))
+    assert converted == ["one", "two", "three", "two"]

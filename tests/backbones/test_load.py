@@ -14,24 +14,15 @@ from ridgerank.backbones.base import Backbone, Content
 from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import FAMILIES, load_backbone, placement
 from ridgerank.backbones.model_settings import SHORT_NAMES, ModelSettings
-from ridgerank.backbones.text import CausalText
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import Keep, StorageSetting, fingerprint
-from tests.backbones.small_models import KV_HEADS, LAYERS, WIDTH, Built
+from tests.backbones.small_models import LAYERS, Built
 
 QUERY = "What was the revenue?"
 
 
 looking = pytest.mark.parametrize("built", FAMILIES, indirect=True)
 """Models that look at pages."""
-
-
-def test_geometry_is_read_from_the_configuration(built: Built, backbone: Backbone) -> None:
-    geometry = backbone.geometry
-    assert (geometry.layers, geometry.width, geometry.kv_heads) == (LAYERS, WIDTH, KV_HEADS)
-    assert type(backbone) is FAMILIES.get(built.family, CausalText)
-    assert (backbone.device.type, backbone.dtype) == ("cpu", torch.float32)
-    assert backbone.name == str(built.folder)
 
 
 def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: list[Content]) -> None:
@@ -54,12 +45,8 @@ def test_the_pixel_budget_bounds_the_visual_positions(built: Built) -> None:
     assert (small.max_pixels, large.max_pixels) == (112 * 112, 224 * 224)
     few, many = (int(one.encode([page], exit_layer=1)[0].visual.sum()) for one in (small, large))
     assert few < many
-    again = load_backbone(built.folder, device="cpu", max_pixels=112 * 112)
-    assert again.fingerprints == small.fingerprints
     assert large.fingerprints["processor"] != small.fingerprints["processor"]
     assert large.fingerprints["weights"] == small.fingerprints["weights"]
-    if built.family in ("qwen2_5_vl", "glm4v"):
-        assert few <= 112 * 112 // 28**2
 
 
 @looking
@@ -165,14 +152,3 @@ def test_what_ranks_is_loaded_first_and_the_rest_when_it_is_needed(
         assert torch.equal(part.states([QUERY], ours), backbone.states([QUERY], whole))
     assert torch.equal(part.targets([QUERY], ours)["margin"], backbone.targets([QUERY], whole)["margin"])
     assert (part.nbytes, part.describe_memory()) == (backbone.nbytes, backbone.describe_memory())
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: not run")
-def test_cuda_agrees_with_the_cpu(built: Built, backbone: Backbone, pages: list[Content]) -> None:
-    assert load_backbone(built.folder).dtype == torch.bfloat16
-    cuda = load_backbone(built.folder, device="cuda", dtype=torch.float32)
-    here, there = (
-        one.states([QUERY], PrefixBatch(one.encode(pages, exit_layer=4))) for one in (backbone, cuda)
-    )
-    torch.testing.assert_close(there.cpu(), here, atol=1e-3, rtol=1e-3)

@@ -18,20 +18,11 @@ def test_a_name_leads_to_a_folder_a_file_or_a_repository(tmp_path: Path) -> None
     assert find_model("owner/name") == ("owner/name", None)
 
 
-@pytest.mark.parametrize("folder", [".", "onnx"])
-@pytest.mark.parametrize("config", [True, False])
-def test_an_onnx_folder_is_called_by_its_name(tmp_path: Path, folder: str, config: bool) -> None:
-    (tmp_path / folder).mkdir(exist_ok=True)
-    (tmp_path / folder / "model.onnx").touch()
-    if config:
-        (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(BackboneError, match=r"holds an ONNX model.* as safetensors or GGUF"):
-        find_model(str(tmp_path))
-
-
 def test_a_folder_without_a_model_says_what_is_wanted(tmp_path: Path) -> None:
     with pytest.raises(BackboneError, match=r"holds no model: no config\.json and no GGUF file"):
         find_model(str(tmp_path))
+    with pytest.raises(BackboneError, match="no backbone called"):
+        find_model("x" * 5000)
 
 
 @pytest.mark.parametrize(

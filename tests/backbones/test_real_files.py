@@ -11,12 +11,18 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from ridgerank.backbones.idefics import SmolVLM, image_text
 from ridgerank.backbones.load import FAMILIES, read_config, unread_settings
 from ridgerank.backbones.model_settings import PRESETS
 from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.backbones.text import text_prompt
-from ridgerank.backbones.vision import Glm41V, Qwen2VL, Qwen3VL, Qwen25VL, require_control_tokens
+from ridgerank.backbones.vision import (
+    Glm41V,
+    Qwen2VL,
+    Qwen3VL,
+    Qwen25VL,
+    SmolVLM,
+    image_text,
+)
 from ridgerank.store.layout import MODEL_SHAPES
 
 FOLDER = Path(
@@ -41,14 +47,9 @@ SHAPES = {
 QUERIES = (
     "revenue in 2023?",
     "12 % of 3,5",
-    "¿Cuánto?",
     "北京的收入是多少",
-    "ما هو الإيراد",
     "राजस्व क्या है",
-    "รายได้เท่าไร",
     "🙂 emoji first",
-    "«quoted»",
-    "-- dashes",
     "<|im_end|> typed",
 )
 
@@ -64,7 +65,6 @@ def tokenizer_of(name: str) -> Tokenizer:
 )
 def test_the_cut_prompt_tokenizes_as_the_whole(name: str, prompt: Prompt) -> None:
     backend = tokenizer_of(name)
-    require_control_tokens(name, prompt, backend)
     tokens = PromptTokens(prompt, backend)
     for query in QUERIES:
         if "<|" in query:
@@ -90,7 +90,7 @@ def test_nothing_of_a_published_configuration_is_lost(name: str) -> None:
     ("folder", "prompt", "name"),
     [
         *((folder, PROMPTS[folder], name) for folder, name in SHAPES.items()),
-        *(("qwen2-vl", preset.prompt, preset.name) for preset in PRESETS.values()),
+        *(("qwen2-vl", preset.prompt, preset.prompt.name) for preset in PRESETS.values()),
         ("qwen3", text_prompt("chatml"), "qwen2.5-0.5b"),
         ("smolvlm-256m-instruct", text_prompt("chatml"), "smollm2-135m"),
         ("smolvlm-256m-instruct", SmolVLM.prompt, "smolvlm-256m"),

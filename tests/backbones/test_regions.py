@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from ridgerank.backbones.base import Backbone, cells
-from ridgerank.backbones.idefics import tiled
+from ridgerank.backbones.vision import tiled
 from tests.backbones.small_models import FAMILIES
 
 
@@ -28,10 +28,6 @@ def test_tiles_are_laid_out_as_the_processor_cut_them(longer: int) -> None:
             expected = cells(rows * side, columns * side).reshape(rows, side, columns, side, 4)
             np.testing.assert_allclose(found[: -(side**2)], expected.swapaxes(1, 2).reshape(-1, 4))
             np.testing.assert_allclose(found[-(side**2) :], cells(side, side))
-
-
-def test_a_page_that_was_not_cut_is_one_tile() -> None:
-    np.testing.assert_array_equal(tiled((4, 4), 0.7), cells(4, 4))
 
 
 @pytest.mark.parametrize("built", FAMILIES, indirect=True)

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from ridgerank.backbones.load import load_backbone
-from ridgerank.backbones.rerankers import apply_adapter
+from ridgerank.backbones.weights import apply_adapter
 from ridgerank.errors import BackboneError
 from tests.backbones.small_models import build
 from tests.backbones.small_text_models import build_text
@@ -168,9 +168,3 @@ def test_an_adapter_whose_settings_would_fill_the_memory_is_refused(folder: Path
     save_file({"a": torch.ones(8, 64)}, folder / "adapter_model.safetensors")
     with pytest.raises(BackboneError, match="rank 1,000,000,000"):
         apply_adapter(model, str(folder), None, renamed={})
-
-
-@pytest.mark.parametrize("name", ["x" * 5000, "/proc"])
-def test_a_name_that_is_no_folder_of_a_model_is_refused_at_once(name: str) -> None:
-    with pytest.raises(BackboneError, match=r"no backbone called|holds no model"):
-        load_backbone(name, device="cpu")

@@ -117,10 +117,10 @@ def test_a_stored_page_is_looked_at_as_the_page_itself(
         assert_whole(explanation)
         assert explanation.layers == (layer, layer + 1)
         assert explanation.kept == tuple(range(len(explanation.kept)))
-        weights = exact.over_prefix[layer, 0]
+        weights = exact[layer, : prefix.count]
         np.testing.assert_allclose(explanation.weights, weights[prefix.visual], atol=2e-3)
         # The suffix opens with the instruction's last token.
-        instruction = weights[~prefix.visual].sum() + exact.over_suffix[layer, 0, 0]
+        instruction = weights[~prefix.visual].sum() + exact[layer, prefix.count]
         assert explanation.instruction_share == pytest.approx(float(instruction), abs=0.01)
 
 

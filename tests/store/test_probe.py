@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.decoder import Decoder
 from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import LineageMismatch
 from ridgerank.indexing.index import index_documents
@@ -41,8 +42,8 @@ def disturbed(backbone: Backbone, noise: float) -> Backbone:
             spread = parameter.std() if parameter.numel() > 1 else 0.0
             parameter += noise * spread * torch.randn(parameter.shape, generator=generator)
     other.__dict__.pop("fingerprints", None)
-    other.__dict__.pop("_embedding", None)
-    other._decoder = other._build_decoder()
+    text = other._text_model()
+    other._decoder = Decoder(other._take_block, other.geometry, rotary=text.rotary_emb, rotate=other.rotate)
     return other  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,7 @@
 """Stages 4 and 5: every query over its candidates, timed, and the calibration sample at every layer."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -170,7 +170,8 @@ def _states_by_layer(
     """(queries, layers, dim)."""
     layers = []
     for depth in range(1, model.geometry.layers + 1):
-        packed = compress(prefix.layers(0, depth), keep)
+        cut = replace(prefix, keys=prefix.keys[:depth], values=prefix.values[:depth])
+        packed = compress(cut, keep)
         stored = StoredPrefixes([packed], device=model.device)
         layers.append(model.states(queries, stored).cpu().numpy())
     return np.stack(layers, axis=1)

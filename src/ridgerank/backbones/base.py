@@ -1,8 +1,8 @@
 """A language model cut at a layer: encode pages once, run queries over them, read the targets.
 
 `Backbone` holds what every family shares. A family reads either a page's image (`vision.py`) or its text
-(`text.py`); it says how that becomes tokens and how its decoder's modules are named. Nothing here changes the
-model: positions are passed explicitly, so calls do not depend on each other.
+(`text.py`). Nothing here changes the model: positions are passed explicitly, so calls do not depend on each
+other.
 """
 
 import hashlib
@@ -24,7 +24,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.decoder import (
-    Attention,
     Block,
     Decoder,
     Geometry,
@@ -35,6 +34,7 @@ from ridgerank.backbones.decoder import (
     llama_block,
     mean_log_probability,
     mean_state,
+    rotate_halves,
 )
 from ridgerank.backbones.prompt import Prompt, PromptTokens
 from ridgerank.backbones.weights import release, require_finite
@@ -104,13 +104,17 @@ Content: TypeAlias = Image | str
 class Backbone(ABC):
     """One loaded model. Build it with `load_backbone`.
 
-    Where a method takes queries and a batch of prefixes, they pair up: query i over page i, all queries over
-    one page, or one query over all pages.
+    Queries and a batch of prefixes pair up: query i over page i, all queries over one page, or one query over
+    all pages.
     """
 
     prompt: Prompt
     reads_text: ClassVar[bool] = False
     """Whether a page is its text to this family, and a page without any is blank."""
+    decoder_type: ClassVar[str] = ""
+    """The type of its decoder, if a family has several of which one is supported."""
+    rotate = staticmethod(rotate_halves)
+    """How queries and keys are turned by their position."""
     max_pixels: int
     """Pixel budget of a page image: a larger image is scaled down, so rendering more is waste."""
     page_budget: PixelBudget
@@ -131,6 +135,12 @@ class Backbone(ABC):
         config = model.config.get_text_config()
         if config.hidden_act != "silu":
             raise BackboneError(f"{name} has the activation {config.hidden_act!r}; only 'silu' is supported")
+        if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+            raise BackboneError(f"{name} has sliding-window layers, which stored pages do not support")
+        if self.decoder_type not in ("", config.model_type):
+            raise BackboneError(
+                f"{name} has a {config.model_type!r} decoder; only {self.decoder_type!r} is supported"
+            )
         heads = config.num_attention_heads
         self.geometry = Geometry(
             layers=config.num_hidden_layers,
@@ -149,17 +159,15 @@ class Backbone(ABC):
                 f"the answers of {name} are the tokens {answers} of a vocabulary of {config.vocab_size}; "
                 "expected two different ones inside it"
             )
-        self._decoder = self._build_decoder()
+        rotary = self._text_model().rotary_emb
+        self._decoder = Decoder(self._take_block, self.geometry, rotary=rotary, rotate=self.rotate)
 
     def place(self, device: torch.device, dtype: torch.dtype) -> None:
         """Run there, with these numbers: every part moves when it is first held."""
         self.device, self.dtype = device, dtype
 
     def hold(self, layers: int, *, pages: bool = False, head: bool = False) -> None:
-        """Have in memory what runs queries up to this layer, and what reads pages or the last layer.
-
-        Every use holds what it needs; beforehand it costs no request its time.
-        """
+        """Have in memory what runs queries up to this layer, and what reads pages or the last layer."""
         text = self._text_model()
         parts = [text.get_input_embeddings(), text.norm, text.rotary_emb]
         if pages:
@@ -214,10 +222,9 @@ class Backbone(ABC):
         whole = self.dtype.itemsize * sum(parameter.numel() for parameter in self._model.parameters())
         layers = sum(layer in self._held for layer in self._text_model().layers)
         vision = [part in self._held for part in self._page_readers()]
-        missing = "" if all(vision) else ", without what reads images"
         return (
             f"{self.nbytes / 1e9:.2f} of {whole / 1e9:.2f} GB of the model in memory: {layers} of its "
-            f"{self.geometry.layers} layers{missing}"
+            f"{self.geometry.layers} layers{'' if all(vision) else ', without what reads images'}"
         )
 
     def _page_readers(self) -> list[nn.Module]:
@@ -234,10 +241,9 @@ class Backbone(ABC):
         """What of a page this family reads: its image or its text."""
 
     def encode(self, pages: Sequence[Content], *, exit_layer: int) -> list[Prefix]:
-        """Read pages to `exit_layer`; keep rotated keys and values of the layers below it.
+        """Read pages, as `content` returns them, to `exit_layer`; keep keys and values of all layers below.
 
-        `pages` are what `content` returns. They run as one batch, whose size is the caller's choice; their
-        sizes may differ.
+        They run as one batch; their sizes may differ.
         """
         self.geometry.require_layers(exit_layer)
         if not pages:
@@ -287,11 +293,9 @@ class Backbone(ABC):
         """Raw states (pairs, width), float32, after the batch's last layer (eq. 5).
 
         With `owners` (pages,), page i is for query owners[i]: several queries, each over its own pages, in
-        one pass. That gives what each query gives alone, up to the rounding that the shape of a product
-        decides. The mean is over the query's own positions and needs no cue for an answer; a query without
+        one pass. The mean is over the query's own positions and needs no cue for an answer; a query without
         tokens is read at the instruction's last position.
         """
-        _require_list(queries)
         rows = None if owners is None else torch.tensor(owners)
         read = self.tokens.suffix if state == "last" else self.tokens.query
         tokens = [read(query) for query in queries]
@@ -302,10 +306,9 @@ class Backbone(ABC):
         return states.float().clone()
 
     def both_states(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
-        """One query's states (pages, width), the last and the mean, from one pass where possible.
+        """One query's states (pages, width), the last and the mean, from one pass.
 
-        The cue for the answer stands behind the query, so a causal model has read the query in the same way
-        before it. Only where a tokenizer merges the two are there two passes.
+        Only where a tokenizer merges the query with the cue for the answer are there two passes.
         """
         suffix, query_tokens = self.tokens.suffix(query), self.tokens.query(query)
         if suffix[: len(query_tokens)] != query_tokens:
@@ -327,10 +330,8 @@ class Backbone(ABC):
     ) -> dict[Target, Tensor]:
         """What the full model says of each pair, float32 (pairs,), over pages encoded to full depth.
 
-        The margin is eq. 6, the likelihood log p(query | page) per token; both come from one pass where the
-        tokenizer allows it.
+        The margin is eq. 6, the likelihood log p(query | page) per token.
         """
-        _require_list(queries)
         if prefixes.exit_layer != self.geometry.layers:
             raise BackboneError(
                 f"targets over pages of {prefixes.exit_layer} layers of "
@@ -344,46 +345,44 @@ class Backbone(ABC):
         query_tokens = [self.tokens.query(query) for query in queries]
         if any(len(ids) < 2 for ids in query_tokens):
             raise BackboneError("an empty query has no likelihood; expected at least one token")
-        suffixes = [self.tokens.suffix(query) for query in queries]
-        in_one_pass = "margin" in targets and all(
-            suffix[: len(ids)] == ids for suffix, ids in zip(suffixes, query_tokens, strict=True)
-        )
-        before_last = [ids[:-1] for ids in query_tokens]
+        tokens = [ids[:-1] for ids in query_tokens]
+        if "margin" in targets:
+            tokens = [self.tokens.suffix(query) for query in queries]
+            if any(ids != suffix[: len(ids)] for ids, suffix in zip(query_tokens, tokens, strict=True)):
+                return {each: self.targets(queries, prefixes, targets=(each,))[each] for each in targets}
         norm, unembedding = self._text_model().norm, self._unembedding()
         with torch.inference_mode():
-            states = self._run_suffixes(suffixes if in_one_pass else before_last, prefixes, last_only=False)
+            states = self._run_suffixes(tokens, prefixes, last_only=False)
             likelihoods = mean_log_probability(states, query_tokens, norm=norm, unembedding=unembedding)
-            last = torch.tensor([len(suffix) - 1 for suffix in suffixes]).expand(len(states))
-            answers = states[torch.arange(len(states)), last].float() if in_one_pass else None
+            last = torch.tensor([len(ids) - 1 for ids in tokens]).expand(len(states))
+            answers = states[torch.arange(len(states)), last].float()
         read: dict[Target, Tensor] = {"likelihood": likelihoods.clone()}
         if "margin" in targets:
-            read["margin"] = self.logit_lens(self.states(queries, prefixes) if answers is None else answers)
+            read["margin"] = self.logit_lens(answers)
         return {target: read[target] for target in targets}
 
-    def attention(self, query: str, prefixes: PrefixBatch, *, state: State = "last") -> Attention:
-        """What one query's last position attends to over K pages, in every layer held, with its states.
+    def attention(self, query: str, page: PrefixBatch, *, state: State = "last") -> Tensor:
+        """What one query's last position attends to over one page: (layers, page + suffix), float32.
 
-        With `mean` it is what the query's own positions attend to on average.
+        The weights of a layer, averaged over heads, add up to 1. With `mean` it is what the query's own
+        positions attend to on average.
         """
         tokens = self.tokens.suffix(query) if state == "last" else self.tokens.query(query)
         layers: list[Tensor] = []
-        self.hold(prefixes.exit_layer)
+        self.hold(page.exit_layer)
         with torch.inference_mode():
-            hidden = self._embed(torch.tensor([tokens], device=self.device))
-            lengths = torch.tensor([len(tokens)]) if state == "last" else None
-            states = self._decoder.extend(hidden, lengths, prefixes, attention=layers)
-            if state == "mean":
-                states, *layers = (mean_state(part, [tokens]) for part in (states, *layers))
-        prefix_length = int(prefixes.lengths.max())
-        weights = torch.stack(layers).clone()
-        return Attention(states.float().clone(), weights[..., :prefix_length], weights[..., prefix_length:])
+            self._decoder.extend(
+                self._embed(torch.tensor([tokens], device=self.device)), None, page, attention=layers
+            )
+            weights = [layer[:, -1] if state == "last" else mean_state(layer, [tokens]) for layer in layers]
+        return torch.cat(weights).clone()
 
     def logit_lens(self, states: Tensor) -> Tensor:
         """uᵀ ν(h), float32, for states (pairs, width): the margin at full depth (eq. 6), a lens above it.
 
         u is the difference of the answers' unembedding rows and ν the model's final norm. The product is
-        taken in float32: half-precision logits would move in steps of 1/16. A model with a ranking head has
-        no u; the head's score takes the place of the margin.
+        taken in float32: half-precision logits would move in steps of 1/16. The score of a ranking head, if
+        the model has one, takes the place of the margin.
         """
         self.hold(0, head=True)
         with torch.inference_mode():
@@ -444,16 +443,6 @@ class Backbone(ABC):
         """Digest everything that turns a page into tokens."""
 
     @abstractmethod
-    def _build_decoder(self) -> Decoder:
-        """Name the parts of the text model's layers."""
-
-    @cached_property
-    def _embedding(self) -> nn.Module:
-        """Token ids to vectors."""
-        embedding: nn.Module = self._text_model().get_input_embeddings()
-        return embedding
-
-    @abstractmethod
     def _text_model(self) -> PreTrainedModel:
         """Return the module with `embed_tokens`, `layers`, `norm` and `rotary_emb`."""
 
@@ -463,10 +452,7 @@ class Backbone(ABC):
 
     @torch.inference_mode(mode=False)
     def _allocate_prefix(self, page: PageTokens, layers: int) -> Prefix:
-        """A page's prefix whose keys and values are still to be written.
-
-        Outside inference mode, so that callers may change them in place.
-        """
+        """A page's prefix whose keys and values are still to be written, and may be changed by callers."""
         shape = (layers, self.geometry.kv_heads, len(page.ids), self.geometry.head_dim)
         keys, values = (torch.empty(shape, dtype=self.dtype, device=self.device) for _ in range(2))
         return Prefix(
@@ -503,14 +489,8 @@ class Backbone(ABC):
         return weight
 
     def _embed(self, ids: Tensor) -> Tensor:
-        embedded: Tensor = self._embedding(ids)
+        embedded: Tensor = self._text_model().get_input_embeddings()(ids)
         return embedded
-
-
-def _require_list(queries: Sequence[str]) -> None:
-    """Refuse a single text: it is a sequence of its letters, each of which would run as a query."""
-    if isinstance(queries, str):
-        raise BackboneError(f"one text {queries[:40]!r} in place of a list of queries; write [query]")
 
 
 def full_margins(backbone: Backbone, query: str, pages: Sequence[Content]) -> Tensor:

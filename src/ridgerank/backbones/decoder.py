@@ -1,17 +1,14 @@
 """The decoder's layers, run by hand: the page part once, then only the query over what was stored.
 
-The modules are the model's own; the loop is ours, because the library's forward cannot stop at a layer,
-start from dropped positions, share the suffix between pages, or do the last layer for one position only.
-Families differ in names, in extra norms and in the rotation; a `Block` and `rotate` hold all of that.
-
-In floating point the keys and values of twenty pages are larger than a processor's cache. So only a few pages
-are unpacked, joined with the query's own and attended to before the next ones take their memory. The weights
-of attention are worked out beside the pass, on request, from the same rotated queries and keys.
+The modules are the model's own. The library's forward cannot stop at a layer, start from dropped positions,
+share the suffix between pages, or do the last layer for one position only. Families differ in names, in extra
+norms and in the rotation; a `Block` and `rotate` hold all of that. A few pages at a time are unpacked, joined
+with the query's own keys and attended to, since those of twenty pages exceed a processor's cache.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
 from typing import Any, Self
@@ -74,10 +71,6 @@ class Prefix:
         """How many positions."""
         return int(self.keys.shape[2])
 
-    def layers(self, start: int, stop: int) -> "Prefix":
-        """The same page at layers `start` to `stop` − 1 of those held; nothing is copied."""
-        return replace(self, keys=self.keys[start:stop], values=self.values[start:stop])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotation:
@@ -98,10 +91,7 @@ class Rotation:
 
 
 class PrefixBatch:
-    """K pages' prefixes, padded on the right to the longest, handed out one layer at a time.
-
-    These are uncompressed, for full-depth targets and as the reference for stored ones (`StoredPrefixes`).
-    """
+    """K pages' uncompressed prefixes, handed out one layer at a time (compressed ones: `StoredPrefixes`)."""
 
     lengths: Tensor
     """(K,) int64: how many positions of each page are real."""
@@ -113,12 +103,6 @@ class PrefixBatch:
     def __init__(self, prefixes: Sequence[Prefix]) -> None:
         if not prefixes:
             raise BackboneError("no prefixes to run a query over; expected at least one page")
-        shapes = {(*prefix.keys.shape[:2], prefix.keys.shape[3]) for prefix in prefixes}
-        if len(shapes) > 1:
-            raise BackboneError(
-                f"prefixes of differing (layers, kv_heads, head_dim) {sorted(shapes)} in one batch; "
-                "encode them with the same backbone and layers"
-            )
         self._prefixes = prefixes
         self.lengths = torch.tensor([prefix.count for prefix in prefixes])
         self.next_positions = torch.tensor([prefix.next_position for prefix in prefixes])
@@ -127,10 +111,8 @@ class PrefixBatch:
     def fill(self, layer: int, keys: Tensor, values: Tensor, *, start: int = 0) -> None:
         """Write decoder layer `layer` into `keys` and `values`: (pages, kv_heads, positions, head_dim) each.
 
-        These are as many pages as there is memory for, from page `start` on, and max(lengths) positions.
-
-        The caller owns the memory, of its own dtype and device, and keeps room for the suffix after it:
-        nothing is concatenated. Padding is finite; no query attends to it.
+        These are as many pages as the caller's memory has room for, from page `start` on, padded on the right
+        to max(lengths) positions. Padding is finite; no query attends to it.
         """
         for row, prefix in enumerate(self._prefixes[start : start + keys.shape[0]]):
             length = prefix.count
@@ -162,10 +144,6 @@ class Affine:
                 for part in parts:
                     release(part)
         return cls(**joined)  # type: ignore[arg-type]
-
-    def rows(self, start: int, stop: int | None = None) -> "Affine":
-        """Some of the outputs alone; nothing is copied."""
-        return Affine(self.weight[start:stop], None if self.bias is None else self.bias[start:stop])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,10 +237,7 @@ class Decoder:
         rotary: Callable[[Tensor, Tensor], Rotary],
         rotate: Callable[[Tensor, Tensor, Tensor], Tensor],
     ) -> None:
-        """`take_block(layer)` is called once, `rotary(like, positions)` gives cosines and sines.
-
-        `rotate(x, cos, sin)` turns queries or keys.
-        """
+        """`take_block(layer)` is called once; `rotary(like, positions)` gives cosines and sines."""
         self.block = cache(take_block)
         self._geometry = geometry
         self._rotary = rotary
@@ -282,18 +257,18 @@ class Decoder:
         """Rotated keys and values of the layers below `exit_layer`, (pages, kv_heads, positions, head_dim).
 
         `hidden` is (pages, positions, width), padded on the right: a causal decoder never looks there.
-        It is overwritten, and so is what is yielded, by the next layer. Of the last layer only keys and
-        values are computed. `layer_features` are (visual positions of all pages, width) each: what a vision
+        It is overwritten, and so is what is yielded, by the next layer.
+        `layer_features` are (visual positions of all pages, width) each: what a vision
         tower adds after layer 0, 1, ... (DeepStack), where `visual` (pages, positions) is set.
         """
         cos, sin = (part.unsqueeze(1) for part in self._rotary(hidden, positions))
         scratch = Scratch(hidden)
         for index in range(exit_layer):
-            block, last = self.block(index), index == exit_layer - 1
-            turned, values = self._project(block, block.attention_norm(hidden), scratch, ask=not last)
+            block = self.block(index)
+            turned, values = self._project(block, block.attention_norm(hidden), scratch)
             queries, keys = self._queries_and_keys(self._rotate(turned, cos, sin))
             yield keys, values
-            if last:
+            if index == exit_layer - 1:
                 break
             attended = F.scaled_dot_product_attention(
                 queries, keys, values, is_causal=True, enable_gqa=self._groups > 1
@@ -311,10 +286,6 @@ class Decoder:
         unit[..., 0] = 1.0
         quarter = self._rotate(unit, torch.zeros(width, device=device), torch.ones(width, device=device))
         partner = int(quarter[0, 0, 0, :width].argmax())
-        if partner not in (1, width // 2):
-            raise BackboneError(
-                f"keys are turned in pairs of channels 0 and {partner}, which pages do not support"
-            )
         interleaved = partner == 1 and width > 2
         angles = torch.atan2(sin[0].double(), cos[0].double())[1:]
         pairs = angles[:, ::2] if interleaved else angles[:, : width // 2]
@@ -334,12 +305,10 @@ class Decoder:
         Without `lengths` the states of all positions, (pairs, positions, width), padding included.
         `hidden` is (suffixes, positions, width), padded on the right, `lengths` (suffixes,). One suffix
         runs over every page, many suffixes over one page, or the two pair up; with `owners` (pages,), page i
-        is for suffix owners[i]. A suffix over many pages stays one row until the first attention that can
-        tell the pages apart.
+        is for suffix owners[i].
 
-        A list given as `attention` is filled, layer by layer, with what the last position attended to,
-        (pairs, longest page + positions), averaged over heads; without `lengths` with what each attended to,
-        (pairs, positions, longest page + positions).
+        A list given as `attention` is filled, layer by layer, with what each position attended to, averaged
+        over heads: (pairs, positions, longest page + positions).
         """
         scratch = Scratch(hidden)
         hidden = hidden.clone()
@@ -377,8 +346,7 @@ class Decoder:
                 asking, visible = queries[some], mask[some]
                 attended.append(self._attend(asking, joined_keys, joined_values, visible))
                 if attention is not None:
-                    place = None if last is None else last[some]
-                    weights.append(attention_weights(asking, joined_keys, visible[:, 0], place))
+                    weights.append(attention_weights(asking, joined_keys, visible[:, 0]))
             if attention is not None:
                 attention.append(torch.cat(weights))
             self._finish(block, hidden, torch.cat(attended), scratch)
@@ -397,8 +365,8 @@ class Decoder:
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """(pairs, positions, query_heads x head_dim).
 
-        The query heads that share a key head are laid behind each other as positions: the same numbers as
-        with repeated keys, nothing repeated, and any kernel takes it.
+        Query heads that share a key head are laid end to end as positions: any kernel takes it, nothing is
+        repeated.
         """
         pairs, heads, positions, dim = queries.shape
         folded = queries.reshape(pairs, heads // self._groups, self._groups * positions, dim)
@@ -416,13 +384,10 @@ class Decoder:
             added = scratch.linear("added", gate, block.down)
             rows.add_(block.down_norm(added) if block.down_norm else added)
 
-    def _project(
-        self, block: Block, normed: Tensor, scratch: Scratch, *, ask: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """Queries above keys, as heads that are still to be turned, and values; without `ask` no queries."""
-        asked, kept = self._splits if ask else (0, self._splits[1])
-        affine = block.attention_in if ask else block.attention_in.rows(self._splits[0])
-        projected = scratch.linear("attention", normed, affine)
+    def _project(self, block: Block, normed: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:
+        """Queries above keys, as heads that are still to be turned, and values."""
+        asked, kept = self._splits
+        projected = scratch.linear("attention", normed, block.attention_in)
         turned, values = map(self._heads, torch.split(projected, [asked + kept, kept], dim=-1))
         if block.query_norm and block.key_norm:
             queries, keys = self._queries_and_keys(turned)
@@ -439,49 +404,16 @@ class Decoder:
         return x.view(*x.shape[:2], x.shape[-1] // dim, dim).transpose(1, 2)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Attention:
-    """One query over K pages: what its last position attended to, layer by layer, averaged over heads.
+def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q kᵀ / √dim + mask), averaged over heads: (pairs, positions, keys), float32.
 
-    Or what the query's own positions attended to, averaged over these, too.
-
-    For each layer and page the weights over both parts add up to 1; padding has none.
+    `queries` is (pairs, heads, positions, dim), `keys` (pairs, kv_heads, keys, dim), both rotated, `mask`
+    (pairs, at least as many positions, keys): 0 where a position may look, −∞ elsewhere.
     """
-
-    states: Tensor
-    """(K, width), float32: just what `Backbone.states` gives."""
-    over_prefix: Tensor
-    """(layers, K, longest prefix), float32, for every layer below the exit layer."""
-    over_suffix: Tensor
-    """(layers, K, suffix), float32: the instruction's last token, the query's, the cue for the answer."""
-
-
-def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor, last: Tensor | None) -> Tensor:
-    """What each suffix's position `last` (pairs,) attended to, (pairs, positions); without it, what each did.
-
-    `queries` is (pairs, heads, suffix or one, dim), `mask` (pairs, at least as many, positions). The weights
-    of every position are (pairs, suffix, positions).
-    """
-    if last is None:
-        rows = range(queries.shape[2])
-        return torch.stack(
-            [weights_of_position(queries[:, :, row], keys, mask[:, row]) for row in rows], dim=1
-        )
-    pair = torch.arange(len(last), device=last.device)
-    place = last.clamp(max=queries.shape[2] - 1)  # of one position, it is that one
-    return weights_of_position(queries[pair, :, place], keys, mask[pair, place])
-
-
-def weights_of_position(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-    """softmax(q kᵀ / √dim + mask), averaged over heads: (pairs, positions), float32.
-
-    `queries` is (pairs, heads, dim), one position each, `keys` (pairs, kv_heads, positions, dim), both
-    rotated, `mask` (pairs, positions): 0 where the position may look, −∞ elsewhere.
-    """
-    pairs, heads, dim = queries.shape
-    folded = queries.float().view(pairs, keys.shape[1], heads // keys.shape[1], dim)
-    logits: Tensor = folded @ keys.float().transpose(2, 3) / dim**0.5 + mask.float()[:, None, None]
-    return logits.softmax(dim=-1).mean(dim=(1, 2))
+    pairs, _, positions, dim = queries.shape
+    folded = queries.float().reshape(pairs, keys.shape[1], -1, positions, dim)
+    logits: Tensor = folded @ keys.float().transpose(2, 3).unsqueeze(2) / dim**0.5
+    return (logits + mask[:, None, None, :positions].float()).softmax(dim=-1).mean(dim=(1, 2))
 
 
 _CACHED_BYTES = 4 << 20
@@ -506,9 +438,8 @@ class JoinedPages:
     def join(self, index: int, keys: Tensor, values: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Some pairs after the other: keys and values of layer `index` of the pages, then of the suffixes.
 
-        Both are (pairs, kv_heads, longest page + suffix, head_dim). `keys` are rotated.
-
-        What is yielded is overwritten by the next. Of one page for all suffixes the memory is written once.
+        Both are (pairs, kv_heads, longest page + suffix, head_dim). What is yielded is overwritten by the
+        next. Of one page for all suffixes the memory is written once.
         """
         pages, page = self._prefixes.lengths.shape[0], self._page
         keys, values = (part.expand(self._pairs, -1, -1, -1) for part in (keys, values))
@@ -550,9 +481,8 @@ def mean_log_probability(
 ) -> Tensor:
     """log p(query | page) per token, float32 (pairs,), from last-layer states (pairs, positions, width).
 
-    The mean, not the sum: within a query both rank alike, and across queries a fit should not count a long
-    one for more. The state at a position predicts the token behind it; positions behind the query's last
-    token do not count.
+    The mean, not the sum: a fit should not count a long query for more. The state at a position predicts the
+    token after it.
     """
     tokens = [query_tokens[pair if len(query_tokens) > 1 else 0][1:] for pair in range(len(states))]
     lengths = [len(pair_tokens) for pair_tokens in tokens]
@@ -561,19 +491,11 @@ def mean_log_probability(
     )
     next_tokens = torch.tensor([token for pair in tokens for token in pair], device=states.device)
     logits = (normed * unembedding[next_tokens].float()).sum(dim=1)
-    log_probabilities = logits - _log_partition(normed, unembedding)
-    return torch.stack([part.mean() for part in torch.split(log_probabilities, lengths)])
-
-
-def _log_partition(normed: Tensor, unembedding: Tensor) -> Tensor:
-    """log Σ exp over the vocabulary, float32 (rows,), some words at a time.
-
-    A whole vocabulary in float32 is gigabytes for a large model; a part of it at a time is not.
-    """
+    # A whole vocabulary in float32 is gigabytes for a large model; a part of it at a time is not.
     total = torch.full((len(normed),), -torch.inf, device=normed.device)
     for words in torch.split(unembedding, _WORDS_AT_ONCE):
         total = torch.logaddexp(total, (normed @ words.float().t()).logsumexp(dim=1))
-    return total
+    return torch.stack([part.mean() for part in torch.split(logits - total, lengths)])
 
 
 _PRODUCTS = {F.linear, F.conv3d, torch.mm, torch.addmm}
@@ -610,19 +532,14 @@ class _Widened(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 (whatever the function gives)
         options = dict(kwargs or {})
-        tensors = [each for each in args if isinstance(each, Tensor)]
-        if func not in _PRODUCTS or not tensors or not _is_large_half(tensors):
+        if func not in _PRODUCTS:
+            return func(*args, **options)
+        first: Tensor = next(each for each in args if each.dim() > 1)  # a bias may stand before it
+        if first.dtype == torch.float32 or first.numel() < _LEAST_ROWS * first.shape[-1]:
             return func(*args, **options)
         out = options.pop("out", None)
         product: Tensor = func(*map(_widen, args), **{name: _widen(value) for name, value in options.items()})
-        return product.to(tensors[0].dtype) if out is None else out.copy_(product)
-
-
-def _is_large_half(tensors: Sequence[Tensor]) -> bool:
-    """Whether the first matrix, behind a bias if there is one, is of half precision and of many rows."""
-    first = next((each for each in tensors if each.dim() > 1), tensors[0])
-    rows = first.numel() // max(first.shape[-1], 1)
-    return first.dtype in (torch.bfloat16, torch.float16) and rows >= _LEAST_ROWS
+        return product.to(first.dtype) if out is None else out.copy_(product)
 
 
 def _widen(value: Any) -> Any:  # noqa: ANN401 (a tensor, or anything else)

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,28 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 
 from ridgerank.atomic import cache_folder
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.idefics import Idefics3, SmolVLM
-from ridgerank.backbones.model_settings import PRESETS, Preset, absolute_name, find_model, find_preset
-from ridgerank.backbones.rerankers import PREFIX, find_adapter_base, load_ranking_head, merge_adapter
+from ridgerank.backbones.model_settings import PRESETS, absolute_name, find_model, find_preset
 from ridgerank.backbones.text import MODEL_CLASSES, CausalText, choose_prompt, parse_text_budget, text_prompt
-from ridgerank.backbones.vision import Glm41V, Glm46V, Qwen2VL, Qwen3VL, Qwen25VL, VisualBackbone
+from ridgerank.backbones.vision import (
+    Glm41V,
+    Glm46V,
+    Idefics3,
+    Qwen2VL,
+    Qwen3VL,
+    Qwen25VL,
+    SmolVLM,
+    VisualBackbone,
+)
 from ridgerank.backbones.weights import (
     NO_CODE,
+    PREFIX,
+    find_adapter_base,
     find_weights,
     load_config,
+    load_ranking_head,
+    merge_adapter,
     reading,
     require_sizes,
-    require_tensors,
 )
 from ridgerank.errors import BackboneError
 
@@ -65,9 +74,8 @@ def load_backbone(
     """Load a model by short name, by hub repository or from a folder.
 
     Device and dtype default to CUDA in bfloat16, else the CPU in float32: weights trained in bfloat16
-    overflow float16. Apple's GPU (`mps`) has to be asked for, as nobody has run it yet. A folder with one
-    `.gguf` file, or the file itself, is unpacked by transformers' own loader, once: what it gives is kept in
-    the cache.
+    overflow float16. Apple's GPU (`mps`) has to be asked for, as nobody has run it yet. A GGUF file, or a
+    folder with one, is unpacked by transformers' own loader, once: the result is kept in the cache.
     `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
     the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
     and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
@@ -80,7 +88,7 @@ def load_backbone(
     tokenizer_class = AutoTokenizer
     if gguf is not None:
         with reading(gguf, source):
-            if (converted := _find_or_convert(Path(source, gguf))) is not None:
+            if (converted := convert_once(Path(source, gguf), _convert)) is not None:
                 source, gguf = str(converted), None
                 tokenizer_class = PreTrainedTokenizerFast  # as saved: a family's own class would add to it
     options: dict[str, Any] = {"revision": revision} if revision else {}
@@ -96,8 +104,12 @@ def load_backbone(
     with reading(gguf or "its tokenizer (tokenizer.json, tokenizer_config.json)", base):
         tokenizer = tokenizer_class.from_pretrained(base, **NO_CODE, **options)
     family = FAMILIES.get(config.model_type)
-    preset = None if family is None else _choose_preset(name, source, config, prompt)
+    preset = None
     if family is not None:
+        named = name if name in PRESETS else source
+        preset = find_preset(named, config.model_type, prompt=prompt, classes=config.architectures or ())
+        if preset is not None and preset.notice:
+            logger.warning("%s", preset.notice)
         with reading("preprocessor_config.json", base):
             image_processor = family.image_processor_class.from_pretrained(base, **options)
     model_class = MODEL_CLASSES[config.model_type] if family is None else family.model_class
@@ -124,7 +136,7 @@ def load_backbone(
         default = family.default_max_pixels if preset is None else preset.max_pixels
         if max_pixels is not None:
             family.limit_pixels(image_processor, max_pixels)
-        elif default is not None and default < family.pixel_budget(image_processor):
+        elif default is not None and default < family.page_sizing(image_processor).max_pixels:
             family.limit_pixels(image_processor, default)
         backbone = family(name, model, tokenizer, image_processor, preset)
     backbone.place(device, dtype)
@@ -157,34 +169,18 @@ def load_model(
     model, loading = model_class.from_pretrained(
         base, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **NO_CODE, **options
     )
-    missing = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
-    require_tensors(name, {key for key in missing if not key.startswith((*without, "\0"))})
+    absent = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
+    if missing := {key for key in absent if not key.startswith(without)}:
+        raise BackboneError(
+            f"the weights of {name} lack {min(missing)} in the shape expected ({len(missing)} tensors in "
+            "all), which would be drawn at random; download it again, or give its own configuration"
+        )
     unused = {key for key in loading["unexpected_keys"] if not (ranking_head and key.startswith(PREFIX))}
     if unused:
         logger.warning("%s: %d tensors were not used, such as %s", name, len(unused), min(unused))
     if ranking_head:
         model.score = load_ranking_head(base, revision=options.get("revision"))
     return model
-
-
-def _choose_preset(name: str, source: str, config: PreTrainedConfig, prompt: str | None) -> Preset | None:
-    """The preset of a model that looks at pages, if it is one; says what its licence asks for."""
-    preset = find_preset(
-        name if name in PRESETS else source,
-        config.model_type,
-        prompt=prompt,
-        architectures=config.architectures or (),
-    )
-    if preset is not None and preset.notice:
-        logger.warning("%s", preset.notice)
-    return preset
-
-
-def _find_or_convert(file: Path) -> Path | None:
-    """The folder that a GGUF file was converted to, now or before; None if there is no room for it."""
-    if find_converted(file) is None:
-        keep_converted(file, partial(_convert, file))
-    return find_converted(file)
 
 
 def _convert(file: Path, folder: Path) -> None:
@@ -284,7 +280,9 @@ def unread_settings(stated: Mapping[str, Any], config: PreTrainedConfig) -> list
     read = config.get_text_config()
     values = {name: (written[name], getattr(read, name, None)) for name in _COMPARED if name in written}
     rotary = dict(read.rope_parameters or {}) if hasattr(read, "rope_parameters") else {}
-    written_rotary = _written_rotary(written)
+    loose = {name: written[name] for name in _ROTARY if name in written}
+    # Releases of transformers have written them in three places.
+    written_rotary = loose | (written.get("rope_scaling") or {}) | (written.get("rope_parameters") or {})
     values |= {name: (written_rotary[name], rotary.get(name)) for name in _ROTARY if name in written_rotary}
     if (kind := written_rotary.get("rope_type", written_rotary.get("type"))) is not None:
         values["rope_type"] = (_SAME.get(kind, kind), rotary.get("rope_type"))
@@ -295,64 +293,41 @@ def unread_settings(stated: Mapping[str, Any], config: PreTrainedConfig) -> list
     ]
 
 
-def _written_rotary(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Rotary settings of all the places where releases of transformers have written them."""
-    loose = {name: written[name] for name in _ROTARY if name in written}
-    rotary = {**loose, **(written.get("rope_scaling") or {}), **(written.get("rope_parameters") or {})}
-    return {name: value for name, value in rotary.items() if not isinstance(value, Mapping)}
-
-
-KIND = "gguf"
 MAX_BYTES = 20 * 10**9
 """What converted models may take on disk, together."""
-_COMPLETE = "config.json"
-_SAMPLE_BYTES = 1 << 20
 _EXPANSION = 9
 """A file of four bits, and a little for steps, becomes float32."""
 
 
-def converted_folder(file: Path) -> Path:
-    """The folder for what this file is converted to: by its name, size, time and first and last megabyte."""
-    status = file.stat()
-    digest = hashlib.blake2b(f"{status.st_size} {status.st_mtime_ns}".encode(), digest_size=6)
-    with file.open("rb") as opened:
-        digest.update(opened.read(_SAMPLE_BYTES))
-        opened.seek(max(0, status.st_size - _SAMPLE_BYTES))
-        digest.update(opened.read(_SAMPLE_BYTES))
-    return cache_folder(KIND) / f"{file.stem}-{digest.hexdigest()}"
+def convert_once(
+    file: Path, convert: Callable[[Path, Path], None], max_bytes: int = MAX_BYTES
+) -> Path | None:
+    """The folder a GGUF file was converted to, now or before; None, and a line in the log, if none is kept.
 
-
-def find_converted(file: Path) -> Path | None:
-    """The folder this file was converted to before, None if it was not; using it keeps it."""
-    folder = converted_folder(file)
-    if not (folder / _COMPLETE).exists():
-        return None
-    with suppress(OSError):  # a cache that may only be read serves as well
-        os.utime(folder)
-    return folder
-
-
-def keep_converted(file: Path, save: Callable[[Path], None], *, max_bytes: int = MAX_BYTES) -> None:
-    """Let `save` write the converted model into a folder that later processes find; whole or not at all.
-
-    Without room for it nothing is kept, and the log says so.
+    It is found by the file's name, size and time, and is whole or not there.
     """
-    target = converted_folder(file)
+    status = file.stat()
+    digest = hashlib.blake2b(f"{status.st_size} {status.st_mtime_ns}".encode(), digest_size=6).hexdigest()
+    target = cache_folder("gguf") / f"{file.stem}-{digest}"
     try:
+        if target.exists():
+            with suppress(OSError):  # a cache that may only be read serves as well
+                os.utime(target)
+            return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        if shutil.disk_usage(target.parent).free < _EXPANSION * file.stat().st_size:
-            logger.warning("no room in %s to keep %s converted; it is unpacked again", target.parent, file)
-            return
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            save(scratch)
+        if shutil.disk_usage(target.parent).free < _EXPANSION * status.st_size:
+            raise OSError(f"no room in {target.parent}")
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
+            folder = Path(scratch, "converted")
+            folder.mkdir()
+            convert(file, folder)
             with suppress(OSError):  # another process was faster
-                scratch.rename(target)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+                folder.rename(target)
         _evict(target, max_bytes)
     except OSError as error:
         logger.warning("%s is not kept converted (%s); it is unpacked again", file, error)
+        return None
+    return target
 
 
 def _evict(newest: Path, max_bytes: int) -> None:

@@ -42,11 +42,6 @@ class Preset:
     architecture: str = ""
     """What its configuration calls its class, where that tells it apart."""
 
-    @property
-    def name(self) -> str:
-        """What it is chosen by."""
-        return self.prompt.name
-
 
 _PRESETS = (
     Preset(
@@ -89,31 +84,25 @@ _PRESETS = (
         architecture="JinaVLForRanking",
     ),
 )
-PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PRESETS})
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.prompt.name: preset for preset in _PRESETS})
 """Every preset by its name."""
 
 
 def find_preset(
-    name: str, family: str, *, prompt: str | None = None, architectures: Sequence[str] = ()
+    name: str, family: str, *, prompt: str | None = None, classes: Sequence[str] = ()
 ) -> Preset | None:
-    """The preset of a model of this family, by the prompt asked for, its name or its class; None without one.
-
-    A folder is recognised where its name begins as the preset's does.
-    """
-    presets = [preset for preset in PRESETS.values() if preset.family == family]
+    """The preset of a model of this family: by the prompt asked for, by its name or by its class."""
+    presets = {name: preset for name, preset in PRESETS.items() if preset.family == family}
     if prompt is not None:
-        for preset in presets:
-            if preset.name == prompt:
-                return preset
-        known = ", ".join(preset.name for preset in presets) or "none"
+        if prompt in presets:
+            return presets[prompt]
         raise BackboneError(
-            f"no prompt called {prompt!r} for {name}, a model of type {family!r}; known for it: {known}"
+            f"no prompt called {prompt!r} for {name}, a model of type {family!r}; known for it: "
+            f"{', '.join(presets) or 'none'}"
         )
     short_name = PurePath(name).name.lower()
-    for preset in presets:
-        if short_name.startswith(preset.name) or (
-            preset.architecture and preset.architecture in architectures
-        ):
+    for known, preset in presets.items():
+        if short_name.startswith(known) or preset.architecture in classes:
             return preset
     return None
 
@@ -133,7 +122,7 @@ SHORT_NAMES = {
     "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct",
     "glm-4.1v-9b": "zai-org/GLM-4.1V-9B-Thinking",
     "glm-4.6v-flash": "zai-org/GLM-4.6V-Flash",
-    **{preset.name: preset.repository for preset in PRESETS.values()},
+    **{name: preset.repository for name, preset in PRESETS.items()},
     "idefics3-8b": "HuggingFaceM4/Idefics3-8B-Llama3",
     "smolvlm-256m": "HuggingFaceTB/SmolVLM-256M-Instruct",
     "smolvlm-500m": "HuggingFaceTB/SmolVLM-500M-Instruct",
@@ -167,17 +156,7 @@ def find_model(name: str) -> tuple[str, str | None]:
 
 def _find_in_folder(folder: Path) -> tuple[str, str | None]:
     packed = sorted(folder.glob("*.gguf"))
-    has_config = any((folder / name).exists() for name in ("config.json", "adapter_config.json"))
-    if (
-        any([*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")])
-        and not packed
-        and not any(folder.glob("*.safetensors"))
-    ):
-        raise BackboneError(
-            f"{folder} holds an ONNX model, whose layers cannot be read one by one; expected the same model "
-            "as safetensors or GGUF"
-        )
-    if has_config:
+    if any((folder / name).exists() for name in ("config.json", "adapter_config.json")):
         return str(folder), None
     if len(packed) > 1:
         raise BackboneError(
@@ -186,8 +165,8 @@ def _find_in_folder(folder: Path) -> tuple[str, str | None]:
     if packed:
         return str(folder), packed[0].name
     raise BackboneError(
-        f"{folder} holds no model: no config.json and no GGUF file; expected the folder of one, as "
-        "`hf download OWNER/NAME --local-dir FOLDER` makes it"
+        f"{folder} holds no model: no config.json and no GGUF file (ONNX is not read); expected the folder "
+        "of one, as `hf download OWNER/NAME --local-dir FOLDER` makes it"
     )
 
 
@@ -226,10 +205,7 @@ class ModelSettings:
         device: str | None = None,
         dtype: "str | torch.dtype | None" = None,
     ) -> Self:
-        """The settings that read pages as they were read for this lineage, from `name` if given.
-
-        A model whose folder is no longer there is looked for where it was last loaded from by name.
-        """
+        """The settings that read pages as for this lineage; a moved folder is found where it was last."""
         moved = _moved_to_file(lineage.weights)
         if name is None and Path(lineage.backbone).is_absolute() and not Path(lineage.backbone).exists():
             name = moved.read_text(encoding="utf-8") if moved.is_file() else None

@@ -1,11 +1,10 @@
 """The prompt, cut where the page ends and the query begins.
 
-A stored page is only worth its name if the tokens before the cut and those after it are the tokens of the
-whole prompt. The instruction ends in a newline, or in a blank that becomes part of the query's first token;
-that its tokens stay the same with a query behind them is proven query by query. The last of them opens the
-suffix: it is the position that predicts the query's first token, without which a query would have no
-likelihood. What people type, and what stands on a page, is
-tokenized as plain text: it can never become a control token. This module knows no model.
+The tokens before the cut and those after it have to be those of the whole prompt. The instruction ends in a
+newline, or in a blank that becomes part of the query's first token; that its tokens stay the same before a
+query is proven query by query. The last of them opens the suffix: it predicts the query's first token, which
+a likelihood needs. What people type, and what stands on a page, is tokenized as plain text: it can never
+become a control token.
 """
 
 import json

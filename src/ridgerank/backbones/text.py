@@ -1,7 +1,6 @@
 """Families that read a page's text: Llama, Qwen2 and Qwen3, plain causal language models, and their prompts.
 
-The page's text tokens take the place of visual positions. Of a page longer than the budget the beginning is
-read; the lineage records it.
+The page's text tokens take the place of visual positions. Of a longer page the beginning is read.
 """
 
 import re
@@ -19,7 +18,6 @@ from transformers import (
 )
 
 from ridgerank.backbones.base import Backbone, PageTokens
-from ridgerank.backbones.decoder import Decoder, rotate_halves
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
@@ -122,6 +120,12 @@ class CausalText(Backbone):
         self.page_budget = _PAGE_PIXELS
         self.page_text = f"head {page_tokens}"
         super().__init__(name, model, tokenizer)
+        rotation = (model.config.rope_parameters or {}).get("rope_type", "default")
+        if rotation not in _ROTATIONS:
+            raise BackboneError(
+                f"{name} has rotary embeddings of type {rotation!r}, which depend on the length of the "
+                f"prompt; stored pages support {', '.join(_ROTATIONS)}"
+            )
 
     def content(self, page: Page) -> str:
         """The page's text."""
@@ -158,15 +162,3 @@ class CausalText(Backbone):
                 )
             )
         return page_tokens
-
-    def _build_decoder(self) -> Decoder:
-        text, config = self._text_model(), self._model.config
-        if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-            raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
-        rotation = (config.rope_parameters or {}).get("rope_type", "default")
-        if rotation not in _ROTATIONS:
-            raise BackboneError(
-                f"{self.name} has rotary embeddings of type {rotation!r}, which depend on the length of the "
-                f"prompt; stored pages support {', '.join(_ROTATIONS)}"
-            )
-        return Decoder(self._take_block, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)

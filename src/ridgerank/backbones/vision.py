@@ -1,38 +1,42 @@
-"""Families that look at a page's image, and those whose positions have three axes (Qwen-VL, GLM-4V)."""
+"""Families that look at a page's image: Qwen-VL, GLM-4V, whose positions have three axes, and Idefics3."""
 
 import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isqrt
 from types import MappingProxyType
 from typing import ClassVar
 
+import numpy as np
 import torch
 from PIL.Image import Image
-from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import (
     BaseImageProcessor,
     BatchFeature,
     Glm4vForConditionalGeneration,
     Glm46VForConditionalGeneration,
+    Idefics3ForConditionalGeneration,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLForConditionalGeneration,
     Qwen3VLForConditionalGeneration,
+    SmolVLMForConditionalGeneration,
 )
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
 from transformers.models.glm4v.modeling_glm4v import rotate_half_llm
 from transformers.models.glm46v.image_processing_pil_glm46v import Glm46VImageProcessorPil
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
-from ridgerank.backbones.base import Backbone, PageTokens, fingerprint_processor
-from ridgerank.backbones.decoder import Decoder, rotate_halves
+from ridgerank.backbones.base import Backbone, PageTokens, Regions, cells, fingerprint_processor
 from ridgerank.backbones.model_settings import Preset
 from ridgerank.backbones.prompt import INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
-from ridgerank.page_sizing import PageSizing, PatchSizing
+from ridgerank.page_sizing import EdgeSizing, PageSizing, PatchSizing
 from ridgerank.records import Page
 
 
@@ -43,8 +47,6 @@ class VisualBackbone(Backbone):
     image_processor_class: ClassVar[type[BaseImageProcessor]]
     default_max_pixels: ClassVar[int | None]
     """Pixel budget of a page unless the user says otherwise; `None` leaves the processor's own."""
-    rotated_share: ClassVar[float] = 1.0
-    """The share of each head's channels that the family turns by position, where sections do not say."""
     image_token: ClassVar[str] = ""
     """The text of one visual position, if a page is nothing but these."""
     former_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -62,26 +64,25 @@ class VisualBackbone(Backbone):
 
         A preset brings its own prompt, and the model its ranking head where the preset has one.
         """
-        if preset is not None:
-            self.prompt = preset.prompt
-            self.ranking_head = model.score if preset.ranking_head else None
+        control = {token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()}
+        self.prompt = self.choose_prompt(control) if preset is None else preset.prompt
+        if preset is not None and preset.ranking_head:
+            self.ranking_head = model.score
         self._image_processor = image_processor
-        self.max_pixels = self.pixel_budget(image_processor)
         self.page_budget = self.page_sizing(image_processor)
-        require_control_tokens(name, self.prompt, tokenizer.backend_tokenizer)
+        self.max_pixels = self.page_budget.max_pixels
+        require_control_tokens(name, self.prompt, control)
         super().__init__(name, model, tokenizer)
-        require_rotation(name, self._text_model(), head_dim=self.geometry.head_dim, share=self.rotated_share)
         if self.image_token:
             require_image_token(name, self.tokens.image_page(self.image_token), model.config.image_token_id)
+
+    def choose_prompt(self, control: Collection[str]) -> Prompt:
+        """The prompt for a tokenizer with these control tokens."""
+        return self.prompt
 
     def content(self, page: Page) -> Image:
         """The page's image."""
         return page.image
-
-    @classmethod
-    @abstractmethod
-    def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
-        """The image processor's pixel budget of a page."""
 
     @classmethod
     @abstractmethod
@@ -115,32 +116,24 @@ class GridBackbone(VisualBackbone):
         {r"^model\.(embed_tokens|layers|norm)\.": r"model.language_model.\1.", r"^visual\.": "model.visual."}
     )
 
-    @classmethod
-    def frames(cls, image_processor: BaseImageProcessor) -> int:
-        """How often the processor counts the pixels of a still image."""
-        return 1
-
-    @classmethod
-    def pixel_budget(cls, image_processor: BaseImageProcessor) -> int:
-        """The pixel budget of one frame; the processor calls that of all its longest edge."""
-        return int(image_processor.size["longest_edge"]) // cls.frames(image_processor)
+    frames: ClassVar[int] = 1
+    """How often the processor counts the pixels of a still image."""
 
     @classmethod
     def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the pixel budget of one frame."""
-        longest_edge = max_pixels * cls.frames(image_processor)
-        image_processor.size = image_processor.size | {"longest_edge": longest_edge}
+        image_processor.size = image_processor.size | {"longest_edge": max_pixels * cls.frames}
 
     @classmethod
     def page_sizing(cls, image_processor: BaseImageProcessor) -> PatchSizing:
-        """Sides of whole visual tokens, the area within the processor's bounds."""
-        size = image_processor.size
+        """Sides of whole visual tokens, the area within the processor's bounds, which it calls edges."""
+        smallest, largest = (int(image_processor.size[name]) for name in ("shortest_edge", "longest_edge"))
         return PatchSizing(
-            max_pixels=cls.pixel_budget(image_processor),
+            max_pixels=largest // cls.frames,
             resample=int(image_processor.resample),
-            bounds=(int(size["shortest_edge"]), int(size["longest_edge"])),
+            bounds=(smallest, largest),
             multiple=image_processor.patch_size * image_processor.merge_size,
-            frames=cls.frames(image_processor),
+            frames=cls.frames,
         )
 
     def _text_model(self) -> PreTrainedModel:
@@ -206,42 +199,22 @@ _MARK = re.compile(r"<[^<>\s]+>|\[gMASK\]")
 """How control tokens are written in a prompt."""
 
 
-def require_rotation(name: str, text_model: PreTrainedModel, *, head_dim: int, share: float) -> None:
-    """Refuse a decoder that turns other channels of a head by position than its sections say.
-
-    Sections are how many pairs of channels each axis of a position turns. Where none were read, the decoder
-    has to turn the share of each head that its family is known to turn.
-    """
-    turned = 2 * text_model.rotary_emb.inv_freq.numel()
-    sections = (text_model.config.rope_parameters or {}).get("mrope_section")
-    expected = round(head_dim * share) if sections is None else 2 * sum(sections)
-    if turned != expected:
-        source = "its family" if sections is None else f"sections of {list(sections)}"
-        raise BackboneError(
-            f"{name} turns {turned} of the {head_dim} channels of a head by position, {source} would turn "
-            f"{expected}; the rotary settings of its configuration were not read, or are of another model"
-        )
-
-
-def require_control_tokens(name: str, prompt: Prompt, tokenizer: Tokenizer) -> None:
+def require_control_tokens(name: str, prompt: Prompt, known: Collection[str]) -> None:
     """Refuse a tokenizer that would spell out a control token of the prompt."""
     text = prompt.before_page + prompt.after_page + prompt.after_query
-    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    unknown = [mark for mark in _MARK.findall(text) if mark not in known]
-    if unknown:
+    if unknown := [mark for mark in _MARK.findall(text) if mark not in known]:
         raise BackboneError(
             f"the tokenizer of {name} has no token {unknown[0]!r}, which the prompt of its family needs; is "
             "tokenizer_config.json missing beside tokenizer.json?"
         )
 
 
-def require_image_token(name: str, ids: Collection[int], image_token_id: int) -> None:
+def require_image_token(name: str, ids: list[int], image_token_id: int) -> None:
     """Refuse a tokenizer whose token for a visual position is not the one the model looks for."""
-    if list(ids).count(image_token_id) != 1:
+    if ids.count(image_token_id) != 1:
         raise BackboneError(
-            f"the tokens of a page of {name} hold the image token {image_token_id} of its configuration "
-            f"{list(ids).count(image_token_id)} times, expected once per visual position; tokenizer and "
-            "configuration are not of one model"
+            f"a visual position of {name} is not the one token {image_token_id} of its configuration: the "
+            "tokenizer is of another model"
         )
 
 
@@ -262,12 +235,6 @@ class Qwen25VL(GridBackbone):
     default_max_pixels = 1280 * 28 * 28
     image_token = "<|image_pad|>"
 
-    def _build_decoder(self) -> Decoder:
-        text = self._text_model()
-        if getattr(text, "has_sliding_layers", False):
-            raise BackboneError(f"{self.name} has sliding-window layers, which stored pages do not support")
-        return Decoder(self._take_block, self.geometry, rotary=text.rotary_emb, rotate=rotate_halves)
-
 
 class Qwen2VL(Qwen25VL):
     """Qwen2-VL-2B, -7B, -72B: another vision tower than Qwen2.5-VL's, the rest is the same."""
@@ -281,6 +248,13 @@ class Qwen3VL(Qwen25VL):
     prompt = replace(Qwen25VL.prompt, before_page="<|im_start|>user\n<|vision_start|>")
     model_class = Qwen3VLForConditionalGeneration
     default_max_pixels = 1280 * 32 * 32
+
+
+def _rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn neighbouring pairs of the first channels of each head; the rest carry no position."""
+    turned, still = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+    turned = turned * cos + rotate_half_llm(turned) * sin
+    return torch.cat([turned, still.expand(*turned.shape[:-1], -1)], dim=-1)
 
 
 class Glm41V(GridBackbone):
@@ -297,23 +271,8 @@ class Glm41V(GridBackbone):
     image_processor_class = Glm4vImageProcessorPil
     default_max_pixels = 1280 * 28 * 28
     image_token = "<|image|>"
-    rotated_share = 0.5
-
-    @classmethod
-    def frames(cls, image_processor: BaseImageProcessor) -> int:
-        """A still image counts as two."""
-        return int(image_processor.temporal_patch_size)
-
-    def _build_decoder(self) -> Decoder:
-        rotary = self._text_model().rotary_emb
-        return Decoder(self._take_block, self.geometry, rotary=rotary, rotate=_rotate)
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn neighbouring pairs of the first channels of each head; the rest carry no position."""
-    turned, still = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
-    turned = turned * cos + rotate_half_llm(turned) * sin
-    return torch.cat([turned, still.expand(*turned.shape[:-1], -1)], dim=-1)
+    rotate = staticmethod(_rotate_pairs)
+    frames = 2
 
 
 class Glm46V(Glm41V):
@@ -323,10 +282,105 @@ class Glm46V(Glm41V):
     model_class = Glm46VForConditionalGeneration
     image_processor_class = Glm46VImageProcessorPil
 
-    def _build_decoder(self) -> Decoder:
-        kind = self._text_model().config.model_type
-        if kind != "glm4v_text":
-            raise BackboneError(
-                f"{self.name} has a {kind!r} decoder; only 'glm4v_text' is supported, as in GLM-4.6V-Flash"
-            )
-        return super()._build_decoder()
+    decoder_type = "glm4v_text"
+
+
+_TILE_START = "<fake_token_around_image>"
+_IDEFICS3_PROMPT = Prompt(
+    before_page="<|begin_of_text|>User:",
+    after_page=_TILE_START,
+    instruction=INSTRUCTION,
+    after_query="<end_of_utterance>\nAssistant:",
+    answers=(" yes", " no"),
+)
+_SMOLVLM_PROMPT = replace(_IDEFICS3_PROMPT, before_page="<|im_start|>User:")
+
+
+class Idefics3(VisualBackbone):
+    """Idefics3-8B-Llama3: a Llama decoder with one rotary axis, the page cut into square tiles.
+
+    The processor's own tiling is kept: tiles row by row, then the whole page once more, shrunk. Each tile is
+    a square of visual positions; the grid stacks the tiles below each other.
+    """
+
+    prompt = _IDEFICS3_PROMPT
+    model_class = Idefics3ForConditionalGeneration
+    image_processor_class = Idefics3ImageProcessorPil
+    decoder_type = "llama"
+    default_max_pixels = None
+
+    def choose_prompt(self, control: Collection[str]) -> Prompt:
+        """The first SmolVLMs were published as this class; their tokenizer tells them."""
+        return _IDEFICS3_PROMPT if "<|begin_of_text|>" in control else _SMOLVLM_PROMPT
+
+    @classmethod
+    def page_sizing(cls, image_processor: BaseImageProcessor) -> EdgeSizing:
+        """The first of the processor's resizes, which sets the longest edge; cutting tiles stays its own."""
+        edge = int(image_processor.size["longest_edge"])
+        return EdgeSizing(max_pixels=edge**2, resample=int(image_processor.resample), longest_edge=edge)
+
+    @classmethod
+    def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
+        """Set the longest edge to the side of a square of that many pixels."""
+        image_processor.size = image_processor.size | {"longest_edge": isqrt(max_pixels)}
+
+    def regions(self, grid: tuple[int, int], aspect: float) -> Regions:
+        """Where the visual positions of a grid lie: those of the tiles, then of the page seen whole."""
+        return tiled(grid, aspect)
+
+    def _text_model(self) -> PreTrainedModel:
+        return self._model.model.text_model
+
+    def _tokenize_pages(self, images: Sequence[Image]) -> list[PageTokens]:
+        batch = self._process([[image] for image in images], return_row_col_info=True)
+        features = self._model.model.get_image_features(
+            batch["pixel_values"].to(self.device), batch["pixel_attention_mask"].to(self.device)
+        ).pooler_output
+        side = isqrt(self._model.model.image_seq_len)
+        pages = []
+        for page_features, (rows,), (columns,) in zip(features, batch["rows"], batch["cols"], strict=True):
+            text = image_text(rows, columns, side * side)
+            ids = torch.tensor(self.tokens.image_page(text), device=self.device)
+            visual = ids == self._model.config.image_token_id
+            positions = torch.arange(len(ids), device=self.device)[None]
+            grid = ((rows * columns + 1) * side, side)
+            pages.append(PageTokens(ids, visual, page_features, positions, grid))
+        return pages
+
+
+class SmolVLM(Idefics3):
+    """SmolVLM2 and later, the choice for a laptop."""
+
+    prompt = _SMOLVLM_PROMPT
+    model_class = SmolVLMForConditionalGeneration
+    image_processor_class = SmolVLMImageProcessorPil
+
+
+def tiled(grid: tuple[int, int], aspect: float) -> Regions:
+    """A page cut into square tiles row by row, then seen whole: `grid` is ((tiles + 1) x side, side).
+
+    Of the ways to lay out so many tiles, that nearest to `aspect` (width over height) is the processor's.
+    """
+    side = grid[1]
+    count = grid[0] // side - 1
+    within = cells(side, side)
+    if count == 0:
+        return within
+    columns = min(
+        (number for number in range(1, count + 1) if count % number == 0),
+        key=lambda number: abs(np.log(number**2 / count / aspect)),
+    )
+    rows = count // columns
+    corners = cells(rows, columns)[:, :2]
+    small = within / np.array([columns, rows, columns, rows])
+    tiles = small[None] + np.tile(corners, 2)[:, None]
+    return np.concatenate([tiles.reshape(-1, 4), within])
+
+
+def image_text(rows: int, columns: int, positions: int) -> str:
+    """Write the text that stands for a page of rows x columns tiles, up to the token that closes the last."""
+    tile, text = "<image>" * positions, ""
+    for row in range(1, rows + 1):
+        text += "".join(f"{_TILE_START}<row_{row}_col_{column}>{tile}" for column in range(1, columns + 1))
+        text += "\n" if row < rows else "\n\n"
+    return f"{text}{_TILE_START}<global-img>{tile}"

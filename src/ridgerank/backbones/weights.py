@@ -1,20 +1,28 @@
-"""The files of a model, read as data: nothing is unpickled, no code runs, sizes are compared beforehand."""
+"""The files of a model, its adapter and its ranking head, read as data.
+
+Nothing is unpickled, no code runs, sizes are compared beforehand.
+"""
 
 import ctypes
 import json
 import math
+import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from ridgerank.errors import BackboneError, RidgeRankError
+from ridgerank.extras import require_packages
 
 NO_CODE: Mapping[str, Any] = {"trust_remote_code": False}
 """Passed to whatever may find code beside a model: without it, transformers asks whether to run the code."""
@@ -69,28 +77,6 @@ _QUANTIZED = ("I8", "U8", "BOOL")
 _FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16}
 
 
-def count_numbers(files: Sequence[Path]) -> tuple[dict[str, int], torch.dtype]:
-    """How many numbers each tensor has, by the headers of the files, and a type that holds all of them."""
-    counts: dict[str, int] = {}
-    types: set[str] = set()
-    for path in files:
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 (no mapping)
-                    part = file.get_slice(name)
-                    counts[name] = math.prod(part.get_shape())
-                    types.add(part.get_dtype())
-                    if part.get_dtype() in _QUANTIZED:
-                        raise BackboneError(
-                            f"{path}: {name} is quantized; expected weights as floating point"
-                        )
-        except (SafetensorError, OSError, ValueError) as error:
-            raise BackboneError(
-                f"{path} cannot be read as safetensors ({error}): cut short or damaged, download it again"
-            ) from error
-    return counts, _FLOATS.get(next(iter(types)), torch.float32) if len(types) == 1 else torch.float32
-
-
 _DEPTHS = ("num_hidden_layers", "num_layers", "depth")
 _MAX_DEPTH = 1000
 _ATTENTION = ("attn_implementation", "_attn_implementation")
@@ -120,24 +106,37 @@ def require_sizes(
 ) -> torch.dtype:
     """Refuse a configuration of a larger model than the weights are of, before any memory is taken for it.
 
-    Tensors whose names begin with one of `without` need not be in the files. The type of the numbers in the
-    files is returned: loaded in it, they stay mapped until they are needed.
+    Tensors whose names begin with one of `without` need not be in the files. A type that holds the numbers of
+    the files is returned: if it is theirs, they stay mapped until they are needed.
     """
-    counts, dtype = count_numbers(files)
+    stored, types = 0, set()
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 (no mapping)
+                    part = file.get_slice(name)
+                    stored += math.prod(part.get_shape())
+                    types.add(part.get_dtype())
+                    if part.get_dtype() in _QUANTIZED:
+                        raise BackboneError(
+                            f"{path}: {name} is quantized; expected weights as floating point"
+                        )
+        except (SafetensorError, OSError, ValueError) as error:
+            raise BackboneError(
+                f"{path} cannot be read as safetensors ({error}): cut short or damaged, download it again"
+            ) from error
     with torch.device("meta"):
         planned = model_class(config)
     planned.tie_weights()
     needed = sum(
-        parameter.numel()
-        for name, parameter in planned.named_parameters()
-        if not name.startswith(without or ("\0",))
+        parameter.numel() for name, parameter in planned.named_parameters() if not name.startswith(without)
     )
-    if needed > sum(counts.values()):
+    if needed > stored:
         raise BackboneError(
             f"the configuration of {model} describes a model of {needed:,} numbers, its weights hold "
-            f"{sum(counts.values()):,}; give the configuration that goes with the weights, or all of them"
+            f"{stored:,}; give the configuration that goes with the weights, or all of them"
         )
-    return dtype
+    return _FLOATS.get(types.pop(), torch.float32) if len(types) == 1 else torch.float32
 
 
 def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -148,16 +147,7 @@ def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from _settings(value)
 
 
-def require_tensors(model: str, missing: Collection[str]) -> None:
-    """Refuse weights that lack tensors."""
-    if missing:
-        raise BackboneError(
-            f"the weights of {model} lack {min(missing)} in the shape expected ({len(missing)} tensors in "
-            "all), which would be drawn at random; download it again, or give its own configuration"
-        )
-
-
-def require_finite(model: str, loaded: torch.nn.Module, prefix: str = "") -> None:
+def require_finite(model: str, loaded: nn.Module, prefix: str = "") -> None:
     """Refuse weights with a NaN or an infinite number: every score would be one."""
     for name, parameter in loaded.named_parameters(prefix):
         if parameter.numel() and not all(map(torch.isfinite, parameter.detach().aminmax())):
@@ -170,7 +160,7 @@ def require_finite(model: str, loaded: torch.nn.Module, prefix: str = "") -> Non
 _PAGE_BYTES, _PAGE_OUT = 4096, 21
 
 
-def release(mapped: torch.Tensor) -> None:
+def release(mapped: Tensor) -> None:
     """Let go of the memory of a tensor that is mapped from a file: what is needed again is read again.
 
     A tensor of another kind keeps its numbers, too; only Linux can do it.
@@ -180,3 +170,105 @@ def release(mapped: torch.Tensor) -> None:
         nbytes = mapped.data_ptr() + mapped.nbytes - first
         if nbytes > 0:
             ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(nbytes), _PAGE_OUT)
+
+
+_ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+
+def find_adapter_base(source: str, revision: str | None = None) -> str | None:
+    """The base a peft adapter names; None if `source` is not an adapter."""
+    config_file = find_adapter_config_file(source, revision=revision)
+    if config_file is None:
+        return None
+    base: str = json.loads(Path(config_file).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    return base
+
+
+def merge_adapter(
+    model: PreTrainedModel, source: str, revision: str | None, *, renamed: Mapping[str, str]
+) -> None:
+    """Add an adapter to the weights of its base; the model has the same parts as before."""
+    apply_adapter(model, source, revision, renamed=renamed)
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils.other import ModulesToSaveWrapper
+
+    for name, module in list(model.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            plain: nn.Module = module.get_base_layer()
+        elif isinstance(module, ModulesToSaveWrapper):
+            plain = module.modules_to_save[module.active_adapters[0]]
+        else:
+            continue
+        parent, _, part = name.rpartition(".")
+        setattr(model.get_submodule(parent), part, plain)
+
+
+def apply_adapter(
+    model: PreTrainedModel, source: str, revision: str | None, *, renamed: Mapping[str, str]
+) -> set[str]:
+    """Put an adapter into the model; returns the parts that it replaces instead of tuning them.
+
+    `renamed` leads from names of parts in earlier layouts, as patterns, to the present ones.
+    """
+    require_packages("peft")
+    from peft import PeftConfig, inject_adapter_in_model
+    from peft.utils.save_and_load import get_peft_model_state_dict, set_peft_model_state_dict
+
+    where = {"revision": revision} if revision else {}
+    config = PeftConfig.from_pretrained(source, **where)
+    config.inference_mode = True
+    path = find_file(source, _ADAPTER_WEIGHTS, revision)
+    if path is None:
+        raise BackboneError(
+            f"{source} holds no {_ADAPTER_WEIGHTS}; expected the adapter as safetensors: adapter_model.bin "
+            "is not read"
+        )
+    stored = load_file(path)
+    longest = max((side for tensor in stored.values() for side in tensor.shape), default=0)
+    if (rank := getattr(config, "r", 0)) > longest:
+        raise BackboneError(f"the adapter {source!r} has settings of rank {rank:,}, and no such tensor")
+    inject_adapter_in_model(config, model)
+    weights = {_current_name(name, renamed): value for name, value in stored.items()}
+    expected_names = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+    if set(weights) != expected_names:
+        differing = sorted(set(weights) ^ expected_names)
+        raise BackboneError(
+            f"the adapter {source!r} has {len(weights)} tensors and its settings ask for "
+            f"{len(expected_names)}; they differ in {differing[0]}: it is damaged, or made for a model of "
+            "another layout"
+        )
+    set_peft_model_state_dict(model, weights)
+    return set(config.modules_to_save or ())
+
+
+def _current_name(name: str, renamed: Mapping[str, str]) -> str:
+    """Name a tensor of an adapter as the present layout does."""
+    name = name.removeprefix("base_model.model.")
+    for pattern, replacement in renamed.items():
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+PREFIX = "score."
+"""How checkpoints name the head; 0 and 2 are its two layers, a ReLU stands between them."""
+_NAMES = ("0.weight", "0.bias", "2.weight", "2.bias")
+
+
+def load_ranking_head(source: str, *, revision: str | None = None) -> nn.Sequential:
+    """Read `score.*` from a checkpoint, in float32: a score needs finer steps than half precision has."""
+    tensors: dict[str, Tensor] = {}
+    for path in find_weights(source, revision):
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if name.startswith(PREFIX)]  # noqa: SIM118 (no mapping)
+            tensors |= {name.removeprefix(PREFIX): file.get_tensor(name) for name in names}
+    missing = [PREFIX + name for name in _NAMES if name not in tensors]
+    if missing:
+        raise BackboneError(
+            f"{source} holds no {missing[0]}; expected the two layers of a ranking head as published, or "
+            "another prompt"
+        )
+    width, inner = tensors["0.weight"].shape[1], tensors["0.weight"].shape[0]
+    head = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, 1))
+    head.load_state_dict({name: tensors[name].float() for name in _NAMES})
+    return head.eval()

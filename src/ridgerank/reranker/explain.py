@@ -88,9 +88,9 @@ def _look(
 ) -> tuple[PackedPrefix, Floats, float, float]:
     """A stored page, the attention (kept,) on its positions, and the shares of instruction and query."""
     attention, page = shallow.attend(query, page_id, state=state)
-    over_prefix = attention.over_prefix[layers, 0].double().mean(dim=0).cpu().numpy()
-    over_suffix = attention.over_suffix[layers, 0].double().mean(dim=0).cpu().numpy()
+    weights = attention[layers].double().mean(dim=0).cpu().numpy()
     visual = np.concatenate([np.zeros(page.shared_count, dtype=np.bool_), page.visual])
+    over_prefix, over_suffix = weights[: len(visual)], weights[len(visual) :]
     # The suffix opens with the instruction's last token.
     instruction_share = float(over_prefix[~visual].sum() + over_suffix[0])
     return page, over_prefix[visual], instruction_share, float(over_suffix[1:].sum())

@@ -38,9 +38,10 @@ from transformers.models.siglip.image_processing_pil_siglip import SiglipImagePr
 
 from ridgerank.backbones.base import fingerprint_processor, fingerprint_weights
 from ridgerank.backbones.load import load_model, placement
-from ridgerank.backbones.rerankers import apply_adapter, find_adapter_base
 from ridgerank.backbones.weights import (
     NO_CODE,
+    apply_adapter,
+    find_adapter_base,
     find_weights,
     load_config,
     reading,

@@ -8,7 +8,6 @@ from typing import Self, TypeAlias
 from torch import Tensor
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.decoder import Attention
 from ridgerank.backbones.model_settings import remember_place
 from ridgerank.errors import StoreError
 from ridgerank.records import State
@@ -98,7 +97,7 @@ class ShallowPass:
         """The last and the mean state of a query over pages, (pages, width) each, from one pass."""
         return self.backbone.both_states(query, self._read(page_ids, {}))
 
-    def attend(self, query: str, page_id: str, *, state: State = "last") -> tuple[Attention, PackedPrefix]:
+    def attend(self, query: str, page_id: str, *, state: State = "last") -> tuple[Tensor, PackedPrefix]:
         """What the query's last position, or the mean of its own, attends to on one page, as stored."""
         [page] = self._read_packed([page_id])
         return self.backbone.attention(query, self._batch([page]), state=state), page
