@@ -311,7 +311,7 @@ class Idefics3(VisualBackbone):
 
     def choose_prompt(self, control: Collection[str]) -> Prompt:
         """The first SmolVLMs were published as this class; their tokenizer tells them."""
-        return _IDEFICS3_PROMPT if "<|begin_of_text|>" in control else _SMOLVLM_PROMPT
+        return self.prompt if "<|begin_of_text|>" in control else _SMOLVLM_PROMPT
 
     @classmethod
     def page_sizing(cls, image_processor: BaseImageProcessor) -> EdgeSizing:
