@@ -68,3 +68,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the front door hold
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,8 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ridgerank.errors import DocumentError
 
-_END_SECONDS = 5.0
-"""How long a process may take to end by itself once its pipe is closed."""
+_END_SECONDS = 5.0  # for a process to end by itself once its pipe is closed
 
 
 class WorkerDied(RuntimeError):  # noqa: N818 (reads as the fact it states)

@@ -499,8 +499,7 @@ def mean_log_probability(
 
 
 _PRODUCTS = {F.linear, F.conv3d, torch.mm, torch.addmm}
-_LEAST_ROWS = 32
-"""A product of fewer rows costs less than converting its matrix."""
+_LEAST_ROWS = 32  # a product of fewer rows costs less than converting its matrix
 
 
 def bf16_on_cpu(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:

@@ -295,8 +295,7 @@ def unread_settings(stated: Mapping[str, Any], config: PreTrainedConfig) -> list
 
 MAX_BYTES = 20 * 10**9
 """What converted models may take on disk, together."""
-_EXPANSION = 9
-"""A file of four bits, and a little for steps, becomes float32."""
+_EXPANSION = 9  # a file of four bits, and a little for steps, becomes float32
 
 
 def convert_once(

@@ -95,8 +95,7 @@ MODEL_CLASSES: dict[str, type[PreTrainedModel]] = {
 """Classes by the `model_type` of their configuration."""
 _ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone, not on the length of the sequence."""
-_PAGE_PIXELS = 1_600_000
-"""The page is rendered for its thumbnail, and for OCR where it carries no text."""
+_PAGE_PIXELS = 1_600_000  # of a thumbnail, and for OCR of pages without text
 
 
 class CausalText(Backbone):
