@@ -17,17 +17,15 @@ def test_evaluate_prints_a_line_a_query_when_asked(world: Path) -> None:
     assert sum(values[:-1]) / 40 == pytest.approx(values[-1])
 
 
-def test_two_runs_are_compared_with_an_interval(world: Path, tmp_path: Path) -> None:
-    queries = dict.fromkeys(line.split()[0] for line in (world / "qrels.trec").read_text().splitlines())
-    (tmp_path / "groups").write_text("".join(f"{query} {query[-1]}\n" for query in queries))
+def test_two_runs_are_compared_with_an_interval(world: Path) -> None:
     runs = [world / "retriever.trec", world / "teacher.trec"]
-    done = run_process("evaluate", *runs, "--qrels", world / "qrels.trec", "--group", tmp_path / "groups")
+    done = run_process("evaluate", *runs, "--qrels", world / "qrels.trec", "--by-document")
     first, second, comparison = map(json.loads, done.stdout.splitlines())
     assert [first["run"], second["run"]] == list(map(str, runs))
     difference = comparison["differences"]["nDCG@5"]
     assert difference["difference"] == pytest.approx(second["nDCG@5"] - first["nDCG@5"])
     assert difference["interval"][0] < difference["difference"] < difference["interval"][1]
-    assert comparison["resampled"] == "10 groups"
+    assert comparison["resampled"] == "40 documents"
     assert "nDCG@5, points (95 %)" in done.stderr
 
 

@@ -1,13 +1,10 @@
 """Paired differences of runs, and intervals that know which queries belong together."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from ridgerank.errors import ScoreError
-from ridgerank.evaluation.comparison import compare_evaluations, group_queries
-from ridgerank.evaluation.metrics import Evaluation
+from ridgerank.evaluation.metrics import Evaluation, compare_evaluations, group_by_document
 from ridgerank.ragged import Floats
 
 QRELS = {"a-1": {"x.pdf#1": 2, "y.pdf#4": 1}, "a-2": {"x.pdf#3": 1}, "b-1": {"z.pdf#1": 0}}
@@ -46,18 +43,5 @@ def test_evaluations_of_other_queries_are_refused() -> None:
         compare_evaluations(evaluation(np.zeros(3)), evaluation(np.zeros(4)))
 
 
-def test_queries_are_grouped_by_document_or_file(tmp_path: Path) -> None:
-    assert group_queries("document", QRELS) == {"a-1": "x.pdf", "a-2": "x.pdf", "b-1": "query b-1"}
-    (tmp_path / "groups").write_text("a-1 first one\n\na-2 second\nb-1 second\nunjudged x\n")
-    groups = group_queries(str(tmp_path / "groups"), QRELS)
-    assert [groups[query] for query in QRELS] == ["first one", "second", "second"]
-
-
-def test_files_that_leave_queries_without_a_group_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "groups").write_text("a-1 first\n")
-    for rule, reason in ((str(tmp_path / "groups"), "2 of 3 judged queries"), ("none", "a file of groups")):
-        with pytest.raises(ScoreError, match=reason):
-            group_queries(rule, QRELS)
-    (tmp_path / "groups").write_text("a-1\n")
-    with pytest.raises(ScoreError, match="line 1: 1 field"):
-        group_queries(str(tmp_path / "groups"), QRELS)
+def test_queries_are_grouped_by_document() -> None:
+    assert group_by_document(QRELS) == {"a-1": "x.pdf", "a-2": "x.pdf", "b-1": "query b-1"}

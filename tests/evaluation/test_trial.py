@@ -5,10 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ridgerank.evaluation import comparison
-from ridgerank.evaluation.comparison import compare_evaluations
-from ridgerank.evaluation.metrics import Evaluation
-from ridgerank.evaluation.trial import Verdict, reach_verdict, widen
+from ridgerank.evaluation import metrics
+from ridgerank.evaluation.metrics import Evaluation, Verdict, compare_evaluations, reach_verdict, widen
 from ridgerank.ragged import Floats
 
 
@@ -25,7 +23,7 @@ def judge(gains: Floats, documents: Sequence[int], *, made: bool = False, blind:
 def test_without_an_effect_at_most_5_percent_of_1000_trials_say_worth_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(comparison, "RESAMPLES", 1000)
+    monkeypatch.setattr(metrics, "RESAMPLES", 1000)
     generator = np.random.default_rng(0)
     worth_it = 0
     for _ in range(1000):

@@ -21,6 +21,7 @@ from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.cli.main import app
 from ridgerank.errors import BackboneError, ClusterError, LineageMismatch
+from ridgerank.indexing import encode
 from ridgerank.indexing import ray as ray_indexing
 from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback, index_documents
 from ridgerank.indexing.ray import (
@@ -89,9 +90,7 @@ def on_ray(
     ray: Any,  # noqa: ANN401
     progress: ProgressCallback,
 ) -> IndexReport:
-    return index_on_ray(
-        [reports], uri, plan, ray=ray, workers=TWO_WORKERS, progress=progress, fragment_pages=8
-    )
+    return index_on_ray([reports], uri, plan, ray=ray, workers=TWO_WORKERS, progress=progress)
 
 
 def test_a_store_made_on_ray_is_the_local_one_though_a_worker_is_killed(
@@ -102,13 +101,15 @@ def test_a_store_made_on_ray_is_the_local_one_though_a_worker_is_killed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ray_indexing, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(ray_indexing, "_TASK_PAGES", 8)
+    monkeypatch.setattr(encode, "_COMMIT_PAGES", 8)
     done: list[int] = []
 
     def kill_after_the_first_commit(state: IndexProgress) -> None:
-        done.append(state.done)
-        if len(done) == 2:
-            kill_worker("EncodingWorker")
+        if not state.searchable:
+            done.append(state.done)
+            if len(done) == 2:
+                kill_worker("EncodingWorker")
 
     report = on_ray(reports, str(tmp_path / "store"), plan, ray_module, kill_after_the_first_commit)
     assert (report.pages, report.added, report.skipped, report.failures) == (40, 40, 0, ())
@@ -125,7 +126,8 @@ def test_an_interrupted_run_on_ray_is_gone_on_with_by_one_machine(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ray_indexing, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(ray_indexing, "_TASK_PAGES", 8)
+    monkeypatch.setattr(encode, "_COMMIT_PAGES", 8)
     uri = str(tmp_path / "store")
 
     def interrupt(state: IndexProgress) -> None:
@@ -143,7 +145,7 @@ def test_a_worker_with_another_model_is_refused(plan: EncodingPlan, tmp_path: Pa
     description, _ = describe_plan(plan, str(tmp_path / "new"), None)
     other = replace(plan, storage=partial(plan.storage, keep=Keep.parse("stride 1/2")))
     with pytest.raises(LineageMismatch, match="stride 1/2"):
-        EncodingWorker(other, str(tmp_path), description)
+        EncodingWorker(other, description)
 
 
 def test_a_cluster_without_gpus_has_a_worker_for_every_cpu(ray_module: Any) -> None:  # noqa: ANN401

@@ -13,8 +13,7 @@ from ridgerank.cli._console import echo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ridgerank.evaluation.comparison import PairedDifference
-    from ridgerank.evaluation.metrics import Evaluation
+    from ridgerank.evaluation.metrics import Evaluation, PairedDifference
 
 Change: TypeAlias = "tuple[str, Evaluation, Evaluation, PairedDifference]"
 """A name, what was before, what is after, and the difference of the first measure."""
@@ -27,14 +26,12 @@ def evaluate_command(
         list[Path], typer.Argument(help="TREC run to evaluate, or several to compare.", show_default=False)
     ],
     qrels: Annotated[Path, typer.Option(help="Graded relevance judgements, TREC.", show_default=False)],
-    group: Annotated[
-        str | None,
+    by_document: Annotated[
+        bool,
         typer.Option(
-            help="Queries that succeed or fail together: `document` (of their relevant page), or a file of "
-            "lines `query group`.",
-            show_default=False,
+            "--by-document", help="Resample documents, not queries: those of one document go together."
         ),
-    ] = None,
+    ] = False,
     per_query: Annotated[
         bool, typer.Option("--per-query", help="Also a line of JSON for every query.")
     ] = False,
@@ -42,21 +39,21 @@ def evaluate_command(
     """Print nDCG@5, nDCG@10, R@5, R@10 and RR@10 of a run, in percent, as JSON.
 
     With several runs, each has a line; then follow the differences of each to the first, query by query, with
-    a 95 % interval: resampled over queries, or over the groups of --group.
+    a 95 % interval.
 
     A judged query the run does not answer counts as 0; a query nobody judged does not count. Both are
     counted on stderr.
 
     Example: `ridgerank evaluate fused.trec --qrels qrels.trec`
 
-    Example: `ridgerank evaluate bm25.trec fused.trec --qrels qrels.trec --group document`
+    Example: `ridgerank evaluate bm25.trec fused.trec --qrels qrels.trec --by-document`
     """
-    from ridgerank.evaluation.comparison import compare_evaluations, group_queries
+    from ridgerank.evaluation.metrics import compare_evaluations, group_by_document
     from ridgerank.evaluation.metrics import evaluate as measure
     from ridgerank.trec import read_qrels, read_run
 
     judgements = read_qrels(qrels)
-    groups = None if group is None else group_queries(group, judgements)
+    groups = group_by_document(judgements) if by_document else None
     contents = [read_run(run) for run in runs]
     evaluations = [measure(content, judgements) for content in contents]
     judged_pages = {page for pages in judgements.values() for page in pages}
@@ -78,7 +75,7 @@ def evaluate_command(
             {
                 "run": str(run),
                 "minus": str(runs[0]),
-                "resampled": f"{differences[0].groups} {'queries' if groups is None else 'groups'}",
+                "resampled": f"{differences[0].groups} {'documents' if by_document else 'queries'}",
                 "differences": {each.measure: _describe(asdict(each)) for each in differences},
             }
         )

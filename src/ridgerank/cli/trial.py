@@ -268,9 +268,13 @@ def _measure(
 ) -> dict[str, Any]:
     """Score the questions, compare every retriever with and without, and reach a verdict."""
     from ridgerank.calibration.calibrate import StatePasses, open_workbench
-    from ridgerank.evaluation.comparison import compare_evaluations, group_queries
-    from ridgerank.evaluation.metrics import evaluate
-    from ridgerank.evaluation.trial import reach_verdict, widen
+    from ridgerank.evaluation.metrics import (
+        compare_evaluations,
+        evaluate,
+        group_by_document,
+        reach_verdict,
+        widen,
+    )
     from ridgerank.trec import Run
 
     with open_workbench(pages, backbone=model, retriever="bm25") as bench, calibration_progress() as progress:
@@ -301,7 +305,7 @@ def _measure(
             )
             for side in (0, 1)
         )
-        [difference, *_] = compare_evaluations(before, after, groups=group_queries("document", qrels))
+        [difference, *_] = compare_evaluations(before, after, groups=group_by_document(qrels))
         changes.append((search.name, before, after, widen(difference)))
     verdict = reach_verdict(changes[-1][3], questions=len(qrels), made=asked.made, blind=readout.blind)
     return {

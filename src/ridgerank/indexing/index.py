@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
@@ -266,9 +265,8 @@ def list_new_documents(
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """What remains to be done once the documents are listed."""
+    """What remains to be encoded once the documents are listed."""
 
-    writer: StoreWriter
     listing: Listing
     stored: frozenset[str]
     """Pages that have their prefix."""
@@ -278,22 +276,11 @@ class IndexTask:
     """To be called with every page that could not be read."""
 
 
-class Commit(NamedTuple):
-    """What one commit has added to the store."""
-
-    added: int
-    embedded: int
-    """Pages stored before that got vectors."""
-    prefix_bytes: int
-    nbytes: int
-    """Prefixes and vectors."""
-
-
 def run_index(
     paths: Iterable[str | Path],
     uri: str,
     description: EncodingDescription,
-    encode: Callable[[IndexTask], Iterator[Commit]],
+    encode: Callable[[IndexTask], Iterable[EncodedPages]],
     *,
     progress: ProgressCallback | None,
     prune: bool = False,
@@ -303,11 +290,10 @@ def run_index(
     only: Collection[str] | None = None,
     searchable: Callable[[], None] = lambda: None,
 ) -> IndexReport:
-    """List documents, let `encode` encode and commit the missing pages, then update references and indices.
+    """List documents, commit the missing pages as `encode` makes them, then update references and indices.
 
     What is `listed` already is not listed again; `sampled` pages of it are encoded already. `searchable` is
     called when all pages are stored with their text.
-    To a model that reads text, a page without text is blank: the report then names such pages.
     """
     start = time.perf_counter()
     paths = list(paths)
@@ -353,9 +339,11 @@ def run_index(
             progress(IndexProgress(done_before + added, total, nbytes, searchable=True))
         if only is not None:
             done |= listing.refs.keys() - only
-        for commit in encode(IndexTask(writer, listing, stored, done, fail)):
-            added, embedded = added + commit.added, embedded + commit.embedded
-            prefix_bytes, nbytes = prefix_bytes + commit.prefix_bytes, nbytes + commit.nbytes
+        for encoded in group_for_commits(encode(IndexTask(listing, stored, done, fail))):
+            new_bytes = writer.append(encoded.rows)
+            writer.set_vectors(encoded.vectors)
+            added, embedded = added + len(encoded.rows), embedded + len(encoded.vectors)
+            prefix_bytes, nbytes = prefix_bytes + new_bytes, nbytes + new_bytes + encoded.vector_bytes
             notify()
         if only is None:
             writer.remove(sorted(writer.pending() & listing.refs.keys()))  # they could not be read
@@ -408,18 +396,12 @@ def _encode_here(
     recognizer: Recognizer | None,
     batch_pages: int,
     processes: int,
-) -> Iterator[Commit]:
-    """Encode in this process; only rendering runs in others. Yields after each commit."""
+) -> Iterator[EncodedPages]:
+    """Encode in this process; only rendering runs in others."""
     numbered = task.listing.number_batches(task.done, batch_pages)
     max_pixels = page_encoder.backbone.page_budget
-    pages = render_batches(numbered, task.failed, recognizer, max_pixels, processes)
-    for encoded in group_for_commits(
-        page_encoder.encode(batch, task.listing, task.stored) for batch in pages
-    ):
-        prefix_bytes = task.writer.append(encoded.rows)
-        task.writer.set_vectors(encoded.vectors)
-        nbytes = prefix_bytes + encoded.vector_bytes
-        yield Commit(len(encoded.rows), len(encoded.vectors), prefix_bytes, nbytes)
+    for batch in render_batches(numbered, task.failed, recognizer, max_pixels, processes):
+        yield page_encoder.encode(batch, task.listing, task.stored)
 
 
 def _load_backbone(name: str | None, lineage: Lineage | None, store: str) -> Backbone:

@@ -20,7 +20,6 @@ from typing import Any, Self
 import lance
 import numpy as np
 import pyarrow as pa
-from lance.fragment import FragmentMetadata
 from numpy.typing import NDArray
 
 from ridgerank.atomic import list_scratch_files, lock_file
@@ -145,26 +144,6 @@ class StoreWriter:
         self._page_ids.update(ids)
         self._sweep_if_due()
         return sum(table.column(layout.PREFIX_BYTES).to_pylist())
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns a fragment written for this store has to have."""
-        return self._dataset.schema
-
-    def append_fragments(self, fragments: Sequence[str], page_ids: Sequence[str]) -> None:
-        """Add fragments that other processes wrote into the store's folder, as Lance's JSON, in one commit.
-
-        `page_ids` are their pages; none may be stored already. While other processes write, only this method
-        may be called: sweeping would remove files that are written and not yet committed.
-        """
-        self._require_new(page_ids)
-        if not fragments:
-            return
-        self.remove(sorted(self._pending.intersection(page_ids)))
-        operation = lance.LanceOperation.Append([FragmentMetadata.from_json(text) for text in fragments])
-        with lance_dataset.wrap_errors(f"adding {len(page_ids)} pages to the page store at {self.uri}"):
-            self._dataset = lance.LanceDataset.commit(self.uri, operation, read_version=self._dataset.version)
-        self._page_ids.update(page_ids)
 
     def page_ids(self) -> frozenset[str]:
         """The ids of all stored pages, those without a prefix included."""
