@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ridgerank.trec import Run
 
 Candidates = list[tuple[str, float]]
-_RUN_FIELDS = 6
 
 
 def rank_command(
@@ -99,7 +98,6 @@ class _QueryRanker:
         self._encode_missing = encode_missing
         self._min_score = min_score
         self._within = within
-        self.may_drop_queries = min_score is not None or bool(within)
 
     def block(self, query: "Query", candidates: Candidates) -> str:
         """The lines of one query, pages named as the run names them; none if no page reaches `min_score`."""
@@ -151,17 +149,15 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
     if is_special(output) or not output.exists():
         return 0
     text = _read_output(output)
-    whole = text[: text.rfind("\n") + 1]
-    lines = whole.split("\n")[:-1]
+    lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
     present = list(dict.fromkeys(line.partition(" ")[0] for line in lines))
-    done = _count_done(present, [query.query_id for query, _ in requests], gaps=ranker.may_drop_queries)
-    if done is None or any(len(line.split()) != _RUN_FIELDS for line in lines):
+    query_ids = [query.query_id for query, _ in requests]
+    done = query_ids.index(present[-1]) + 1 if present and present[-1] in query_ids else 0
+    # Without a line are queries of which no page reached `min_score`.
+    if [query_id for query_id in query_ids[:done] if query_id in present] != present:
         raise RunFileError(f"{output} holds another run's queries; remove it, or name another file")
-    kept, last = whole, ""
-    if done:
-        query, candidates = requests[done - 1]
-        last = ranker.block(query, candidates)
-        kept = "".join(f"{line}\n" for line in lines if line.partition(" ")[0] != query.query_id)
+    kept = "".join(line for line in lines if line.partition(" ")[0] != present[-1])
+    last = ranker.block(*requests[done - 1]) if done else ""
     # After `kept` come the last query's lines or their start; after a whole query, the start of the next.
     continued = text[len(kept) :]
     if not last.startswith(continued):
@@ -174,22 +170,6 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
         with replace_text_file(output) as file:
             file.write(kept + last)
     return done
-
-
-def _count_done(present: list[str], query_ids: list[str], *, gaps: bool) -> int | None:
-    """How many queries were ranked when `present` have lines; None if these are another run's.
-
-    With `gaps`, queries without a line before the last one that has some were ranked and had no answer.
-    """
-    if not present:
-        return 0
-    if not gaps:
-        return len(present) if present == query_ids[: len(present)] else None
-    if present[-1] not in query_ids:
-        return None
-    done = query_ids.index(present[-1]) + 1
-    known = set(present)
-    return done if [each for each in query_ids[:done] if each in known] == present else None
 
 
 def _read_output(output: Path) -> str:

@@ -117,9 +117,10 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
     skipped, and so are page stores. A folder reached twice through
     symbolic links is read once, so loops end.
     """
-    roots = _drop_nested_roots([_absolute(Path(path)) for path in paths])
+    roots = list(dict.fromkeys(_absolute(Path(path)) for path in paths))
     base = _naming_base(roots)
     seen: set[tuple[int, int]] = set()
+    found: set[Path] = set()
     levels: list[Iterator[Path]] = [iter(roots)]  # the folders on the way down; recursion would run out
     while levels:
         path = next(levels[-1], None)
@@ -143,7 +144,9 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
         elif entries is not None:
             levels.append(entries)
         elif stat.S_ISREG(status.st_mode) and path.suffix.lower() in SUFFIXES:
-            yield SourceFile(path=path, name=name)
+            if path not in found:
+                found.add(path)
+                yield SourceFile(path=path, name=name)
         else:
             yield Failure(name, _describe_unusable(path, status.st_mode)) if explicit else SkippedFile(name)
 
@@ -168,20 +171,6 @@ def _entries(folder: Path, status: os.stat_result, seen: set[tuple[int, int]]) -
     names = sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208
     seen.add(identity)
     return (folder / name for name in names)
-
-
-def _drop_nested_roots(roots: list[Path]) -> list[Path]:
-    """Roots without repetitions, and without those another root leads to."""
-    unique = list(dict.fromkeys(roots))
-    return [root for root in unique if not any(_is_walked(root, from_=other) for other in unique)]
-
-
-def _is_walked(root: Path, *, from_: Path) -> bool:
-    """Whether walking the folder `from_` comes by `root` and reads it."""
-    if from_ not in root.parents or any(part.startswith(".") for part in root.relative_to(from_).parts):
-        return False
-    # Not the methods of `Path`, which raise what the system says of a path that may not be looked at.
-    return os.path.isdir(root) or (os.path.isfile(root) and root.suffix.lower() in SUFFIXES)  # noqa: PTH112, PTH113
 
 
 def _naming_base(roots: list[Path]) -> Path:
