@@ -42,5 +42,5 @@ def make_store(folder: Path) -> tuple[Path, list[str]]:
 def ridgerank(*arguments: str) -> None:
     """Run a command as a process of its own."""
     subprocess.run(
-        [sys.executable, "-m", "ridgerank.cli.main", *arguments], check=True, capture_output=True, timeout=900
+        [sys.executable, "-m", "ridgerank", *arguments], check=True, capture_output=True, timeout=900
     )

@@ -20,7 +20,7 @@ STOP_SECONDS = 120
 def serving(store: Path, *options: str, log: Path, workers: int = 1) -> Iterator[str]:
     """The address of a server over a store; it has to end when it is told to."""
     options = (*options, "--workers", str(workers))
-    command = [sys.executable, "-m", "ridgerank.cli.main", "serve", "--store", str(store), "--port", "0"]
+    command = [sys.executable, "-m", "ridgerank", "serve", "--store", str(store), "--port", "0"]
     with log.open("wb") as file:
         process = subprocess.Popen([*command, *options], stdout=file, stderr=file)
         try:

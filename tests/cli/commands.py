@@ -7,7 +7,7 @@ from typer.testing import CliRunner, Result
 
 from ridgerank.cli.main import app
 
-RUN = [sys.executable, "-m", "ridgerank.cli.main"]
+RUN = [sys.executable, "-m", "ridgerank"]
 
 
 def invoke(*words: object, code: int = 0) -> Result:

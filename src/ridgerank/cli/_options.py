@@ -85,13 +85,6 @@ Ray = Annotated[
 ]
 
 
-def require_store(store: str) -> None:
-    """Refuse a path without a store before models are imported."""
-    from ridgerank.store.page_store import PageStore
-
-    PageStore.open(store).close()
-
-
 def write_run_to(output: Path | None, run: "Run") -> None:
     """Write a run to a file, whole or not at all, or to stdout."""
     from ridgerank.atomic import replace_text_file

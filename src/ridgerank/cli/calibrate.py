@@ -21,7 +21,6 @@ from ridgerank.cli._options import (
     Store,
     document_option,
     output_option,
-    require_store,
     retriever_option,
 )
 
@@ -116,13 +115,8 @@ def calibrate_command(
 ) -> None:
     """Fit a readout and a fusion weight to a store and its retriever; no labels needed.
 
-    Pages whose full-depth targets are known are not read again. An interrupted calibration goes on where it
-    stopped.
-    The report lies beside the store, as calibrations/NAME.json and NAME.png.
-
-    With `auto`, models that look at pages, and trained rerankers, learn the paper's margin at the last
-    position unless it says nothing of relevance. Others learn what best finds the pages that questions were
-    made from.
+    An interrupted calibration goes on where it stopped. The report lies beside the store, as
+    calibrations/NAME.json and NAME.png.
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`
     """
@@ -143,7 +137,9 @@ def calibrate_command(
         )
     if run is not None and queries is None:
         raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
-    require_store(store)
+    from ridgerank.store.page_store import PageStore
+
+    PageStore.open(store).close()  # a wrong path is reported before models are imported
     if weight_only and (run is not None or retriever is not None or readout):
         raise typer.BadParameter("it takes no other candidates or readout", param_hint="--weight-only")
     if weight_only:
@@ -154,7 +150,6 @@ def calibrate_command(
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
     from ridgerank.calibration.readout_file import ReadoutFile, find_readout
     from ridgerank.retrievers.base import GivenCandidates
-    from ridgerank.store.page_store import PageStore
     from ridgerank.trec import read_run
 
     given_readout = ReadoutFile.load(find_readout(readout)) if readout else None

@@ -1,7 +1,6 @@
 """`ridgerank evaluate`: how good is a run, and is another one better."""
 
 import json
-from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -38,8 +37,7 @@ def evaluate_command(
 ) -> None:
     """Print nDCG@5, nDCG@10, R@5, R@10 and RR@10 of a run, in percent, as JSON.
 
-    With several runs, each has a line; then follow the differences of each to the first, query by query, with
-    a 95 % interval.
+    With several runs, each has a line; then follow the paired differences to the first, with 95 % intervals.
 
     A judged query the run does not answer counts as 0; a query nobody judged does not count. Both are
     counted on stderr.
@@ -64,10 +62,15 @@ def evaluate_command(
                 f"{qrels} like {min(judged_pages)!r}"
             )
         label = {"run": str(run)} if len(runs) > 1 else {}
-        if per_query:
-            _print_queries(result, label)
+        for number, query in enumerate(result.queries if per_query else ()):
+            values = zip(result.measures, result.values[:, number].tolist(), strict=True)
+            _print_line({**label, "query": query, **dict(values)})
         _print_line({**label, **result.means()})
-        _print_counts(result, f"{run}: " if label else "")
+        prefix = f"note: {run}: " if label else "note: "
+        if result.queries_missing:
+            echo(f"{prefix}{result.queries_missing} judged queries are not in the run; they count as 0")
+        if result.queries_unjudged:
+            echo(f"{prefix}{result.queries_unjudged} queries of the run are not judged; left out")
     rows: list[Change] = []
     for run, result in zip(runs[1:], evaluations[1:], strict=True):
         differences = compare_evaluations(evaluations[0], result, groups=groups)
@@ -76,7 +79,14 @@ def evaluate_command(
                 "run": str(run),
                 "minus": str(runs[0]),
                 "resampled": f"{differences[0].groups} {'documents' if by_document else 'queries'}",
-                "differences": {each.measure: _describe(asdict(each)) for each in differences},
+                "differences": {
+                    each.measure: {
+                        "difference": each.difference,
+                        "interval": each.interval,
+                        "share_above": each.share_above,
+                    }
+                    for each in differences
+                },
             }
         )
         rows.append((str(run), evaluations[0], result, differences[0]))
@@ -102,22 +112,5 @@ def format_changes(rows: "Sequence[Change]") -> str:
     return content.getvalue().rstrip()
 
 
-def _describe(difference: dict[str, Any]) -> dict[str, Any]:
-    return {name: difference[name] for name in ("difference", "interval", "share_above")}
-
-
-def _print_queries(result: "Evaluation", label: dict[str, str]) -> None:
-    for number, query in enumerate(result.queries):
-        values = zip(result.measures, result.values[:, number].tolist(), strict=True)
-        _print_line({**label, "query": query, **dict(values)})
-
-
 def _print_line(record: dict[str, Any]) -> None:
     typer.echo(json.dumps(record, ensure_ascii=False))
-
-
-def _print_counts(result: "Evaluation", prefix: str) -> None:
-    if result.queries_missing:
-        echo(f"note: {prefix}{result.queries_missing} judged queries are not in the run; they count as 0")
-    if result.queries_unjudged:
-        echo(f"note: {prefix}{result.queries_unjudged} queries of the run are not judged; left out")

@@ -149,22 +149,15 @@ def index_command(
 ) -> None:
     """Read documents once and store what the model made of each page.
 
-    Pages already stored are skipped, by content; run it again after an interruption, or when documents
-    were added or changed: the pages of a changed file are replaced. A file whose name another file has in the
-    store gets its folder in front of it, and that is said. A file that cannot be read is one line on stderr,
-    the rest goes on, and the exit status is 3; so it is where stored pages are left without vectors.
+    Pages already stored are skipped, by content: run it again after an interruption, or when documents were
+    added or changed. A file that cannot be read is one line on stderr, the rest goes on, and the exit status
+    is 3, as it is when stored pages are left without vectors.
 
-    With `--retriever` each page is rendered once for both models; added to a store that has pages already, it
-    reads again only those that lack vectors, so give it their documents.
+    Pages are added to a store as its pages are: same model, layer, positions and quality.
 
-    Into a store that is there, pages go as its pages are: same model, layer, positions and quality. A new
-    store takes a `--preset`: where its settings were measured stands in docs/storage.md.
+    A shipped readout lets a new store be searched at once; `ridgerank calibrate` fits one to its own pages.
 
-    A readout lets a new store be searched at once; `ridgerank calibrate` fits one to its own pages. With
-    `--calibrate` that is done after indexing.
-
-    With `--ray` pages are read by the workers of a cluster, which must see the documents and the store under
-    the same paths or URLs; the store is the one a single machine makes.
+    With `--ray`, the workers must see the documents and the store under the same paths or URLs.
 
     Example: `ridgerank index reports/ --store pages --backbone Qwen/Qwen2.5-VL-7B-Instruct`
     """
@@ -202,11 +195,10 @@ def index_command(
     encoder = None if retriever is None else load_encoder(retriever, device=device, dtype=parse_dtype(dtype))
     model = settings.load_model(store)
     storage = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
-    taken: bool | None = None
+    taken: list[bool] = []
 
     def take_readout() -> None:
-        nonlocal taken
-        taken = not calibrate and _take_readout(store, model, readout)
+        taken.append(not calibrate and _take_readout(store, model, readout))
 
     with interruptible(_safe(store)), Bar("listing") as bar:
         report = index_documents(
@@ -223,14 +215,14 @@ def index_command(
             progress=_show_progress(bar, take_readout),
         )
     _summarize(report, store, ocr=ocr, calibrated=calibrate)
-    if taken is None:
+    if not taken:
         take_readout()
-    if calibrate:
-        _calibrate(store, model, device, dtype)
-    elif not taken:
+    if not taken[0]:
         try:
             _calibrate(store, model, device, dtype)
         except CalibrationError as error:  # such as too few pages: they are stored all the same
+            if calibrate:
+                raise
             warn(f"not calibrated: {error}")
     _exit_if_incomplete(report)
 
@@ -357,7 +349,6 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool
 
 
 def _warn_of_stale_calibrations(store: str, removed: int) -> None:
-    """Say which calibrations were fitted with pages that the store no longer has, and what to type."""
     from ridgerank.calibration.artifact import list_calibrations
     from ridgerank.store.sidecar import open_calibrations
 
@@ -529,17 +520,20 @@ def resolve_settings(
     stored = lineage.storage
     # Of the preset's setting only the exit layer depends on the number of layers.
     named = replace(storage(layers=1, reads_text=lineage.page_text is not None), exit_layer=stored.exit_layer)
-    _require_stored(
-        {
-            "--preset": (None if preset is None else named, replace(stored, basis=None)),
-            "--keep": (chosen_keep, stored.keep),
-            "--quality": (chosen_quality, stored.quality),
-            "--exit-layer": (exit_layer, stored.exit_layer),
-            "--max-pixels": (typed.max_pixels, lineage.max_pixels),
-            "--page-text": (typed.page_text, lineage.page_text),
-        },
-        store,
-    )
+    compared: dict[str, tuple[Any, Any]] = {
+        "--preset": (None if preset is None else named, replace(stored, basis=None)),
+        "--keep": (chosen_keep, stored.keep),
+        "--quality": (chosen_quality, stored.quality),
+        "--exit-layer": (exit_layer, stored.exit_layer),
+        "--max-pixels": (typed.max_pixels, lineage.max_pixels),
+        "--page-text": (typed.page_text, lineage.page_text),
+    }
+    differing = {option: values for option, values in compared.items() if values[0] not in (None, values[1])}
+    if differing:
+        found = ", ".join(f"{option} {str(b)!r}, not {str(a)!r}" for option, (a, b) in differing.items())
+        raise LineageMismatch(
+            f"{store} was made with {found}; leave {' and '.join(differing)} out, or index into another store"
+        )
     model = ModelSettings.from_lineage(
         lineage, name=typed.name or None, device=typed.device, dtype=typed.dtype
     )
@@ -569,16 +563,3 @@ def require_documents(paths: Sequence[Path]) -> None:
     raise DocumentError(
         f"nothing to index under {names}{reasons}; expected files with one of {' '.join(sorted(SUFFIXES))}"
     )
-
-
-def _require_stored(compared: dict[str, tuple[Any, Any]], store: str) -> None:
-    """Refuse options whose typed value differs from the stored one, and say what to type."""
-    differing = {option: values for option, values in compared.items() if values[0] not in (None, values[1])}
-    if differing:
-        stored = ", ".join(
-            f"{option} {str(there)!r}, not {str(here)!r}" for option, (here, there) in differing.items()
-        )
-        raise LineageMismatch(
-            f"{store} was made with {stored}; leave {' and '.join(differing)} out, or index into another "
-            "store"
-        )

@@ -98,7 +98,3 @@ def _abandon_stdout() -> None:
 def _fail(error: Exception) -> NoReturn:
     typer.echo(f"error: {error}", err=True)
     sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()
