@@ -27,12 +27,6 @@ def test_quiet_before_or_after_the_command_leaves_only_the_data(world: Path) -> 
     assert "not together" in invoke(*fuse, "-q", "-v", code=2).output
 
 
-def test_options_stand_in_groups_with_their_variables() -> None:
-    text = invoke("search", "-h").output
-    assert all(heading in text for heading in ("Model", "Retriever", "Ranking", "Output", "Many queries"))
-    assert all(f"RIDGERANK_{name}" in text for name in ("STORE", "DEVICE", "DTYPE", "READOUT"))
-
-
 def test_the_store_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RIDGERANK_STORE", str(tmp_path / "elsewhere"))
     with pytest.raises(StoreError, match=r"no page store at .*elsewhere"):
@@ -104,8 +98,8 @@ def test_a_file_that_loses_many_pages_gets_few_lines() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("calibrate", "--run", "r"), "--run needs the queries"),
-        (("calibrate", "--qrels", "q.trec"), "judgements need the queries"),
+        (("calibrate", "--run", "r"), "needed by --qrels and --run"),
+        (("calibrate", "--qrels", "q.trec"), "needed by --qrels and --run"),
         (("calibrate", "--target", "score"), "'score' is not one of 'auto', 'margin'"),
         (("calibrate", "--state", "first"), "'first' is not one of 'auto', 'last'"),
     ],

@@ -1,27 +1,20 @@
 """`ridgerank fuse`: two or more runs become one, at weights with reasons."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
-from tests.cli.commands import run_process
-
-
-def run_command(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = run_process(*arguments)
-    if check:
-        assert done.returncode == 0, done.stderr
-    return done
+from tests.cli.commands import invoke
 
 
-def fuse(world: Path, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return run_command("fuse", world / "retriever.trec", world / "reranker.trec", *arguments, check=check)
+def fuse(world: Path, *arguments: object, code: int = 0) -> Result:
+    return invoke("fuse", world / "retriever.trec", world / "reranker.trec", *arguments, code=code)
 
 
 def quality(run: Path, world: Path) -> float:
-    answer = json.loads(run_command("evaluate", run, "--qrels", world / "qrels.trec").stdout)
+    answer = json.loads(invoke("evaluate", run, "--qrels", world / "qrels.trec").stdout)
     return float(answer["nDCG@5"])
 
 
@@ -56,8 +49,7 @@ def test_stdout_and_output_hold_the_same_run_and_a_given_weight_leaves_the_estim
 
 @pytest.mark.parametrize("options", [(), ("--weight", "0.5", "--qrels", "q"), ("--weight", "1.5")])
 def test_exactly_one_source_of_the_weight_is_wanted(world: Path, options: tuple[str, ...]) -> None:
-    refused = fuse(world, *options, check=False)
-    assert refused.returncode == 2
+    refused = fuse(world, *options, code=2)
     assert refused.stdout == ""
     assert "weight" in refused.stderr
 
@@ -65,7 +57,7 @@ def test_exactly_one_source_of_the_weight_is_wanted(world: Path, options: tuple[
 def test_what_one_run_lacks_is_said_and_counted(world: Path, tmp_path: Path) -> None:
     lines = (world / "reranker.trec").read_text().splitlines(keepends=True)
     (tmp_path / "part.trec").write_text("".join(lines[25:]))
-    done = run_command(
+    done = invoke(
         "fuse", world / "retriever.trec", tmp_path / "part.trec", "--weight", 0.5, "--report", tmp_path / "r"
     )
     assert "reranker lacks 1 queries and 5 pages" in done.stderr
@@ -88,7 +80,7 @@ def test_three_runs_fused_rank_better_than_the_best_of_them(world: Path, tmp_pat
     report, output = tmp_path / "report.json", tmp_path / "fused.trec"
     names = [f"{name}.trec" for name in ("retriever", "reranker", "teacher")]
     arguments = ("--qrels", world / "qrels.trec", "--report", report, "--output", output)
-    done = run_command("fuse", *(world / name for name in names), *arguments)
+    done = invoke("fuse", *(world / name for name in names), *arguments)
     facts = json.loads(report.read_text())
     assert (facts["runs"], facts["method"]) == (names, "closed-form")
     assert sum(facts["weights"]) == pytest.approx(1.0)
@@ -98,7 +90,7 @@ def test_three_runs_fused_rank_better_than_the_best_of_them(world: Path, tmp_pat
 
 def test_given_weights_of_three_runs_are_one_per_run(world: Path) -> None:
     runs = [world / f"{name}.trec" for name in ("retriever", "reranker", "teacher")]
-    alone = run_command("fuse", *runs, "--weight", "0,0,2").stdout
+    alone = invoke("fuse", *runs, "--weight", "0,0,2").stdout
     pages = [line.split()[:3] for line in alone.splitlines()]
     assert pages == [line.split()[:3] for line in runs[2].read_text().splitlines()]
     for refused in (
@@ -108,6 +100,6 @@ def test_given_weights_of_three_runs_are_one_per_run(world: Path) -> None:
         ("--weight", "1_0,1,٣"),
         (),
     ):
-        done = run_command("fuse", *runs, *refused, check=False)
-        assert (done.returncode, done.stdout) == (2, "")
+        done = invoke("fuse", *runs, *refused, code=2)
+        assert done.stdout == ""
         assert "weight" in done.stderr

@@ -88,17 +88,6 @@ def test_a_wrong_option_is_one_line_that_says_what_is_known(
     assert "\n" not in str(caught.value)
 
 
-def test_ctrl_c_says_that_it_can_go_on(
-    documents: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("ridgerank.indexing.index.index_documents", interrupt)
-    words = ("--store", tmp_path / "store", "--backbone", model_folder)
-    assert "run it again to go on" in invoke("index", documents, *words, code=130).stderr
-
-
 def test_a_new_store_needs_a_model_and_the_error_names_three(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BackboneError, match="needs a model") as caught:
         invoke("index", folder / "docs", "--store", tmp_path / "store")

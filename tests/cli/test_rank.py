@@ -1,9 +1,7 @@
 """`ridgerank rank` writes what Python finds, to the last digit, and goes on after an interruption."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -94,18 +92,6 @@ def test_rank_leaves_a_file_that_is_no_run_as_it_is(folder: Path, run: object, c
     with pytest.raises(RunFileError, match="name another file"):
         reranked(folder, "--output", output)
     assert output.read_bytes() == content
-
-
-def test_rank_writes_through_a_pipe(folder: Path, run: object) -> None:
-    pipe = folder / "pipe"
-    os.mkfifo(pipe)
-    received: list[str] = []
-    reader = Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
-    reader.start()
-    reranked(folder, "--output", pipe)
-    reader.join(30)
-    assert received == [reranked(folder).stdout]
-    assert pipe.is_fifo()
 
 
 def test_an_interrupted_rank_says_how_to_go_on(

@@ -49,9 +49,6 @@ def test_keys_that_would_not_serve_are_refused(tmp_path: Path, text: str, reason
     (tmp_path / "keys").write_text(text)
     with pytest.raises(ServingError, match=reason):
         read_keys(tmp_path / "keys", ["default"])
-
-
-def test_a_missing_key_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServingError, match="cannot be read"):
         read_keys(tmp_path / "none", ["default"])
 

@@ -206,8 +206,3 @@ def test_a_file_of_many_scans_is_refused_and_metadata_that_looks_like_scans_is_n
     for scans in (MAX_JPEG_SCANS, 5000):
         with pytest.raises(DocumentError, match="scans"):
             decode_image(many_scans(scans))
-
-
-def test_a_deep_image_of_one_value_is_read(tmp_path: Path) -> None:
-    Image.new("I", (30, 20), -5).save(tmp_path / "flat.tif")
-    assert read_image(tmp_path / "flat.tif", 1, max_pixels=1000).size == (30, 20)

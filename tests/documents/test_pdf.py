@@ -52,13 +52,6 @@ def test_colours_and_places_are_those_of_the_page(tmp_path: Path) -> None:
     assert image.getpixel((75, 25)) == (255, 255, 255)
 
 
-def test_a_turned_page_is_read_upright(tmp_path: Path) -> None:
-    path = _write(tmp_path / "a.pdf", pdf([page("x", box="0 0 200 400", extra="/Rotate 90")]))
-    with PdfReader() as reader:
-        image, _ = reader.read(path, 1, max_pixels=20_000)
-    assert image.size == (200, 100)
-
-
 def test_text_outside_the_visible_page_is_left_out(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.pdf", pdf([page("hidden", crop="0 0 612 300")]))
     with PdfReader() as reader:

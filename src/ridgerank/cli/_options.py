@@ -18,9 +18,7 @@ output_option = partial(typer.Option, rich_help_panel="Output")
 machine_option = partial(typer.Option, rich_help_panel="Machines and caches")
 document_option = partial(typer.Option, rich_help_panel="Documents")
 
-Store = Annotated[
-    str, typer.Option(help="Folder or URL of the page store.", envvar="RIDGERANK_STORE", show_default=False)
-]
+Store = Annotated[str, typer.Option(help="Folder or URL of the page store.", envvar="RIDGERANK_STORE")]
 AsJson = Annotated[bool, output_option("--json", help="Print JSON instead of a table.")]
 CandidateCount = Annotated[int, retriever_option(min=2, help="Pages the retriever finds for a query.")]
 
@@ -32,9 +30,7 @@ Device = Annotated[
 ]
 Dtype = Annotated[
     str | None,
-    model_option(
-        help="float32, bfloat16 or float16. [default: what suits the device]", envvar="RIDGERANK_DTYPE"
-    ),
+    model_option(help="float32, bfloat16 or float16. [default: device's]", envvar="RIDGERANK_DTYPE"),
 ]
 ReadoutName = Annotated[
     str, ranking_option(help="Which of the store's calibrations to rank with.", envvar="RIDGERANK_READOUT")
@@ -49,7 +45,6 @@ MinScore = Annotated[
         min=0,
         max=1,
         help="Leave out pages whose relevance score (0 to 1) is below this, all of them if need be.",
-        show_default=False,
     ),
 ]
 
@@ -59,7 +54,6 @@ Documents = Annotated[
         "--document",
         metavar="GLOB",
         help="Only documents of this name, as report.pdf or '2019/*'; may be given several times.",
-        show_default=False,
     ),
 ]
 Where = Annotated[
@@ -68,7 +62,6 @@ Where = Annotated[
         "--where",
         metavar="KEY=VALUE",
         help="Only documents of which metadata.jsonl said this when they were indexed.",
-        show_default=False,
     ),
 ]
 
@@ -80,7 +73,6 @@ Ray = Annotated[
         metavar="ADDRESS",
         help="Run on this Ray cluster: its address, auto, or local for one of this machine.",
         envvar="RIDGERANK_RAY",
-        show_default=False,
     ),
 ]
 

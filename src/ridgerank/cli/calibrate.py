@@ -41,19 +41,13 @@ def calibrate_command(
     store: Store,
     queries: Annotated[
         Path | None,
-        queries_option(
-            help="Queries: JSON lines (query_id, text) or plain lines. [default: made from the pages]"
-        ),
+        queries_option(help="JSON lines (query_id, text) or plain lines. [default: made from the pages]"),
     ] = None,
     qrels: Annotated[
-        Path | None,
-        queries_option(
-            help="Judgements of these queries, TREC: the weight is read on them, the more the surer."
-        ),
+        Path | None, queries_option(help="Judgements of these queries, TREC: the weight is read on them.")
     ] = None,
     run: Annotated[
-        Path | None,
-        retriever_option(help="Your retriever's candidates for the queries, TREC; needs --queries."),
+        Path | None, retriever_option(help="Your retriever's candidates, TREC; needs --queries.")
     ] = None,
     retriever: Annotated[
         str | None,
@@ -63,13 +57,12 @@ def calibrate_command(
         ),
     ] = None,
     name: Annotated[
-        str, output_option(help="Name of the calibration: several may lie beside a store.")
+        str, output_option(help="Name: several calibrations may lie beside a store.")
     ] = "default",
     candidates: CandidateCount = 20,
     count: Annotated[int, queries_option(min=16, help="Questions to make from the pages.")] = 48,
     documents: Annotated[
-        list[Path] | None,
-        document_option(help="Where the documents are now. [default: where they were indexed from]"),
+        list[Path] | None, document_option(help="Where they are now. [default: where they were]")
     ] = None,
     target: Annotated[
         Literal["auto", "margin", "likelihood"],
@@ -80,25 +73,17 @@ def calibrate_command(
         fit_option(help="Where to read: last position, mean over the query's positions, or auto."),
     ] = "auto",
     teacher: Annotated[
-        str,
-        fit_option(
-            help="Scores to learn: a TREC run made by any reranker. [default: the model's own]",
-            show_default=False,
-        ),
-    ] = "",
+        str | None, fit_option(help="Learn the scores of this TREC run. [default: the model's own]")
+    ] = None,
     readout: Annotated[
-        str,
-        fit_option(
-            help="Fit nothing: weigh this readout, a file, owner/name on the hub, or one that is shipped.",
-            show_default=False,
-        ),
-    ] = "",
+        str | None,
+        fit_option(help="Only weigh this readout: a file, owner/name on the hub, or a shipped one."),
+    ] = None,
     save_to: Annotated[
-        Path | None,
-        output_option("--save", help="Write the readout to this file, for other stores of the same model."),
+        Path | None, output_option("--save", help="Write the readout to this file, for other stores.")
     ] = None,
     export: Annotated[
-        Path | None, output_option(help="Write all lists, their states and targets to this safetensors file.")
+        Path | None, output_option(help="Write lists, their states and targets to this safetensors file.")
     ] = None,
     backbone: BackboneName = None,
     device: Device = None,
@@ -106,9 +91,7 @@ def calibrate_command(
     weight_only: Annotated[
         bool,
         typer.Option(
-            "--weight-only",
-            help="Only estimate the weight again, in seconds: from the calibration's "
-            "own scores and from judgements, given in the browser or with --qrels.",
+            "--weight-only", help="Only estimate the weight again, from judgements in the browser or --qrels."
         ),
     ] = False,
     as_json: AsJson = False,
@@ -125,18 +108,12 @@ def calibrate_command(
     # All that can be refused is refused before the heavy imports.
     calibration_queries = None if queries is None else read_queries(queries)
     judgements = None if qrels is None else read_qrels(qrels)
-    if judgements is not None and queries is None:
-        raise typer.BadParameter("judgements need the queries they judge: --queries", param_hint="--qrels")
+    if queries is None and (qrels is not None or run is not None):
+        raise typer.BadParameter("needed by --qrels and --run", param_hint="--queries")
     if teacher and target != "auto":
-        raise typer.BadParameter(
-            "a teacher brings its own target: leave --target out", param_hint="--teacher"
-        )
+        raise typer.BadParameter("a teacher brings its own: leave it out", param_hint="--target")
     if readout and (teacher or target != "auto" or state != "auto"):
-        raise typer.BadParameter(
-            "nothing is fitted: leave --teacher, --target and --state out", param_hint="--readout"
-        )
-    if run is not None and queries is None:
-        raise typer.BadParameter("--run needs the queries it answers: --queries", param_hint="--run")
+        raise typer.BadParameter("not with --teacher, --target or --state", param_hint="--readout")
     from ridgerank.store.page_store import PageStore
 
     PageStore.open(store).close()  # a wrong path is reported before models are imported
@@ -174,7 +151,7 @@ def calibrate_command(
             documents=documents or [],
             target=None if target == "auto" else target,
             state=None if state == "auto" else state,
-            teacher=teacher,
+            teacher=teacher or "",
             device=device,
             dtype=dtype,
             progress=progress,

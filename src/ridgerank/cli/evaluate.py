@@ -21,10 +21,8 @@ WIDTH = 1000
 
 
 def evaluate_command(
-    runs: Annotated[
-        list[Path], typer.Argument(help="TREC run to evaluate, or several to compare.", show_default=False)
-    ],
-    qrels: Annotated[Path, typer.Option(help="Graded relevance judgements, TREC.", show_default=False)],
+    runs: Annotated[list[Path], typer.Argument(help="TREC run to evaluate, or several to compare.")],
+    qrels: Annotated[Path, typer.Option(help="Graded relevance judgements, TREC.")],
     by_document: Annotated[
         bool,
         typer.Option(

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 def fuse_command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help="TREC runs: the retriever's, then the rerankers'.", show_default=False),
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="TREC runs: the retriever's, then the rerankers'.")],
     qrels: Annotated[
         Path | None, typer.Option(help="Relevance judgements: the weights of highest correlation with them.")
     ] = None,
@@ -30,8 +27,7 @@ def fuse_command(
         Path | None,
         typer.Option(
             help="A run that is not fused (the full model's scores): the weight of two runs is estimated "
-            "without labels.",
-            show_default=False,
+            "without labels."
         ),
     ] = None,
     weight: Annotated[
@@ -39,7 +35,6 @@ def fuse_command(
         typer.Option(
             metavar="W[,W…]",
             help="The reranker's weight, from 0 to 1; or the weight of every run: 0.2,0.5,0.3.",
-            show_default=False,
         ),
     ] = None,
     report: Annotated[

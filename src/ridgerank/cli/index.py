@@ -67,14 +67,13 @@ class IndexSettings:
 
 
 def index_command(
-    paths: Annotated[list[Path], typer.Argument(help="PDFs, images, folders of both.", show_default=False)],
+    paths: Annotated[list[Path], typer.Argument(help="PDFs, images, folders of both.")],
     store: Store,
     backbone: Annotated[
         str | None,
         model_option(
             help="Model: a folder, a hub name (owner/name) or a short name. [default: the store's own]",
             envvar="RIDGERANK_BACKBONE",
-            show_default=False,
         ),
     ] = None,
     device: Device = None,
@@ -83,36 +82,24 @@ def index_command(
         int | None, model_option(help="Pixels of a page image. [default: what suits the model]")
     ] = None,
     page_text: Annotated[
-        str | None,
-        model_option(help="Text of a page that a text model reads: its first tokens. [default: head 512]"),
+        str | None, model_option(help="Tokens that a text model reads of a page. [default: head 512]")
     ] = None,
     preset: Annotated[
         str | None,
-        storage_option(
-            help="Of a new store: small, the best measured (images: value-norm 1/5; text: value-norm 1/2, "
-            "layer 2/5), or paper (stride 1/3, int8). [default: small]"
-        ),
+        storage_option(help="Of a new store: small, or paper (stride 1/3, int8). [default: small]"),
     ] = None,
     keep: Annotated[
         str | None,
         storage_option(
-            help="Positions of the page to keep: a rule (stride, value-norm) and a fraction. "
-            "[default: the store's, else the preset's]"
+            help="Positions to keep: a rule (stride, value-norm) and a fraction. [default: preset's]"
         ),
     ] = None,
     quality: Annotated[
-        str | None,
-        storage_option(
-            help="How fine numbers are stored: 2 halves the error of 1 and takes more bytes. "
-            "[default: the store's, else the preset's]"
-        ),
+        str | None, storage_option(help="2 halves the error of 1 and takes more bytes. [default: preset's]")
     ] = None,
     exit_layer: Annotated[
         int | None,
-        storage_option(
-            help="Read pages to this layer. [default: the store's, else the preset's: 21, or 3/4 of a "
-            "smaller model; 2/5 for text]"
-        ),
+        storage_option(help="Read pages to this layer. [default: preset's, 21 or 3/4; 2/5 for text]"),
     ] = None,
     ocr: Annotated[
         bool, document_option("--ocr", help="Read pages without a text layer off their image (slow, cached).")
@@ -122,29 +109,21 @@ def index_command(
     ] = False,
     retriever: Annotated[
         str | None,
-        retriever_option(
-            help="Late interaction model whose vectors to store, too. [default: the store's, if any]"
-        ),
+        retriever_option(help="Late interaction model whose vectors to store, too."),
     ] = None,
     calibrate: Annotated[
         bool, ranking_option("--calibrate", help="Calibrate, too, when pages are stored.")
     ] = False,
     readout: Annotated[
         str | None,
-        ranking_option(
-            help="Rank with this readout: a file, owner/name on the hub, or one that is shipped. [default: "
-            "the one that is shipped for the model, if any]",
-            show_default=False,
-        ),
+        ranking_option(help="A file, owner/name on the hub, or a shipped one. [default: the model's]"),
     ] = None,
     ray: Ray = None,
     workers: Annotated[
-        int | None,
-        machine_option(min=1, help="With --ray: workers, a model each. [default: one a GPU, else one a CPU]"),
+        int | None, machine_option(min=1, help="With --ray: workers. [default: one a GPU, else one a CPU]")
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print the pages, bytes and time it would take; store nothing."),
+        bool, typer.Option("--dry-run", help="Only print the pages, bytes and time it would take.")
     ] = False,
 ) -> None:
     """Read documents once and store what the model made of each page.

@@ -1,10 +1,10 @@
 """`ridgerank rank`: a whole run, reranked."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
 import typer
 
@@ -24,19 +24,16 @@ from ridgerank.cli._options import (
 
 if TYPE_CHECKING:
     from ridgerank.records import Query
-    from ridgerank.reranker.reranker import Reranker
-    from ridgerank.store.page_filter import PageFilter
     from ridgerank.trec import Run
 
 Candidates = list[tuple[str, float]]
+Requests: TypeAlias = "list[tuple[Query, Candidates]]"
 
 
 def rank_command(
     store: Store,
-    queries: Annotated[
-        Path, typer.Option(help="Queries: JSON lines (query_id, text) or plain lines.", show_default=False)
-    ],
-    run: Annotated[Path, typer.Option(help="Your retriever's candidates, TREC.", show_default=False)],
+    queries: Annotated[Path, typer.Option(help="Queries: JSON lines (query_id, text) or plain lines.")],
+    run: Annotated[Path, typer.Option(help="Your retriever's candidates, TREC.")],
     output: Annotated[
         Path | None,
         output_option(help="Write the run here, not to stdout; what it holds already is not done again."),
@@ -70,56 +67,36 @@ def rank_command(
     reranker = options.open(store)
     again = "run it again to go on" if output is not None else "with --output it could go on"
     with interruptible(again), reranker, Bar() as bar:
-        ranker = _QueryRanker(reranker, encode_missing, min_score, within)
-        done = 0 if output is None else _resume(output, requests, ranker)
+
+        def rank(query: "Query", candidates: Candidates) -> str:
+            """The lines of a query, pages named as the run names them; none if none reaches `min_score`."""
+            ranking = reranker.rank(
+                query.text, candidates, encode_missing=encode_missing, min_score=min_score, within=within
+            )
+            page_ids = reranker.store.lookup_many(name for name, _ in candidates)
+            names: dict[str, str] = {}  # page id → its name in the run, the first of several
+            for name, _ in candidates:
+                names.setdefault(page_ids.get(name, name), name)
+            return "".join(
+                f"{query.query_id} Q0 {names.get(page.page_id, page.reference)} {page.rank} "
+                f"{page.fused_score!r} ridgerank\n"
+                for page in ranking.pages
+            )
+
+        done = 0 if output is None else _resume(output, requests, rank)
         if done:
             bar.echo(f"{done} of {len(requests)} queries were done before")
         bar.start("ranking", len(requests))
         bar.advance(done)
         with _open_output(output) as file:
             for query, candidates in requests[done:]:
-                file.write(ranker.block(query, candidates))
+                file.write(rank(query, candidates))
                 file.flush()
                 bar.advance()
     echo(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 
-class _QueryRanker:
-    """Ranks the candidates of a query and formats them as lines of a run."""
-
-    def __init__(
-        self,
-        reranker: "Reranker",
-        encode_missing: list[Path] | None,
-        min_score: float | None,
-        within: "PageFilter",
-    ) -> None:
-        self._reranker = reranker
-        self._encode_missing = encode_missing
-        self._min_score = min_score
-        self._within = within
-
-    def block(self, query: "Query", candidates: Candidates) -> str:
-        """The lines of one query, pages named as the run names them; none if no page reaches `min_score`."""
-        ranking = self._reranker.rank(
-            query.text,
-            candidates,
-            encode_missing=self._encode_missing,
-            min_score=self._min_score,
-            within=self._within,
-        )
-        page_ids = self._reranker.store.lookup_many(name for name, _ in candidates)
-        run_names: dict[str, str] = {}  # page id → its name in the run, the first of several
-        for name, _ in candidates:
-            run_names.setdefault(page_ids.get(name, name), name)
-        return "".join(
-            f"{query.query_id} Q0 {run_names.get(page.page_id, page.reference)} {page.rank} "
-            f"{page.fused_score!r} ridgerank\n"
-            for page in ranking.pages
-        )
-
-
-def _join_candidates(queries: "list[Query]", run: "Run") -> "list[tuple[Query, Candidates]]":
+def _join_candidates(queries: "list[Query]", run: "Run") -> "Requests":
     """The queries that have candidates, in the order of their file."""
     from ridgerank.errors import QueryError
 
@@ -137,7 +114,7 @@ def _join_candidates(queries: "list[Query]", run: "Run") -> "list[tuple[Query, C
     return [(query, list(scored[query.query_id].items())) for query in queries if query.query_id in scored]
 
 
-def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _QueryRanker) -> int:
+def _resume(output: Path, requests: "Requests", rank: "Callable[[Query, Candidates], str]") -> int:
     """Cut a query that an interruption left half written; how many queries the file holds already.
 
     The last whole query is ranked again and has to come out the same: a file made with another calibration,
@@ -157,11 +134,11 @@ def _resume(output: Path, requests: "list[tuple[Query, Candidates]]", ranker: _Q
     if [query_id for query_id in query_ids[:done] if query_id in present] != present:
         raise RunFileError(f"{output} holds another run's queries; remove it, or name another file")
     kept = "".join(line for line in lines if line.partition(" ")[0] != present[-1])
-    last = ranker.block(*requests[done - 1]) if done else ""
+    last = rank(*requests[done - 1]) if done else ""
     # After `kept` come the last query's lines or their start; after a whole query, the start of the next.
     continued = text[len(kept) :]
     if not last.startswith(continued):
-        blocks = (ranker.block(query, candidates) for query, candidates in requests[done:])
+        blocks = (rank(query, candidates) for query, candidates in requests[done:])
         if not (last + next(filter(None, blocks), "")).startswith(continued):
             raise RunFileError(
                 f"{output} was made with another store, calibration or run; remove it, or name another file"

@@ -48,12 +48,11 @@ _NAME_BYTES = 200
 
 def search_command(
     store: Store,
-    query: Annotated[str | None, typer.Argument(help="What to look for.", show_default=False)] = None,
+    query: Annotated[str | None, typer.Argument(help="What to look for.")] = None,
     queries: Annotated[
         Path | None,
         batch_option(
-            help="Many queries instead: JSON lines (query_id, text) or plain lines. A TREC run is written.",
-            show_default=False,
+            help="Many queries instead: JSON lines (query_id, text) or plain lines. A TREC run is written."
         ),
     ] = None,
     output: Annotated[
@@ -93,8 +92,12 @@ def search_command(
     from ridgerank.trec import read_queries
 
     # Before the heavy imports, so that a mistake is reported at once.
-    pictures_or_json = as_json or images is not None or explain is not None
-    _require_query_or_file(query, queries, output, for_one_query=pictures_or_json)
+    if (query is None) == (queries is None):
+        raise typer.BadParameter("give a query, or a file of them with --queries")
+    if queries is None and output is not None:
+        raise typer.BadParameter("a run is written for --queries only", param_hint="--output")
+    if queries is not None and (as_json or images is not None or explain is not None):
+        raise typer.BadParameter("--json, --images and --explain are for one query, not --queries")
     batch = None if queries is None else read_queries(queries)
     text = "" if query is None else validate_query(query)
     from ridgerank.reranker.options import RerankerOptions
@@ -130,17 +133,6 @@ def search_command(
         f"reading {times.reading_ms:.0f} ms, model {times.compute_ms:.0f} ms, "
         f"ranking {times.ranking_ms:.1f} ms"
     )
-
-
-def _require_query_or_file(
-    query: str | None, queries: Path | None, output: Path | None, *, for_one_query: bool
-) -> None:
-    if (query is None) == (queries is None):
-        raise typer.BadParameter("give a query, or a file of them with --queries")
-    if queries is None and output is not None:
-        raise typer.BadParameter("a run is written for --queries only", param_hint="--output")
-    if queries is not None and for_one_query:
-        raise typer.BadParameter("--json, --images and --explain are for one query, not --queries")
 
 
 def _print(ranking: "Ranking") -> None:

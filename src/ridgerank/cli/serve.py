@@ -36,10 +36,7 @@ judging_option = partial(typer.Option, rich_help_panel="Judging and queries")
 
 def serve_command(
     store: Annotated[
-        list[str],
-        typer.Option(
-            help="Folder or URL of a calibrated store; several as NAME=PATH each.", show_default=False
-        ),
+        list[str], typer.Option(help="Folder or URL of a calibrated store; several as NAME=PATH each.")
     ],
     host: Annotated[
         str, caller_option(help="Address to listen on; any but loopback needs --api-key-file.")
@@ -57,12 +54,10 @@ def serve_command(
         ranking_option("--encode-missing", help="Encode texts and images that are not stored on the fly."),
     ] = False,
     dialect: Annotated[
-        Dialect,
-        typer.Option(help="Whose answers and errors to give if other servers contradict each other."),
+        Dialect, typer.Option(help="Whose answers and errors to give if other servers contradict each other.")
     ] = "ridgerank",
     served_model_name: Annotated[
-        str | None,
-        typer.Option(help="The model's name in answers. [default: from the backbone's]", show_default=False),
+        str | None, typer.Option(help="The model's name in answers. [default: from the backbone's]")
     ] = None,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", help="Log a line of JSON per request, with its id.")
@@ -78,19 +73,16 @@ def serve_command(
             min=1,
             max=16,
             help="Processes, each with the model in memory. [default: 1; 2 on a CPU for small models]",
-            show_default=False,
         ),
     ] = None,
     cache_mb: Annotated[int, load_option(min=1, help="Memory for pages, in MB, of all workers.")] = 1024,
     judge: Annotated[
-        bool,
-        judging_option("--judge", help="Let callers judge pages; judgements are kept beside the store."),
+        bool, judging_option("--judge", help="Let callers judge pages; judgements are kept beside the store.")
     ] = False,
     query_log: Annotated[
         Path | None,
         judging_option(
-            help="Keep the texts of queries in this file, one per worker: for calibrate --queries.",
-            show_default=False,
+            help="Keep the texts of queries in this file, one per worker: for calibrate --queries."
         ),
     ] = None,
     readout: ReadoutName = "default",

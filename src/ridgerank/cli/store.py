@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 store = typer.Typer(no_args_is_help=True, help="Look at a page store, check it, remove documents.")
 
-Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.", show_default=False)]
+Uri = Annotated[str, typer.Argument(help="Folder or URL of the store.")]
 
 
 @store.command()
@@ -85,8 +85,7 @@ def _printable(text: str) -> str:
 def remove(
     uri: Uri,
     documents: Annotated[
-        list[str],
-        typer.Argument(help="Documents, as `store list` names them, or their paths.", show_default=False),
+        list[str], typer.Argument(help="Documents, as `store list` names them, or their paths.")
     ],
 ) -> None:
     """Remove documents from a store; pages that another document has, too, stay.

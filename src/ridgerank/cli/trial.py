@@ -79,23 +79,17 @@ class ChosenReadout(NamedTuple):
 def trial_command(
     store: Store,
     paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="PDFs, images, folders of both; none if the store is there.", show_default=False),
+        list[Path] | None, typer.Argument(help="PDFs, images, folders of both; none if the store is there.")
     ] = None,
     questions: Annotated[
-        Path | None,
-        typer.Option(help="Your questions: JSON lines (query_id, text) or plain lines.", show_default=False),
+        Path | None, typer.Option(help="Your questions: JSON lines (query_id, text) or plain lines.")
     ] = None,
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgements of these questions, TREC.", show_default=False)
-    ] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Judgements of these questions, TREC.")] = None,
     run: Annotated[
-        Path | None,
-        retriever_option(help="Your own search's results for the questions, a TREC run.", show_default=False),
+        Path | None, retriever_option(help="Your own search's results for the questions, a TREC run.")
     ] = None,
     dense: Annotated[
-        str,
-        retriever_option(help=f"Text embedder to join with BM25. [default: {DENSE} if it is downloaded]"),
+        str, retriever_option(help=f"Text embedder to join with BM25. [default: {DENSE} if it is downloaded]")
     ] = "",
     minutes: Annotated[float, typer.Option(min=0.1, help="Time for encoding pages.")] = 10.0,
     backbone: Annotated[
