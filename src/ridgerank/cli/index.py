@@ -108,8 +108,7 @@ def index_command(
         bool, document_option("--prune", help="Afterwards the store holds these paths' pages and no others.")
     ] = False,
     retriever: Annotated[
-        str | None,
-        retriever_option(help="Late interaction model whose vectors to store, too."),
+        str | None, retriever_option(help="Late interaction model whose vectors to store, too.")
     ] = None,
     calibrate: Annotated[
         bool, ranking_option("--calibrate", help="Calibrate, too, when pages are stored.")

@@ -38,13 +38,10 @@ def serve_command(
     store: Annotated[
         list[str], typer.Option(help="Folder or URL of a calibrated store; several as NAME=PATH each.")
     ],
-    host: Annotated[
-        str, caller_option(help="Address to listen on; any but loopback needs --api-key-file.")
-    ] = "127.0.0.1",
+    host: Annotated[str, caller_option(help="Address; any but loopback needs --api-key-file.")] = "127.0.0.1",
     port: Annotated[int, caller_option(min=0, max=65535, help="Port; 0 for a free one.")] = 8080,
     api_key_file: Annotated[
-        Path | None,
-        caller_option(help="File of keys, one per line, each with the stores it is limited to, if any."),
+        Path | None, caller_option(help="Keys, one per line, each with the stores it is limited to, if any.")
     ] = None,
     no_auth: Annotated[
         bool, caller_option("--no-auth", help="Listen beyond loopback without keys: anyone may call.")

@@ -1,8 +1,5 @@
 """Documents into a store: list, skip stored pages, render, encode, compress, commit.
 
-With a retriever's encoder, its vectors are computed from the same rendered image. A page that has its prefix
-but no vectors is rendered again and gets them.
-
 Indexing may be interrupted at any time. A second run gives the same store as an uninterrupted one: pages go
 through the model in batches cut from the whole list, not from the pages that remain, and a batch is
 committed whole.
@@ -121,15 +118,14 @@ def index_documents(
 ) -> IndexReport:
     """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
 
-    The backbone is a loaded one, or the name or folder to load it from. A new store needs one; pages that
-    are added to a store are read by the model it was made with, and stored as its pages are.
-    In a new store, what `exit_layer`, `keep` and `quality` leave open is as the `preset` says. One that is
-    not int8 fits its basis to pages sampled from all documents.
+    The backbone is a loaded one, or the name or folder to load it from. A new store needs one, and what
+    `exit_layer`, `keep` and `quality` leave open is there as the `preset` says; pages that are added are read
+    and stored as those it has.
     Stored pages are neither rendered nor encoded again. The pages of a file that has changed are replaced.
     A file whose name belongs to another file gets its folder in front of it. With `prune`, pages that are not
     under `paths` are removed, except pages of files that could not be read this time. With a `recognizer`,
     pages without a text layer get the text recognized in their image. With an `embedder`, every page also
-    gets a retriever's vectors, and a large store an index over them. `progress` is called meanwhile.
+    gets a retriever's vectors, from the same rendered image.
 
     Every new page is stored with its text first, so that it can be found. With `only`, just these pages (by
     id) are encoded, besides those a basis is fitted to; another indexing goes on from there.
@@ -344,7 +340,9 @@ def run_index(
         if new:
             writer.reclaim()
         replaced, pruned = update_references(writer, listing, _unread_names(listing, owners), prune=prune)
-        update_labels(writer, labels)
+        before, stored = writer.labels(), writer.page_ids()
+        now = {page_id: tuple(sorted(each)) for page_id, each in labels.items() if page_id in stored}
+        writer.set_labels({page_id: each for page_id, each in now.items() if each != before.get(page_id, ())})
         without_vectors = references_without_vectors(writer, origin)
         if len(writer.page_ids()) >= MIN_INDEXED_PAGES:
             writer.index_pages()
@@ -442,7 +440,7 @@ def references_without_text(uri: str) -> tuple[str, ...]:
 
 
 def list_labels(listing: Listing, metadata: DocumentMetadata) -> dict[str, set[str]]:
-    """Page id → the labels that the metadata of its files says."""
+    """Page id → its labels."""
     labels_by_page: dict[str, set[str]] = {}
     for path, refs in listing.documents.items():
         fields = metadata.fields(path).items()
@@ -450,13 +448,6 @@ def list_labels(listing: Listing, metadata: DocumentMetadata) -> dict[str, set[s
         for ref in refs:
             labels_by_page.setdefault(ref.page_id, set()).update(labels)
     return labels_by_page
-
-
-def update_labels(writer: StoreWriter, labels_by_page: Mapping[str, Collection[str]]) -> None:
-    """Give every stored page of these its labels, and no others."""
-    before, stored = writer.labels(), writer.page_ids()
-    labels = {page_id: tuple(sorted(each)) for page_id, each in labels_by_page.items() if page_id in stored}
-    writer.set_labels({page: each for page, each in labels.items() if each != before.get(page, ())})
 
 
 def update_references(
