@@ -1,6 +1,5 @@
 """The text of pages: words, lines, columns, tables, turned pages, and where words stand."""
 
-import random
 from pathlib import Path
 
 import pytest
@@ -117,14 +116,6 @@ def line(text: str, left: float, top: float, *, letter: float = 10.0) -> list[Te
         boxes.append(TextBox(word, left, top, left + 0.5 * letter * len(word), top + letter))
         left = boxes[-1].right + 0.3 * letter
     return boxes
-
-
-def test_the_order_of_pieces_does_not_matter() -> None:
-    boxes = [box for row in range(6) for box in line(f"row {row} says something", 10, 12 * row)]
-    expected = write_in_reading_order(boxes)
-    for seed in range(5):
-        random.Random(seed).shuffle(boxes)
-        assert write_in_reading_order(boxes) == expected
 
 
 def test_a_gap_between_paragraphs_is_a_blank_line() -> None:

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -65,22 +65,12 @@ def _running(process: int) -> bool:
     return True
 
 
-def _abandon_by_closing(results: Iterator[int]) -> None:
-    results.close()  # type: ignore[attr-defined]
-
-
-def _abandon_by_interrupt(results: Iterator[int]) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        results.throw(KeyboardInterrupt())  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("abandon", [_abandon_by_closing, _abandon_by_interrupt])
-def test_processes_end_when_the_results_are_abandoned(abandon: Callable[[Iterator[int]], None]) -> None:
+def test_processes_end_when_the_results_are_abandoned() -> None:
     results = map_in_order(range(1000), pool_tasks.naming_the_process, on_lost=_lost, processes=2)
     processes = {next(results) for _ in range(20)}
     assert all(map(_running, processes))
     assert os.getpid() not in processes
-    abandon(results)
+    results.close()
     assert not any(map(_running, processes))
 
 

@@ -153,12 +153,10 @@ def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
         process.start()
         return process
 
+    began = time.perf_counter()
     whole = start(tmp_path / "whole")
     whole.join()
-    began = time.perf_counter()
-    timed = start(tmp_path / "timed")
-    timed.join()
-    assert (whole.exitcode, timed.exitcode) == (0, 0)
+    assert whole.exitcode == 0
     duration = time.perf_counter() - began
     expected = contents(tmp_path / "whole")
     generator = random.Random(0)
@@ -304,14 +302,3 @@ def test_the_library_and_the_command_store_pages_alike(model_folder: Path) -> No
     for of_text in (False, True):
         named = StorageSetting.from_preset(default, layers=9, reads_text=of_text)
         assert typed(layers=9, reads_text=of_text) == named
-
-
-def test_pages_are_added_as_the_store_has_its_own(small_backbone: Backbone, tmp_path: Path) -> None:
-    write_pdf(tmp_path / "a.pdf", pages=1)
-    write_pdf(tmp_path / "b.pdf", pages=1, seed=2)
-    index_documents(
-        tmp_path / "a.pdf", tmp_path / "store", small_backbone, exit_layer=2, quality=2.0, processes=0
-    )
-    index_documents(tmp_path / "b.pdf", tmp_path / "store", small_backbone, processes=0)
-    with PageStore.open(tmp_path / "store") as store:
-        assert (len(store), store.lineage.storage.exit_layer, store.lineage.storage.quality) == (2, 2, 2.0)

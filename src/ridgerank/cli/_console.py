@@ -15,6 +15,9 @@ from typer.core import TyperGroup
 _VERBOSITY = {"--quiet", "-q", "--verbose", "-v"}
 _DOWNLOAD_BARS, _LIBRARY_BARS = "HF_HUB_DISABLE_PROGRESS_BARS", "TQDM_DISABLE"
 
+WIDTH = 1000
+"""Columns of an unbroken table; it takes those it needs."""
+
 _quiet = False
 
 
@@ -73,10 +76,7 @@ LINE_SECONDS = 30.0
 
 
 class Bar:
-    """One bar for several stages, one after the other; `--quiet` leaves it out.
-
-    Without a terminal, a line every half minute says how far the work is.
-    """
+    """One bar for several stages; without a terminal, a line every half minute. `--quiet` leaves it out."""
 
     def __init__(self, what: str = "") -> None:
         from rich.console import Console
@@ -110,15 +110,14 @@ class Bar:
         self._bar.update(self._task, advance=count, rate=rate)
         if self._prints_lines and time.monotonic() >= self._said + LINE_SECONDS:
             self._said = time.monotonic()
-            self.echo(self.line())
+            self.echo(self._line())
 
     def echo(self, text: str, *, style: str | None = None) -> None:
         """Print a line above the bar; a line without a style is left out by `--quiet`."""
         if style is not None or not _quiet:
             self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def line(self) -> str:
-        """How far the work is, in one line."""
+    def _line(self) -> str:
         task = self._bar.tasks[0]
         total = task.total or 0
         parts = [f"{task.description}: {task.completed:.0f} of {total:.0f}", f"{self.seconds:.0f} s"]

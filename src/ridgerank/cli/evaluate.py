@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from ridgerank.cli._console import echo
+from ridgerank.cli._console import WIDTH, echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 Change: TypeAlias = "tuple[str, Evaluation, Evaluation, PairedDifference]"
 """A name, what was before, what is after, and the difference of the first measure."""
-WIDTH = 1000
-"""Columns; a table takes those it needs."""
 
 
 def evaluate_command(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ridgerank.cli._console import Bar, echo
+from ridgerank.cli._console import WIDTH, Bar, echo
 from ridgerank.cli._options import (
     AsJson,
     BackboneName,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 
 batch_option = partial(typer.Option, rich_help_panel="Many queries")
-_UNBROKEN_WIDTH = 1000
-"""Columns; a table takes those it needs."""
 _PIXELS = 2_000_000
 """Pixels per saved image: enough to read small print."""
 _NAME_BYTES = 200
@@ -150,7 +148,7 @@ def _print(ranking: "Ranking") -> None:
         name, score = escape(page.reference), f"{page.relevance_score:.2f}"
         table.add_row(name, *(f"{part:+.3f}" for part in parts), moved, score)
     # For a file or another program no line is broken.
-    Console(width=None if Console().is_terminal else _UNBROKEN_WIDTH).print(table)
+    Console(width=None if Console().is_terminal else WIDTH).print(table)
 
 
 def _write_run(

@@ -103,9 +103,8 @@ def remove(
 
 @store.command()
 def check(uri: Uri) -> None:
-    """Read every byte of a store and compare it with its checksum; damaged pages are named.
+    """Read every byte of a store and compare it with its checksum.
 
-    Calibrations and the files in which Lance lists what the store holds are compared with their digests, too.
     Prints a line for each damaged page or file; the exit status is 1 if there is any.
     """
     from ridgerank.calibration.artifact import find_damaged_calibrations

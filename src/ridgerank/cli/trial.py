@@ -58,21 +58,19 @@ class Asked:
 
 
 class Search(NamedTuple):
-    """The candidates of one retriever."""
+    """The candidates of one retriever, and how many retrievers it joins."""
 
     name: str
     found: "Mapping[Query, Sequence[Candidate]]"
     members: int
-    """How many retrievers it joins."""
 
 
 class ChosenReadout(NamedTuple):
-    """A readout that never saw the trial's questions."""
+    """A readout that never saw the trial's questions; `blind` says why its weight is 0, if it is."""
 
     state: "State"
     score: "Scorer"
     blind: str
-    """Why its weight is 0, if it is."""
     source: str
 
 
@@ -101,8 +99,8 @@ def trial_command(
 ) -> None:
     """Search all pages, rerank a sample of questions, and say whether it is worth it.
 
-    Every page is stored with its text; only the candidates of the questions are encoded, as far as the time
-    goes. They stay in the store, and `ridgerank index` goes on from there.
+    Only the candidates of the questions are encoded, as far as the time goes. They stay in the store, and
+    `ridgerank index` goes on from there.
 
     Without --questions, judgements given in the browser are used, else questions made from the pages.
 
@@ -301,9 +299,8 @@ def _measure(
         )
         [difference, *_] = compare_evaluations(before, after, groups=group_by_document(qrels))
         changes.append((search.name, before, after, widen(difference)))
-    verdict = reach_verdict(changes[-1][3], questions=len(qrels), made=asked.made, blind=readout.blind)
     return {
-        "verdict": verdict,
+        "verdict": reach_verdict(changes[-1][3], questions=len(qrels), made=asked.made, blind=readout.blind),
         "changes": changes,
         "moved": find_moves(orders, asked.qrels, {pages.reference(p): t for p, t in pages.texts().items()}),
         "readout": readout.source,

@@ -69,7 +69,7 @@ class EncodedPages:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of prefixes and vectors in memory."""
+        """Bytes of prefixes and vectors."""
         return self.vector_bytes + sum(row.prefix.nbytes for row in self.rows if row.prefix is not None)
 
 

@@ -49,7 +49,7 @@ from ridgerank.store.lance_dataset import open_dataset
 from ridgerank.store.layout import Basis
 
 LOCAL = "local"
-"""The address that means: a cluster of this machine alone, for as long as the command runs."""
+"""The address of a new cluster of this machine alone."""
 _TASK_PAGES = 64
 """Pages per task: a lost worker loses at most this much work."""
 _MAX_BLOCKS = 4096
