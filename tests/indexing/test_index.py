@@ -210,6 +210,7 @@ def test_a_page_is_rendered_once_for_its_prefix_and_its_vectors(
 ) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=6)
     index([tmp_path / "in"], tmp_path / "plain", small_backbone)
+    Image.new("RGB", (1, 9000)).save(tmp_path / "in/thread.png")  # cannot be read, and is tried once
     rendered = []
 
     def watched(refs: Any, **options: Any) -> Any:  # noqa: ANN401
@@ -221,7 +222,8 @@ def test_a_page_is_rendered_once_for_its_prefix_and_its_vectors(
     embedder = Embedder()
     report = index([tmp_path / "in"], tmp_path / "both", small_backbone, embedder=embedder)
     assert (report.added, report.embedded, report.without_vectors) == (6, 0, ())
-    assert len(rendered) == len(set(rendered)) == embedder.looked_at == 6
+    assert len(rendered) == len(set(rendered)) == embedder.looked_at + 1 == 7
+    assert [failure.reference for failure in report.failures] == ["thread.png#1"]
     assert contents(tmp_path / "both") == contents(tmp_path / "plain")
     stored_vectors = vectors(tmp_path / "both").values()
     assert all(page_vectors is not None and len(page_vectors) == 2 for page_vectors in stored_vectors)

@@ -6,7 +6,7 @@ committed whole.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -149,10 +149,10 @@ def index_documents(
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     batch_pages = batch_pages or describe_encoding(page_encoder).batch_pages
     listing, sampled = None, EncodedPages()
+    lost: list[Failure] = []
     if page_encoder.needs_basis:
         listing = list_new_documents(paths, progress, processes)
         numbered = sample_batches(listing, batch_pages)
-        lost: list[Failure] = []  # reported with all others, when they are tried again
         batches = render_batches(numbered, lost.append, recognizer, backbone.page_budget, processes)
         page_encoder, sampled = page_encoder.fit(batches, listing, lost)
     description = describe_encoding(page_encoder)
@@ -169,6 +169,7 @@ def index_documents(
         ),
         listed=listing,
         sampled=sampled,
+        lost=lost,
         progress=progress,
         prune=prune,
         processes=processes,
@@ -277,13 +278,14 @@ def run_index(
     processes: int = 1,
     listed: Listing | None = None,
     sampled: EncodedPages | None = None,
+    lost: Sequence[Failure] = (),
     only: Collection[str] | None = None,
     searchable: Callable[[], None] = lambda: None,
 ) -> IndexReport:
     """List documents, commit the missing pages as `encode` makes them, then update references and indices.
 
-    What is `listed` already is not listed again; `sampled` pages of it are encoded already. `searchable` is
-    called when all pages are stored with their text.
+    What is `listed` already is not listed again; `sampled` pages of it are encoded already, and `lost` ones
+    could not be read. `searchable` is called when all pages are stored with their text.
     """
     start = time.perf_counter()
     paths = list(paths)
@@ -295,9 +297,6 @@ def run_index(
         if progress is not None:
             progress(IndexProgress(done_before + added + embedded, total, nbytes, failure))
 
-    def ignore(failure: Failure) -> None:
-        """Encoding the page will fail, too, and be reported."""
-
     def fail(failure: Failure) -> None:
         listing.failures.append(failure)
         notify(failure)
@@ -307,6 +306,8 @@ def run_index(
         listing = listed or list_documents(paths, notify, processes=processes)
         stored = writer.page_ids() - writer.pending()
         owners = source_owners(uri)
+        names = {failure.reference for failure in lost}
+        unread = {page_id for page_id, ref in listing.refs.items() if ref.reference in names}
         renamed = name_documents(listing, owners, writer.references())
         remember_sources(uri, listing.paths)
         skipped = sum(page_id in stored for page_id in listing.refs)
@@ -321,9 +322,13 @@ def run_index(
             added, done = len(rows), done | {row.page.page_id for row in rows}
             stored |= done
             notify()
-        new = [ref for page_id, ref in listing.refs.items() if page_id not in writer.page_ids()]
-        for pending in read_texts(new, listing, ignore if only is None else fail, processes):
+        for failure in lost:
+            fail(failure)
+        known = writer.page_ids() | unread
+        new = [ref for page_id, ref in listing.refs.items() if page_id not in known]
+        for pending in read_texts(new, listing, fail, processes):
             writer.append(pending)
+        done |= listing.refs.keys() - writer.page_ids()  # no page is tried twice: each try may take long
         searchable()
         if progress is not None and new:
             progress(IndexProgress(done_before + added, total, nbytes, searchable=True))
