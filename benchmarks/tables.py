@@ -265,7 +265,12 @@ def costs_table() -> str:
 def claims_table() -> str:
     """The claims that do not hold and why; directions.json has all of them, with thresholds and figures."""
     claims = [claim for claim in read_result("miniature/reproduce/directions") if not claim["holds"]]
-    lines = [[claim["claim"], claim["reason"] or "not known"] for claim in claims]
+    reasons = [claim["reason"] or "not known" for claim in claims]
+    shown = [
+        "as above" if reason == above else reason
+        for above, reason in zip(["", *reasons], reasons, strict=False)
+    ]
+    lines = [[claim["claim"], reason] for claim, reason in zip(claims, shown, strict=True)]
     return f"{claims_figure()}. The others:\n\n{format_table(['does not hold', 'why'], lines)}"
 
 
@@ -321,13 +326,12 @@ def model_bytes_table() -> str:
         cells = [
             f"`{name}`",
             f"{shape.parameters * _HALF_PRECISION_BYTES / 1e9:.1f} GB",
-            f"{shape.layers} x {shape.kv_heads} x {shape.head_dim}",
             f"{shape.page_positions:,}{' of text' if shape.reads_text else ''}",
             f"{sizes['paper'] / 1e6:.2f} MB",
             f"{sizes['small'] / 1e6:.2f} MB",
         ]
         rows.append((sizes["small"], cells))
-    header = ["model", "weights in bfloat16", "layers x KV heads x size", "positions of a page"]
+    header = ["model", "weights in bfloat16", "positions of a page"]
     return format_table(
         [*header, "paper's setting", "`small`"], [cells for _, cells in sorted(rows, key=lambda row: row[0])]
     )
