@@ -58,9 +58,8 @@ dist: $(READY)  ## wheel and sdist in dist/, checked
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
 
-bench: $(READY)  ## speed and load against what one would use instead; results/speed.json, results/serving.json
+bench: $(READY)  ## load of a server; results/serving.json (processor time: python -m benchmarks.speed --help)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
-	$(BIN)/python -m benchmarks.speed --out results/speed.json
 	$(BIN)/python -m benchmarks.serving --out results/serving.json
 
 reproduce: $(READY)  ## the paper's tables and figures on the miniature; at most 40 minutes on two quiet cores

@@ -1,239 +1,173 @@
-"""How fast a query over stored pages is.
+"""Processor time of indexing, of a request and of the full cross encoder, against another checkout.
 
-    python -m benchmarks.speed --out results/speed.json
+    python -m benchmarks.speed NAME --backbone DIR --documents DIR --queries FILE --base CHECKOUT --out FILE
 
-The pass: a random Qwen2.5-VL of 119 million parameters (28 layers, key and value width 4 x 128), 20 pages,
-exit layer 21, at three shapes of a request. The pages are packed as the store packs them and run as a request
-runs them. The baseline is the library's own forward, one page at a time or five at once, whichever is faster.
-Runs are interleaved and medians compared. Other load on the machine slows short work in many small steps
-more, so the fastest runs are compared as well.
-
+Every way (the other checkout's `small` in float32, this one's in float32 and bfloat16) runs in a process of
+its own, one thread, the ways in turns; the least time of a way's turns counts. A request is retrieval, with a
+`--retriever`, and the pass over 20 pages in memory. The full cross encoder reads the same 20 pages. The row
+of this name in `--out` is replaced.
 """
 
 import argparse
-import statistics
+import json
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from PIL import Image
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-
-from benchmarks import publish
-from ridgerank.backbones.vision import Qwen25VL
-from ridgerank.lineage import StoragePreset, StorageSetting
-from ridgerank.store.codec import (
-    StoredPrefixes,
-    choose_group,
-    compress,
-    encode_shared,
-    fit_basis,
-    keep_positions,
-)
-from ridgerank.store.layout import pack, unpack
-
-PAGES, LAYERS, EXIT_LAYER, WIDTH, CELL = 20, 28, 21, 512, 28
-_PAPER, _SMALL = "shallow, preset paper", "shallow, preset small"
-STORED, BATCH, REPETITIONS = 100, 10, 41
-KV_HEADS, VISUAL, HEAD_DIM = 4, 1280, 128
+_PAGES, _QUERIES, _REPEATS, _RESAMPLES = 20, 24, 2, 2000
+WAYS = {"base": "float32", "float32": "float32", "bfloat16": "bfloat16"}
+"""Way → precision; all but the first are this checkout's."""
 
 
-SHAPES = {"real request": (40, 32, 15), "smaller page": (24, 31, 15), "long question": (24, 32, 32)}
-"""Rows and columns of a page's cells, each one visual position, and tokens after the page."""
+def work(given: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of one way, on the checkout that PYTHONPATH leads to."""
+    import numpy as np
+    import torch
+
+    from ridgerank.backbones.load import load_backbone
+    from ridgerank.indexing.index import index_documents
+    from ridgerank.store.page_store import PageStore
+
+    try:
+        from ridgerank.backbones.base import full_margins
+        from ridgerank.documents.render import list_pages, render_pages
+        from ridgerank.retrievers.encoders import load_encoder
+        from ridgerank.scoring.shallow import ShallowPass
+    except ImportError:  # modules as they were called in the other checkout
+        from ridgerank.backbones.full_depth import full_margins  # type: ignore[import-not-found,no-redef]
+        from ridgerank.documents.pages import list_pages, render_pages  # type: ignore[import-not-found,no-redef]
+        from ridgerank.ranking.shallow import ShallowPass  # type: ignore[import-not-found,no-redef]
+        from ridgerank.retrievers.encoders.load import load_encoder  # type: ignore[import-not-found,no-redef]
+
+    torch.set_num_threads(1)
+    dtype = getattr(torch, given.dtype)
+    backbone = load_backbone(given.backbone, device="cpu", dtype=dtype)
+    documents = sorted(given.documents.glob("*.pdf"))
+    start = time.process_time()
+    index_documents(documents, given.store, backbone, preset="small", processes=0)
+    index = time.process_time() - start
+    lines = given.queries.read_text(encoding="utf-8").splitlines()[:_QUERIES]
+    queries = [json.loads(line)["text"] for line in lines]
+    refs = list(list_pages(documents))
+    pages = list(render_pages(refs[:: max(1, len(refs) // _PAGES)][:_PAGES], max_pixels=backbone.max_pixels))
+    retrieve: Callable[[str], object] = str
+    if given.retriever:
+        encoder = load_encoder(given.retriever, device="cpu")
+        vectors = np.concatenate(encoder.embed_pages([page.image for page in pages]))
+        vectors = np.tile(vectors.astype(np.float32), (len(refs) // len(pages) + 1, 1))
+        retrieve = lambda query: vectors @ encoder.embed_queries([query])[0].astype(np.float32).T  # noqa: E731
+    with PageStore.open(str(given.store)) as store:
+        shallow = ShallowPass(backbone, store)
+        ids = [page.page_id for page in pages]
+        shallow.run(queries[0], ids)
+
+        def request(query: str) -> list[float]:
+            retrieved = _least_seconds(lambda: retrieve(query))
+            return [retrieved, _least_seconds(lambda: shallow.run(query, ids))]
+
+        requests = [request(query) for query in queries]
+    contents = [backbone.content(page) for page in pages]
+    full = _least_seconds(lambda: full_margins(backbone, queries[0], contents))
+    return {"pages": len(refs), "index": index, "requests": requests, "full": full}
 
 
-def stored(backbone: Qwen25VL, images: Sequence[Image.Image], *, preset: StoragePreset) -> StoredPrefixes:
-    """Pages as a request finds them in memory: encoded, compressed, packed into bytes and unpacked."""
-    setting = StorageSetting.from_preset(preset, layers=LAYERS, reads_text=False)
-    prefixes = [backbone.encode([image], exit_layer=EXIT_LAYER)[0] for image in images]
-    basis = None
-    if setting.quality is not None:
-        shared = encode_shared(backbone, EXIT_LAYER)
-        basis = fit_basis(
-            [keep_positions(prefix, setting.keep, shared.shape[3]) for prefix in prefixes],
-            quality=setting.quality,
-            rotation=backbone.rotation(len(prefixes[0].rotary)),
-            shared=shared,
-            layers_per_group=choose_group(backbone.geometry),
-        )
-    blocks = [pack(compress(prefix, setting.keep, basis)) for prefix in prefixes]
-    return StoredPrefixes([unpack(block, basis=basis) for block in blocks])
+def _least_seconds(run: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(_REPEATS):
+        start = time.process_time()
+        run()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
 
 
-def full_pass(
-    backbone: Qwen25VL, model: Qwen2_5_VLForConditionalGeneration, images: Sequence[Image.Image], query: str
-) -> Callable[[], object]:
-    """Make the library's forward over these pages."""
-    pages = backbone._tokenize_pages(images)
-    suffix = torch.tensor(backbone.tokens.suffix(query))
-    ids = torch.stack([torch.cat([page.ids, suffix]) for page in pages])
-    pixels = backbone._image_processor(images=list(images), return_tensors="pt")
-    types = (ids == model.config.image_token_id).int()
-    return partial(model, input_ids=ids, mm_token_type_ids=types, **pixels, use_cache=False, logits_to_keep=1)
+def run_way(way: str, given: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """One way in a process of its own."""
+    root = given.base if way == "base" else Path(__file__).parents[1]
+    paths = os.pathsep.join([str(root / "src"), str(root)])
+    words = [sys.executable, __file__, given.name, "--dtype", WAYS[way], "--store", str(scratch / way)]
+    for option in ("backbone", "documents", "queries", "retriever"):
+        words += [f"--{option}", str(getattr(given, option))] if getattr(given, option) else []
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{way}: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
-def operations(*, suffix: int, positions: int, kept: int) -> float:
-    """Divide the multiplications of 20 full passes by those of a shallow pass: products and attention."""
-    weights = 4 * WIDTH * WIDTH + 3 * WIDTH * 4 * WIDTH
-    full = PAGES * LAYERS * positions * (weights + WIDTH * (positions + 1))
-    joined = suffix * (weights + 2 * WIDTH * (kept + suffix / 2)) * (EXIT_LAYER - 1)
-    last = suffix * 2 * WIDTH * WIDTH + (weights - 2 * WIDTH * WIDTH) + 2 * WIDTH * (kept + suffix)
-    return full / (PAGES * (joined + last))
+def summarize(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The least seconds of every way, and their ratios; the interval is over queries."""
+    import numpy as np
 
-
-def time_in_turns(
-    full: Mapping[str, tuple[int, Callable[[], object]]],
-    shallow: Mapping[str, Callable[[], object]],
-    *,
-    rounds: int,
-) -> dict[str, list[float]]:
-    """Seconds of each run, taken in turns; the first turn warms up.
-
-    A full pass counts as many times as it says. Every shallow pass follows every full one: short runs need
-    more repeats for a median as steady.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in (*full, *shallow)}
-    with torch.inference_mode():
-        for turn in range(rounds + 1):
-            for name, (times, run) in full.items():
-                runs = {name: (times, run), **{short: (1, each) for short, each in shallow.items()}}
-                for each, (count, call) in runs.items():
-                    start = time.perf_counter()
-                    call()
-                    if turn:
-                        seconds[each].append(count * (time.perf_counter() - start))
-    return seconds
-
-
-def measure(name: str, *, rounds: int) -> dict[str, Any]:
-    """Time both ways at one shape and print the ratios."""
-    rows, columns, suffix = SHAPES[name]
-    height, width = CELL * rows, CELL * columns
-    backbone, model = small_qwen(layers=LAYERS, width=WIDTH, head_dim=128, max_pixels=height * width)
-    rng = np.random.default_rng(0)
-    images = [Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)) for _ in range(PAGES)]
-    query = "x" * (suffix - len(backbone.tokens.suffix("")))
-    full_runs = {
-        "full, one page": (20, full_pass(backbone, model, images[:1], query)),
-        "full, five pages": (4, full_pass(backbone, model, images[:5], query)),
-    }
-    paper = stored(backbone, images, preset="paper")
-    small = stored(backbone, images, preset="small")
-    runs: dict[str, Callable[[], object]] = {
-        _PAPER: partial(backbone.states, [query], paper),
-        _SMALL: partial(backbone.states, [query], small),
-    }
-    kept = int(paper.lengths[0])
-    [page] = backbone._tokenize_pages(images[:1])
-    suffix = len(backbone.tokens.suffix(query))
-    positions = len(page.ids) + suffix
-    seconds = time_in_turns(full_runs, runs, rounds=rounds)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    fastest = {name: min(values) for name, values in seconds.items()}
-    full, fastest_full = (
-        min(times["full, one page"], times["full, five pages"]) for times in (medians, fastest)
-    )
-    print(f"{name}: {rows * columns} visual positions, {suffix} tokens after the page")
-    for way, value in medians.items():
-        print(f"  {way:34} {full / value:8.1f}x, fastest runs {fastest_full / fastest[way]:8.1f}x")
-    return {
-        "shape": name,
-        "visual_positions": rows * columns,
-        "positions": positions,
-        "kept": kept,
-        "suffix": suffix,
-        "pages": PAGES,
-        "ratio": round(full / medians[_PAPER], 1),
-        "ratio_of_fastest": round(fastest_full / fastest[_PAPER], 1),
-        "operations_allow": round(operations(suffix=suffix, positions=positions, kept=kept), 1),
-        "small_preset": {
-            "kept": int(small.lengths[0]),
-            "time_ratio": round(medians[_SMALL] / medians[_PAPER], 3),
-            "time_ratio_of_fastest": round(fastest[_SMALL] / fastest[_PAPER], 3),
-        },
-    }
+    ways = {}
+    for way, turns in runs.items():
+        requests = np.min([turn["requests"] for turn in turns], axis=0)  # (queries, 2)
+        ways[way] = {
+            "index": min(turn["index"] for turn in turns),
+            "retrieval": float(requests[:, 0].mean()),
+            "pass": float(requests[:, 1].mean()),
+            "full": min(turn["full"] for turn in turns),
+            "each": requests.sum(axis=1),
+        }
+    before = ways["base"]["each"]
+    drawn = np.random.default_rng(0).integers(0, len(before), (_RESAMPLES, len(before)))
+    ratios: dict[str, Any] = {}
+    for way in list(ways)[1:]:
+        each = ways[way].pop("each")
+        times_faster = before[drawn].sum(axis=1) / each[drawn].sum(axis=1)
+        ratios[way] = {
+            "index over base": ways[way]["index"] / ways["base"]["index"],
+            "base request over this": float(before.mean() / each.mean()),
+            "from": float(np.quantile(times_faster, 0.025)),
+            "to": float(np.quantile(times_faster, 0.975)),
+            "full over request": ways[way]["full"] / float(each.mean()),
+            "full over pass": ways[way]["full"] / ways[way]["pass"],
+        }
+    ways["base"].pop("each")
+    half, single = ways["bfloat16"], ways["float32"]
+    ratios["bfloat16 over float32"] = {name: half[name] / single[name] for name in ("index", "pass", "full")}
+    return {"pages": runs["base"][0]["pages"], "seconds": ways, "ratios": ratios}
 
 
 def main() -> None:
-    """Measure, print a table, then one line of JSON."""
+    """Run all ways in turns; write the row."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_args()
-    shapes = [measure(name, rounds=options.rounds) for name in SHAPES]
-    system = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    publish({"shapes": shapes, **system}, options.out)
+    parser.add_argument("name")
+    parser.add_argument("--backbone", required=True)
+    parser.add_argument("--retriever", default="")
+    parser.add_argument("--documents", type=Path, required=True)
+    parser.add_argument("--queries", type=Path, required=True)
+    parser.add_argument("--base", type=Path, help="another checkout of this repository")
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--dtype", help=argparse.SUPPRESS)
+    parser.add_argument("--store", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.store is not None:
+        print(json.dumps(work(given)))
+        return
+    import tempfile
 
+    from benchmarks import publish
 
-def small_qwen(
-    *, layers: int, width: int, head_dim: int, max_pixels: int
-) -> tuple[Qwen25VL, Qwen2_5_VLForConditionalGeneration]:
-    """A backbone and its model: four heads, an MLP of four times the width, a vision tower of four layers."""
-    tokenizer = _tokenizer()
-    ids = tokenizer.convert_tokens_to_ids
-    torch.manual_seed(0)
-    half = head_dim // 2
-    config = Qwen2_5_VLConfig(
-        text_config={
-            "hidden_size": width,
-            "intermediate_size": 4 * width,
-            "num_hidden_layers": layers,
-            "num_attention_heads": width // head_dim,
-            "num_key_value_heads": width // head_dim,
-            "vocab_size": len(tokenizer),
-            "bos_token_id": None,
-            "eos_token_id": tokenizer.eos_token_id,
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 1e6,
-                "mrope_section": [half // 4, half * 3 // 8, half * 3 // 8],
-            },
-        },
-        vision_config={
-            "depth": 4,
-            "hidden_size": 128,
-            "intermediate_size": 256,
-            "num_heads": 4,
-            "out_hidden_size": width,
-            "fullatt_block_indexes": [3],
-        },
-        image_token_id=ids("<|image_pad|>"),
-        video_token_id=ids("<|video_pad|>"),
-        vision_start_token_id=ids("<|vision_start|>"),
-        vision_end_token_id=ids("<|vision_end|>"),
-        tie_word_embeddings=True,
-    )
-    model = Qwen2_5_VLForConditionalGeneration(config).eval()
-    processor = Qwen2VLImageProcessorPil()
-    Qwen25VL.limit_pixels(processor, max_pixels)
-    return Qwen25VL(f"random-{layers}x{width}", model, tokenizer, processor), model
-
-
-def _tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer that knows the prompt's words and control tokens."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=480, show_progress=False, initial_alphabet=alphabet)
-    words = [Qwen25VL.prompt.instruction, "user\nsystem\nassistant\nyes\nno"]
-    backend.train_from_iterator(words * 9, trainer)
-    control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"]
-    backend.add_special_tokens([*control, "<|image_pad|>", "<|video_pad|>"])
-    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    for turn in range(given.turns):
+        for way in list(WAYS)[:: 1 if turn % 2 == 0 else -1]:
+            with tempfile.TemporaryDirectory() as scratch:
+                runs[way].append(run_way(way, given, Path(scratch)))
+                print(f"turn {turn + 1}, {way}: {runs[way][-1]['index']:.1f} s to index", file=sys.stderr)
+    rows = json.loads(given.out.read_text())["rows"] if given.out and given.out.exists() else []
+    kept = [row for row in rows if row["name"] != given.name]
+    words = ["git", "-C", str(given.base), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(words, capture_output=True, text=True)
+    row = {"name": given.name, "base": commit.stdout.strip(), "turns": given.turns, **summarize(runs)}
+    publish({"rows": [*kept, row]}, given.out)
 
 
 if __name__ == "__main__":
