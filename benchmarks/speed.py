@@ -30,6 +30,7 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
 
     from ridgerank.backbones.load import load_backbone
     from ridgerank.indexing.index import index_documents
+    from ridgerank.records import Page
     from ridgerank.store.page_store import PageStore
 
     try:
@@ -53,13 +54,15 @@ def work(given: argparse.Namespace) -> dict[str, Any]:
     lines = given.queries.read_text(encoding="utf-8").splitlines()[:_QUERIES]
     queries = [json.loads(line)["text"] for line in lines]
     refs = list(list_pages(documents))
-    pages = list(render_pages(refs[:: max(1, len(refs) // _PAGES)][:_PAGES], max_pixels=backbone.max_pixels))
-    retrieve: Callable[[str], object] = str
+    some = refs[:: max(1, len(refs) // _PAGES)][:_PAGES]
+    rendered = render_pages(some, max_pixels=backbone.max_pixels)
+    pages = [page for page in rendered if isinstance(page, Page)]
+    retrieve: Callable[[str], object] = len
     if given.retriever:
         encoder = load_encoder(given.retriever, device="cpu")
         vectors = np.concatenate(encoder.embed_pages([page.image for page in pages]))
         vectors = np.tile(vectors.astype(np.float32), (len(refs) // len(pages) + 1, 1))
-        retrieve = lambda query: vectors @ encoder.embed_queries([query])[0].astype(np.float32).T  # noqa: E731
+        retrieve = lambda query: vectors @ np.asarray(encoder.embed_queries([query])[0], np.float32).T  # noqa: E731
     with PageStore.open(str(given.store)) as store:
         shallow = ShallowPass(backbone, store)
         ids = [page.page_id for page in pages]
