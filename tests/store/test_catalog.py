@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ridgerank.errors import StoreError
 from ridgerank.store.lance_dataset import open_dataset
 from ridgerank.store.page_store import Catalog, IndexedCatalog, PageStore, has_page_index, open_catalog
 from ridgerank.store.store_writer import StoreWriter
-from tests.store.pages import LINEAGE, assert_same, page_id, prefix, row
+from tests.store.pages import LINEAGE, page_id, row
 
 
 @pytest.fixture
@@ -46,20 +45,6 @@ def test_an_index_finds_what_a_list_holds(indexed: PageStore) -> None:
         "it's.pdf#1": page_id(3),
         page_id(5): page_id(5),
     }
-
-
-def test_an_indexed_store_reads_as_any_other(indexed: PageStore) -> None:
-    for number, found in enumerate(indexed.read_prefixes([page_id(number) for number in range(15)])):
-        assert_same(found, prefix(number))
-    assert indexed.references([page_id(3), page_id(13)]) == ["three.pdf#1", page_id(13)]
-    assert [page.text for page in indexed.pages([page_id(9)])] == ["text of page 9"]
-    assert page_id(4) in indexed
-    assert page_id(99) not in indexed
-    with pytest.raises(
-        StoreError, match=r"not in the page store .*unknown one, unknown two; index them first"
-    ):
-        indexed.read_prefixes([page_id(4), "unknown one", "unknown two"])
-    assert indexed.pages([]) == []
 
 
 def test_no_more_pages_are_remembered_than_allowed(indexed: PageStore) -> None:

@@ -81,10 +81,6 @@ def test_value_norm_keeps_the_highest_and_breaks_ties_by_order() -> None:
     assert kept_positions(keep, np.ones(4, bool), np.array([1, 0, 1, 1])).tolist() == [0, 2]
 
 
-def restored(codes: Tensor, scales: Tensor) -> Tensor:
-    return codes.float() * scales.float()
-
-
 def outlying(seed: int, size: float) -> Tensor:
     """Some key channels and some positions a hundred times larger than the rest."""
     x = torch.randn(3, 2, 40, 16, generator=torch.Generator().manual_seed(seed)) * size
@@ -104,13 +100,6 @@ def test_int8_error_is_at_most_half_a_step_of_a_127th_of_the_largest(seed: int, 
         assert codes.abs().max() <= CODE_MAX
         largest = x.abs().amax(dim=dim, keepdim=True)
         torch.testing.assert_close(scales.float() * CODE_MAX, largest, rtol=2**-7, atol=1e-37)
-
-
-def test_what_int8_holds_exactly_survives_and_quantizing_twice_changes_nothing() -> None:
-    integers = torch.arange(-127.0, 128.0).view(1, 1, 1, -1)
-    once = restored(*quantize(outlying(1, 1.0), dim=-1))
-    for x in (integers, torch.zeros(1, 1, 4, 8), once):
-        assert torch.equal(restored(*quantize(x, dim=-1)), x)
 
 
 @pytest.fixture(scope="module")
@@ -265,18 +254,6 @@ def test_a_page_without_visual_positions_keeps_all_others(rule: str) -> None:
     assert compress(blank, Keep.parse(f"{rule} 1/3")).positions.tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("keep", ["stride 1/3", "value-norm 1/2"])
-def test_a_page_encoded_deeper_is_stored_as_if_encoded_for_its_layers(
-    small_backbone: Backbone, keep: str
-) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (140, 112, 3), dtype=np.uint8)
-    image = Image.fromarray(pixels)
-    deep, shallow = (small_backbone.encode([image], exit_layer=layers)[0] for layers in (EXIT, 2))
-    cut = replace(deep, keys=deep.keys[:2], values=deep.values[:2])
-    stored, expected = (pack(compress(prefix, Keep.parse(keep))) for prefix in (cut, shallow))
-    np.testing.assert_array_equal(stored, expected)
-
-
 def test_pages_of_two_stores_in_one_batch_are_refused(
     small_backbone: Backbone, prefixes: list[Prefix]
 ) -> None:
@@ -346,7 +323,3 @@ def test_keys_of_every_family_are_turned_back_and_forth_and_start_with_the_share
         batch.fill(1, *found)
         for part, exact in zip(found[:, 0], (prefix.keys[1], prefix.values[1]), strict=True):
             assert float((part - exact).norm() / exact.norm()) < 0.05
-    # Before the rotary embedding a key does not depend on where it stands.
-    first = backbone.rotation(len(prefixes[0].rotary))
-    assert first.scaling > 0
-    np.testing.assert_array_equal(first.frequencies, rotation.frequencies)

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -63,13 +64,32 @@ def test_many_people_at_once_lose_nothing(tmp_path: Path) -> None:
     assert sum(map(len, read_qrels(tmp_path / "judgements/qrels.trec").values())) == 40
 
 
-def test_a_line_that_a_crash_cut_short_costs_that_line_alone(tmp_path: Path) -> None:
+ODD_LINES = [
+    '{"query": "operating mar',
+    "[1, 2]",
+    "7",
+    '{"query": "operating margin"}',
+    json.dumps(asdict(judged("c", None)) | {"grade": "x"}),
+    json.dumps(asdict(judged("c", None)) | {"grade": 10**400}),
+    json.dumps(asdict(judged("c", 2)) | {"page_id": 3}),
+    json.dumps(asdict(judged("c", 2)) | {"more": 1}),
+]
+
+
+@pytest.mark.parametrize("line", ODD_LINES)
+def test_an_odd_line_costs_that_line_alone(
+    tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
     judgements = Judgements(str(tmp_path))
     judgements.add(judged("a", 2))
-    with (tmp_path / "judgements/judgements.jsonl").open("a") as file:
-        file.write('{"query": "operating mar')
+    judgements.add_list(QUERY, "new", ScoredPages(("a",), (1.0,), (3.0,)))
+    for name in ("judgements.jsonl", "lists.jsonl"):
+        with (tmp_path / "judgements" / name).open("a") as file:
+            file.write(line)
     judgements.add(judged("b", 1))
     assert judgements.grades() == {QUERY: {"a": 2, "b": 1}}
+    assert set(judgements.read_lists("new")) == {QUERY}
+    assert "line 2 cannot be read and is skipped" in caplog.text
 
 
 def test_scores_of_another_readout_are_not_mixed_in(tmp_path: Path) -> None:

@@ -3,15 +3,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import lance
 import numpy as np
 import pytest
 
 from ridgerank.errors import StoreError, UnreadablePages
-from ridgerank.store.lance_dataset import schema
 from ridgerank.store.layout import pack
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.store_writer import StoreWriter, build_table
+from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, assert_same, page_id, prefix, row
 
 ORDER = [7, 0, 11, 4]
@@ -55,15 +53,6 @@ def test_pages_are_read_wherever_their_rows_have_moved(uri: str, scheme: str) ->
         assert_same(store.read_prefixes([page_id(30)])[0], prefix(30, positions=3000))
         for found in store.read_prefixes([page_id(1), page_id(0), page_id(1)])[::2]:
             assert_same(found, prefix(1))
-
-
-@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
-def test_pages_in_any_version_of_lances_files_are_read(tmp_path: Path, version: str) -> None:
-    uri = str(tmp_path / "other")
-    table = build_table([row(0), row(1, positions=9000)], schema(LINEAGE))
-    lance.write_dataset(table, uri, data_storage_version=version)
-    with PageStore.open(uri) as store:
-        assert_same(store.read_prefixes([page_id(1)])[0], prefix(1, positions=9000))
 
 
 @pytest.mark.parametrize("damage", [lambda file: os.truncate(file, 200), Path.unlink], ids=["cut", "gone"])

@@ -94,12 +94,6 @@ def test_scores_of_another_model_are_refused() -> None:
 
 def test_near_ties_may_change_places_and_others_may_not() -> None:
     scores = np.array([[0.0, 0.01, 1.0, 2.0, 30.0, 60.0]])
-    near, far = scores.copy(), scores.copy()
-    near[0, :2] = near[0, 1::-1]
+    near = scores[:, [1, 0, 2, 3, 4, 5]]
     assert compare_scores(scores, near).accepted
-    scores = np.array([[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 50.0]])
-    far = np.array([[14.0, 0.1, 0.2, 0.3, 0.4, 0.5, 50.0]])
-    assert compare_scores(scores, far).swapped == 0  # nearer to each other than a fifth of the deviation
-    far = np.array([[0.0, 0.1, 0.2, 0.3, 0.4, 50.0, 49.0]])
-    assert compare_scores(far, scores).swapped == 0
-    assert compare_scores(np.array([[0.0, 5.0, 10.0]]), np.array([[0.0, 10.0, 5.0]])).swapped == 1
+    assert compare_scores(scores[:, [0, 2, 4]], scores[:, [0, 4, 2]]).swapped == 1

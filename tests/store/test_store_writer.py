@@ -12,9 +12,7 @@ import pytest
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
 from ridgerank.lineage import Keep, StorageSetting
 from ridgerank.store import layout, store_writer
-from ridgerank.store.judgements import Judgement, Judgements
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import calibrations_folder, remember_sources
 from ridgerank.store.store_writer import LOCK_NAME, StoreWriter
 from tests.store.pages import LINEAGE, ORIGIN, assert_same, page_id, prefix, row
 
@@ -29,7 +27,7 @@ def test_a_store_is_made_and_opened_again_while_empty(tmp_path: Path) -> None:
     uri = str(tmp_path / "deep" / "store")
     with StoreWriter(uri, LINEAGE) as writer:
         assert writer.page_ids() == frozenset()
-    with PageStore.open(uri, lineage=LINEAGE) as store:
+    with PageStore.open(uri) as store:
         assert (len(store), store.info().prefix_bytes, store.page_ids()) == (0, 0, [])
     with StoreWriter(uri, LINEAGE) as writer:
         writer.append([])
@@ -58,11 +56,10 @@ def test_a_new_store_that_an_error_left_empty_is_removed_and_one_with_pages_stay
 def test_another_lineage_is_refused_with_both_values_shown(uri: str) -> None:
     storage = StorageSetting(Keep.parse("value-norm 1/2"), 21)
     other = replace(LINEAGE, storage=storage)
-    for opening in (lambda: StoreWriter(uri, other), lambda: PageStore.open(uri, lineage=other)):
-        with pytest.raises(
-            LineageMismatch, match=r"keep: 'stride 1/3' there, 'value-norm 1/2' here; exit_layer: 3 there, 21"
-        ):
-            opening()
+    with pytest.raises(
+        LineageMismatch, match=r"keep: 'stride 1/3' there, 'value-norm 1/2' here; exit_layer: 3 there, 21"
+    ):
+        StoreWriter(uri, other)
     read_back(uri, [0, 11])
 
 
@@ -179,14 +176,6 @@ def test_a_reader_reads_on_and_knows_that_the_store_has_changed(uri: str) -> Non
         assert page_id(99) not in store
         assert_same(store.read_prefixes([page_id(2)])[0], prefix(2))
     read_back(uri, [2, 99])
-
-
-def test_a_store_with_other_things_of_its_own_beside_it_is_written_on(uri: str, tmp_path: Path) -> None:
-    Judgements(uri).add(Judgement("operating margin", "a", "report.pdf#1", 2, "ada"))
-    remember_sources(uri, {"a.pdf": tmp_path})
-    calibrations_folder(uri).mkdir()
-    StoreWriter(uri, LINEAGE).close()
-    assert len(Judgements(uri).read()) == 1
 
 
 def test_a_directory_with_other_files_is_not_taken_over(tmp_path: Path) -> None:

@@ -90,14 +90,3 @@ def test_a_removal_that_a_full_disk_stops_says_what_happened_and_can_be_finished
     assert "a.pdf" not in source_owners(shared_uri)
     with PageStore.open(shared_uri) as store:
         assert not any(fragment.num_deletions for fragment in store.fragments())
-
-
-def test_pages_are_removed_in_one_commit_without_a_list_in_sql(
-    shared_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lance.LanceDataset.delete", lambda *_: pytest.fail("a condition in SQL"))
-    with StoreWriter(shared_uri, LINEAGE) as writer:
-        version = writer._dataset.version
-        writer.remove(sorted(writer.page_ids()))
-        assert writer._dataset.version == version + 1
-    assert documents(shared_uri) == {}

@@ -248,14 +248,11 @@ def pack(prefix: PackedPrefix) -> NDArray[np.uint8]:
     count, whole = len(prefix.positions), len(prefix.arrays.get("whole", ()))
     types = _array_types(kind, prefix.shape, count, prefix.total, whole, prefix.basis)
     arrays = {name: np.asarray(array) for name, array in prefix.arrays.items()}
-    for name, (dtype, dims) in types.items():
+    for name in types:
         if name.endswith("_bits"):
             bits = np.zeros(prefix.total, dtype=np.bool_)
             bits[prefix.positions if name == "kept_bits" else prefix.positions[prefix.visual]] = True
             arrays[name] = np.packbits(bits, bitorder="little")
-        elif (arrays[name].shape, arrays[name].dtype) != (dims, np.dtype(dtype)):
-            found = f"{arrays[name].dtype} {arrays[name].shape}"
-            raise StoreError(f"{name} are {found}, expected {np.dtype(dtype)} {dims}")
     if kind == _CODED:
         arrays["rotary"] = np.diff(arrays["rotary"], axis=1, prepend=np.int32(0))
     body = b"".join(np.ascontiguousarray(arrays[name]).tobytes() for name in types)

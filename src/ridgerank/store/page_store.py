@@ -308,16 +308,13 @@ class PageStore:
         """Pages that were found to be damaged or not encoded yet, and why the model cannot score them."""
 
     @classmethod
-    def open(cls, store: str | Path, *, lineage: Lineage | None = None) -> Self:
-        """Open the store at a path or URL; with `lineage` given, a store of another lineage is refused."""
+    def open(cls, store: str | Path) -> Self:
+        """Open the store at a path or URL."""
         uri = str(store)
         dataset = lance_dataset.open_dataset(uri)
         if dataset is None:
             raise StoreError(f"no page store at {uri}; make one with `ridgerank index`")
-        stored_lineage = lance_dataset.read_lineage(dataset, uri)
-        if lineage is not None:
-            stored_lineage.require(lineage, artifact=f"the page store at {uri}")
-        return cls(dataset, uri, stored_lineage)
+        return cls(dataset, uri, lance_dataset.read_lineage(dataset, uri))
 
     def info(self) -> StoreInfo:
         """Count pages and bytes; return them with the lineage."""

@@ -6,7 +6,7 @@ no retriever, only the protocol `PageEmbedder`.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -49,16 +49,12 @@ class VectorOrigin:
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` wrote."""
         try:
-            stored = json.loads(text)
-        except (ValueError, RecursionError):
-            stored = None
-        names = {field.name for field in fields(cls)}
-        if not isinstance(stored, dict) or set(stored) != names:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
             raise ArtifactError(
-                f"vectors described as {text!r}, expected the fields {sorted(names)}: written by another "
-                "version of ridgerank; index the pages again"
-            )
-        return cls(**stored)
+                f"vectors described as {text!r} ({error}): written by another version of ridgerank; "
+                "index the pages again"
+            ) from error
 
     def require(self, expected: "VectorOrigin", *, artifact: str) -> None:
         """Refuse vectors of another retriever, showing both values of what differs."""
