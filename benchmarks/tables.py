@@ -207,21 +207,18 @@ def speed_table() -> str:
 def compression_table(measured: Sequence[Mapping[str, Any]] | None = None) -> str:
     """Every setting that was measured, now or for results/, the paper's first for each backbone."""
     measured = measured or read_result("compression")["rows"]
-    rows = []
-    for row in measured:
-        first = next(each for each in measured if each["backbone"] == row["backbone"])
-        rows.append(
-            [
-                row["backbone"],
-                row["setting"] + (" (`small`)" if row["default"] else ""),
-                f"{row['bytes_per_page'] / 1e3:,.1f}",
-                f"{row['bytes_per_page'] / first['bytes_per_page']:.2f}",
-                f"{row['bytes_cached'] / 1e3:,.0f}",
-                f"{100 * row['states_kept']:.0f} %",
-                f"{row['time_ratio']:.2f}",
-            ]
-        )
-    header = ["backbone", "setting", "kB a page", "of the first", "kB in memory", "states kept", "time"]
+    rows = [
+        [
+            row["backbone"],
+            row["setting"] + (" (`small`)" if row["default"] else ""),
+            f"{row['bytes_per_page'] / 1e3:,.1f}",
+            f"{row['bytes_cached'] / 1e3:,.0f}",
+            f"{100 * row['states_kept']:.0f} %",
+            f"{row['time_ratio']:.2f}",
+        ]
+        for row in measured
+    ]
+    header = ["backbone", "setting", "kB per page", "kB in memory", "states kept", "time"]
     return format_table(header, rows)
 
 
@@ -239,25 +236,6 @@ def methods_table() -> str:
     lines = [
         [method, *(f"{row[each]:.1f}" if each in row else "–" for each in columns)]
         for method, row in by_method.items()
-    ]
-    return format_table(head, lines)
-
-
-def costs_table() -> str:
-    """RidgeRank and the cross encoders behind the first retriever (table 4)."""
-    head = ["behind mini-colqwen", "nDCG@5", "recovery of the single reference", "of its own cross encoder"]
-    head += ["latency, ms (95 %)", "faster (95 %)"]
-    lines = [
-        [
-            row["method"],
-            f"{row['nDCG@5']:.1f}",
-            _format(row.get("recovery, %"), ".1f", " %"),
-            _format(row.get(OWN_RECOVERY), ".1f", " %"),
-            _format_interval(row, "latency, ms", "latency", ",.1f", ""),
-            _format_interval(row, "speedup", "speedup", ".1f", "x"),
-        ]
-        for row in _costs().values()
-        if row["method"].startswith(("RidgeRank", "Full cross encoder", "GQR"))
     ]
     return format_table(head, lines)
 
@@ -292,19 +270,6 @@ def run_summary() -> str:
         f"All predicted and measured weights lie between {low:.2f} and {high:.2f}; w* lies {side} the "
         f"measured weight by {abs(shift):.2f} on average.\n\n{duration}"
     )
-
-
-def _format(value: float | None, number_format: str, unit: str) -> str:
-    """A number, or a dash for what a run did not measure."""
-    return "–" if value is None else f"{value:{number_format}}{unit}"
-
-
-def _format_interval(row: dict[str, Any], name: str, stem: str, number_format: str, unit: str) -> str:
-    shown = _format(row.get(name), number_format, unit)
-    ends = [row.get(f"{stem} {end}") for end in ("from", "to")]
-    if None in ends:
-        return shown
-    return f"{shown} ({ends[0]:{number_format}} to {ends[1]:{number_format}})"
 
 
 def _rows(name: str) -> list[list[Any]]:
@@ -356,7 +321,6 @@ TABLES: TableMakers = {
     "ways to a weight": lambda: format_rows(read_result("weight")),
     "compression": compression_table,
     "methods": methods_table,
-    "costs": costs_table,
     "claims": claims_table,
     "run": run_summary,
     "model bytes": model_bytes_table,
