@@ -1,4 +1,4 @@
-"""Three trials, as docs/trial.md prints them.
+"""Three trials, as docs/trial.md shows them.
 
     python -m benchmarks.trials miniature|enciphered|FOLDER [--backbone MODEL] --out results/trials
 
