@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-fast test-browser test-scale stress adapters lint docs dist bench reproduce figures clean
+.PHONY: help demo test test-fast coverage test-browser test-scale stress adapters lint docs dist bench reproduce figures clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
@@ -17,11 +17,16 @@ help:  ## these lines
 demo: $(READY)  ## the main job: draw, index, calibrate, search, compare with the full model
 	$(BIN)/python -m benchmarks.demo
 
-test: $(READY)  ## every test, on all cores, coverage measured
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+test: $(READY)  ## every test, on all cores
+	$(PYTEST)
 
 test-fast: $(READY)  ## the tests of the daily loop, about a minute on two quiet cores
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m 'not slow'
+	$(PYTEST) -m 'not slow'
+
+coverage: $(READY)  ## every test with the lines and branches it runs; takes a third longer
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 test-browser: $(READY)  ## the page in a real browser; installs chromium where it may
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \
