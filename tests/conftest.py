@@ -41,17 +41,16 @@ SLOW = {
     "serving",
 }
 """Folders whose tests run whole models, servers or commands: `make test-fast` leaves them out."""
-
-
+SLOW_FILES = {"test_calibrate.py"}
 LONGEST = ("test_tutorial.py", "test_pipeline.py", "test_serve.py", "test_stress.py", "test_notebook.py")
 """Files that take longest are begun first, so that no worker is left with one at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the slow folders, and begin with the longest files."""
+    """Mark the slow tests, and begin with the longest files."""
     tests = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(tests).parts[0] in SLOW:
+        if item.path.relative_to(tests).parts[0] in SLOW or item.path.name in SLOW_FILES:
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
