@@ -8,24 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reportlab.pdfbase.pdfmetrics import stringWidth
 
 from miniature import MiniatureError
 from miniature.corpora import Corpus
-from miniature.draw import draw_corpus, draw_document, font
-from miniature.layouts import width_cells
+from miniature.draw import draw_corpus, draw_document
 from miniature.training.designs import render
 from miniature.training.training_pages import training_pages, word_grid
-from miniature.vocabulary import ENTITIES, FIELDS, FILLER, MEASURES, NUMBERS, SUBJECTS, YEARS
 from miniature.world import (
     CELL_PIXELS,
-    FACES,
     HEIGHT_PIXELS,
-    MAX_SHIFT_X,
     WIDTH_PIXELS,
-    Face,
     PlannedPage,
-    Role,
 )
 from ridgerank.documents.pdf import PdfReader, count_pages
 from ridgerank.documents.sources import SourceFile, find_sources
@@ -147,20 +140,3 @@ def test_another_process_draws_the_same_bytes(tmp_path: Path) -> None:
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         drawn.append({path.relative_to(folder): path.read_bytes() for path in files})
     assert drawn[0] == drawn[1]
-
-
-SPOKEN: dict[Role, tuple[str, ...]] = {
-    "title": (*FIELDS, *SUBJECTS),
-    "heading": YEARS,
-    "name": ENTITIES,
-    "body": (*MEASURES, *YEARS, *NUMBERS),
-    "note": (*FILLER, *FIELDS, *SUBJECTS, *ENTITIES, *MEASURES),
-}
-
-
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.regular)
-def test_every_word_fits_its_cells_in_every_typeface_wherever_the_page_is_shifted(face: Face) -> None:
-    for role, words in SPOKEN.items():
-        for word in words:
-            room = width_cells(word, role) * CELL_PIXELS - MAX_SHIFT_X
-            assert stringWidth(word, *font(face, role)) <= room, (role, word)

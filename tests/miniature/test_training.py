@@ -14,9 +14,9 @@ import torch
 from miniature.training import train as training
 from miniature.training.designs import TrainableModel, make_mini_glm, make_mini_qwen, render
 from miniature.training.lessons import TrainingLesson, train_lesson
-from miniature.training.matching_lesson import MatchingLesson, cell_words, pages_with_questions
+from miniature.training.matching_lesson import MatchingLesson
 from miniature.training.packing import CELLS, Packer
-from miniature.training.reading_lesson import CellReader, ReadingLesson, cell_tokens
+from miniature.training.reading_lesson import CellReader, ReadingLesson
 from miniature.training.train import save_model
 from miniature.training.training_pages import training_pages, training_queries
 from miniature.training.wording_lesson import KeepingLesson, WordingLesson
@@ -115,21 +115,3 @@ def test_packed_questions_get_the_margins_of_the_backbone(trainable: TrainableMo
         for each in examples
     ]
     torch.testing.assert_close(margins, torch.cat(expected), atol=2e-5, rtol=1e-4)
-
-
-def test_cells_that_are_not_kept_do_not_reach_the_answer(trainable: TrainableModel) -> None:
-    pages, examples_by_page = pages_with_questions(0, 0, 2)
-    packer = Packer(trainable)
-    features = trainable.model.model.language_model.embed_tokens.weight[cell_tokens(trainable)][
-        cell_words(pages)
-    ]
-    changed = features.clone()
-    changed[:, ::2] += 1
-    odd = torch.arange(1, CELLS, 2).expand(2, -1)
-    everything = torch.ones(2, CELLS, dtype=torch.bool)
-    with torch.inference_mode():
-        said = [
-            packer.answer(each, packer.pack(examples_by_page), odd, everything).logits
-            for each in (features, changed)
-        ]
-    torch.testing.assert_close(said[0], said[1])

@@ -1,6 +1,4 @@
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -67,28 +65,6 @@ def test_ids_that_are_no_file_names_are_spelled_out(like_vidore3: DatasetTables,
     files = write_pages(like_vidore3, tmp_path / "work")
     assert {path.name for path in files.folder.iterdir()} == {"p%2f0.png", "p%2f1.jpg"}
     assert files.rename_pages({"q": {"p/1": 2}}) == {"q": {"p%2f1.jpg#1": 2}}
-
-
-def test_an_interrupted_writing_goes_on(
-    like_vidore2: DatasetTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = DatasetTables.rows
-
-    def cut(tables: DatasetTables, table: str) -> Iterator[Mapping[str, Any]]:
-        for number, row in enumerate(rows(tables, table)):
-            if number == 2:
-                raise KeyboardInterrupt
-            yield row
-
-    monkeypatch.setattr(DatasetTables, "rows", cut)
-    with pytest.raises(KeyboardInterrupt):
-        write_pages(like_vidore2, tmp_path / "work")
-    monkeypatch.undo()
-    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "work/documents").iterdir()}
-    assert len(written) == 2
-    files = write_pages(like_vidore2, tmp_path / "work")
-    assert len(list(files.folder.iterdir())) == 4
-    assert all(path.stat().st_mtime_ns == stamp for path, stamp in written.items())
 
 
 def test_pages_of_another_revision_are_refused(like_vidore2: DatasetTables, tmp_path: Path) -> None:
