@@ -77,6 +77,19 @@ def test_a_copy_of_a_file_is_stored_once_and_found_by_both_names(
         assert store.find("a.pdf#2") == store.find("copy.pdf#2")
 
 
+def test_a_new_store_takes_the_settings_and_the_basis_of_another(
+    tmp_path: Path, small_backbone: Backbone
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    index([write_pdf(tmp_path / "a.pdf", pages=3)], first, small_backbone, quality=0.5)
+    index([write_pdf(tmp_path / "b.pdf", pages=2, seed=1)], second, small_backbone, like=first)
+    with PageStore.open(str(first)) as one, PageStore.open(str(second)) as other:
+        assert one.lineage.storage == other.lineage.storage
+        assert one.lineage.storage.basis is not None
+    with pytest.raises(StoreError, match="no page store at"):
+        index([tmp_path / "b.pdf"], tmp_path / "third", small_backbone, like=tmp_path / "nowhere")
+
+
 def test_pruning_removes_pages_that_are_not_under_the_paths(tmp_path: Path, small_backbone: Backbone) -> None:
     write_pdf(tmp_path / "in/a.pdf", pages=3)
     index([tmp_path / "in"], tmp_path / "store", small_backbone)

@@ -24,7 +24,7 @@ from ridgerank.cli._options import (
     storage_option,
 )
 from ridgerank.cli.calibrate import calibration_progress, print_report
-from ridgerank.errors import BackboneError, CalibrationError, DocumentError, LineageMismatch
+from ridgerank.errors import BackboneError, CalibrationError, DocumentError, LineageMismatch, StoreError
 from ridgerank.extras import require_packages
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class IndexSettings:
     storage: "StorageChoice"
     stored: "Lineage | None" = None
     """The lineage of the store that is there."""
+    like: str | None = None
+    """The store whose basis a new one takes."""
 
     def load_model(self, store: str) -> "Backbone":
         """Load the model; one that cannot read as the store's own did is refused by both names."""
@@ -100,6 +102,10 @@ def index_command(
     exit_layer: Annotated[
         int | None,
         storage_option(help="Read pages to this layer. [default: preset's, 21 or 3/4; 2/5 for text]"),
+    ] = None,
+    like: Annotated[
+        str | None,
+        storage_option(help="Of a new store: settings and basis of this one. [default: fitted to the pages]"),
     ] = None,
     ocr: Annotated[
         bool, document_option("--ocr", help="Read pages without a text layer off their image (slow, cached).")
@@ -152,7 +158,7 @@ def index_command(
     require_documents(paths)
     typed = ModelSettings(absolute_name(backbone or ""), device, dtype, max_pixels, page_text)
     settings = resolve_settings(
-        store, typed, preset=preset, keep=keep, quality=quality, exit_layer=exit_layer
+        store, typed, preset=preset, keep=keep, quality=quality, exit_layer=exit_layer, like=like
     )
     if dry_run:
         _print_estimate(paths, store, settings)
@@ -188,6 +194,7 @@ def index_command(
             keep=storage.keep,
             quality=storage.quality,
             preset="paper" if storage.quality is None else "small",
+            like=like,
             prune=prune,
             recognizer=recognizer,
             progress=_show_progress(bar, take_readout),
@@ -256,7 +263,7 @@ def _index_on_ray(
 ) -> "IndexReport":
     from ridgerank.indexing.ray import EncodingPlan, connect_ray, index_on_ray, plan_workers
 
-    plan = EncodingPlan(settings.model, settings.storage, retriever, ocr)
+    plan = EncodingPlan(settings.model, settings.storage, retriever, ocr, settings.like)
     with connect_ray(address) as cluster:
         cluster_workers = plan_workers(cluster, workers, settings.model.device)
         echo(f"Ray at {address}: {cluster_workers.count} workers")
@@ -466,6 +473,7 @@ def resolve_settings(
     keep: str | None = None,
     quality: str | None = None,
     exit_layer: int | None = None,
+    like: str | None = None,
 ) -> IndexSettings:
     """What was typed, else what the store was made with, else a preset; a difference to the store is refused.
 
@@ -486,6 +494,10 @@ def resolve_settings(
         exit_layer=exit_layer,
     )
     lineage = find_lineage(store)
+    if lineage is None and like is not None:
+        store, lineage = like, find_lineage(like)
+        if lineage is None:
+            raise StoreError(f"no page store at {like} to take settings from; check the path")
     if lineage is None:
         if not typed.name:
             from ridgerank.indexing.index import describe_models
@@ -518,7 +530,12 @@ def resolve_settings(
     find_model(model.name)
     if not typed.name:
         echo(f"{store} was made with {model.name}, {stored}: so are the new pages")
-    return IndexSettings(model, partial(_take_stored, replace(stored, basis=None)), lineage)
+    return IndexSettings(
+        model,
+        partial(_take_stored, replace(stored, basis=None)),
+        None if store == like else lineage,
+        like,
+    )
 
 
 def _take_stored(setting: "StorageSetting", **_: object) -> "StorageSetting":

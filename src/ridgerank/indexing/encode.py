@@ -121,7 +121,7 @@ class PageEncoder:
             found = lost[0] if lost else "none was found"
             raise StoreError(
                 f"no page can be read ({found}), and the basis of a new store is fitted to its first pages; "
-                "check the documents"
+                "check the documents, or take the basis of another store"
             )
         rotation = self.backbone.rotation(len(kept[0].rotary))
         basis = fit_basis(

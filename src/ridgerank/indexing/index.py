@@ -108,6 +108,7 @@ def index_documents(
     keep: Keep | None = None,
     quality: float | None = None,
     preset: StoragePreset = "small",
+    like: str | Path | None = None,
     prune: bool = False,
     processes: int | None = None,
     batch_pages: int | None = None,
@@ -119,8 +120,8 @@ def index_documents(
     """Bring every page under `paths`, files and folders, into a store; one that is not there is created.
 
     The backbone is a loaded one, or the name or folder to load it from. A new store needs one, and what
-    `exit_layer`, `keep` and `quality` leave open is there as the `preset` says; pages that are added are read
-    and stored as those it has.
+    `exit_layer`, `keep` and `quality` leave open is there as the `preset` says, or as in the store `like`,
+    whose basis it takes; pages that are added are read and stored as those it has.
     Stored pages are neither rendered nor encoded again. The pages of a file that has changed are replaced.
     A file whose name belongs to another file gets its folder in front of it. With `prune`, pages that are not
     under `paths` are removed, except pages of files that could not be read this time. With a `recognizer`,
@@ -133,17 +134,18 @@ def index_documents(
     lineage = find_lineage(str(store))
     if not isinstance(backbone, Backbone):
         backbone = _load_backbone(backbone, lineage, str(store))
+    model = lineage or (None if like is None else find_lineage(str(like)))
     named = (
         StorageSetting.from_preset(preset, layers=backbone.geometry.layers, reads_text=backbone.reads_text)
-        if lineage is None
-        else lineage.storage
+        if model is None
+        else model.storage
     )
     storage = StorageSetting(
         keep or named.keep,
         named.exit_layer if exit_layer is None else exit_layer,
         named.quality if quality is None else quality,
     )
-    basis = find_basis(str(store), storage)
+    basis = find_basis(str(store), None if like is None else str(like), storage)
     page_encoder = PageEncoder.create(backbone, embedder, storage, basis)
     processes = min(8, usable_cores()) if processes is None else processes  # 0 leaves files to this process
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
@@ -229,17 +231,20 @@ def encode_pending(
     return encoded, time.perf_counter() - start
 
 
-def find_basis(uri: str, storage: StorageSetting) -> Basis | None:
-    """The basis of a store; None if one has to be fitted."""
-    lineage = find_lineage(uri)
-    if lineage is None:
-        return None
-    if replace(lineage.storage, basis=None) != replace(storage, basis=None):
-        raise LineageMismatch(
-            f"the page store at {uri} was made with {lineage.storage}, not with {storage}; use the "
-            "settings it was made with"
-        )
-    return read_basis(uri, lineage)
+def find_basis(store: str, like: str | None, storage: StorageSetting) -> Basis | None:
+    """The basis of a store, or of the store it is to be like; None if one has to be fitted."""
+    for uri in (store, like):
+        lineage = None if uri is None else find_lineage(uri)
+        if lineage is not None and uri is not None:
+            if replace(lineage.storage, basis=None) != replace(storage, basis=None):
+                raise LineageMismatch(
+                    f"the page store at {uri} was made with {lineage.storage}, not with {storage}; use the "
+                    "settings it was made with"
+                )
+            return read_basis(uri, lineage)
+    if like is not None:
+        raise StoreError(f"no page store at {like}, whose basis was to be taken; check the path")
+    return None
 
 
 def list_new_documents(

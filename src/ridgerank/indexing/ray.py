@@ -119,6 +119,8 @@ class EncodingPlan:
     storage: StorageChoice
     retriever: str | None = None
     ocr: bool = False
+    like: str | None = None
+    """The store whose basis a new one takes."""
 
     def load(self, basis: Basis | None = None) -> PageEncoder:
         """Load the models."""
@@ -139,7 +141,7 @@ def describe_plan(
     """Describe a plan's models, and fit the basis of a new store; runs on a worker, which has the models."""
     encoder = plan.load()
     encoder = PageEncoder.create(
-        encoder.backbone, encoder.embedder, encoder.storage, find_basis(uri, encoder.storage)
+        encoder.backbone, encoder.embedder, encoder.storage, find_basis(uri, plan.like, encoder.storage)
     )
     sampled = EncodedPages()
     if encoder.needs_basis and listing is not None:
@@ -166,7 +168,8 @@ def index_on_ray(
     The report, and the rows of the store, are those of `index_documents`.
     """
     paths = list(paths)
-    listing = list_new_documents(paths, progress, 1) if open_dataset(uri) is None else None
+    new = open_dataset(uri) is None and plan.like is None
+    listing = list_new_documents(paths, progress, 1) if new else None
     describe = ray.remote(**workers.resources)(describe_plan)
     description, sampled = ray.get(describe.remote(plan, uri, listing))
     return run_index(
