@@ -6,7 +6,9 @@ packages of an extra, and their import fails with one line that says what to ins
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -57,7 +59,22 @@ def name_missing_extras() -> None:
 def _advise(missing: Sequence[str]) -> str:
     verb = "is" if len(missing) == 1 else "are"
     extras = ",".join(dict.fromkeys(PACKAGES[package] for package in missing))
-    return f"{', '.join(missing)} {verb} not installed: pip install 'ridgerank[{extras}]'"
+    return (
+        f"{', '.join(missing)} {verb} not installed: pip install 'ridgerank[{extras}]', in a checkout "
+        f"pip install '.[{extras}]' --constraint constraints.txt"
+    )
+
+
+@cache
+def load_plugins() -> None:
+    """Import what other packages announce under the entry points `ridgerank`, once.
+
+    Such a module adds its families to the tables that this package looks names up in: `FAMILIES` of
+    `backbones.load` and `retrievers.encoders`, `MODEL_CLASSES` of `backbones.text`, `RETRIEVERS` of
+    `retrievers.load`.
+    """
+    for entry_point in entry_points(group="ridgerank"):
+        entry_point.load()
 
 
 class _ExtraFinder(PathFinder):

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from ridgerank.errors import QueryError, RunFileError, StoreError
+from ridgerank.errors import QueryError, RunFileError
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder
-from tests.calibrated_store import random_calibration, random_target_readout, write_report
+from ridgerank.trec import read_run
+from tests.calibrated_store import random_calibration, random_target_readout
 from tests.cli.commands import invoke
 from tests.cli.conftest import QUERIES
 
@@ -21,12 +22,10 @@ def reranked(folder: Path, *more: object, code: int = 0) -> Result:
     return invoke("rank", "--store", folder / "store", *inputs, "--device", "cpu", *more, code=code)
 
 
-def test_rank_writes_what_python_finds(
-    folder: Path, reranker: Reranker, run: dict[str, list[tuple[str, float]]]
-) -> None:
+def test_rank_writes_what_python_finds(folder: Path, reranker: Reranker, run: object) -> None:
     expected = "".join(
         f"{key} Q0 {page.reference} {page.rank} {page.fused_score!r} ridgerank\n"
-        for key, candidates in run.items()
+        for key, candidates in read_run(folder / "run.trec").to_dict().items()
         for page in reranker.rank(QUERIES[key], candidates).pages
     )
     done = reranked(folder)
@@ -115,17 +114,12 @@ def test_an_interrupted_rank_says_how_to_go_on(
     assert output.read_text() == reranked(folder).stdout
 
 
-def test_what_is_missing_is_named_and_pages_may_be_encoded_on_the_fly(
-    folder: Path, run: object, tmp_path: Path
-) -> None:
-    (tmp_path / "new").mkdir()
-    write_report(tmp_path / "new/new.pdf", pages=2, seed=99)
+def test_what_is_missing_is_named_and_stands_last(folder: Path, run: object, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("q0 Q0 new.pdf#2 1 2.5 x\nq0 Q0 report-0.pdf#1 1 1.5 x\n")
-    with pytest.raises(StoreError, match=r"new\.pdf#2; index them"):
-        reranked(folder, "--run", tmp_path / "run")
+    done = reranked(folder, "--run", tmp_path / "run")
+    assert [line.split()[2] for line in done.stdout.splitlines()] == ["report-0.pdf#1", "new.pdf#2"]
+    assert "documents[0]: 'new.pdf#2' names no page of the store" in done.stderr
+    assert "4 queries have no candidates in the run; left out" in done.stderr
     (tmp_path / "unknown").write_text("q77 Q0 report-0.pdf#1 1 1.5 x\n")
     with pytest.raises(QueryError, match="1 queries of the run have no text, 'q77' among them"):
         reranked(folder, "--run", tmp_path / "unknown")
-    done = reranked(folder, "--run", tmp_path / "run", "--encode-missing", tmp_path / "new")
-    assert sorted(line.split()[2] for line in done.stdout.splitlines()) == ["new.pdf#2", "report-0.pdf#1"]
-    assert "4 queries have no candidates in the run; left out" in done.stderr

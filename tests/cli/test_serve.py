@@ -84,7 +84,7 @@ def test_a_server_starts_answers_and_ends_in_order(
         headers = {"Authorization": "Bearer a-key-of-some-length"}
         answer = httpx.post(f"{address}/v1/rerank", json=body, headers=headers, timeout=SECONDS)
         assert answer.status_code == 200, log.read_text()
-        assert answer.json()["weight_source"] == "readout_alone"  # its retriever cannot be loaded
+        assert answer.json()["reasons"] == ["one candidate: there is nothing to rank"]
     said = log.read_text()
     assert re.search(rf"3 pages, 1 worker; {address}\n", said)
     assert "no retriever" in said

@@ -15,13 +15,11 @@ from ridgerank.calibration.calibrate import calibrate
 from ridgerank.calibration.queries import cut_questions
 from ridgerank.calibration.teacher import TargetCache
 from ridgerank.documents.ocr import Recognizer
-from ridgerank.documents.sources import text_page_id
-from ridgerank.errors import DocumentError, LineageMismatch
+from ridgerank.errors import LineageMismatch
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
 from ridgerank.processes import IsolatedProcess
 from ridgerank.records import STATES, Page, State
-from ridgerank.reranker.candidates import UnstoredPages
 from ridgerank.reranker.explain import explain
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
@@ -119,16 +117,6 @@ def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_pa
     kept = torch.tensor([cache.margin(query, page_id) for page_id in ids])
     full = full_margins(backbone, query, [texts[page_id] for page_id in ids])
     torch.testing.assert_close(kept, full, rtol=1e-4, atol=1e-4)
-
-
-def test_an_unstored_page_of_a_text_model_is_a_text_or_has_one(backbone: Backbone, store: str) -> None:
-    with PageStore.open(store) as opened:
-        unstored = UnstoredPages(backbone, opened.lineage, capacity_bytes=1 << 20)
-        [stored] = opened.pages([opened.find("scan.png#1")])
-    found = unstored.find(["mine"], {"mine": stored.text})["mine"]
-    assert (found.page_id, found.reference) == (text_page_id(stored.text), "mine")
-    with pytest.raises(DocumentError, match=r"new.png#1 has no text.*with OCR"):
-        unstored.find(["new.png#1"], {"new.png#1": Image.new("RGB", (60, 80), "white")})
 
 
 def test_an_explanation_names_the_lines_the_query_looked_at(

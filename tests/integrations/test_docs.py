@@ -1,6 +1,5 @@
 """The snippets of docs/adapters.md run as they stand there, and a missing package is named."""
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -23,6 +22,8 @@ NEEDED = {
     "LlamaIndex": "llama_index",
     "Haystack": "haystack",
     "Search engines": "PIL",
+    "Qdrant by LangChain": "langchain_qdrant",
+    "Qdrant by LlamaIndex": "llama_index.vector_stores.qdrant",
     "MTEB": "mteb",
     "vidore-benchmark": "PIL",
 }
@@ -55,12 +56,12 @@ def test_every_adapter_has_its_snippet() -> None:
         assert module.stem == "matching" or f"from ridgerank.integrations.{module.stem} import" in TEXT
 
 
+@pytest.mark.filterwarnings("ignore:Payload indexes have no effect")  # Qdrant's local mode
 @pytest.mark.parametrize("section", NEEDED)
 def test_a_snippet_runs(
     section: str, reranker: Reranker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if importlib.util.find_spec(NEEDED[section]) is None:
-        pytest.skip(f"{NEEDED[section]} is not installed")
+    pytest.importorskip(NEEDED[section], reason=f"{NEEDED[section]} is not installed")
     (tmp_path / "new.png").write_bytes(png(scan("a page in no store")))
     monkeypatch.chdir(tmp_path)
     exec(SECTIONS[section], {"reranker": reranker, "query": "operating margin in 2019"})

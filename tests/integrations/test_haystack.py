@@ -20,11 +20,13 @@ def test_a_pipeline_ranks_chunks_by_their_pages(reranker: Reranker) -> None:
     pipeline = haystack.Pipeline()
     pipeline.add_component("ranker", PageDocumentRanker(reranker, top_k=4))
     answer = pipeline.run({"ranker": {"query": QUERY, "documents": chunks}})["ranker"]["documents"]
-    expected = reranker.rank(QUERY, [f"report.pdf#{number}" for number in range(1, 7)], top_k=4).pages
+    expected = reranker.rank(
+        QUERY, [f"report.pdf#{number}" for number in range(1, 7)], top_k=4, order="retriever"
+    ).pages
     assert [f"report.pdf#{document.meta['page_number']}" for document in answer] == [
         page.reference for page in expected
     ]
-    assert [document.score for document in answer] == [page.fused_score for page in expected]
+    assert [document.score for document in answer] == [page.relevance_score for page in expected]
     assert all(chunk.score is None for chunk in chunks)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from ridgerank.errors import ScoreError
 from ridgerank.reranker.reranker import Reranker
 from tests.integrations.conftest import QUERY
 
@@ -27,11 +26,11 @@ def test_documents_come_back_in_the_rerankers_order(reranker: Reranker, named_by
         ],
     }[named_by]
     ranked = PageCompressor(reranker=reranker, top_n=4).compress_documents(documents, QUERY)
-    expected = reranker.rank(QUERY, names, top_k=4).pages
+    expected = reranker.rank(QUERY, names, top_k=4, order="retriever").pages
     assert [documents.index(_without_score(document)) for document in ranked] == [
         names.index(page.reference) for page in expected
     ]
-    scores = [page.fused_score for page in expected]
+    scores = [page.relevance_score for page in expected]
     assert [document.metadata["relevance_score"] for document in ranked] == scores
     assert all("relevance_score" not in document.metadata for document in documents)
 
@@ -41,14 +40,12 @@ def test_the_retrievers_scores_are_read_from_the_metadata(reranker: Reranker) ->
     documents = [Document(page_content="", metadata={"page": name, "bm25": score}) for name, score in pairs]
     compressor = PageCompressor(reranker=reranker, page_key="page", score_key="bm25")
     ranked = compressor.compress_documents(documents, QUERY)
-    expected = [(page.reference, page.fused_score) for page in reranker.rank(QUERY, pairs).pages]
+    expected = [(page.reference, page.relevance_score) for page in reranker.rank(QUERY, pairs).pages]
     assert [
         (document.metadata["page"], document.metadata["relevance_score"]) for document in ranked
     ] == expected
     with pytest.raises(ValueError, match="top_k"):
         PageCompressor(reranker=reranker, top_k=3)
-    with pytest.raises(ScoreError, match="1 of 4 candidates have no score"):
-        compressor.compress_documents([*documents, Document(page_content="report.pdf#4")], QUERY)
 
 
 def test_the_async_method_gives_the_same(reranker: Reranker) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ridgerank.errors import QueryError, StoreError
+from ridgerank.errors import QueryError
+from ridgerank.reranker.candidates import Document
 from ridgerank.reranker.reranker import Reranker
 from tests.integrations.conftest import QUERY, png, scan
 
@@ -19,7 +20,7 @@ NAMES = [f"report.pdf#{number}" for number in range(1, 8)]
 
 
 def test_nodes_name_pages_by_metadata_id_content_or_file(reranker: Reranker) -> None:
-    expected = [page.fused_score for page in reranker.rank(QUERY, NAMES).pages]
+    expected = [page.relevance_score for page in reranker.rank(QUERY, NAMES, order="retriever").pages]
     for nodes in (
         [TextNode(text="words", metadata={"page_id": name}) for name in NAMES],
         [TextNode(id_=reranker.store.find(name), text="words") for name in NAMES],
@@ -39,7 +40,7 @@ def test_scores_are_the_retrievers_and_the_async_method_gives_the_same(reranker:
     nodes = [NodeWithScore(node=TextNode(text=name), score=score) for name, score in pairs]
     postprocessor = PagePostprocessor(reranker=reranker, top_n=4)
     ranked = postprocessor.postprocess_nodes(nodes, query_str=QUERY)
-    expected = [(page.reference, page.fused_score) for page in reranker.rank(QUERY, pairs, top_k=4).pages]
+    expected = [(page.reference, page.relevance_score) for page in reranker.rank(QUERY, pairs, top_k=4).pages]
     assert [(scored.node.text, scored.score) for scored in ranked] == expected
     assert asyncio.run(postprocessor.apostprocess_nodes(nodes, schema.QueryBundle(QUERY))) == ranked
 
@@ -56,10 +57,9 @@ def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_s
             NodeWithScore(node=node, score=float(index)) for index, node in enumerate((named, held, unknown))
         ]
         ranked = PagePostprocessor(reranker=reranker).postprocess_nodes(nodes, query_str=QUERY)
-        expected = reranker.rank(
-            QUERY, [("report.pdf#1", 0.0), ("scan.png#1", 1.0), ("new", 2.0)], encode_missing={"new": new}
-        )
-        assert [scored.score for scored in ranked] == [page.fused_score for page in expected.pages]
+        image = Document(image=lambda: new, score=2.0)
+        expected = reranker.rank(QUERY, [("report.pdf#1", 0.0), ("scan.png#1", 1.0), image])
+        assert [scored.score for scored in ranked] == [page.relevance_score for page in expected.pages]
         order = ["report.pdf#1", "scan.png#1"]
         places = [order.index(page.reference) if page.reference in order else 2 for page in expected.pages]
         assert [scored.node for scored in ranked] == [nodes[index].node for index in places]
@@ -67,8 +67,8 @@ def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_s
 
 def test_an_image_url_is_never_fetched(reranker: Reranker) -> None:
     node = NodeWithScore(node=ImageNode(image_url="https://example.invalid/1.png"), score=1.0)
-    with pytest.raises(StoreError, match="document 1 of 1 names no page"):
-        PagePostprocessor(reranker=reranker).postprocess_nodes([node], query_str=QUERY)
+    [kept] = PagePostprocessor(reranker=reranker).postprocess_nodes([node], query_str=QUERY)
+    assert kept.node is node.node
 
 
 def test_no_query_is_an_error_and_no_nodes_are_none(reranker: Reranker) -> None:
@@ -84,6 +84,6 @@ def test_the_retriever_gives_pages_with_their_text(reranker: Reranker) -> None:
     stored = reranker.store.pages([page.page_id for page in expected])
     for nodes in (retriever.retrieve(QUERY), asyncio.run(retriever.aretrieve(QUERY))):
         assert [(node.node.node_id, node.score) for node in nodes] == [
-            (page.page_id, page.fused_score) for page in expected
+            (page.page_id, page.relevance_score) for page in expected
         ]
         assert [node.node.text for node in nodes] == [page.text for page in stored]

@@ -17,6 +17,7 @@ from rerankers.models.ranker import BaseRanker  # noqa: E402
 from rerankers.results import RankedResults  # noqa: E402
 
 from ridgerank.integrations.rerankers import PageRanker  # noqa: E402
+from ridgerank.reranker.candidates import Document as RankedDocument  # noqa: E402
 
 NAMES = [f"report.pdf#{number}" for number in range(1, 8)]
 
@@ -26,7 +27,10 @@ def test_results_are_the_rerankers_ranking(reranker: Reranker) -> None:
     assert isinstance(ranker, BaseRanker)
     results = ranker.rank(QUERY, NAMES)
     assert isinstance(results, RankedResults)
-    expected = [(page.reference, page.fused_score, page.rank) for page in reranker.rank(QUERY, NAMES).pages]
+    expected = [
+        (page.reference, page.relevance_score, page.rank)
+        for page in reranker.rank(QUERY, NAMES, order="retriever").pages
+    ]
     assert [(result.text, result.score, result.rank) for result in results] == expected
     assert [NAMES[result.doc_id] for result in results] == [name for name, _, _ in expected]
     assert [result.text for result in results.top_k(2)] == [name for name, _, _ in expected[:2]]
@@ -35,7 +39,8 @@ def test_results_are_the_rerankers_ranking(reranker: Reranker) -> None:
 
 
 def test_documents_name_pages_by_metadata_id_or_text(reranker: Reranker) -> None:
-    expected = [page.fused_score for page in reranker.rank(QUERY, NAMES).pages]
+    in_order = reranker.rank(QUERY, NAMES, order="retriever")
+    expected = [page.relevance_score for page in in_order.pages]
     by_metadata = [Document("words", metadata={"page_id": name}) for name in NAMES]
     by_id = [Document("words", doc_id=reranker.store.find(name)) for name in NAMES]
     ranker = PageRanker(reranker)
@@ -52,7 +57,9 @@ def test_documents_name_pages_by_metadata_id_or_text(reranker: Reranker) -> None
 
 def test_scores_and_images_are_taken(reranker: Reranker, new_scan: Path) -> None:
     new = scan("a page in no store")
-    expected = reranker.rank(QUERY, [("new", 1.0), ("report.pdf#1", 2.0)], encode_missing={"new": new})
+    stored = RankedDocument(("report.pdf#1",), score=2.0)
+    documents = [RankedDocument(image=lambda: new, score=1.0), stored]
+    expected = reranker.rank(QUERY, documents)
     encoded = base64.b64encode(png(new)).decode()
     for form in ({"base64": encoded}, {"image_path": str(new_scan)}):
         docs = [
@@ -60,7 +67,7 @@ def test_scores_and_images_are_taken(reranker: Reranker, new_scan: Path) -> None
             Document("report.pdf#1", metadata={"score": 2.0}),
         ]
         results = PageRanker(reranker).rank(QUERY, docs)
-        assert [result.score for result in results] == [page.fused_score for page in expected.pages]
+        assert [result.score for result in results] == [page.relevance_score for page in expected.pages]
 
 
 def test_one_page_alone_gets_the_readouts_score(reranker: Reranker) -> None:

@@ -13,7 +13,7 @@ from ridgerank.backbones.base import Backbone
 from ridgerank.errors import ScoreError
 from ridgerank.records import Candidate
 from ridgerank.reranker import candidates
-from ridgerank.reranker.candidates import PAGES_PER_PASS, relevance_scores, separate_scores
+from ridgerank.reranker.candidates import PAGES_PER_PASS, relevance_scores, to_documents
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
@@ -45,23 +45,24 @@ def reranker(tmp_path_factory: pytest.TempPathFactory, small_backbone: Backbone)
     ],
 )
 def test_scores_are_kept_however_they_come(candidates: Any) -> None:  # noqa: ANN401
-    assert separate_scores(candidates) == (["a", "b"], [2.0, 1.0])
-    assert separate_scores(["a", "b"]) == (["a", "b"], None)
+    documents = to_documents(candidates)
+    assert [(document.page_names, document.score) for document in documents] == [(["a"], 2.0), (["b"], 1.0)]
+    assert [document.score for document in to_documents(["a", "b"])] == [None, None]
 
 
 @pytest.mark.parametrize(
     ("candidates", "message"),
     [
-        (None, "candidates of type NoneType, expected a list of pages"),
+        (None, "candidates of type NoneType, expected a list of pages or texts"),
         ("a.pdf#1", "candidates of type str"),
-        ([("a", None)], "with a number as score"),
-        ([5], "candidate 5, expected a page"),
-        ({"a": "5"}, "with a number as score"),
+        ([("a", None)], "expected a page, a text, or"),
+        ([5], "expected a page, a text, or"),
+        ({"a": "5"}, "expected a page, a text, or"),
     ],
 )
 def test_what_is_no_candidate_is_refused(candidates: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(ScoreError, match=message):
-        separate_scores(candidates)
+        to_documents(candidates)
 
 
 def test_lists_ranked_together_are_ranked_as_alone(

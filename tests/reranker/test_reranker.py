@@ -12,18 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
+from ridgerank.calibration.artifact import ScoreLists
 from ridgerank.documents.render import list_pages, render_pages
-from ridgerank.errors import BackboneError, LineageMismatch, QueryError, ScoreError, StoreError
+from ridgerank.errors import (
+    BackboneError,
+    DocumentError,
+    LineageMismatch,
+    QueryError,
+    ScoreError,
+    StoreError,
+)
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
 from ridgerank.ragged import Ragged
-from ridgerank.records import Candidate, Page, Ranking
+from ridgerank.records import Candidate, Page, Query, Ranking
+from ridgerank.reranker.candidates import Document
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
@@ -85,12 +95,108 @@ def test_a_ranking_is_what_the_stages_give_one_by_one(uri: str, small_backbone: 
     assert (ranking.reranked, ranking.reasons) == (True, ())
 
 
+def test_the_order_of_the_documents_sent_changes_nothing(reranker: Reranker) -> None:
+    texts = ["profit rose", "losses fell in the margin", "nothing of it"]
+    documents = [*reranker.store.page_ids()[:6], *texts, "absent.pdf#1"]
+    expected = reranker.rank("revenue or profit", documents)
+    assert [page.reference for page in expected.pages[-4:]] == [
+        *texts,
+        "absent.pdf#1",
+    ]  # the model reads images
+    for seed in range(3):
+        shuffled = list(np.random.default_rng(seed).permutation(np.array(documents[:6], dtype=object)))
+        again = reranker.rank("revenue or profit", shuffled + documents[6:])
+        assert [page.page_id for page in again.pages[:6]] == [page.page_id for page in expected.pages[:6]]
+        assert [page.fused_score for page in again.pages] == [page.fused_score for page in expected.pages]
+
+
+def test_equal_scores_leave_the_documents_as_they_were_sent(reranker: Reranker) -> None:
+    sent = reranker.store.page_ids()[:6][::-1]
+    ranking = reranker.rank(QUERY, [(page_id, 1.0) for page_id in sent])
+    assert [page.page_id for page in ranking.pages] == sent
+    assert not ranking.reranked
+    assert "all equal: the documents are in the order sent" in ranking.reasons[0]
+
+
+def test_documents_that_cannot_be_scored_stand_last_are_dropped_or_are_an_error(reranker: Reranker) -> None:
+    known = reranker.store.page_ids()[:3]
+    documents = ["absent.pdf#1", known[0], "", known[1], "a text for a model of images", known[2]]
+    kept = reranker.rank(QUERY, documents)
+    assert {page.page_id for page in kept.pages[:3]} == set(known)
+    assert [page.page_id for page in kept.pages[3:]] == ["documents[0]", "documents[2]", "documents[4]"]
+    scores = [page.relevance_score for page in kept.pages]
+    assert scores == sorted(scores, reverse=True)
+    assert kept.reranked
+    assert any("3 documents cannot be scored and are put last: documents[0]" in each for each in kept.reasons)
+    assert essence(reranker.rank(QUERY, documents, on_missing="drop")) == essence(kept)[:3]
+    with pytest.raises(DocumentError, match=r"documents\[0\]: 'absent\.pdf#1' names no page of the store"):
+        reranker.rank(QUERY, documents, on_missing="error")
+
+
+def test_the_calibrated_weight_is_for_one_retriever(reranker: Reranker) -> None:
+    pairs = [(page_id, float(place % 5)) for place, page_id in enumerate(reranker.store.page_ids()[:8])]
+    assert reranker.rank(QUERY, pairs, retriever="by-digest").weight == 0.6
+    for name, said in ((None, "an unnamed retriever"), ("qdrant", "another retriever (qdrant)")):
+        ranking = reranker.rank(QUERY, pairs, retriever=name)
+        assert ranking.weight == 0.5
+        assert said in ranking.reasons[0]
+
+
+def test_a_short_list_is_standardized_by_the_deviations_of_the_calibration(
+    uri: str, small_backbone: Backbone
+) -> None:
+    with PageStore.open(uri) as store:
+        made = random_calibration(store.lineage, small_backbone.geometry.width)
+        first, second, *others = store.page_ids()
+        ten = ScoreLists(
+            (Query("q", QUERY),),
+            tuple(store.page_ids()[:10]),
+            Ragged.of_lengths([10]),
+            np.arange(10.0),
+            np.arange(10.0),
+        )
+        measured = replace(made, lists=ten, diagnostics=replace(made.diagnostics, readout_spread=4.0))
+        shallow = ShallowPass(small_backbone, store)
+        with Reranker(shallow, measured, retriever=ByDigest(store.page_ids())) as reranker:
+            pages = reranker.rank(QUERY, [(first, 2.0), (second, 1.0)], retriever="by-digest").pages
+            by_id = {page.page_id: page for page in pages}
+            gap = by_id[first].readout_score - by_id[second].readout_score
+            assert by_id[first].retriever_z == pytest.approx(0.5 / np.arange(10.0).std())
+            assert by_id[first].readout_z == pytest.approx(gap / 2 / 4.0)
+            five = [(page_id, float(place)) for place, page_id in enumerate([first, second, *others[:3]])]
+            whole = reranker.rank(QUERY, five, retriever="by-digest").pages
+            assert np.std([page.retriever_z for page in whole]) == pytest.approx(1.0)
+
+
+def test_pages_and_texts_are_standardized_apart_where_some_have_no_text(reranker: Reranker) -> None:
+    def picture(color: str, text: str) -> Document:
+        return Document(image=lambda: Image.new("RGB", (60, 80), color), text=text)
+
+    stored = [Document((page_id,)) for page_id in reranker.store.page_ids()[:3]]
+    pictures = [picture("red", "revenue in 2023"), picture("blue", "costs in 2023"), picture("green", "")]
+    pages = reranker.rank(QUERY, [*stored, *pictures]).pages
+    scores = {page.reference: page.retriever_score for page in pages}
+    assert [scores[f"documents[{place}]"] for place in (3, 4, 5)] == pytest.approx([1.0, -1.0, 0.0])
+    of_stored = [score for name, score in scores.items() if not name.startswith("documents")]
+    assert (np.mean(of_stored), np.std(of_stored)) == pytest.approx((0.0, 1.0))
+
+
+def test_documents_come_in_a_retriever_s_order_only_where_that_is_said(reranker: Reranker) -> None:
+    sent = reranker.store.page_ids()[:6]
+    by_order = reranker.rank(QUERY, sent, order="retriever")
+    assert {page.page_id: page.retriever_rank for page in by_order.pages} == dict(
+        zip(sent, range(1, 7), strict=True)
+    )
+    assert essence(reranker.rank(QUERY, sent[::-1], order="retriever")) != essence(by_order)
+
+
 def test_a_weight_that_is_no_estimate_is_said_with_every_ranking(uri: str, small_backbone: Backbone) -> None:
     with PageStore.open(uri) as store:
         retriever = ByDigest(store.page_ids())
     with Reranker.open(uri, readout="unsupported", backbone=small_backbone, retriever=retriever) as reranker:
         candidates = [(candidate.page_id, candidate.score) for candidate in retriever.search(QUERY, 5)]
-        for ranking in (reranker.search(QUERY), reranker.search("cost"), reranker.rank(QUERY, candidates)):
+        listed = reranker.rank(QUERY, candidates, retriever="another")  # the model is what does not help
+        for ranking in (reranker.search(QUERY), reranker.search("cost"), listed):
             [reason] = ranking.reasons
             assert reason.startswith("weight 0, the pages are in the retriever's order: the scores do not")
             assert not ranking.reranked
@@ -109,12 +215,12 @@ def test_the_parts_add_up_to_the_fused_score_and_the_reason_names_them(reranker:
 
 def test_records_pairs_references_and_bare_names_rank_alike(reranker: Reranker) -> None:
     candidates = reranker.retriever.search(QUERY, 8)
-    expected = essence(reranker.rank(QUERY, candidates))
+    expected = essence(reranker.rank(QUERY, candidates, retriever="by-digest"))
     pairs = [(candidate.page_id, candidate.score) for candidate in candidates]
     named = [(reranker.store.reference(page_id), score) for page_id, score in pairs]
     bare = [page_id for page_id, _ in pairs]
     for form in (pairs, named, bare, pairs[::-1]):
-        assert essence(reranker.rank(QUERY, form)) == expected
+        assert essence(reranker.rank(QUERY, form, retriever="by-digest")) == expected
     assert essence(reranker.search(QUERY, k=8, top_k=8)) == expected
 
 
@@ -124,18 +230,13 @@ def test_a_number_of_pages_below_1_or_of_another_type_is_refused(reranker: Reran
         reranker.search("margin", top_k=count)
 
 
-@pytest.mark.parametrize(
-    ("candidates", "reason"),
-    [
-        ([Candidate("0.pdf#1", float("nan")), Candidate("0.pdf#2", 1.0)], "the candidates' scores"),
-        ([Candidate("0.pdf#1", 1.0), "0.pdf#2"], "1 of 2 candidates have no score"),
-    ],
-)
-def test_scores_that_are_not_finite_or_missing_for_some_are_refused(
-    reranker: Reranker, candidates: list[Candidate | str], reason: str
-) -> None:
-    with pytest.raises(ScoreError, match=reason):
-        reranker.rank(QUERY, candidates)
+def test_scores_that_are_not_finite_are_refused_and_those_of_some_do_not_count(reranker: Reranker) -> None:
+    with pytest.raises(ScoreError, match="the candidates' scores"):
+        reranker.rank(QUERY, [Candidate("0.pdf#1", float("nan")), Candidate("0.pdf#2", 1.0)])
+    names = ["0.pdf#1", "0.pdf#2", "0.pdf#3"]
+    some = reranker.rank(QUERY, [(names[0], 9.0), *names[1:]])
+    assert essence(some) == essence(reranker.rank(QUERY, names))
+    assert "1 of 3 documents have a score, so none counts" in some.reasons[0]
 
 
 def test_a_closed_reranker_says_so(reranker: Reranker) -> None:
@@ -156,14 +257,16 @@ def test_top_k_cuts_the_ranking_and_nothing_else(reranker: Reranker) -> None:
 def test_batches_threads_and_tasks_give_what_one_call_gives(reranker: Reranker) -> None:
     queries = [f"query {number}" for number in range(6)]
     candidates = [reranker.retriever.search(query, 7) for query in queries]
-    expected = [essence(reranker.rank(query, own)) for query, own in zip(queries, candidates, strict=True)]
+    rank = partial(reranker.rank, retriever="by-digest")
+    expected = [essence(rank(query, own)) for query, own in zip(queries, candidates, strict=True)]
     assert [essence(found) for found in reranker.search_many(queries, k=7, top_k=7)] == expected
     with ThreadPoolExecutor(4) as threads:
-        found = threads.map(reranker.rank, queries, candidates)
+        found = threads.map(rank, queries, candidates)
         assert [essence(one) for one in found] == expected
 
     async def at_once() -> list[Ranking]:
-        ranked = (reranker.arank(query, own) for query, own in zip(queries, candidates, strict=True))
+        arank = partial(reranker.arank, retriever="by-digest")
+        ranked = (arank(query, own) for query, own in zip(queries, candidates, strict=True))
         searched = (reranker.asearch(query, k=7, top_k=7) for query in queries)
         return await asyncio.gather(*ranked, *searched)
 
@@ -173,38 +276,30 @@ def test_batches_threads_and_tasks_give_what_one_call_gives(reranker: Reranker) 
 def test_a_page_given_twice_counts_once_at_its_higher_score(reranker: Reranker) -> None:
     first, second = reranker.store.page_ids()[:2]
     name = reranker.store.reference(first)
-    doubled = reranker.rank(QUERY, [(first, 0.1), (second, 0.5), (name, 0.9)])
-    assert essence(doubled) == essence(reranker.rank(QUERY, [(first, 0.9), (second, 0.5)]))
+    rank = partial(reranker.rank, retriever="by-digest")
+    doubled = rank(QUERY, [(first, 0.1), (second, 0.5), (name, 0.9)])
+    assert essence(doubled) == essence(rank(QUERY, [(first, 0.9), (second, 0.5)]))
     assert doubled.reasons == ("1 repeated candidates count once, at their highest score",)
     assert len(reranker.rank(QUERY, [first, name, second]).pages) == 2
 
 
-def test_unknown_pages_are_named(reranker: Reranker) -> None:
-    known = reranker.store.page_ids()[0]
-    with pytest.raises(StoreError, match=r"absent\.pdf#1, absent\.pdf#2; index them, leave them out, or"):
-        reranker.rank(QUERY, [("absent.pdf#1", 1.0), (known, 2.0), ("absent.pdf#2", 0.5)])
-
-
-def test_a_missing_page_is_encoded_on_the_fly_as_if_it_were_stored(
+def test_a_page_in_no_store_is_encoded_on_the_fly_as_if_it_were_stored(
     reranker: Reranker, small_backbone: Backbone, tmp_path: Path
 ) -> None:
-    write_pdf(tmp_path / "new/new.pdf", pages=2, seed=77)
-    known = reranker.store.page_ids()[0]
-    candidates = [("new.pdf#1", 1.0), (known, 2.0), ("new.pdf#2", 1.5)]
-    from_file = reranker.rank(QUERY, candidates, encode_missing=[tmp_path / "new"])
-    again = reranker.rank(QUERY, candidates, encode_missing=[tmp_path / "new"])
-    assert essence(from_file) == essence(again)
-    assert {page.reference for page in from_file.pages} >= {"new.pdf#1", "new.pdf#2"}
-    read = render_pages(list_pages([tmp_path / "new"]), max_pixels=small_backbone.max_pixels)
-    images = {page.reference: page.image for page in read if isinstance(page, Page)}
-    from_images = reranker.rank(QUERY, candidates, encode_missing=images)
-    scores = [{page.reference: page.readout_score for page in one.pages} for one in (from_file, from_images)]
-    assert scores[0] == pytest.approx(scores[1])
+    write_pdf(tmp_path / "new.pdf", pages=2, seed=77)
+    read = render_pages(list_pages([tmp_path / "new.pdf"]), max_pixels=small_backbone.max_pixels)
+    new = [page for page in read if isinstance(page, Page)]
+    images = [Document(image=lambda page=page: page.image, score=1.5) for page in new]  # type: ignore[misc]
+    known = Document((reranker.store.page_ids()[0],), score=2.0)
+    ranking = reranker.rank(QUERY, [*images, known])
+    assert {page.reference for page in ranking.pages} >= {"documents[0]", "documents[1]"}
+    assert essence(ranking) == essence(reranker.rank(QUERY, [*images, known]))
     assert len(reranker.store) == 12
-    with pytest.raises(StoreError, match=r"nor in encode_missing: other\.pdf#1"):
-        reranker.rank(QUERY, [("other.pdf#1", 1.0)], encode_missing=images)
-    with pytest.raises(ScoreError, match=r"does not know new\.pdf#1"):
-        reranker.rank(QUERY, ["new.pdf#1"], encode_missing=images)
+    hurried = reranker.rank(QUERY, [*images, known], max_encoded=1)
+    assert np.isnan(hurried.pages[-1].readout_score)
+    assert "1 documents were not read, for want of time" in " ".join(hurried.reasons)
+    unscored = reranker.rank(QUERY, [*(replace(image, score=None) for image in images), *known.page_names])
+    assert (unscored.reranked, len(unscored.pages)) == (False, 3)  # no text, and a group of one
 
 
 @pytest.mark.parametrize(
@@ -253,17 +348,18 @@ def test_another_lineage_is_refused(uri: str, model_folder: Path, small_backbone
         Reranker.open(uri, readout="foreign", backbone=small_backbone)
 
 
-def test_another_retriever_than_the_calibrations_is_refused(uri: str, small_backbone: Backbone) -> None:
+def test_another_retriever_than_the_calibrations_has_the_default_weight(
+    uri: str, small_backbone: Backbone
+) -> None:
     class Other(ByDigest):
         name = "other"
 
-    class Same(ByDigest):
-        identity = "of other weights"
-
-    with pytest.raises(LineageMismatch, match="weighs the scores of 'by-digest', not of 'other'"):
-        Reranker.open(uri, backbone=small_backbone, retriever=Other([]))
-    with pytest.raises(LineageMismatch, match="scores of 'by-digest', not of another 'by-digest'"):
-        Reranker.open(uri, backbone=small_backbone, retriever=Same([]))
+    with PageStore.open(uri) as store:
+        other = Other(store.page_ids())
+    with Reranker.open(uri, backbone=small_backbone, retriever=other) as reranker:
+        ranking = reranker.search(QUERY)
+        assert ranking.weight == 0.5
+        assert "another retriever (other), and the calibration is for 'by-digest'" in ranking.reasons[0]
 
 
 def test_the_model_of_the_store_is_loaded_where_none_is_given(uri: str) -> None:
@@ -291,10 +387,8 @@ def test_the_retriever_is_loaded_once_on_the_device_asked_for(
 
     monkeypatch.setattr("ridgerank.reranker.reranker.load_retriever", load)
     with Reranker.open(uri, backbone=small_backbone, device="cpu", dtype=torch.bfloat16) as reranker:
-        monkeypatch.setattr(ByDigest, "identity", "another")
         for _ in range(2):
-            with pytest.raises(LineageMismatch):
-                reranker.search(QUERY)
+            reranker.search(QUERY)
     assert loaded == [("by-digest", {"device": "cpu", "dtype": torch.bfloat16})]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgerank.errors import RetrieverError, StoreError
-from ridgerank.retrievers.bm25 import BM25
+from ridgerank.retrievers.bm25 import BM25, score_texts
 from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.store_writer import StoreWriter
@@ -96,3 +96,19 @@ def test_a_search_within_pages_has_the_scores_of_a_search_among_all(bm25: BM25) 
     some = [page_id(1), page_id(0)]
     [within] = bm25.search_within(["costs 2023"], 2, PageSelection(frozenset(some), ""))
     assert within == [among_all[one] for one in some]
+
+
+def test_a_list_is_scored_by_lucene_s_formula_over_store_and_list(bm25: BM25) -> None:
+    texts = ["revenue rose", "costs, costs and costs", "revenue in 2023"]
+    scores = score_texts("revenue 2023", texts, bm25)
+    rarities = [math.log(1 + (8 - held + 0.5) / (held + 0.5)) for held in (1 + 2, 3 + 1)]
+    norms = [1.5 * (0.25 + 0.75 * length / 3) for length in (2, 4, 3)]
+    expected = [rarities[0] / (1 + norms[0]), 0.0, sum(rarities) / (1 + norms[2])]
+    np.testing.assert_allclose(scores, expected)
+    assert (score_texts("revenue", texts) != 0).tolist() == [True, False, True]
+
+
+def test_scripts_without_spaces_are_compared_by_pairs_of_characters() -> None:
+    scores = score_texts("営業利益", ["当社の営業利益は増加した", "売上高は減少した", "profit"])
+    assert scores[0] > 0 == scores[1] == scores[2]
+    assert score_texts("กำไร", ["รายได้และกำไรเพิ่มขึ้น", "ต้นทุน"])[0] > 0

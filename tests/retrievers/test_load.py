@@ -1,5 +1,7 @@
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +70,26 @@ def test_a_retriever_that_has_moved_is_asked_for_by_its_new_name(
 def test_unknown_names_list_those_known(store: PageStore, name: str, reason: str) -> None:
     with pytest.raises(RetrieverError, match=reason):
         load_retriever(name, store)
+
+
+def test_a_retriever_of_another_package_is_found_by_its_name(uri: str, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/retrievers.md").read_text()
+    section = page[page.index("## Another retriever") :]
+    [project] = re.findall(r"```toml\n(.*?)```", section, flags=re.S)
+    module = re.findall(r"```python\n(.*?)```", section, flags=re.S)[-1]
+    [(name, target)] = tomllib.loads(project)["project"]["entry-points"]["ridgerank"].items()
+    (tmp_path / f"{target}.py").write_text(module)
+    (tmp_path / f"{target}-1.0.dist-info").mkdir()
+    (tmp_path / f"{target}-1.0.dist-info/entry_points.txt").write_text(f"[ridgerank]\n{name} = {target}\n")
+    script = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from ridgerank.retrievers.load import load_retriever
+from ridgerank.store.page_store import PageStore
+with PageStore.open(sys.argv[1]) as store:
+    assert len(load_retriever("briefest", store).search("text", 2)) == 2
+"""
+    subprocess.run([sys.executable, "-c", script, uri, str(tmp_path)], check=True)
 
 
 def test_bm25_and_given_candidates_work_without_torch(uri: str) -> None:

@@ -45,6 +45,7 @@ from ridgerank.backbones.weights import (
     require_sizes,
 )
 from ridgerank.errors import BackboneError
+from ridgerank.extras import load_plugins
 
 logger = logging.getLogger(__name__)
 
@@ -228,6 +229,7 @@ def _require_supported(
     name: str, config: PreTrainedConfig, *, max_pixels: int | None, page_text: str | None
 ) -> None:
     """Refuse a model of another type, and settings of the other kind of page."""
+    load_plugins()
     if config.model_type not in {*FAMILIES, *MODEL_CLASSES}:
         raise BackboneError(
             f"{name} is a model of type {config.model_type!r}; supported types: "

@@ -127,6 +127,10 @@ SHORT_NAMES = {
     "smolvlm-256m": "HuggingFaceTB/SmolVLM-256M-Instruct",
     "smolvlm-500m": "HuggingFaceTB/SmolVLM-500M-Instruct",
     "smolvlm-2b": "HuggingFaceTB/SmolVLM-Instruct",
+    "smollm2-135m": "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "smollm2-360m": "HuggingFaceTB/SmolLM2-360M-Instruct",
+    "qwen2.5-0.5b": "Qwen/Qwen2.5-0.5B-Instruct",
+    "qwen2.5-coder-0.5b": "Qwen/Qwen2.5-Coder-0.5B-Instruct",
 }
 """What people type, and the repository it stands for."""
 

@@ -18,7 +18,6 @@ from ridgerank.cli._options import (
     ReadoutName,
     Store,
     Where,
-    document_option,
     output_option,
 )
 
@@ -38,10 +37,9 @@ def rank_command(
         Path | None,
         output_option(help="Write the run here, not to stdout; what it holds already is not done again."),
     ] = None,
-    encode_missing: Annotated[
-        list[Path] | None,
-        document_option(help="Files or folders of candidates that are not stored: encoded on the fly."),
-    ] = None,
+    retriever: Annotated[
+        str, typer.Option(help="Whose scores the run has: the calibrated weight is for one retriever.")
+    ] = "run",
     document: Documents = None,
     where: Where = None,
     min_score: MinScore = None,
@@ -67,12 +65,14 @@ def rank_command(
     reranker = options.open(store)
     again = "run it again to go on" if output is not None else "with --output it could go on"
     with interruptible(again), reranker, Bar() as bar:
+        reasons: dict[str, None] = {}
 
         def rank(query: "Query", candidates: Candidates) -> str:
             """The lines of a query, pages named as the run names them; none if none reaches `min_score`."""
             ranking = reranker.rank(
-                query.text, candidates, encode_missing=encode_missing, min_score=min_score, within=within
+                query.text, candidates, retriever=retriever, min_score=min_score, within=within
             )
+            reasons.update(dict.fromkeys(ranking.reasons))
             page_ids = reranker.store.lookup_many(name for name, _ in candidates)
             names: dict[str, str] = {}  # page id → its name in the run, the first of several
             for name, _ in candidates:
@@ -93,6 +93,8 @@ def rank_command(
                 file.write(rank(query, candidates))
                 file.flush()
                 bar.advance()
+    for reason in list(reasons)[:5]:
+        echo(f"note: {reason}")
     echo(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 

@@ -6,23 +6,32 @@ from typing import Any
 from haystack import Document, component, default_from_dict, default_to_dict
 
 from ridgerank.documents.sources import chunk_page_names
-from ridgerank.integrations.matching import PAGE_KEY, LibraryDocument, rank_documents
+from ridgerank.integrations.matching import PAGE_KEY, rank_documents
+from ridgerank.reranker.candidates import Document as RankedDocument
 from ridgerank.reranker.reranker import Reranker
 
 
 @component
 class PageDocumentRanker:
-    """Keeps the `top_k` best documents, best first, with their fused scores.
+    """Keeps the `top_k` best documents, best first, with scores from 0 to 1.
 
     A document names its page in `meta[page_key]`, by `file_path` (or `source`) and `page_number`, by its id,
-    or by its content. The score it comes with is the retriever's. `warm_up` opens the store.
+    or by its content; else its content is read. The score it comes with is the retriever's; without scores
+    the order is. `retriever` is that retriever's name. `warm_up` opens the store.
     """
 
-    def __init__(self, store: str | Reranker, top_k: int | None = None, page_key: str = PAGE_KEY) -> None:
-        """Rank the pages of a calibrated store, named or opened already."""
+    def __init__(
+        self,
+        store: str | Reranker,
+        top_k: int | None = None,
+        page_key: str = PAGE_KEY,
+        retriever: str | None = None,
+    ) -> None:
+        """Rank with a calibrated store, named or opened already."""
         self.store = store if isinstance(store, str) else store.store.uri
         self.top_k = top_k
         self.page_key = page_key
+        self.retriever = retriever
         self._reranker = None if isinstance(store, str) else store
 
     def warm_up(self) -> Reranker:
@@ -34,14 +43,21 @@ class PageDocumentRanker:
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
         """Rank documents; the originals are not changed."""
-        pages = [self._document(document) for document in documents]
-        ranking = rank_documents(self.warm_up(), query, pages, top_k=top_k or self.top_k)
-        return {"documents": [replace(documents[index], score=page.fused_score) for index, page in ranking]}
+        ranking = rank_documents(
+            self.warm_up(),
+            query,
+            [self._document(document) for document in documents],
+            top_k=top_k or self.top_k,
+            order="retriever",
+            retriever=self.retriever,
+        )
+        ranked = [replace(documents[index], score=page.relevance_score) for index, page in ranking]
+        return {"documents": ranked}
 
     def to_dict(self) -> dict[str, Any]:
         """The component as Haystack writes pipelines; an open store is written by its name."""
         written: dict[str, Any] = default_to_dict(
-            self, store=self.store, top_k=self.top_k, page_key=self.page_key
+            self, store=self.store, top_k=self.top_k, page_key=self.page_key, retriever=self.retriever
         )
         return written
 
@@ -51,11 +67,7 @@ class PageDocumentRanker:
         ranker: PageDocumentRanker = default_from_dict(cls, data)
         return ranker
 
-    def _document(self, document: Document) -> LibraryDocument:
-        names = (
-            document.meta.get(self.page_key),
-            *chunk_page_names(document.meta),
-            document.id,
-            document.content,
-        )
-        return LibraryDocument(names, document.score)
+    def _document(self, document: Document) -> RankedDocument:
+        chunk_names = chunk_page_names(document.meta)
+        names = (document.meta.get(self.page_key), *chunk_names, document.id, document.content)
+        return RankedDocument(names, document.content, score=document.score)

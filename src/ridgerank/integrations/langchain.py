@@ -12,13 +12,12 @@ from ridgerank.documents.sources import chunk_page_names
 from ridgerank.integrations.matching import (
     PAGE_KEY,
     RELEVANCE_KEY,
-    SCORE_KEY,
-    LibraryDocument,
     page_metadata,
     rank_documents,
     retrieve_pages,
     score_in,
 )
+from ridgerank.reranker.candidates import Document as RankedDocument
 from ridgerank.reranker.reranker import CANDIDATES, Reranker
 
 FIRST_PAGE = 0
@@ -52,11 +51,12 @@ class PageRetriever(BaseRetriever):  # type: ignore[misc]
 
 
 class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
-    """Keeps the `top_n` best documents, best first, their fused score in `metadata["relevance_score"]`.
+    """Keeps the `top_n` best documents, best first, their score from 0 to 1 in `metadata["relevance_score"]`.
 
     A document names its page in `metadata[page_key]`, by `source` and `page` (from `first_page`), by its id,
-    or by its content. The retriever's scores are taken from `metadata[score_key]`; where there are none, the
-    calibration's retriever gives them.
+    or by its content; else its content is read. The retriever's scores are taken from `metadata[score_key]`,
+    or from where its library puts them (`matching.SCORE_KEYS`); without scores the order is the retriever's.
+    `retriever` is its name: the calibrated weight is for one.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -64,27 +64,31 @@ class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     reranker: Reranker
     top_n: int | None = None
     page_key: str = PAGE_KEY
-    score_key: str = SCORE_KEY
+    score_key: str | None = None
     first_page: int = FIRST_PAGE
+    retriever: str | None = None
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """Rank documents; the originals are not changed."""
         pages = [
-            LibraryDocument(
+            RankedDocument(
                 (
                     document.metadata.get(self.page_key),
                     *chunk_page_names(document.metadata, first_page=self.first_page),
                     document.id,
                     document.page_content,
                 ),
-                score_in(document.metadata, self.score_key),
+                document.page_content,
+                score=score_in(document.metadata, self.score_key),
             )
             for document in documents
         ]
-        ranking = rank_documents(self.reranker, query, pages, top_k=self.top_n)
-        return [_with_score(documents[index], page.fused_score) for index, page in ranking]
+        ranking = rank_documents(
+            self.reranker, query, pages, top_k=self.top_n, order="retriever", retriever=self.retriever
+        )
+        return [_with_score(documents[index], page.relevance_score) for index, page in ranking]
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

@@ -8,19 +8,19 @@ from ridgerank.documents.sources import chunk_page_names
 from ridgerank.errors import QueryError
 from ridgerank.integrations.matching import (
     PAGE_KEY,
-    LibraryDocument,
     image_loader,
     page_metadata,
     rank_documents,
     retrieve_pages,
 )
+from ridgerank.reranker.candidates import Document
 from ridgerank.reranker.reranker import CANDIDATES, Reranker
 
 
 class PageNodeRetriever(BaseRetriever):  # type: ignore[misc]
     """Finds pages and reranks them: `similarity_top_k` nodes with the page's text, best first.
 
-    A node's score is the fused one; its metadata has `source`, `page` (from 1), `page_id` and both scores.
+    A node's score is from 0 to 1; its metadata has `source`, `page` (from 1), `page_id` and both scores.
     """
 
     def __init__(
@@ -49,23 +49,25 @@ class PageNodeRetriever(BaseRetriever):  # type: ignore[misc]
         return [
             NodeWithScore(
                 node=TextNode(id_=page.page_id, text=text, metadata=page_metadata(page, first_page=1)),
-                score=page.fused_score,
+                score=page.relevance_score,
             )
             for page, text in retrieved
         ]
 
 
 class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
-    """Keeps the `top_n` best nodes, best first, with their fused scores.
+    """Keeps the `top_n` best nodes, best first, with scores from 0 to 1.
 
     A node names its page in `metadata[page_key]`, by `file_path` and `page_label` (or `source` and `page`,
-    from 1), by its id, or by its content. The score it comes with is the retriever's. An image node of a page
-    that is in no store is encoded on the fly, from its image or its path; an `image_url` is never fetched.
+    from 1), by its id, or by its content; else its content is read, or its image or the file at its path;
+    an `image_url` is never fetched. The scores they come with are the retriever's; without scores the order
+    is. `retriever` is that retriever's name.
     """
 
     reranker: Reranker
     top_n: int | None = None
     page_key: str = PAGE_KEY
+    retriever: str | None = None
 
     @classmethod
     def class_name(cls) -> str:
@@ -78,12 +80,19 @@ class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
         if query_bundle is None:
             raise QueryError("nodes without a query; pass query_bundle or query_str")
         documents = [self._document(scored.node, scored.score) for scored in nodes]
-        ranking = rank_documents(self.reranker, query_bundle.query_str, documents, top_k=self.top_n)
-        return [NodeWithScore(node=nodes[index].node, score=page.fused_score) for index, page in ranking]
+        ranking = rank_documents(
+            self.reranker,
+            query_bundle.query_str,
+            documents,
+            top_k=self.top_n,
+            order="retriever",
+            retriever=self.retriever,
+        )
+        return [NodeWithScore(node=nodes[index].node, score=page.relevance_score) for index, page in ranking]
 
-    def _document(self, node: BaseNode, score: float | None) -> LibraryDocument:
+    def _document(self, node: BaseNode, score: float | None) -> Document:
         content = node.get_content(metadata_mode=MetadataMode.NONE)
         chunk_names = chunk_page_names(node.metadata)
         names = (node.metadata.get(self.page_key), *chunk_names, node.node_id, content)
         image = image_loader(node.image, node.image_path) if isinstance(node, ImageNode) else None
-        return LibraryDocument(names, score, image)
+        return Document(names, content, image, score)

@@ -11,12 +11,11 @@ from rerankers.results import RankedResults, Result
 from ridgerank.errors import ScoreError
 from ridgerank.integrations.matching import (
     PAGE_KEY,
-    SCORE_KEY,
-    LibraryDocument,
     image_loader,
     rank_documents,
     score_in,
 )
+from ridgerank.reranker.candidates import Document as RankedDocument
 from ridgerank.reranker.reranker import Reranker
 
 Documents: TypeAlias = str | Document | Sequence[str | Document]
@@ -25,16 +24,24 @@ Documents: TypeAlias = str | Document | Sequence[str | Document]
 class PageRanker(BaseRanker):  # type: ignore[misc]
     """A `Reranker` where a ranker of `rerankers` is expected; `rank_async` comes with the library.
 
-    A document names its page in `metadata[page_key]`, by its `doc_id`, or by its text; a plain string names
-    a page. The retriever's scores are taken from `metadata[score_key]`; where there are none, the
-    calibration's retriever gives them. An image document of a page that is in no store is encoded on the
-    fly, from `base64` or `image_path`.
+    A document names its page in `metadata[page_key]`, by its `doc_id`, or by its text; else its
+    text is read, or its image, from `base64` or `image_path`. The retriever's scores are taken from
+    `metadata[score_key]`, or from where its library puts them; without scores the order is the retriever's.
+    `retriever` is its name.
     """
 
-    def __init__(self, reranker: Reranker, *, page_key: str = PAGE_KEY, score_key: str = SCORE_KEY) -> None:
+    def __init__(
+        self,
+        reranker: Reranker,
+        *,
+        page_key: str = PAGE_KEY,
+        score_key: str | None = None,
+        retriever: str | None = None,
+    ) -> None:
         self.reranker = reranker
         self.page_key = page_key
         self.score_key = score_key
+        self.retriever = retriever
 
     def rank(
         self,
@@ -43,14 +50,12 @@ class PageRanker(BaseRanker):  # type: ignore[misc]
         doc_ids: Sequence[str] | Sequence[int] | None = None,
         metadata: Sequence[dict[str, Any]] | None = None,
     ) -> RankedResults:
-        """Rank documents, best first, with ranks from 1 and fused scores."""
+        """Rank documents, best first, with ranks from 1 and scores from 0 to 1."""
         documents = _to_documents(docs, doc_ids, metadata)
-        pages = [
-            self._document(document, score_in(document.metadata, self.score_key)) for document in documents
-        ]
-        ranking = rank_documents(self.reranker, query, pages)
+        pages = [self._document(document) for document in documents]
+        ranking = rank_documents(self.reranker, query, pages, order="retriever", retriever=self.retriever)
         results = [
-            Result(document=documents[index], score=page.fused_score, rank=rank)
+            Result(document=documents[index], score=page.relevance_score, rank=rank)
             for rank, (index, page) in enumerate(ranking, start=1)
         ]
         return RankedResults(results=results, query=query, has_scores=True)
@@ -58,12 +63,14 @@ class PageRanker(BaseRanker):  # type: ignore[misc]
     def score(self, query: str, doc: str | Document) -> float:
         """The readout's score of one page: a fused score needs other pages to compare with."""
         [document] = _to_documents(doc, None, None)
-        [(_, page)] = rank_documents(self.reranker, query, [self._document(document, 0.0)])
+        pages = [self._document(document)]
+        [(_, page)] = rank_documents(self.reranker, query, pages, weight=1.0, on_missing="error")
         return page.readout_score
 
-    def _document(self, document: Document, score: float | None) -> LibraryDocument:
+    def _document(self, document: Document) -> RankedDocument:
         names = (document.metadata.get(self.page_key), document.doc_id, document.text)
-        return LibraryDocument(names, score, image_loader(document.base64, document.image_path))
+        image = image_loader(document.base64, document.image_path)
+        return RankedDocument(names, document.text, image, score_in(document.metadata, self.score_key))
 
 
 def _to_documents(

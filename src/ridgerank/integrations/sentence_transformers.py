@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ridgerank.errors import ScoreError
-from ridgerank.integrations.matching import LibraryDocument, rank_documents, score_pairs
+from ridgerank.integrations.matching import rank_documents, score_pairs
+from ridgerank.reranker.candidates import Document
 from ridgerank.reranker.reranker import Reranker
 
 PageLike: TypeAlias = str | Image
-"""A stored page by id or reference, or the image of a page; with `encode_missing` any text."""
+"""A stored page by id or reference, a text, or the image of a page."""
 
 
 class EvaluationRecord:
@@ -32,18 +33,15 @@ class EvaluationRecord:
 class PageCrossEncoder:
     """A `Reranker` for code that was written for a `CrossEncoder`: sentence-transformers' evaluators, too.
 
-    Scores are fused scores, comparable within one query only; with `pairwise` they are the readout's, each of
-    its own pair. With `encode_missing` a text that names no page is read as a page of its own, which needs
-    `pairwise`, or the retriever's scores in `rank`. A progress bar and a batch size are accepted and change
-    nothing: the pages of a query run together.
+    `rank` gives scores from 0 to 1, by retriever and model together. `predict` gives the readout's score of
+    each pair by itself, which depends on no other pair and no retriever. A progress bar and a batch size
+    are accepted and change nothing: the pages of a query run together.
     """
 
     num_labels = 1
 
-    def __init__(self, reranker: Reranker, *, pairwise: bool = False, encode_missing: bool = False) -> None:
+    def __init__(self, reranker: Reranker) -> None:
         self.reranker = reranker
-        self.encode_missing = encode_missing
-        self.pairwise = pairwise
         self.model_card_data = EvaluationRecord()
         """What evaluators measured."""
 
@@ -65,7 +63,7 @@ class PageCrossEncoder:
     ) -> list[dict[str, Any]]:
         """Rank pages: `corpus_id` (the index in `documents`) and `score`, best first.
 
-        `scores` are the retriever's; without them the retriever of the calibration scores the pages. With
+        `scores` are the retriever's; without them the calibration's, or BM25, scores the documents. With
         `return_documents` a page comes back under `text`, an image under `image`.
         """
         if scores is not None and len(scores) != len(documents):
@@ -73,10 +71,8 @@ class PageCrossEncoder:
         retriever_scores = [None] * len(documents) if scores is None else [float(score) for score in scores]
         pages = [self._document(page, score) for page, score in zip(documents, retriever_scores, strict=True)]
         rows = []
-        weight = 1.0 if self.pairwise else None
-        for index, page in rank_documents(self.reranker, query, pages, top_k=top_k, weight=weight):
-            score = page.readout_score if self.pairwise else page.fused_score
-            row: dict[str, Any] = {"corpus_id": index, "score": score}
+        for index, page in rank_documents(self.reranker, query, pages, top_k=top_k):
+            row: dict[str, Any] = {"corpus_id": index, "score": page.relevance_score}
             if return_documents:
                 row["text" if isinstance(documents[index], str) else "image"] = documents[index]
             rows.append(row)
@@ -92,7 +88,7 @@ class PageCrossEncoder:
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
     ) -> NDArray[np.float32] | torch.Tensor | list[torch.Tensor]:
-        """Score (query, page) pairs in float32, or one pair; the pairs of one query are ranked together."""
+        """Score (query, page) pairs in float32, or one pair."""
         if prompt_name is not None:
             raise ScoreError(
                 f"prompt {prompt_name!r}, expected none: the prompt is part of what was stored and calibrated"
@@ -100,14 +96,14 @@ class PageCrossEncoder:
         single = len(inputs) == 2 and isinstance(inputs[0], str)
         pairs: Sequence[Sequence[Any]] = [inputs] if single else inputs
         documents = [(query, self._document(page)) for query, page in pairs]
-        scores = score_pairs(self.reranker, documents, readout_alone=self.pairwise).astype(np.float32)
+        scores = score_pairs(self.reranker, documents, readout_alone=True).astype(np.float32)
         if convert_to_tensor:
             return torch.from_numpy(scores)[0] if single else torch.from_numpy(scores)
         if convert_to_numpy:
             return scores[0] if single else scores
         return list(torch.from_numpy(scores))
 
-    def _document(self, page: PageLike, score: float | None = None) -> LibraryDocument:
+    def _document(self, page: PageLike, score: float | None = None) -> Document:
         if isinstance(page, str):
-            return LibraryDocument((page,), score, text=page if self.encode_missing else None)
-        return LibraryDocument((), score, lambda: page)
+            return Document((page,), page, score=score)
+        return Document(image=lambda: page, score=score)

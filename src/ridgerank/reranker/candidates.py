@@ -4,12 +4,11 @@ Names become a list of known pages with scores, the model's states over their pr
 one shape share a pass, long lists are cut into several), and both scores are fused and sorted (eq. 1 and 2).
 """
 
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from threading import Lock
-from typing import SupportsFloat, TypeAlias
+from typing import Literal, SupportsFloat, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -17,27 +16,23 @@ from PIL.Image import Image
 from scipy.special import expit
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.text import CausalText
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.documents.render import PageRef, list_pages, page_from_image, page_from_text, render_pages
-from ridgerank.errors import DocumentError, ScoreError, StoreError
-from ridgerank.fusion.standardize import standardize
+from ridgerank.documents.images import decode_image
+from ridgerank.documents.render import page_from_image, page_from_text
+from ridgerank.documents.sources import digest_bytes, file_page_id
+from ridgerank.errors import DocumentError, ScoreError
+from ridgerank.fusion.standardize import standard_deviations, standardize
 from ridgerank.fusion.weight import WeightEstimate
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats, Ragged, finite_scores
 from ridgerank.records import Candidate, Latency, Page, RankedPage, Ranking, State
 from ridgerank.scoring.shallow import ShallowPass, ShallowStates
 from ridgerank.store.codec import compress
-from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.layout import Basis, PackedPrefix
+from ridgerank.store.page_filter import PageFilter
 from ridgerank.store.page_store import ByteLRU, PageStore
 from ridgerank.store.sidecar import locate_pages, render_locations
-
-CandidateLike: TypeAlias = Candidate | tuple[str, float] | str
-"""A page by id or reference, with the retriever's score or without."""
-Candidates: TypeAlias = Sequence[CandidateLike] | Mapping[str, float]
-"""What `rank` takes: a list, or scores by page."""
-PageSource: TypeAlias = Mapping[str, Image | Page | str] | Iterable[str | Path]
-"""Where missing pages come from: images, pages or texts by the name of the page, or files and folders."""
 
 PAGES_PER_PASS = 64
 """More candidates than this run in several passes: memory grows with the pages of a pass."""
@@ -46,15 +41,93 @@ MIN_SHARED_PAGES = 8
 PASS_ENTRIES = PAGES_PER_PASS * 256 * (256 + 1280)
 """Entries of the attention matrix of one head in one pass: those of `PAGES_PER_PASS` pages of 1,280 positions
 for a query of 256 tokens. A longer query runs over fewer pages at once: its matrix grows with its square."""
+SHORT_LIST = 5
+"""A shorter list is standardized by the calibration's mean deviations: two documents would cancel out."""
+ORDER_OFFSET = 1.0
+"""Of documents in a retriever's order the n-th, from 0, scores 1 / (this + n)."""
+PAGE_NAME = re.compile(r"[0-9a-f]{64}|[^\n]{1,400}#[0-9]{1,9}")
+"""The form of a page's id and of its reference. Any other string that names no stored page is a text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnstoredPage:
-    """A page that is in no store, ready for a query."""
+class Document:
+    """What is to be ranked: a stored page by one of its names, or else a text or an image by itself."""
 
-    page_id: str
-    reference: str
-    prefix: PackedPrefix
+    names: tuple[object, ...] = ()
+    """What may be a page's id or reference, tried in this order; anything but text is skipped."""
+    text: str | None = None
+    """What the model reads if the store knows no name; a text that has the form of one is none."""
+    image: Callable[[], Image | Page | bytes] | None = None
+    """The page's image, or the bytes of its file, fetched only if the store knows no name."""
+    score: float | None = None
+    """The retriever's score, if there is one."""
+
+    @property
+    def page_names(self) -> list[str]:
+        """The names that are text."""
+        return [name for name in self.names if isinstance(name, str) and name]
+
+
+CandidateLike: TypeAlias = Document | Candidate | tuple[str, float] | str
+"""A document, or the name of a page or a text, with the retriever's score or without."""
+Candidates: TypeAlias = Sequence[CandidateLike] | Mapping[str, float]
+"""What `rank` takes: a list, or scores by page."""
+OnMissing: TypeAlias = Literal["keep", "drop", "error"]
+
+
+class ListOptions(TypedDict, total=False):
+    """How `Reranker.rank` takes a list."""
+
+    weight: float | None
+    """Stands in for the calibrated weight. At 1 the readout alone ranks, and no retriever is asked."""
+    retriever: str | None
+    """Whose scores or order the documents come with: the calibrated weight is for one retriever."""
+    order: Literal["retriever"] | None
+    """Documents without scores come in a retriever's order, best first; else their order says nothing."""
+    on_missing: OnMissing
+    """Documents that cannot be scored stand after the others (`keep`), are left out, or are an error."""
+    max_tokens_per_doc: int | None
+    """Read no more of a text that is not stored."""
+    seconds: float | None
+    """Encode no further documents after this time: the others stand after those that were read."""
+    max_encoded: int | None
+    """Encode no more documents than this, the best by the retriever's scores."""
+    within: PageFilter | None
+    """Leave out stored pages that this filter does not let through."""
+    before_encoding: Callable[[], None]
+    """Called before each document is encoded; what it raises ends the work."""
+
+
+def to_documents(candidates: Candidates) -> list[Document]:
+    """Candidates as documents, however they are written."""
+    if isinstance(candidates, Mapping):
+        candidates = list(candidates.items())
+    if isinstance(candidates, str) or not isinstance(candidates, Sequence):
+        raise ScoreError(
+            f"candidates of type {type(candidates).__name__}, expected a list of pages or texts, of "
+            "(page, score), or a dict of scores by page"
+        )
+    documents = [_to_document(candidate) for candidate in candidates]
+    scores = [document.score for document in documents if document.score is not None]
+    finite_scores(scores, Ragged.of_lengths([len(scores)] if scores else []), what="the candidates' scores")
+    return documents
+
+
+def _to_document(candidate: object) -> Document:
+    """One candidate; numbers of numpy and torch count as scores, text does not."""
+    score: object = None
+    if isinstance(candidate, Document):
+        return candidate
+    if isinstance(candidate, Candidate):
+        candidate = (candidate.page_id, candidate.score)
+    if isinstance(candidate, tuple | list) and len(candidate) == 2:
+        candidate, score = candidate
+        if not isinstance(score, SupportsFloat) or isinstance(score, str):
+            candidate = None
+    if not isinstance(candidate, str):
+        raise ScoreError("a candidate of another kind, expected a page, a text, or (page, score), a number")
+    number = float(score) if isinstance(score, SupportsFloat) else None
+    return Document((candidate,), candidate, score=number)
 
 
 class UnstoredPages:
@@ -67,86 +140,162 @@ class UnstoredPages:
         self._backbone = backbone
         self._lineage = lineage
         self._basis = basis
-        self._encoded_pages: ByteLRU[str, UnstoredPage] = ByteLRU(
-            capacity_bytes, count_bytes=lambda page: page.prefix.nbytes
+        self._held: ByteLRU[str, PackedPrefix] = ByteLRU(
+            capacity_bytes, count_bytes=lambda prefix: prefix.nbytes
         )
-        self._listed: dict[tuple[str, ...], dict[str, PageRef]] = {}
-        self._lock = Lock()
 
-    def find(self, names: Sequence[str], source: PageSource) -> dict[str, UnstoredPage]:
-        """Name → page, encoded unless it is in memory; names the source does not have are left out."""
-        if not isinstance(source, Mapping):
-            return self._find_in_files(names, tuple(str(path) for path in source))
-        return {
-            name: self._encode(self._require_text(self._as_page(source[name], name)))
-            for name in names
-            if name in source
-        }
-
-    def encode_pending(self, store: PageStore, page_ids: Sequence[str]) -> dict[str, UnstoredPage]:
+    def encode_pending(self, store: PageStore, page_ids: Sequence[str]) -> dict[str, PackedPrefix]:
         """Those of these pages that are stored without a prefix, from their documents; a blank one is blank.
 
         Pages that cannot be read any more are left out.
         """
         pending = [entry.page_id for entry in store.catalog.entries(page_ids) if not entry.nbytes]
-        held = {page_id: self._encoded_pages.get(page_id) for page_id in pending}
-        pages = {page_id: page for page_id, page in held.items() if page is not None}
-        missing = [page_id for page_id in pending if page_id not in pages]
+        held = {page_id: self._held.get(page_id) for page_id in pending}
+        missing = [page_id for page_id, prefix in held.items() if prefix is None]
         locations = locate_pages(store, missing) if missing else []
         for page in render_locations(locations, max_pixels=self._backbone.page_budget):
             if isinstance(page, Page):
-                pages[page.page_id] = self._encode(page)
-        return pages
+                held[page.page_id] = self.encode(page)
+        return {page_id: prefix for page_id, prefix in held.items() if prefix is not None}
 
-    def _as_page(self, content: Image | Page | str, name: str) -> Page:
-        if isinstance(content, Page):
-            return content
-        if not isinstance(content, str):
-            return page_from_image(content, name, max_pixels=self._backbone.page_budget)
-        if not self._backbone.reads_text:
+    def encode(self, page: Page) -> PackedPrefix:
+        """A page as the store would hold it, from memory if it was encoded lately."""
+        packed = self._held.get(page.page_id)
+        if packed is None:
+            storage = self._lineage.storage
+            [prefix] = self._backbone.encode([self._backbone.content(page)], exit_layer=storage.exit_layer)
+            packed = compress(prefix, storage.keep, self._basis)
+            self._held.put(page.page_id, packed)
+        return packed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchedDocuments:
+    """The documents of a list, matched with the pages of a store."""
+
+    page_ids: list[str]
+    """The page of each document, in the order sent; of one that cannot be scored, its name in the list."""
+    unstored: dict[str, Page]
+    """Texts and images that are in no store, by page id."""
+    unscored: dict[str, tuple[str, str]]
+    """Documents that cannot be scored: place in the list → what they are called, and why."""
+    dropped: bool
+    """Whether these are left out."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What documents that are in no store are called, by page id."""
+        return {page_id: page.reference for page_id, page in self.unstored.items()}
+
+    def tail(self, late: Mapping[str, float], store: PageStore) -> list[tuple[str, str, float]]:
+        """What stands after all others: pages that were not read, with their scores, and what has none."""
+        names = self.names
+        stored = [page_id for page_id in late if page_id not in names]
+        names |= dict(zip(stored, store.references(stored), strict=True))
+        tail = [(page_id, names[page_id], score) for page_id, score in late.items()]
+        unscored = {} if self.dropped else self.unscored
+        return tail + [(place, called, float("nan")) for place, (called, _) in unscored.items()]
+
+
+def match_documents(
+    documents: Sequence[Document], store: PageStore, backbone: Backbone, options: ListOptions
+) -> MatchedDocuments:
+    """Find each document by its names, asking the store once, else make a page of its image or its text."""
+    on_missing, max_tokens = options.get("on_missing", "keep"), options.get("max_tokens_per_doc")
+    known_pages = store.lookup_many(name for document in documents for name in document.page_names)
+    matched = MatchedDocuments([], {}, {}, dropped=on_missing == "drop")
+    cut = 0
+    for index, document in enumerate(documents):
+        page_id = next((known_pages[name] for name in document.page_names if name in known_pages), None)
+        name = f"documents[{index}]"
+        if page_id is None:
+            try:
+                page, was_cut = _make_page(document, name, store, backbone, max_tokens)
+                page_id, cut = page.page_id, cut + was_cut
+                if page_id not in store:
+                    matched.unstored[page_id] = page
+            except (DocumentError, OSError, ValueError) as error:  # a file that is gone, what is not base64
+                if on_missing == "error":
+                    raise DocumentError(f"{name}: {error}") from error
+                page_id, matched.unscored[name] = name, ((*document.page_names, name)[0], str(error))
+        matched.page_ids.append(page_id)
+    if cut:
+        limit = "as many tokens as the model reads" if max_tokens is None else f"{max_tokens} tokens"
+        matched.notes.append(f"{cut} texts were cut after {limit}")
+    if matched.unscored:
+        fate = "left out" if matched.dropped else "put last"
+        shown = "; ".join(f"{place}: {why}" for place, (_, why) in list(matched.unscored.items())[:3])
+        matched.notes.append(f"{len(matched.unscored)} documents cannot be scored and are {fate}: {shown}")
+    return matched
+
+
+def _make_page(
+    document: Document, name: str, store: PageStore, backbone: Backbone, max_tokens: int | None
+) -> tuple[Page, bool]:
+    """A document that has no stored page's name as a page, and whether its text was cut."""
+    text = "" if PAGE_NAME.fullmatch(document.text or "") else document.text or ""
+    if document.image is not None:
+        image = document.image()
+        if isinstance(image, bytes):
+            page_id = file_page_id(digest_bytes(image), 1)
+            image = decode_image(image)
+            if page_id in store:  # the image of an indexed file, by its bytes
+                return Page(page_id, name, image, text), False
+        if not isinstance(image, Page):
+            image = page_from_image(image, name, max_pixels=backbone.page_budget, text=text)
+        if backbone.reads_text and not image.text.strip():
             raise DocumentError(
-                "a document is given as a text, and the model of this store reads page images; index the "
-                "document, or use a model that reads text"
+                "an image without text, and the model of this store reads text; send its text, or index its "
+                "document with OCR"
             )
-        return page_from_text(content, name)
+        return image, False
+    if not text.strip():
+        shown = ", ".join(repr(each if len(each) <= 40 else f"{each[:39]}…") for each in document.page_names)
+        if not shown or not shown.strip(" '"):
+            raise DocumentError("empty; send a text, an image or the name of a stored page")
+        raise DocumentError(f"{shown} names no page of the store; index it, or send its text or its image")
+    if not isinstance(backbone, CausalText):
+        raise DocumentError(
+            "a text, and the model of this store reads page images; index its document, or send its image"
+        )
+    spans = backbone.text_spans(text)
+    end = spans[: max_tokens or None][-1][1] if spans else len(text)
+    return page_from_text(text if max_tokens is None else text[:end], name), bool(text[end:].strip())
 
-    def _find_in_files(self, names: Sequence[str], paths: tuple[str, ...]) -> dict[str, UnstoredPage]:
-        with self._lock:
-            if paths not in self._listed:
-                refs = [ref for ref in list_pages(paths, processes=1) if isinstance(ref, PageRef)]
-                by_name = {ref.reference: ref for ref in refs}
-                self._listed[paths] = by_name | {ref.page_id: ref for ref in refs}
-            listed = self._listed[paths]
-            refs_by_name = {name: listed[name] for name in names if name in listed}
-        held = {name: self._encoded_pages.get(ref.page_id) for name, ref in refs_by_name.items()}
-        pages = {name: page for name, page in held.items() if page is not None}
-        missing = {name: ref for name, ref in refs_by_name.items() if name not in pages}
-        rendered = render_pages(missing.values(), max_pixels=self._backbone.page_budget, processes=1)
-        for name, page in zip(missing, rendered, strict=True):
-            if not isinstance(page, Page):
-                raise StoreError(f"a missing page cannot be read from its file: {page}")
-            pages[name] = self._encode(self._require_text(page))
-        return pages
 
-    def _require_text(self, page: Page) -> Page:
-        if self._backbone.reads_text and not page.text.strip():
-            raise DocumentError(
-                f"{page.reference} has no text, and the model of this store reads text; index its document "
-                "with OCR"
-            )
-        return page
+def collect_scores(
+    documents: Sequence[Document], matched: MatchedDocuments, store: PageStore, within: PageFilter | None
+) -> tuple[dict[str, float], bool]:
+    """Page id → score, in the order sent, each page once at its highest; and whether scores were sent.
 
-    def _encode(self, page: Page) -> UnstoredPage:
-        held = self._encoded_pages.get(page.page_id)
-        if held is not None:
-            return held
-        content = self._backbone.content(page)
-        storage = self._lineage.storage
-        [prefix] = self._backbone.encode([content], exit_layer=storage.exit_layer)
-        packed = compress(prefix, storage.keep, self._basis)
-        unstored = UnstoredPage(page.page_id, page.reference, packed)
-        self._encoded_pages.put(unstored.page_id, unstored)
-        return unstored
+    If they were not, the scores are those of the order.
+    """
+    selected = store.select(within).page_ids | matched.unstored.keys() if within else None
+    with_score = sum(document.score is not None for document in documents)
+    scored = 0 < with_score == len(documents)
+    if with_score and not scored:
+        lack = f"{with_score} of {len(documents)} documents have a score, so none counts; send all, or none"
+        matched.notes.append(lack)
+    best: dict[str, float] = {}
+    repeated = left_out = 0
+    for place, (page_id, document) in enumerate(zip(matched.page_ids, documents, strict=True)):
+        if selected is not None and page_id not in matched.unscored and page_id not in selected:
+            left_out += 1
+        elif page_id not in matched.unscored:
+            repeated += page_id in best
+            score = float(document.score or 0.0) if scored else 1.0 / (ORDER_OFFSET + place)
+            best[page_id] = max(score, best.get(page_id, score))
+    if left_out:
+        matched.notes.append(f"{left_out} candidates left out: not of {within}")
+    if repeated:
+        matched.notes.append(f"{repeated} repeated candidates count once, at their highest score")
+    return best, scored
+
+
+def sort_candidates(scores: Mapping[str, float]) -> list[str]:
+    """Page ids, best first, ties by id: one order, because the last digits of a sum depend on it."""
+    return sorted(scores, key=lambda page_id: (-scores[page_id], page_id))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,8 +309,16 @@ class CandidateList:
     weight: float
     scored: bool = True
     """Whether there are retriever scores at all."""
-    unstored: dict[str, UnstoredPage] = field(default_factory=dict)
-    """Pages that are in no store, by page id."""
+    calibrated: bool = True
+    """Whether they are those of the retriever that the calibration was made for."""
+    unstored: dict[str, PackedPrefix] = field(default_factory=dict)
+    """Prefixes of pages that the store has none of, by page id."""
+    names: dict[str, str] = field(default_factory=dict)
+    """What pages that are in no store are called, by page id."""
+    sent: list[str] = field(default_factory=list)
+    """The page of each document in the order sent, which equal scores keep; none after a search."""
+    tail: list[tuple[str, str, float]] = field(default_factory=list)
+    """Id, reference and retriever's score of pages that stand after all others, unread, in this order."""
     notes: list[str] = field(default_factory=list)
     unread: str = ""
     """Why the model does not run and the retriever's order stays; empty if it runs."""
@@ -171,75 +328,9 @@ class CandidateList:
         """Say where a score could not tell the candidates apart; `readout_scores` is (candidates,)."""
         if len(self.scores) == 1:
             return ["one candidate: there is nothing to rank"]
-        notes = []
-        if self.scored and self.scores.max() == self.scores.min():
-            notes.append("the retriever's scores are all equal: the readout alone decides")
         if readout_scores.max() == readout_scores.min():
-            notes.append("the readout's scores are all equal: the retriever alone decides")
-        return notes
-
-
-def separate_scores(candidates: Candidates) -> tuple[list[str], list[float] | None]:
-    """Names and scores of candidates; the scores are None if candidates are bare names."""
-    if isinstance(candidates, Mapping):
-        candidates = list(candidates.items())
-    if isinstance(candidates, str) or not isinstance(candidates, Sequence):
-        raise ScoreError(
-            f"candidates of type {type(candidates).__name__}, expected a list of pages, of (page, score), or "
-            "a dict of scores by page"
-        )
-    bare = [candidate for candidate in candidates if isinstance(candidate, str)]
-    if bare and len(bare) < len(candidates):
-        raise ScoreError(
-            f"{len(bare)} of {len(candidates)} candidates have no score ({shorten(bare)}); give all, or none"
-        )
-    if bare or not candidates:
-        return bare, None
-    pairs = [_name_and_score(candidate) for candidate in candidates]
-    scores = [score for _, score in pairs]
-    finite_scores(scores, Ragged.of_lengths([len(scores)]), what="the candidates' scores")
-    return [name for name, _ in pairs], scores
-
-
-def _name_and_score(candidate: object) -> tuple[str, float]:
-    """The parts of a candidate with a score; numbers of numpy and torch count as numbers, text does not."""
-    if isinstance(candidate, Candidate):
-        return candidate.page_id, float(candidate.score)
-    if isinstance(candidate, tuple | list) and len(candidate) == 2:
-        name, score = candidate
-        if isinstance(name, str) and isinstance(score, SupportsFloat) and not isinstance(score, str):
-            return name, float(score)
-    raise ScoreError(f"candidate {candidate!r}, expected a page, or (page, score) with a number as score")
-
-
-def resolve_names(
-    names: Sequence[str], store: PageStore, unstored_pages: UnstoredPages, source: PageSource | None
-) -> tuple[list[str], dict[str, UnstoredPage]]:
-    """The page id of every name, and the pages among them that are in no store, encoded from `source`."""
-    page_id_of = store.lookup_many(names)
-    missing = [name for name in dict.fromkeys(names) if name not in page_id_of]
-    unstored: dict[str, UnstoredPage] = {}
-    if missing and source is not None:
-        for name, page in unstored_pages.find(missing, source).items():
-            page_id_of[name] = page.page_id
-            if page.page_id not in store:
-                unstored[page.page_id] = page
-    unknown = [name for name in missing if name not in page_id_of]
-    if unknown:
-        tried = "" if source is None else ", nor in encode_missing"
-        raise StoreError(
-            f"pages not in the page store at {store.uri}{tried}: {shorten(unknown)}; index them, "
-            "leave them out, or pass their images or files as encode_missing"
-        )
-    return [page_id_of[name] for name in names], unstored
-
-
-def keep_best_scores(page_ids: Sequence[str], scores: Sequence[float]) -> tuple[list[str], Floats]:
-    """Each page once, at its highest score."""
-    best: dict[str, float] = {}
-    for page_id, score in zip(page_ids, scores, strict=True):
-        best[page_id] = max(score, best.get(page_id, score))
-    return list(best), np.array(list(best.values()), dtype=np.float64)
+            return ["the readout's scores are all equal: the retriever alone decides"]
+        return []
 
 
 def drop_unreadable(candidates: CandidateList, store: PageStore) -> CandidateList:
@@ -253,15 +344,9 @@ def drop_unreadable(candidates: CandidateList, store: PageStore) -> CandidateLis
     return candidates
 
 
-def note_pending(pending: Mapping[str, UnstoredPage]) -> list[str]:
+def note_pending(pending: Mapping[str, PackedPrefix]) -> list[str]:
     """Say how many pages had to be encoded for this query."""
     return [f"{len(pending)} candidates were encoded just now: indexing has not come to them"] * bool(pending)
-
-
-def sort_candidates(page_ids: Sequence[str], scores: Floats) -> tuple[list[str], Floats]:
-    """Best first, ties by id: one order, because the last digits of a sum depend on it."""
-    order = sorted(range(len(page_ids)), key=lambda row: (-scores[row], page_ids[row]))
-    return [page_ids[row] for row in order], scores[order]
 
 
 def run_lists(
@@ -318,14 +403,14 @@ def _group(lists: Sequence[CandidateList], shallow: ShallowPass, *, share: bool)
 def _pass_shape(candidates: CandidateList, shallow: ShallowPass) -> tuple[int, int]:
     """Tokens after the page, and positions of the longest page, to which a pass is padded."""
     stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
-    lengths = [len(page.prefix.positions) for page in candidates.unstored.values()]
+    lengths = [len(prefix.positions) for prefix in candidates.unstored.values()]
     lengths += [entry.positions for entry in shallow.store.catalog.entries(stored)]
     return len(shallow.backbone.tokens.suffix(candidates.query)), max(lengths)
 
 
 def _run_shared(lists: Sequence[CandidateList], shallow: ShallowPass) -> list[ShallowStates]:
     """The states of several lists from one pass."""
-    unstored = {page_id: page.prefix for each in lists for page_id, page in each.unstored.items()}
+    unstored = {page_id: prefix for each in lists for page_id, prefix in each.unstored.items()}
     shared = shallow.run_lists([(each.query, each.page_ids) for each in lists], unstored=unstored)
     parts = torch.split(shared.states, [len(each.page_ids) for each in lists])
     return [replace(shared, states=states) for states in parts]
@@ -335,13 +420,12 @@ def _run_alone(
     candidates: CandidateList, shallow: ShallowPass, state: State, before_pass: Callable[[], None]
 ) -> ShallowStates:
     """The states of one list, in several passes if the list or its query is long."""
-    unstored = {page_id: page.prefix for page_id, page in candidates.unstored.items()}
     count = pages_per_pass(*_pass_shape(candidates, shallow))
     passes = []
     for start in range(0, len(candidates.page_ids), count):
         before_pass()
         query_pages = (candidates.query, candidates.page_ids[start : start + count])
-        passes.append(shallow.run_lists([query_pages], state=state, unstored=unstored))
+        passes.append(shallow.run_lists([query_pages], state=state, unstored=candidates.unstored))
     return ShallowStates(
         torch.cat([part.states for part in passes]),
         sum(part.reading_ms for part in passes),
@@ -353,27 +437,29 @@ def rank_states(
     candidates: CandidateList, list_states: ShallowStates | None, calibration: Calibration, store: PageStore
 ) -> Ranking:
     """All candidates, best first: in the retriever's order if the model did not read them."""
-    if list_states is None:
-        latency = Latency(candidates.retrieval_ms, 0.0, 0.0, 0.0)
-        pages = _order_pages(candidates, None, _name_pages(candidates, store), None)
-        reasons = (candidates.unread if pages else "no candidates", *candidates.notes)
-        return Ranking(candidates.query, tuple(pages), 0.0, latency, reranked=False, reasons=reasons)
     start = time.perf_counter()
-    states: Floats = list_states.states.cpu().numpy().astype(np.float64)
-    readout_scores = calibration.readout.score(states)
-    predictor = calibration.target_readout
-    predicted = None if predictor is None else predictor.predict(states)
-    pages = _order_pages(candidates, readout_scores, _name_pages(candidates, store), predicted)
-    notes = _caution(calibration.weight, candidates.weight)
-    notes += [*candidates.notes, *candidates.note_ties(readout_scores)]
-    latency = Latency(
-        retrieval_ms=candidates.retrieval_ms,
-        reading_ms=list_states.reading_ms,
-        compute_ms=list_states.compute_ms,
-        ranking_ms=1000 * (time.perf_counter() - start),
+    readout_scores = predicted = None
+    weight, notes, reading_ms, compute_ms = 0.0, list(candidates.notes), 0.0, 0.0
+    if list_states is not None:
+        states: Floats = list_states.states.cpu().numpy().astype(np.float64)
+        readout_scores, weight = calibration.readout.score(states), candidates.weight
+        if calibration.target_readout is not None and weight > 0 and len(states) > 1:
+            predicted = calibration.target_readout.predict(states)
+        notes = [*_caution(calibration.weight, weight), *notes, *candidates.note_ties(readout_scores)]
+        reading_ms, compute_ms = list_states.reading_ms, list_states.compute_ms
+    elif candidates.unread or not candidates.tail:
+        notes = [candidates.unread or "no candidates", *notes]
+    pages = _order_pages(candidates, readout_scores, _name_pages(candidates, store), predicted, calibration)
+    pages += _tail_pages(candidates, pages)
+    ranking_ms = 1000 * (time.perf_counter() - start)
+    return Ranking(
+        candidates.query,
+        tuple(pages),
+        weight,
+        Latency(candidates.retrieval_ms, reading_ms, compute_ms, ranking_ms),
+        reranked=weight > 0 and len(candidates.page_ids) > 1,
+        reasons=tuple(notes),
     )
-    reranked = candidates.weight > 0 and len(pages) > 1
-    return Ranking(candidates.query, tuple(pages), candidates.weight, latency, reranked, tuple(notes))
 
 
 def _order_pages(
@@ -381,16 +467,23 @@ def _order_pages(
     readout_scores: Floats | None,
     references: Mapping[str, str],
     predicted_targets: Floats | None,
+    calibration: Calibration,
 ) -> list[RankedPage]:
-    """Pages by fused score, best first; a tie, as all without the readout, as the retriever has it."""
-    if not candidates.page_ids:
+    """Pages by fused score, best first; a tie as the retriever has it, else as the pages were sent."""
+    count = len(candidates.page_ids)
+    if not count:
         return []
-    lists = Ragged.of_lengths([len(candidates.page_ids)])
-    retriever_ranks = lists.ranks(candidates.scores)
+    places = {page_id: place for place, page_id in reversed(list(enumerate(candidates.sent)))}
+    sent = np.array([places.get(page_id, row) for row, page_id in enumerate(candidates.page_ids)])
+    retriever_ranks = np.empty(count, dtype=np.int64)
+    retriever_ranks[np.lexsort((sent, -candidates.scores))] = np.arange(1, count + 1)
     weight = 0.0 if readout_scores is None else candidates.weight
-    readout = np.full(lists.members, np.nan) if readout_scores is None else readout_scores
-    retriever_z = standardize(candidates.scores, lists)
-    readout_z = standardize(np.nan_to_num(readout), lists)
+    readout = np.full(count, np.nan) if readout_scores is None else readout_scores
+    retriever_spread, readout_spread = _mean_deviations(calibration)
+    retriever_z = _standardize_list(
+        candidates.scores, retriever_spread if candidates.calibrated else float("nan")
+    )
+    readout_z = _standardize_list(np.nan_to_num(readout), readout_spread)
     retriever_parts, readout_parts = (1.0 - weight) * retriever_z, weight * readout_z
     fused_scores = retriever_parts + readout_parts
     order = np.lexsort((retriever_ranks, -fused_scores))
@@ -411,6 +504,45 @@ def _order_pages(
             relevance_score=float(relevance[rank - 1]),
         )
         for rank, row in enumerate(order.tolist(), start=1)
+    ]
+
+
+def _standardize_list(scores: Floats, deviation: float) -> Floats:
+    """z of one list, eq. 1; with `deviation` in the place of its own if it is short and this is known."""
+    if len(scores) >= SHORT_LIST or not deviation > 0:
+        return standardize(scores, Ragged.of_lengths([len(scores)]))
+    centered: Floats = (scores - scores.mean()) / deviation
+    return centered
+
+
+def _mean_deviations(calibration: Calibration) -> tuple[float, float]:
+    """Mean standard deviation of the retriever's and the readout's scores in a list; NaN if not measured."""
+    lists = calibration.lists
+    known = lists is not None and len(lists.lists) > 0
+    retriever = standard_deviations(lists.retriever, lists.lists).mean() if lists and known else float("nan")
+    return float(retriever), calibration.diagnostics.readout_spread
+
+
+def _tail_pages(candidates: CandidateList, pages: Sequence[RankedPage]) -> list[RankedPage]:
+    """The pages that stand after all others, with scores below theirs."""
+    fused, relevance = (pages[-1].fused_score, pages[-1].relevance_score) if pages else (0.0, 1.0)
+    count = len(candidates.tail)
+    return [
+        RankedPage(
+            page_id=page_id,
+            reference=reference,
+            fused_score=fused - number,
+            retriever_score=score,
+            readout_score=float("nan"),
+            retriever_z=0.0,
+            readout_z=0.0,
+            retriever_part=0.0,
+            readout_part=0.0,
+            rank=len(pages) + number,
+            retriever_rank=len(pages) + number,
+            relevance_score=relevance * (count - number + 1) / (count + 1),
+        )
+        for number, (page_id, reference, score) in enumerate(candidates.tail, start=1)
     ]
 
 
@@ -453,6 +585,9 @@ def drop_low_scores(ranking: Ranking, min_score: float | None) -> Ranking:
     """The ranking without pages whose relevance score is below `min_score`; the others keep their ranks."""
     if min_score is None or not ranking.pages:
         return ranking
+    if not ranking.reranked:
+        lack = "min_score was not applied: without the model, scores are only ranks"
+        return replace(ranking, reasons=(*ranking.reasons, lack))
     pages = tuple(page for page in ranking.pages if page.relevance_score >= min_score)
     if pages:
         return replace(ranking, pages=pages)
@@ -471,6 +606,5 @@ def _caution(calibrated: WeightEstimate, weight: float) -> list[str]:
 
 def _name_pages(candidates: CandidateList, store: PageStore) -> dict[str, str]:
     """What each candidate is called, by page id."""
-    stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
-    references = dict(zip(stored, store.references(stored), strict=True))
-    return references | {page_id: page.reference for page_id, page in candidates.unstored.items()}
+    stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.names]
+    return candidates.names | dict(zip(stored, store.references(stored), strict=True))

@@ -9,14 +9,15 @@ readout, eq. 2 at the calibrated weight (`candidates.py`). Safe for any number o
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from threading import Lock
-from typing import Any, Concatenate, ParamSpec, Self, SupportsFloat
+from typing import Any, Concatenate, ParamSpec, Self, SupportsFloat, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -24,34 +25,46 @@ import torch
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
-from ridgerank.errors import LineageMismatch, ScoreError, StoreError, UnreadablePages
+from ridgerank.calibration.weight import equal_weight
+from ridgerank.errors import (
+    BackboneError,
+    ExtraMissing,
+    RetrieverError,
+    ScoreError,
+    StoreError,
+    UnreadablePages,
+)
+from ridgerank.fusion.standardize import standardize
 from ridgerank.processes import IsolatedProcess
-from ridgerank.records import Explanation, Ranking, validate_query
+from ridgerank.ragged import Ragged
+from ridgerank.records import Explanation, Page, Ranking, validate_query
 from ridgerank.reranker.candidates import (
     CandidateList,
     Candidates,
-    PageSource,
-    UnstoredPage,
+    ListOptions,
     UnstoredPages,
+    collect_scores,
     drop_low_scores,
     drop_unreadable,
-    keep_best_scores,
+    match_documents,
     note_pending,
     rank_states,
     require_min_score,
-    resolve_names,
     run_lists,
-    separate_scores,
     sort_candidates,
+    to_documents,
 )
 from ridgerank.reranker.explain import explain
 from ridgerank.reranker.options import CalibratedStore, open_calibrated
 from ridgerank.retrievers.base import Retriever
+from ridgerank.retrievers.bm25 import BM25, score_texts
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
-from ridgerank.store.lance_dataset import shorten
+from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.page_filter import PageFilter
 from ridgerank.store.page_store import CACHE_BYTES, CacheCounts
+
+log = logging.getLogger(__name__)
 
 CANDIDATES = 20
 """K, as in the paper."""
@@ -59,6 +72,19 @@ Options = ParamSpec("Options")
 
 UNSTORED_BYTES = 128 << 20
 """Pages that are in no store and stay in memory for a while: few of them are sent again."""
+
+
+class SearchOptions(TypedDict, total=False):
+    """How `Reranker.search` searches."""
+
+    k: int
+    """Candidates that are reranked, 20 by default."""
+    top_k: int
+    """Pages returned at most, 5 by default."""
+    min_score: float | None
+    """Leave out pages whose relevance score is below this, all of them if need be."""
+    within: PageFilter | None
+    """Search only these pages."""
 
 
 def _in_a_thread(
@@ -103,11 +129,12 @@ class Reranker:
         self._loading = Lock()
         self._reader = IsolatedProcess()  # started when a document is first read
         self._closed = False
+        self._words: BM25 | None = None
+        self._lacks: set[str] = set()
+        """What of the two was tried in vain: a retriever, words of the store's pages."""
         self._unstored = UnstoredPages(
             shallow.backbone, self.store.lineage, capacity_bytes=UNSTORED_BYTES, basis=self.store.basis
         )
-        if retriever is not None:
-            self._require_calibrated_for(retriever)
 
     @classmethod
     def open(
@@ -149,11 +176,10 @@ class Reranker:
 
     @property
     def retriever(self) -> Retriever:
-        """The retriever the weight was estimated for; loaded once, also if it proves to be another."""
+        """What searches, and scores pages that come without: the calibration's unless one was given."""
         with self._loading:
             if self._retriever is None:
                 self._retriever = self._load_retriever(self.calibration.retriever_source)
-            self._require_calibrated_for(self._retriever)
             return self._retriever
 
     def rank(
@@ -162,78 +188,150 @@ class Reranker:
         candidates: Candidates,
         *,
         top_k: int | None = None,
-        encode_missing: PageSource | None = None,
-        weight: float | None = None,
         min_score: float | None = None,
-        within: PageFilter | None = None,
+        **options: Unpack[ListOptions],
     ) -> Ranking:
         """Put candidates in order, best first; the best `top_k` of them, or all.
 
-        Candidates name pages by id or reference, in any order: a list, or a dict of scores by page. Either
-        all come with scores, or none, and the calibration's retriever then supplies them. A page given twice
-        counts once, at its higher score. A page the store lacks is an error, unless `encode_missing` has it:
-        images by name, or files to look in.
-        A `weight` given stands in for the calibrated one; at 1, the readout alone, no retriever is asked.
-        Pages whose relevance score is below `min_score` are left out, all of them if need be; so are stored
-        pages that are not `within` a filter.
+        Candidates are pages by id or reference, texts, or `Document`s, in any order: a list, or a dict of
+        scores by page. Either all come with scores, or the retriever of the calibration, or BM25 over their
+        texts, supplies them. A page given twice counts once, at its higher score. What cannot be scored
+        stands after the others. `ListOptions` has the options.
+        Pages whose relevance score is below `min_score` are left out, all of them if need be.
         """
         _require_count(top_k, "top_k")
         require_min_score(min_score, self.calibration)
-        prepared = self.prepare(
-            query, candidates, encode_missing=encode_missing, weight=weight, within=within
-        )
+        prepared = self.prepare(query, candidates, **options)
         return self.rank_lists([prepared], top_k=top_k, min_score=min_score)[0]
 
-    def prepare(
-        self,
-        query: str,
-        candidates: Candidates,
-        *,
-        encode_missing: PageSource | None = None,
-        weight: float | None = None,
-        within: PageFilter | None = None,
-    ) -> CandidateList:
-        """What `rank` does before the model runs: find the pages, encode those missing, score them."""
+    def prepare(self, query: str, candidates: Candidates, **options: Unpack[ListOptions]) -> CandidateList:
+        """What `rank` does before the model runs: find the pages, score them, encode those missing."""
         self._require_open()
         text = validate_query(query)
-        if weight is not None and not (isinstance(weight, SupportsFloat) and 0.0 <= float(weight) <= 1.0):
-            raise ScoreError(f"weight is {weight!r}, expected a number from 0 (retriever) to 1 (readout)")
+        given = options.get("weight")
+        if given is not None and not (isinstance(given, SupportsFloat) and 0.0 <= float(given) <= 1.0):
+            raise ScoreError(f"weight is {given!r}, expected a number from 0 (retriever) to 1 (readout)")
         start = time.perf_counter()
-        names, scores = separate_scores(candidates)
-        all_ids, unstored = resolve_names(names, self.store, self._unstored, encode_missing)
-        notes = []
-        if within:
-            selected = self.store.select(within).page_ids | unstored.keys()
-            rows = [row for row, page_id in enumerate(all_ids) if page_id in selected]
-            if left_out := len(all_ids) - len(rows):
-                notes.append(f"{left_out} candidates left out: not of {within}")
-            all_ids = [all_ids[row] for row in rows]
-            scores = None if scores is None else [scores[row] for row in rows]
-        if scores is not None:
-            page_ids, retriever_scores = keep_best_scores(all_ids, scores)
+        documents = to_documents(candidates)
+        matched = match_documents(documents, self.store, self.backbone, options)
+        scores, scored = collect_scores(documents, matched, self.store, options.get("within"))
+        notes, source = matched.notes, options.get("retriever")
+        by_order = not scored and options.get("order") is not None
+        alone = given == 1.0 and not scored and not by_order
+        if alone:
+            scores = dict.fromkeys(scores, 0.0)
+            notes.append("no retriever scores: the readout alone ranks")
+        elif not scored and not by_order and scores:
+            scores, source = self._score_list(text, list(scores), matched.unstored)
+        calibrated, doubt = self._weigh(source)
+        weight = calibrated if given is None else float(given)
+        notes += [doubt] * bool(doubt and given is None and not alone and len(scores) > 1)
+        unread, late = "", list(scores)
+        encoded: dict[str, PackedPrefix] = {}
+        if weight < 1 and len(scores) > 1 and len(set(scores.values())) == 1:
+            why = "the scores are" if scored else "no word of the query tells the documents apart, scores are"
+            unread = f"{why} all equal: the documents are in the order sent"
         else:
-            page_ids = list(dict.fromkeys(all_ids))
-            if weight == 1.0:
-                retriever_scores = np.zeros(len(page_ids))
-                notes.append("no retriever scores: the readout alone ranks")
-            elif unstored:
-                shown = shorten([page.reference for page in unstored.values()])
-                raise ScoreError(f"the retriever does not know {shown}: not stored; give scores for them")
-            else:
-                retriever_scores = self.retriever.score(text, page_ids) if page_ids else np.zeros(0)
-        if repeated := len(all_ids) - len(page_ids):
-            notes.append(f"{repeated} repeated candidates count once, at their highest score")
-        page_ids, retriever_scores = sort_candidates(page_ids, retriever_scores)
-        pending = self._encode_pending([page_id for page_id in page_ids if page_id not in unstored])
+            best_first = sort_candidates(scores)
+            missing = [matched.unstored[page_id] for page_id in best_first if page_id in matched.unstored]
+            encoded, late = self._encode_best(missing, options, start)
+            if late:
+                notes.append(f"{len(late)} documents were not read, for want of time: they stand last")
+        read = [page_id for page_id in sort_candidates(scores) if page_id not in late]
+        pending = self._encode_pending([page_id for page_id in read if page_id not in encoded])
         return CandidateList(
             query=text,
-            page_ids=page_ids,
-            scores=retriever_scores,
-            weight=self.calibration.weight.weight if weight is None else weight,
-            scored=scores is not None or weight != 1.0,
-            unstored=unstored | pending,
+            page_ids=read,
+            scores=np.array([scores[page_id] for page_id in read], dtype=np.float64),
+            weight=weight,
+            scored=not alone,
+            calibrated=not doubt and not by_order,
+            unstored=encoded | pending,
+            names=matched.names,
+            sent=matched.page_ids,
+            tail=matched.tail({page_id: scores[page_id] for page_id in late}, self.store),
             notes=notes + note_pending(pending),
+            unread=unread,
             retrieval_ms=1000 * (time.perf_counter() - start),
+        )
+
+    def _encode_best(
+        self, pages: Sequence[Page], options: ListOptions, start: float
+    ) -> tuple[dict[str, PackedPrefix], list[str]]:
+        """Pages encoded, and the ids of those that the options leave no time for; best first."""
+        seconds, most = options.get("seconds"), options.get("max_encoded")
+        encoded: dict[str, PackedPrefix] = {}
+        for page in pages[:most]:
+            if seconds is not None and time.perf_counter() - start > seconds:
+                break
+            options.get("before_encoding", _nothing)()
+            encoded[page.page_id] = self._unstored.encode(page)
+        return encoded, [page.page_id for page in pages[len(encoded) :]]
+
+    def _score_list(
+        self, query: str, page_ids: Sequence[str], unstored: Mapping[str, Page]
+    ) -> tuple[dict[str, float], str]:
+        """Scores of a list that comes without any, by page id and on one scale, and whose they are.
+
+        Stored pages alone are scored by the retriever. With other documents among them it is BM25 over all
+        texts; if some have none, stored pages and texts are standardized apart, and a group of one is 0.
+        """
+        pages = sorted(page_ids)  # the last digits of a sum depend on the order
+        stored = [page_id for page_id in pages if page_id not in unstored]
+        retriever = self._find_retriever() if stored else None
+        if retriever is not None and len(stored) == len(pages):
+            own = dict(zip(pages, retriever.score(query, pages).tolist(), strict=True))
+            return {page_id: own[page_id] for page_id in page_ids}, retriever.identity or retriever.name
+        texts = {page.page_id: page.text for page in self.store.pages(stored)} if stored else {}
+        texts |= {page_id: unstored[page_id].text for page_id in pages if page_id in unstored}
+        whole = all(text.strip() for text in texts.values())
+        with_text = [page_id for page_id in pages if page_id in unstored and texts[page_id].strip()]
+        scores = dict.fromkeys(page_ids, 0.0)
+        for group in [pages] if whole else [stored, with_text]:
+            if len(group) > 1:
+                if group is stored and retriever is not None:
+                    values = retriever.score(query, group)
+                else:
+                    values = score_texts(query, [texts[each] for each in group], self._store_words())
+                values = values if whole else standardize(values, Ragged.of_lengths([len(group)]))
+                scores |= dict(zip(group, values.tolist(), strict=True))
+        return scores, "bm25" if whole else "several, each on its own scale"
+
+    def _find_retriever(self) -> Retriever | None:
+        """The retriever, None if it cannot be loaded; that is tried once."""
+        if "retriever" in self._lacks:
+            return None
+        try:
+            return self.retriever
+        except (RetrieverError, BackboneError, ExtraMissing) as error:
+            self._lacks.add("retriever")
+            log.warning("%s: lists without scores are scored by BM25: %s", self.store.uri, error)
+            return None
+
+    def _store_words(self) -> BM25 | None:
+        """How many of the store's pages hold a word; None if they have no text."""
+        with self._loading:
+            if self._words is None and "words" not in self._lacks:
+                try:
+                    self._words = self._retriever if isinstance(self._retriever, BM25) else BM25(self.store)
+                except RetrieverError:
+                    self._lacks.add("words")
+            return self._words
+
+    def _weigh(self, source: str | None) -> tuple[float, str]:
+        """The weight for the scores of a retriever, and why it is not the calibrated one.
+
+        A weight of 0 says that the model does not help here, whose scores it may be fused with.
+        """
+        calibration = self.calibration
+        own = (calibration.retriever, calibration.retriever_identity, calibration.retriever_source)
+        weight = calibration.weight.weight
+        if weight == 0 or (source or "").casefold() in {name.casefold() for name in own if name}:
+            return weight, ""
+        whose = "an unnamed retriever" if source is None else f"another retriever ({source})"
+        return equal_weight().weight, (
+            f"weight {equal_weight().weight:g}, a default: the scores are of {whose}, and the calibration is "
+            f"for {calibration.retriever!r}; name that retriever if it made them, or calibrate for yours"
         )
 
     def rank_lists(
@@ -261,38 +359,17 @@ class Reranker:
         kept = (drop_low_scores(ranking, min_score) for ranking in rankings)
         return [replace(ranking, pages=ranking.pages[:top_k]) for ranking in kept]
 
-    def search(
-        self,
-        query: str,
-        *,
-        k: int = CANDIDATES,
-        top_k: int = 5,
-        min_score: float | None = None,
-        within: PageFilter | None = None,
-    ) -> Ranking:
-        """Let the retriever find `k` candidates, rerank them, return the best `top_k`.
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> Ranking:
+        """Let the retriever find candidates, rerank them, return the best; `SearchOptions` has how many."""
+        return self.search_many([query], **options)[0]
 
-        Pages whose relevance score is below `min_score` are left out, all of them if need be.
-        With a filter, only pages `within` it are searched.
-        """
-        return self.search_many([query], k=k, top_k=top_k, min_score=min_score, within=within)[0]
-
-    def search_many(
-        self,
-        queries: Sequence[str],
-        *,
-        k: int = CANDIDATES,
-        top_k: int = 5,
-        min_score: float | None = None,
-        within: PageFilter | None = None,
-    ) -> list[Ranking]:
+    def search_many(self, queries: Sequence[str], **options: Unpack[SearchOptions]) -> list[Ranking]:
         """`search` for each query; the retriever sees them together."""
+        k, top_k, min_score = options.get("k", CANDIDATES), options.get("top_k", 5), options.get("min_score")
         _require_count(k, "k")
         _require_count(top_k, "top_k")
         require_min_score(min_score, self.calibration)
-        if not queries:
-            return []
-        lists = self.retrieve(queries, k=k, within=within)
+        lists = self.retrieve(queries, k=k, within=options.get("within")) if queries else []
         return [self.rank_lists([candidates], top_k=top_k, min_score=min_score)[0] for candidates in lists]
 
     def retrieve(
@@ -308,6 +385,7 @@ class Reranker:
             retrieved = self.retriever.search_many(texts, k)
         retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
         pending = self._encode_pending([each.page_id for candidates in retrieved for each in candidates])
+        weight, doubt = self._weigh(self.retriever.identity or self.retriever.name)
         lists = []
         for text, candidates in zip(texts, retrieved, strict=True):
             page_ids = [candidate.page_id for candidate in candidates]
@@ -317,15 +395,16 @@ class Reranker:
                     query=text,
                     page_ids=page_ids,
                     scores=np.array([candidate.score for candidate in candidates], dtype=np.float64),
-                    weight=self.calibration.weight.weight,
+                    weight=weight,
+                    calibrated=not doubt,
                     unstored=unstored,
-                    notes=note_pending(unstored),
+                    notes=[doubt] * bool(doubt) + note_pending(unstored),
                     retrieval_ms=retrieval_ms,
                 )
             )
         return lists
 
-    def _encode_pending(self, page_ids: Sequence[str]) -> dict[str, UnstoredPage]:
+    def _encode_pending(self, page_ids: Sequence[str]) -> dict[str, PackedPrefix]:
         """Candidates that the store has without a prefix, as it is still being written; encoded in memory."""
         return self._unstored.encode_pending(self.store, list(dict.fromkeys(page_ids)))
 
@@ -359,13 +438,9 @@ class Reranker:
         if self._closed:
             raise StoreError(f"the reranker of {self.store.uri} is closed; open it again")
 
-    def _require_calibrated_for(self, retriever: Retriever) -> None:
-        if (retriever.identity or retriever.name) != self.calibration.retriever_identity:
-            another = "another " if retriever.name == self.calibration.retriever else ""
-            raise LineageMismatch(
-                f"the calibration weighs the scores of {self.calibration.retriever!r}, not of {another}"
-                f"{retriever.name!r}; use that retriever, or calibrate for this one under another name"
-            )
+
+def _nothing() -> None:
+    pass
 
 
 def _require_count(count: int | None, name: str) -> None:

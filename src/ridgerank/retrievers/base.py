@@ -149,15 +149,12 @@ class HybridRetriever(Retriever):
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query: the best `k` of the pages that any member has among its best `k`."""
-        require_queries(queries, k)
         return self._compare(queries, [member.search_many(queries, k) for member in self._members], k)
 
     def search_within(self, queries: Sequence[str], k: int, pages: PageSelection) -> list[list[Candidate]]:
         """The same among some pages only."""
-        require_queries(queries, k)
-        return self._compare(
-            queries, [member.search_within(queries, k, pages) for member in self._members], k
-        )
+        found = [member.search_within(queries, k, pages) for member in self._members]
+        return self._compare(queries, found, k)
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         """The mean of the members' scores, each standardized over the given pages."""

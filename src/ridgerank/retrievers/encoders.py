@@ -49,6 +49,7 @@ from ridgerank.backbones.weights import (
     require_sizes,
 )
 from ridgerank.errors import BackboneError, RetrieverError
+from ridgerank.extras import load_plugins
 from ridgerank.lineage import fingerprint
 from ridgerank.store.vector_columns import VectorOrigin
 
@@ -356,6 +357,7 @@ def load_encoder(
             base = adapter_base or source
             _, config = load_config(base)
         with reading("its weights", source):
+            load_plugins()
             family = _find_family(source, config.model_type, adapter_base)
             if adapter_base is not None:
                 model = load_adapted_model(source, base, config, dtype=dtype)

@@ -1,10 +1,12 @@
 """From a name to a `Retriever` over a store. Models are imported only if one is named."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ridgerank.errors import RetrieverError
+from ridgerank.extras import load_plugins
 from ridgerank.retrievers.base import JOINED_BY, HybridRetriever, Retriever
 from ridgerank.store.page_store import PageStore
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
     from ridgerank.retrievers.encoders import MultiVectorEncoder
 
+RETRIEVERS: dict[str, Callable[[PageStore], Retriever]] = {}
+"""Retrievers of other packages, by name: what makes each over a store (`extras.load_plugins`)."""
 _DENSE = "dense:"
 _STORED = "stored"
 """The retriever whose vectors the store holds, as a member of several: `stored+bm25`."""
@@ -52,6 +56,9 @@ def load_retriever(
     if name is None and store.vectors is not None:
         return _load_stored_retriever(store.vectors.origin.source, store, device=device, dtype=dtype)
     name = name or "bm25"
+    load_plugins()
+    if name in RETRIEVERS:
+        return RETRIEVERS[name](store)
     if name.lower() == "bm25":
         from ridgerank.retrievers.bm25 import BM25
 

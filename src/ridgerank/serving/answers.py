@@ -9,7 +9,6 @@ import re
 import sys
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -93,15 +92,11 @@ def rerank_answer(
     result: RankingResult,
     request: RerankRequest,
     documents: RequestDocuments,
-    page_ids: Sequence[str],
     *,
     version: str,
 ) -> RerankResponse | list[TeiResult] | dict[str, Any]:
-    """The answer to a request: TEI's if it has `texts` and calls no version, else as the dialect has it.
-
-    `page_ids` has the page of each document, in the order of the request.
-    """
-    response = _rerank_response(service, result, request, documents, page_ids, version=version or "1")
+    """The answer to a request: TEI's if it has `texts` and calls no version, else as the dialect has it."""
+    response = _rerank_response(service, result, request, documents, version=version or "1")
     if request.texts is not None and not version:
         return [_tei_result(each, request, documents) for each in response.results]
     if service.settings.dialect != "vllm":
@@ -140,14 +135,13 @@ def _rerank_response(
     result: RankingResult,
     request: RerankRequest,
     documents: RequestDocuments,
-    page_ids: Sequence[str],
     *,
     version: str,
 ) -> RerankResponse:
     """Every document with its rank; documents of one page share its score and stand together."""
     ranking, scored = result.ranking, result.candidates.scored
     indices: dict[str, list[int]] = defaultdict(list)  # page id → its documents
-    for index, page_id in enumerate(page_ids):
+    for index, page_id in enumerate(result.candidates.sent):
         indices[page_id].append(index)
     return_documents = request.return_documents or request.return_text
     score_of = _log_odds if request.use_activation is False else float
@@ -162,7 +156,7 @@ def _rerank_response(
             if documents.names[index] in documents.attachments
             else page.reference,
             fused_score=page.fused_score,
-            retriever_score=page.retriever_score if scored else None,
+            retriever_score=to_json(page.retriever_score) if scored else None,
             readout_score=to_json(page.readout_score),
         )
         for page in ranking.pages

@@ -6,14 +6,13 @@ file or an address.
 """
 
 import base64
-import binascii
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ridgerank.documents.sources import source_page_names, text_page_id
-from ridgerank.errors import DocumentError
+from ridgerank.documents.sources import source_page_names
 from ridgerank.records import Page
+from ridgerank.reranker.candidates import Document as RankedDocument
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.schemas import (
     MAX_TEXT,
@@ -100,6 +99,18 @@ class Attachment:
     text: str = ""
     """The text that goes with an image."""
 
+    def candidate(
+        self, name: str, score: float | None, decode: Callable[[bytes, str, str], Page]
+    ) -> RankedDocument:
+        """What `Reranker.prepare` takes: a text, or an image that is decoded when its turn comes."""
+        if self.kind == "text":
+            return RankedDocument(text=self.data, score=score)
+
+        def read() -> Page:
+            return decode(base64.b64decode(self.data, validate=True), name, self.text)
+
+        return RankedDocument(text=self.text, image=read, score=score)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestDocuments:
@@ -110,6 +121,18 @@ class RequestDocuments:
     attachments: Mapping[str, Attachment]
     returned: tuple[ReturnedDocument, ...]
     """The documents as an answer sends them back."""
+
+    def candidates(
+        self, retriever_scores: Sequence[float] | None, decode: Callable[[bytes, str, str], Page]
+    ) -> list[RankedDocument]:
+        """What `Reranker.prepare` takes; `decode` makes a page of an image file, a name and a text."""
+        scores: Sequence[float | None] = retriever_scores or [None] * len(self.names)
+        return [
+            self.attachments[name].candidate(name, score, decode)
+            if name in self.attachments
+            else RankedDocument((name,), score=score)
+            for name, score in zip(self.names, scores, strict=True)
+        ]
 
     def select(self, indices: Sequence[int]) -> "RequestDocuments":
         """The documents at some indices."""
@@ -215,52 +238,3 @@ def _remote_address(field: str) -> ApiError:
     return ApiError(
         422, "remote_address", f"{field} is an address; nothing is fetched from elsewhere: send a data URI"
     )
-
-
-class AttachmentPages(Mapping[str, Page | str]):
-    """The attachments of a request by name, images as pages; one page is in memory at a time.
-
-    An attachment is decoded when it is read, and its page id is known from then on (`page_ids`).
-    """
-
-    def __init__(
-        self,
-        attachments: Mapping[str, Attachment],
-        check_caller: Callable[[], None],
-        *,
-        decode: Callable[[bytes, str, str], Page],
-    ) -> None:
-        """`check_caller` runs before each page is made, and raises if the caller has left.
-
-        `decode` makes a page of an image file, a name and a text.
-        """
-        self.page_ids: dict[str, str] = {}
-        """Name → page id, of the attachments read so far."""
-        self._attachments = attachments
-        self._check_caller = check_caller
-        self._decode = decode
-
-    def __getitem__(self, name: str) -> Page | str:
-        attachment = self._attachments[name]
-        self._check_caller()
-        if attachment.kind == "text":
-            self.page_ids[name] = text_page_id(attachment.data)
-            return attachment.data
-        try:
-            content = base64.b64decode(attachment.data, validate=True)
-            page = self._decode(content, name, attachment.text)
-        except binascii.Error as error:
-            raise DocumentError(f"{name}: not base64 ({error}); encode the image's bytes again") from error
-        except DocumentError as error:
-            raise DocumentError(f"{name}: {error}") from error
-        self.page_ids[name] = page.page_id
-        return page
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._attachments
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._attachments)
-
-    def __len__(self) -> int:
-        return len(self._attachments)

@@ -22,12 +22,7 @@ from ridgerank.serving.answers import (
     search_answer,
     token_usage,
 )
-from ridgerank.serving.documents import (
-    AttachmentPages,
-    RequestDocuments,
-    query_text,
-    resolve_documents,
-)
+from ridgerank.serving.documents import RequestDocuments, query_text, resolve_documents
 from ridgerank.serving.engine import Work
 from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_words
 from ridgerank.serving.images import image_etag
@@ -277,19 +272,17 @@ async def _keep_judgement(
 async def _rerank(service: Service, request: Request, body: RerankRequest, state: StoreState) -> object:
     version = request.scope["route"].path.removesuffix("/rerank")[2:]  # empty, 1 or 2
     documents = await _resolve(service, state, body.sent_documents)
-    no_scores = state.retriever is None or bool(documents.attachments)
-    work, page_ids = _rank_work(
+    work = _rank_work(
         service,
         state,
         query_text(body.query),
         documents,
         retriever_scores=body.retriever_scores,
-        readout_alone=body.retriever_scores is None and no_scores,
     )
     [result] = await service.rank(
         request, state, [work], deadline_ms=body.deadline_ms, min_score=body.min_score
     )
-    answer = rerank_answer(service, result, body, documents, page_ids(), version=version)
+    answer = rerank_answer(service, result, body, documents, version=version)
     if isinstance(answer, list):
         shown = [each.model_dump() for each in answer]
         return JSONResponse(shown, headers=answer_headers(result.ranking))
@@ -304,16 +297,14 @@ async def _score(service: Service, request: Request, body: ScoreRequest, state: 
     for index in range(len(sent)):
         indices[queries[index if len(queries) > 1 else 0]].append(index)
     works = [
-        _rank_work(
-            service, state, query, documents.select(selected), retriever_scores=None, readout_alone=True
-        )
+        _rank_work(service, state, query, documents.select(selected), retriever_scores=None, weight=1.0)
         for query, selected in indices.items()
     ]
-    results = await service.rank(request, state, [work for work, _ in works], deadline_ms=body.deadline_ms)
+    results = await service.rank(request, state, works, deadline_ms=body.deadline_ms)
     scores = [0.0] * len(sent)
-    for selected, result, (_, page_ids) in zip(indices.values(), results, works, strict=True):
+    for selected, result in zip(indices.values(), results, strict=True):
         readout_scores = {page.page_id: page.readout_score for page in result.ranking.pages}
-        for index, page_id in zip(selected, page_ids(), strict=True):
+        for index, page_id in zip(selected, result.candidates.sent, strict=True):
             scores[index] = readout_scores[page_id]
     return ScoreResponse(
         id=body.request_id or uuid.uuid4().hex,
@@ -344,29 +335,20 @@ def _rank_work(
     documents: RequestDocuments,
     *,
     retriever_scores: list[float] | None,
-    readout_alone: bool,
-) -> tuple[Work, Callable[[], list[str]]]:
-    """The work of ranking documents; once it is done, the page of each of them, in their order."""
-    names, attached = documents.names, dict[str, str]()
+    weight: float | None = None,
+) -> Work:
+    """The work of ranking documents; a weight of 1 ranks by the readout alone."""
 
     def prepare(check_caller: Callable[[], None]) -> CandidateList:
-        pages = AttachmentPages(
-            documents.attachments,
-            check_caller,
-            decode=service.image_decoder.for_request(),
-        )
-        candidates = state.reranker.prepare(
+        return state.reranker.prepare(
             query,
-            names if retriever_scores is None else list(zip(names, retriever_scores, strict=True)),
-            encode_missing=pages if documents.attachments else None,
-            weight=1.0 if readout_alone else None,
+            documents.candidates(retriever_scores, service.image_decoder.for_request()),
+            weight=weight,
+            retriever=state.retriever,
+            before_encoding=check_caller,
         )
-        attached.update(pages.page_ids)
-        return candidates
 
-    return Work(state.reranker, query, len(names), prepare), lambda: [
-        attached.get(name, name) for name in names
-    ]
+    return Work(state.reranker, query, len(documents.names), prepare)
 
 
 async def _find_page(state: StoreState, name: str) -> str:
