@@ -60,10 +60,13 @@ def test_what_one_run_lacks_is_said_and_counted(world: Path, tmp_path: Path) -> 
     done = invoke(
         "fuse", world / "retriever.trec", tmp_path / "part.trec", "--weight", 0.5, "--report", tmp_path / "r"
     )
-    assert "reranker lacks 1 queries and 5 pages" in done.stderr
+    assert "reranker lacks 1 queries and 5 pages of other queries; they are kept" in done.stderr
     facts = json.loads((tmp_path / "r").read_text())
     assert {"run": "reranker", "queries": 1, "pages": 5} in facts["missing"]
     assert done.stdout.count("\n") == 800
+    (tmp_path / "part.trec").write_text("".join(lines[20:]))
+    whole = invoke("fuse", world / "retriever.trec", tmp_path / "part.trec", "--weight", 0.5)
+    assert "reranker lacks 1 queries; they are kept" in whole.stderr
 
 
 def test_an_unusable_estimate_says_so_and_uses_a_cautious_weight(world: Path, tmp_path: Path) -> None:

@@ -31,8 +31,9 @@ def test_rank_writes_what_python_finds(folder: Path, reranker: Reranker, run: ob
     done = reranked(folder)
     assert done.stdout == expected
     assert "5 queries ranked at weight" in done.stderr
-    reranked(folder, "--output", folder / "out.trec")
-    assert (folder / "out.trec").read_text() == expected
+    done = reranked(folder, "--output", folder / "new/out.trec")
+    assert f"{folder / 'new'}: a new folder" in done.stderr
+    assert (folder / "new/out.trec").read_text() == expected
 
 
 @pytest.mark.parametrize("cut", [0, 100, 1200, -1, None])

@@ -27,6 +27,12 @@ def echo(text: str) -> None:
         typer.echo(text, err=True)
 
 
+def announce_folder(output: Path) -> None:
+    """Say that the folder of a file is not there yet and is made."""
+    if not output.parent.is_dir():
+        echo(f"{output.parent}: a new folder")
+
+
 def warn(text: str) -> None:
     """Print a line that stands out, quiet or not."""
     typer.secho(f"warning: {text}", err=True, fg="yellow", bold=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ridgerank.cli._console import announce_folder
+
 if TYPE_CHECKING:
     from ridgerank.trec import Run
 
@@ -85,5 +87,6 @@ def write_run_to(output: Path | None, run: "Run") -> None:
     if output is None:
         write_run(run, sys.stdout)
     else:
+        announce_folder(output)
         with replace_text_file(output) as file:
             write_run(run, file)

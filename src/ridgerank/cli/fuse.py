@@ -169,8 +169,6 @@ def _print_summary(facts: dict[str, Any]) -> None:
         if facts["note"]:
             echo(f"note: {facts['note']}")
     for missing in facts["missing"]:
-        if missing["queries"] or missing["pages"]:
-            echo(
-                f"note: {missing['run']} lacks {missing['queries']} queries and {missing['pages']} pages of "
-                "other queries; they are kept, below the fused pages"
-            )
+        counts = ((missing["queries"], "queries"), (missing["pages"], "pages of other queries"))
+        if lacks := " and ".join(f"{count} {what}" for count, what in counts if count):
+            echo(f"note: {missing['run']} lacks {lacks}; they are kept, below the fused pages")

@@ -1,6 +1,7 @@
 """`ridgerank rank`: a whole run, reranked."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
 import typer
 
-from ridgerank.cli._console import Bar, echo, interruptible
+from ridgerank.cli._console import Bar, announce_folder, echo, interruptible
 from ridgerank.cli._options import (
     BackboneName,
     Device,
@@ -65,14 +66,14 @@ def rank_command(
     reranker = options.open(store)
     again = "run it again to go on" if output is not None else "with --output it could go on"
     with interruptible(again), reranker, Bar() as bar:
-        reasons: dict[str, None] = {}
+        notes = Counter[str]()
 
         def rank(query: "Query", candidates: Candidates) -> str:
             """The lines of a query, pages named as the run names them; none if none reaches `min_score`."""
             ranking = reranker.rank(
                 query.text, candidates, retriever=retriever, min_score=min_score, within=within
             )
-            reasons.update(dict.fromkeys(ranking.reasons))
+            notes.update(ranking.reasons)
             page_ids = reranker.store.lookup_many(name for name, _ in candidates)
             names: dict[str, str] = {}  # page id → its name in the run, the first of several
             for name, _ in candidates:
@@ -93,8 +94,8 @@ def rank_command(
                 file.write(rank(query, candidates))
                 file.flush()
                 bar.advance()
-    for reason in list(reasons)[:5]:
-        echo(f"note: {reason}")
+    for note, count in notes.most_common(5):
+        echo(f"note, for {count} of {len(requests)} queries: {note}")
     echo(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 
@@ -172,6 +173,7 @@ def _open_output(output: Path | None) -> Iterator[TextIO]:
     if output is None:
         yield sys.stdout
         return
+    announce_folder(output)
     with say_what_cannot_be_written(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("a", encoding="utf-8", newline="\n") as file:

@@ -85,7 +85,7 @@ def _printable(text: str) -> str:
 def remove(
     uri: Uri,
     documents: Annotated[
-        list[str], typer.Argument(help="Documents, as `store list` names them, or their paths.")
+        list[str], typer.Argument(help="Documents, as `store list` names them, globs, or their paths.")
     ],
 ) -> None:
     """Remove documents from a store; pages that another document has, too, stay.

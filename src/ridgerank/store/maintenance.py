@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def list_stored_documents(store: PageStore) -> list[StoredDocument]:
 
 
 def remove_documents(uri: str, names: Sequence[str]) -> RemovalReport:
-    """Remove documents, by name or by the path they were indexed from; a page by its id.
+    """Remove documents, by name, by glob or by the path they were indexed from; a page by its id.
 
     Pages that another document has, too, stay under its name. A name the store does not have is an error, and
     then nothing is removed. After a kill at any point the store is whole; run it again to finish.
@@ -151,6 +152,11 @@ def remove_documents(uri: str, names: Sequence[str]) -> RemovalReport:
     return RemovalReport(len(gone), len(kept))
 
 
+def _as_far(document: str, glob: str) -> str:
+    """A document's name as far as a glob without a folder goes."""
+    return document if "/" in glob else PurePath(document).name
+
+
 def _resolve(
     names: Iterable[str],
     documents: set[str],
@@ -173,6 +179,8 @@ def _resolve(
             page_ids.add(name)
         elif path in names_of_path:
             found |= names_of_path[path]
+        elif fitting := {each for each in documents if fnmatchcase(_as_far(each, name), name)}:
+            found |= fitting
         else:
             unknown.append(name)
     if unknown:
