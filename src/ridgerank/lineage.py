@@ -74,17 +74,17 @@ def default_exit_layer(layers: int) -> int:
 
 
 def parse_quality(text: str) -> float:
-    """How fine coefficients are stored: a number above 0."""
+    """How fine coefficients are stored: a number."""
     try:
         quality = float(text)
     except ValueError:
         quality = 0.0
-    if not 0.0 < quality <= MAX_QUALITY:
-        raise StoreError(f"quality is {text!r}, expected a number above 0, at most {MAX_QUALITY:g}")
+    if not MIN_QUALITY <= quality <= MAX_QUALITY:
+        raise StoreError(f"quality is {text!r}, expected a number from {MIN_QUALITY:g} to {MAX_QUALITY:g}")
     return quality
 
 
-MAX_QUALITY = 64.0
+MIN_QUALITY, MAX_QUALITY = 0.01, 64.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ def test_a_dry_run_with_a_model_that_is_not_here_counts_bytes_by_its_shape(
     size = f"{count_page_bytes(find_shape('qwen2.5-vl-3b'), setting) / 1e6:.2f}"
     assert f"({size} MB a page, by the model's shape)" in dry
     assert "time: unknown, as the model is not on this machine" in dry
-    assert "bytes: unknown, as the model is not on" in invoke(*words, "nobody/no-such-model").stdout
+    for unknown in ("nobody/no-such-model", "owner/name@revision"):
+        assert "bytes: unknown, as the model is not on" in invoke(*words, unknown).stdout
     assert not (tmp_path / "store").exists()
 
 

@@ -456,11 +456,11 @@ def is_downloaded(location: str, gguf: str | None) -> bool:
     if gguf is not None or Path(location).is_dir():
         return gguf is None
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
         snapshot_download(location, local_files_only=True)
-    except LocalEntryNotFoundError:
+    except (HFValidationError, LocalEntryNotFoundError):
         return False
     return True
 
