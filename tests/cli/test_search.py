@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from ridgerank.cli.search import save_pages
+from ridgerank.errors import WriteError
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.sidecar import calibrations_folder
 from ridgerank.trec import read_run
@@ -92,6 +93,12 @@ def test_pages_below_min_score_are_left_out_all_if_need_be(scored: tuple[object,
 def test_one_query_or_a_file_of_them_is_wanted(folder: Path) -> None:
     for arguments in ((), ("words", "--queries", "q.txt"), ("words", "--output", "x.trec")):
         invoke("search", "--store", folder / "store", *arguments, code=2)
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_anything_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match="file cannot be written: File exists"):
+        invoke("search", "--store", tmp_path, "words", "--explain", tmp_path / "file")
 
 
 def test_search_and_rank_look_at_some_documents_only(

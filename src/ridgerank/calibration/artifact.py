@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = "ridgerank-calibration-3"
 DEFAULT_NAME = "default"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TARGET_READOUT = "target_readout"
 """A tensor, and the rest of it among the facts."""
 _LENGTHS, _SCORES, _RELEVANCE = "list_lengths", "list_scores", "list_relevance"

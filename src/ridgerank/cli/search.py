@@ -86,6 +86,7 @@ def search_command(
 
     Example: `ridgerank search --store pages --queries queries.jsonl --output run.trec`
     """
+    from ridgerank.atomic import say_what_cannot_be_written
     from ridgerank.records import to_json, validate_query
     from ridgerank.trec import read_queries
 
@@ -98,6 +99,9 @@ def search_command(
         raise typer.BadParameter("--json, --images and --explain are for one query, not --queries")
     batch = None if queries is None else read_queries(queries)
     text = "" if query is None else validate_query(query)
+    for folder in filter(None, (images, explain)):
+        with say_what_cannot_be_written(folder):
+            folder.mkdir(parents=True, exist_ok=True)
     from ridgerank.reranker.options import RerankerOptions
     from ridgerank.store.page_filter import PageFilter
 
@@ -115,10 +119,7 @@ def search_command(
             typer.echo(json.dumps({**to_json(ranking), "pages": pages}, ensure_ascii=False))
         else:
             _print(ranking)
-        folders = [folder for folder in (images, explain) if folder is not None]
-        pictures = _page_images(reranker.store, ranking) if folders else {}
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
+        pictures = _page_images(reranker.store, ranking) if images or explain else {}
         if images is not None:
             save_pages(ranking, pictures, images)
         if explain is not None:
