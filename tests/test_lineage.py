@@ -96,7 +96,7 @@ def test_another_spelling_of_kept_positions_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1e-308", "nan", "inf", "65", "fine"])
 def test_a_quality_that_does_not_exist_is_refused(text: str) -> None:
-    with pytest.raises(StoreError, match="expected a number from 0.01 to 64"):
+    with pytest.raises(StoreError, match=r"expected a number from 0\.01 to 64"):
         parse_quality(text)
 
 
