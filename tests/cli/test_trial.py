@@ -70,7 +70,10 @@ def test_judged_questions_weigh_every_retriever_and_documents_are_resampled(
     assert report["verdict"]["questions"] == 40
     assert report["verdict"]["documents"] == 9
     assert report["changes"][1]["before"]["R@20"] == 100.0
+    (folder / "docs").rename(folder / "gone")  # the verdict needs no documents, only what full passes take
     shown = invoke("trial", *words[:-1], *files)
+    (folder / "gone").rename(folder / "docs")
+    assert "by full passes" not in shown.stdout
     assert shown.stdout.rstrip().endswith(report["verdict"]["sentence"])
 
 

@@ -25,7 +25,7 @@ from ridgerank.cli.index import (
     resolve_settings,
 )
 from ridgerank.errors import ScoreError, StoreError
-from ridgerank.records import to_json
+from ridgerank.records import Page, to_json
 
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
@@ -360,17 +360,21 @@ def _find_readout(
     return chosen, float(fitted.agreements().mean()) if isinstance(fitted, ReadoutFit) else None
 
 
-def _time_full_passes(bench: "Workbench", lists: "QueryLists") -> float:
-    """Milliseconds that the full model takes for the candidates of one question, measured on two pages."""
+def _time_full_passes(bench: "Workbench", lists: "QueryLists") -> float | None:
+    """Milliseconds of full passes over a question's candidates, by two pages; None if they cannot be read."""
     from ridgerank.backbones.decoder import PrefixBatch
-    from ridgerank.store.sidecar import rerender_pages
+    from ridgerank.store.sidecar import locate_pages, render_locations
 
     model = bench.shallow.backbone
-    [batch] = rerender_pages(bench.shallow.store, lists.page_ids[:2], max_pixels=model.page_budget)
+    located = locate_pages(bench.shallow.store, lists.page_ids[:2])
+    read = render_locations(located, max_pixels=model.page_budget)
+    pages = [model.content(page) for page in read if isinstance(page, Page)]
+    if not pages:
+        return None
     start = time.perf_counter()
-    prefixes = model.encode([model.content(page) for page in batch], exit_layer=model.geometry.layers)
-    model.targets([lists.queries[0].text] * len(batch), PrefixBatch(prefixes), targets=("margin",))
-    return 1000 * (time.perf_counter() - start) * CANDIDATES / len(batch)
+    prefixes = model.encode(pages, exit_layer=model.geometry.layers)
+    model.targets([lists.queries[0].text] * len(pages), PrefixBatch(prefixes), targets=("margin",))
+    return 1000 * (time.perf_counter() - start) * CANDIDATES / len(pages)
 
 
 def find_moves(
@@ -406,7 +410,7 @@ def _print(facts: dict[str, Any]) -> None:
     typer.echo(f"readout: {facts['readout']}{agreement or ''}")
     encoding = f"{facts['encode_ms']:.0f} ms and " if facts["encode_ms"] else ""
     typer.echo(f"a page takes {encoding}{facts['page_bytes'] / 1e6:.2f} MB")
-    speed, full = (f"{facts[name]:.0f} ms" for name in ("query_ms", "full_ms"))
-    times = facts["full_ms"] / facts["query_ms"]
-    typer.echo(f"{CANDIDATES} pages in {speed}, by full passes {full}: {times:.0f} times faster here")
+    query_ms, full_ms = facts["query_ms"], facts["full_ms"]
+    full = f", by full passes {full_ms:.0f} ms: {full_ms / query_ms:.0f} times faster here" if full_ms else ""
+    typer.echo(f"{CANDIDATES} pages in {query_ms:.0f} ms{full}")
     typer.echo(f"\n{verdict.sentence}")
