@@ -371,7 +371,7 @@ def calibration_path(folder: Path, name: str) -> Path:
     """The file of the calibration called `name`."""
     if not _NAME.fullmatch(name):
         raise ArtifactError(
-            f"{name!r} is not a name for a calibration; expected letters, digits, '.', '_' and '-'"
+            f"{name!r} is not a name for a calibration; expected at most 100 letters, digits, '.', '_', '-'"
         )
     return folder / f"{name}.safetensors"
 
