@@ -139,4 +139,4 @@ def test_twenty_pages_of_any_lengths_take_few_launches(preset: StoragePreset, tm
                     shallow.run(QUERY, pages)
             counts.append(launches.counted)
     more = counts[1] - counts[0]
-    assert more.total() / 2 <= 90, more
+    assert more.total() / 2 <= 45, more

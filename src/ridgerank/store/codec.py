@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Geometry, Prefix, PrefixBatch, Rotation, computes_bf16
@@ -321,26 +321,6 @@ def _turn(keys: Tensor, cos: Tensor, sin: Tensor, rotation: Rotation, *, out: Te
         out[..., 2 * pairs :] = keys[..., 2 * pairs :]
 
 
-def copy_padded(pages: Sequence[Tensor], out: Tensor) -> None:
-    """Write pages of (heads, at most longest, channels) each into `out` as numbers, and zeros after them."""
-    if out.device.type != "cpu":  # few kernels rather than few bytes
-        out.copy_(stack_padded(pages, out.shape[-2]))
-        return
-    for page, memory in zip(pages, out, strict=True):
-        if page.shape[1] == memory.shape[1]:
-            memory.copy_(page)
-        else:
-            memory[:, : page.shape[1]] = page
-            memory[:, page.shape[1] :] = 0
-
-
-def stack_padded(parts: Sequence[Tensor], length: int) -> Tensor:
-    """(pages, heads, length, …) from (heads, at most `length`, …) each, padded with zeros."""
-    return torch.stack(
-        [F.pad(part, (0, 0, 0, length - part.shape[1])) if part.shape[1] < length else part for part in parts]
-    )
-
-
 class StoredPrefixes(PrefixBatch):
     """Pages of one store in memory, on the CPU or a device."""
 
@@ -354,8 +334,7 @@ class StoredPrefixes(PrefixBatch):
         self.exit_layer = pages[0].shape[0]
         self.lengths = torch.tensor([shared_count + len(page.positions) for page in pages])
         self.next_positions = torch.tensor([page.next_position for page in pages])
-        self._layers: dict[str, list[tuple[Tensor, ...]]] = {}
-        """Every array of each int8 page by name, cut into its layers at once rather than one by one."""
+        self._arrays: dict[str, Tensor] = {}
         basis = pages[0].basis
         self._decoder = None if basis is None else _BatchDecoder(pages, basis, device)
 
@@ -365,20 +344,29 @@ class StoredPrefixes(PrefixBatch):
         if self._decoder is not None:
             self._decoder.fill(layer, keys, values, chosen)
             return
-        copy_padded(self._of_layer("keys", layer, chosen), keys)
-        copy_padded(self._of_layer("values", layer, chosen), values)
-        for part, name, one in ((keys, "key_scales", -2), (values, "value_scales", -1)):
-            scales = [each.unsqueeze(one) for each in self._of_layer(name, layer, chosen)]
-            length = 1 if part is keys else part.shape[2]
-            part.mul_(stack_padded(scales, length).view(SCALE_DTYPE).to(part.dtype))
+        for part, name, scales, one in (
+            (keys, "keys", "key_scales", -2),
+            (values, "values", "value_scales", -1),
+        ):
+            part.copy_(self._padded(name)[layer, chosen])
+            steps = self._padded(scales)[layer, chosen].view(SCALE_DTYPE).to(part.dtype)
+            part.mul_(steps.unsqueeze(one))
 
-    def _of_layer(self, name: str, layer: int, chosen: slice) -> list[Tensor]:
-        """An array of each chosen page, at one stored layer."""
-        if name not in self._layers:
-            self._layers[name] = [
-                torch.from_numpy(page.arrays[name]).to(self._device).unbind() for page in self._pages
-            ]
-        return [layers[layer] for layers in self._layers[name][chosen]]
+    def _padded(self, name: str) -> Tensor:
+        """(layers, pages, heads, positions, …): an array of all int8 pages, zeros after each: one copy."""
+        if name not in self._arrays:
+            arrays = [page.arrays[name] for page in self._pages]
+            layers, heads, _, *channels = arrays[0].shape
+            longest = max(array.shape[2] for array in arrays)
+            whole = np.zeros((layers, len(arrays), heads, longest, *channels), arrays[0].dtype)
+            for number, array in enumerate(arrays):
+                whole[:, number, :, : array.shape[2]] = array
+            self._arrays[name] = torch.from_numpy(whole).to(self._device)
+        return self._arrays[name]
+
+
+_ON_DEVICE: WeakKeyDictionary[Basis, dict[object, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
+"""Rows and means of a basis where they were needed on a device: moved there once, not by every request."""
 
 
 class _BatchDecoder:
@@ -386,6 +374,9 @@ class _BatchDecoder:
 
     def __init__(self, pages: Sequence[PackedPrefix], basis: Basis, device: torch.device | None) -> None:
         self._basis = basis
+        self._products = _ON_DEVICE.setdefault(basis, {})
+        self._group, self._flat = -1, dict[object, Tensor]()
+        """The group of layers being restored, and its codes as numbers."""
         self._rotation = Rotation(basis.frequencies, basis.interleaved, basis.scaling)
         self._heads, self._dim = pages[0].shape[1:]
         after, ranks = basis.tail.shape[3], [len(group.rows) for group in basis.groups]
@@ -403,8 +394,9 @@ class _BatchDecoder:
         )
         angles = self._rotation.angles(torch.from_numpy(rotary).flatten(1).to(device))
         self._angles = [part.view(len(pages), 1, counts.max() + after, -1) for part in angles]
-        self._counts = torch.from_numpy(counts).to(device)
         self._longest, self._after = int(counts.max()), after
+        places = basis.shared.shape[3] + counts[:, None] + np.arange(after)
+        self._tail_places = torch.from_numpy(places).to(device)
         self._shared, self._tail = (torch.from_numpy(each).to(device) for each in (basis.shared, basis.tail))
         self._whole = [
             (number, torch.from_numpy(page.arrays["whole"]).long(), self._turn_whole(page, number, device))
@@ -436,7 +428,7 @@ class _BatchDecoder:
         turned = torch.empty_like(tail_keys, dtype=keys.dtype)
         _turn(tail_keys, cos[:, :, longest:], sin[:, :, longest:], self._rotation, out=turned)
         page = torch.arange(len(keys), device=keys.device)[:, None]
-        place = before + self._counts[chosen][:, None] + torch.arange(self._after, device=keys.device)
+        place = self._tail_places[chosen]
         keys[page, :, place] = turned.transpose(1, 2)
         values[page, :, place] = tail_values.transpose(1, 2).to(values.dtype)
         for number, positions, vectors in self._whole:
@@ -452,12 +444,22 @@ class _BatchDecoder:
         width = self._heads * self._dim
         part = slice(within * width, (within + 1) * width)
         steps = (group.tail_steps if tail else group.steps)[:, None]
-        rows = torch.from_numpy(group.rows[:, part] * steps).to(like.device, dtype)
-        codes = (self._tail_codes if tail else self._codes)[2 * number + kind][:, chosen]
-        flat = codes.flatten(1).to(dtype).T
+        if number != self._group:
+            self._group, self._flat = number, {}
+            if like.device.type == "cpu":
+                self._products = {}
+        key = (kind, layer, tail, like.device, dtype)
+        if key not in self._products:
+            rows = torch.from_numpy(group.rows[:, part] * steps).to(like.device, dtype)
+            self._products[key] = rows, torch.from_numpy(group.mean[part]).to(like.device, dtype)
+        rows, mean = self._products[key]
+        some = (kind, tail, chosen.start, chosen.stop)
+        if some not in self._flat:
+            codes = (self._tail_codes if tail else self._codes)[2 * number + kind][:, chosen]
+            self._flat[some] = codes.flatten(1).to(dtype).T
+        flat, pages = self._flat[some], chosen.stop - chosen.start
         if tail:
-            differences = (flat @ rows).view(codes.shape[1], -1, self._heads, self._dim).transpose(1, 2)
+            differences = (flat @ rows).view(pages, -1, self._heads, self._dim).transpose(1, 2)
             return self._tail[kind, layer] + differences
-        mean = torch.from_numpy(group.mean[part]).to(like.device, dtype)
         found = torch.addmm(mean, flat, rows)
-        return found.view(codes.shape[1], -1, self._heads, self._dim).transpose(1, 2)
+        return found.view(pages, -1, self._heads, self._dim).transpose(1, 2)
