@@ -22,7 +22,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from experiments.baselines.qwen3_reranker import answer_id, explain_load_error
 from ridgerank.backbones.load import placement
 from ridgerank.backbones.vision import Qwen25VL
-from ridgerank.backbones.weights import apply_adapter, find_adapter_base
+from ridgerank.backbones.weights import NO_CODE, apply_adapter, find_adapter_base
 from ridgerank.errors import BackboneError
 from ridgerank.ragged import Floats
 
@@ -94,7 +94,7 @@ def load_mono_qwen(
         base = find_adapter_base(source, revision)
         if base is None:
             raise BackboneError(f"{source} holds no adapter_config.json; wanted MonoQwen2-VL as published")
-        tokenizer = AutoTokenizer.from_pretrained(base)
+        tokenizer = AutoTokenizer.from_pretrained(base, **NO_CODE)
         image_processor = Qwen2VLImageProcessorPil.from_pretrained(base)
         model = Qwen2VLForConditionalGeneration.from_pretrained(base, dtype=numbers)
     except (OSError, ValueError) as error:

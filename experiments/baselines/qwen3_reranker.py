@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.load import placement
+from ridgerank.backbones.weights import NO_CODE
 from ridgerank.errors import BackboneError
 from ridgerank.ragged import Floats
 
@@ -82,8 +83,8 @@ def load_qwen3_reranker(
     """Load by repository or folder."""
     where, numbers = placement(device, dtype)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
-        model = AutoModelForCausalLM.from_pretrained(source, revision=revision, dtype=numbers)
+        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, **NO_CODE)
+        model = AutoModelForCausalLM.from_pretrained(source, revision=revision, dtype=numbers, **NO_CODE)
     except (OSError, ValueError) as error:
         raise explain_load_error(source, error) from error
     if model.config.model_type != "qwen3":

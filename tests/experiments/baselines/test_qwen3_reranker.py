@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,17 @@ def test_a_model_of_another_class_or_none_is_refused(tmp_path: Path) -> None:
         load_qwen3_reranker(str(other.folder), device="cpu")
     with pytest.raises(BackboneError, match="cannot load"):
         load_qwen3_reranker(str(tmp_path / "nowhere"), device="cpu")
+
+
+def test_code_in_its_folder_neither_runs_nor_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, ran = build_text("qwen3", tmp_path / "model").folder, tmp_path / "ran"
+    (folder / "theirs.py").write_text(f"open({str(ran)!r}, 'w')\nclass Theirs: pass\n")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.Theirs"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("builtins.input", lambda *_: "yes")
+    with pytest.raises(BackboneError, match="cannot load"):
+        load_qwen3_reranker(str(folder), device="cpu")
+    assert not ran.exists()
