@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-fast coverage test-browser test-scale stress adapters lint docs dist bench reproduce figures clean
+.PHONY: help demo test test-fast coverage test-browser test-scale stress adapters lint docs dist bench reproduce validate-gpu clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
@@ -70,6 +70,11 @@ bench: $(READY)  ## load of a server; results/serving.json (processor time: pyth
 reproduce: $(READY)  ## the paper's tables and figures on the miniature; at most 40 minutes on two quiet cores
 	$(BIN)/python -m experiments.reproduce --benchmark miniature --work build/reproduce --out results/miniature/reproduce
 	$(BIN)/python -m benchmarks.tables
+
+# BENCHMARK=miniature for a run of minutes without a GPU; CORPUS, BACKBONE and RETRIEVER replace what is run.
+validate-gpu: $(READY)  ## on a machine with a GPU: checks, then quality, latency and memory to post; some three hours
+	$(BIN)/python -m experiments.validate_gpu --benchmark $(or $(BENCHMARK),vidore2) --out results/validate_gpu \
+	  $(if $(CORPUS),--corpus $(CORPUS)) $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(RETRIEVER),--retriever $(RETRIEVER))
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
