@@ -204,9 +204,8 @@ def speed_table() -> str:
     return format_table(["what", "against", "result"], rows)
 
 
-def compression_table(measured: Sequence[Mapping[str, Any]] | None = None) -> str:
-    """Every setting that was measured, now or for results/, the paper's first for each backbone."""
-    measured = measured or read_result("compression")["rows"]
+def compression_table(measured: Sequence[Mapping[str, Any]]) -> str:
+    """Settings that were measured, the paper's first for each backbone."""
     rows = [
         [
             row["backbone"],
@@ -290,15 +289,15 @@ def model_bytes_table() -> str:
         }
         cells = [
             f"`{name}`",
-            f"{shape.parameters * _HALF_PRECISION_BYTES / 1e9:.1f} GB",
+            f"{shape.parameters * _HALF_PRECISION_BYTES / 1e9:.1f}",
             f"{shape.page_positions:,}{' of text' if shape.reads_text else ''}",
-            f"{sizes['paper'] / 1e6:.2f} MB",
-            f"{sizes['small'] / 1e6:.2f} MB",
+            f"{sizes['paper'] / 1e6:.2f}",
+            f"{sizes['small'] / 1e6:.2f}",
         ]
         rows.append((sizes["small"], cells))
-    header = ["model", "weights in bfloat16", "positions of a page"]
+    header = ["model", "weights in bfloat16, GB", "positions of a page"]
     return format_table(
-        [*header, "paper's setting", "`small`"], [cells for _, cells in sorted(rows, key=lambda row: row[0])]
+        [*header, "`paper`, MB", "`small`, MB"], [cells for _, cells in sorted(rows, key=lambda row: row[0])]
     )
 
 
@@ -319,7 +318,9 @@ TABLES: TableMakers = {
     "speedup": speedup_figures,
     "speed": speed_table,
     "ways to a weight": lambda: format_rows(read_result("weight")),
-    "compression": compression_table,
+    "compression": lambda: compression_table(
+        [row for row in read_result("compression")["rows"] if row["default"] or "int8" in row["setting"]]
+    ),
     "methods": methods_table,
     "claims": claims_table,
     "run": run_summary,

@@ -75,12 +75,6 @@ def test_the_commands_shown_print_what_is_shown(tried: Path) -> None:
     assert round(measures["nDCG@5"], 1) == float(shown[1])
 
 
-@pytest.mark.parametrize("page", ["fusion.md"])
-def test_python_in_the_docs_runs(tried: Path, page: str) -> None:
-    for snippet in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.S):
-        subprocess.run([sys.executable, "-c", snippet], cwd=tried, check=True)
-
-
 def test_every_suite_stands_in_its_table() -> None:
     results = json.loads((ROOT / "results/compatibility.json").read_text())
     text = (ROOT / "docs/compatibility.md").read_text()
