@@ -270,7 +270,7 @@ def test_documents_that_are_gone_are_named_and_may_be_said_where_they_are(
     uri = str(tmp_path / "store")
     index_documents([tmp_path / "docs"], uri, small_backbone, preset="paper", processes=0)
     (tmp_path / "docs").rename(tmp_path / "moved")
-    with pytest.raises(CalibrationError, match=r"report-\d\.pdf#\d+.*say where they are \(--documents\)"):
+    with pytest.raises(CalibrationError, match=r"report-\d\.pdf#\d+.*pass their present paths"):
         run(uri, small_backbone)
     run(uri, small_backbone, documents=[tmp_path / "moved"])
 

@@ -46,7 +46,7 @@ MinScore = Annotated[
     ranking_option(
         min=0,
         max=1,
-        help="Leave out pages whose relevance score (0 to 1) is below this, all of them if need be.",
+        help="Leave out pages whose relevance score (0 to 1) is below this.",
     ),
 ]
 

@@ -98,7 +98,7 @@ def calibrate_command(
 ) -> None:
     """Fit a readout and a fusion weight to a store and its retriever; no labels needed.
 
-    An interrupted calibration goes on where it stopped. The report lies beside the store, as
+    An interrupted calibration continues where it stopped. The report is saved beside the store, as
     calibrations/NAME.json and NAME.png.
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`

@@ -117,7 +117,7 @@ def index_command(
         str | None, retriever_option(help="Late interaction model whose vectors to store, too.")
     ] = None,
     calibrate: Annotated[
-        bool, ranking_option("--calibrate", help="Calibrate, too, when pages are stored.")
+        bool, ranking_option("--calibrate", help="Calibrate after indexing.")
     ] = False,
     readout: Annotated[
         str | None,
@@ -131,13 +131,13 @@ def index_command(
         bool, typer.Option("--dry-run", help="Only print the pages, bytes and time it would take.")
     ] = False,
 ) -> None:
-    """Read documents once and store what the model made of each page.
+    """Read documents into a page store.
 
     Pages already stored are skipped, by content: run it again after an interruption, or when documents were
-    added or changed. A file that cannot be read is one line on stderr, the rest goes on, and the exit status
-    is 3, as it is when stored pages are left without vectors.
+    added or changed. If a file cannot be read, or stored pages are left without vectors, the others are
+    stored and the exit status is 3.
 
-    Pages are added to a store as its pages are: same model, layer, positions and quality.
+    Pages added to a store get its settings: model, layer, positions and quality.
 
     A shipped readout lets a new store be searched at once; `ridgerank calibrate` fits one to its own pages.
 

@@ -24,7 +24,7 @@ from ridgerank.version import __version__
 app = typer.Typer(
     name="ridgerank",
     cls=CommandGroup,
-    help="Visual document reranking: the quality of a full cross encoder at a hundredth of its cost.",
+    help="Rerank pages of PDFs, slides and scans with a language model, at a small part of its cost.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -51,7 +51,7 @@ def rank_command(
 ) -> None:
     """Rerank the candidates of many queries; pages by id or reference (report.pdf#3), scores are fused.
 
-    With --output, an interrupted run goes on where it stopped.
+    With --output, an interrupted run continues where it stopped.
 
     Example: `ridgerank rank --store pages --queries queries.jsonl --run colpali.trec > reranked.trec`
     """

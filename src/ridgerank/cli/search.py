@@ -46,7 +46,7 @@ _NAME_BYTES = 200
 
 def search_command(
     store: Store,
-    query: Annotated[str | None, typer.Argument(help="What to look for.")] = None,
+    query: Annotated[str | None, typer.Argument(help="The question or keywords.")] = None,
     queries: Annotated[
         Path | None,
         batch_option(
@@ -78,7 +78,7 @@ def search_command(
 ) -> None:
     """Retrieve, rerank, print: page, fused score, the part of each score in it, rank before and after.
 
-    Each page has a relevance score from 0 to 1. With --min-score, pages below are left out, all if need be.
+    Each page has a relevance score from 0 to 1. With --min-score, pages below it are left out.
 
     With --queries, all reranked candidates of every query become a run for `ridgerank evaluate` or `fuse`.
 

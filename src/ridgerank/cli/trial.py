@@ -100,7 +100,7 @@ def trial_command(
     """Search all pages, rerank a sample of questions, and say whether it is worth it.
 
     Only the candidates of the questions are encoded, as far as the time goes. They stay in the store, and
-    `ridgerank index` goes on from there.
+    `ridgerank index` continues from there.
 
     Without --questions, judgements given in the browser are used, else questions made from the pages.
 

@@ -205,7 +205,7 @@ def rerender_pages(
     if missing:
         raise CalibrationError(
             f"{len(missing)} pages have to be looked at again and are not where they were indexed from, or "
-            f"have changed: {shorten(missing)}; say where they are (--documents)"
+            f"have changed: {shorten(missing)}; pass their present paths as `documents`"
         )
     pages = render_locations(locations, max_pixels=max_pixels)
     while rendered := list(islice(pages, BATCH_PAGES)):
