@@ -95,7 +95,7 @@ def finite_scores(values: ArrayLike, lists: Ragged, *, what: str) -> Floats:
     scores = np.ascontiguousarray(values, dtype=np.float64)
     if scores.shape != (lists.members,):
         raise ScoreError(
-            f"{what}: array of shape {scores.shape}, expected one score for each of {lists.members} candidates"
+            f"{what}: array of shape {scores.shape}, expected a score for each of {lists.members} candidates"
         )
     bad = ~np.isfinite(scores)
     if bad.any():

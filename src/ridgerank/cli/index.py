@@ -116,9 +116,7 @@ def index_command(
     retriever: Annotated[
         str | None, retriever_option(help="Late interaction model whose vectors to store, too.")
     ] = None,
-    calibrate: Annotated[
-        bool, ranking_option("--calibrate", help="Calibrate after indexing.")
-    ] = False,
+    calibrate: Annotated[bool, ranking_option("--calibrate", help="Calibrate after indexing.")] = False,
     readout: Annotated[
         str | None,
         ranking_option(help="A file, owner/name on the hub, or a shipped one. [default: the model's]"),
