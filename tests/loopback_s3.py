@@ -1,56 +1,43 @@
-"""An S3 server on loopback that counts what it is asked for: moto's, for tests and measurements."""
+"""An S3 server on loopback that counts what it is asked for: moto's."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import Any
 from unittest.mock import patch
+from urllib.request import Request, urlopen
 
 BUCKET = "pages"
+KEY_ID, SECRET = "loopback-key", "loopback-secret"
 
 
-@dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a server was asked for."""
+    """A WSGI application around another: the requests by method, and the bytes of the answers' bodies."""
 
-    requests: int
-    nbytes: int
-    """Bytes of answers' bodies."""
-    methods: tuple[tuple[str, int], ...]
-    """Requests by method, sorted."""
+    def __init__(self, inner: Any) -> None:  # noqa: ANN401 (moto's)
+        self._inner, self._lock = inner, Lock()
+        self.clear()
 
+    def clear(self) -> None:
+        """Count from now on."""
+        self.methods: Counter[str] = Counter()
+        self.nbytes = 0
 
-class LoopbackS3:
-    """A running server with one empty bucket."""
-
-    def __init__(self, server: Any, counter: "_Counter") -> None:  # noqa: ANN401 (werkzeug's)
-        self._counter = counter
-        self.endpoint = f"http://127.0.0.1:{server.port}"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What a client has to find in its environment."""
-        return {
-            "AWS_ACCESS_KEY_ID": "loopback-key",
-            "AWS_SECRET_ACCESS_KEY": "loopback-secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT": self.endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-
-    @contextmanager
-    def counted(self) -> Iterator[Callable[[], Traffic]]:
-        """Within the block, calling what it yields tells the traffic since its start."""
-        before = self._counter.snapshot()
-        yield lambda: self._counter.since(before)
+    def __call__(self, environ: dict[str, Any], start_response: object) -> Iterator[bytes]:
+        with self._lock:
+            self.methods[environ["REQUEST_METHOD"]] += 1
+        pieces: Iterable[bytes] = self._inner(environ, start_response)
+        for piece in pieces:
+            with self._lock:
+                self.nbytes += len(piece)
+            yield piece
 
 
 @contextmanager
-def loopback_s3() -> Iterator[LoopbackS3]:
-    """Start a server, make the bucket, and have this process's environment lead there."""
+def loopback_s3() -> Iterator[Traffic]:
+    """Start a server with one empty bucket, and have this process's environment lead there."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -60,59 +47,26 @@ def loopback_s3() -> Iterator[LoopbackS3]:
         def log_request(self, *_: object) -> None:
             pass
 
-    counter = _Counter(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, counter, threaded=True, request_handler=Quiet)
+    traffic = Traffic(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, traffic, threaded=True, request_handler=Quiet)
     thread = Thread(target=server.serve_forever, name="loopback-s3", daemon=True)
     thread.start()
-    running = LoopbackS3(server, counter)
+    endpoint = f"http://127.0.0.1:{server.port}"
+    environment = {
+        "AWS_ACCESS_KEY_ID": KEY_ID,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    signed = f"AWS4-HMAC-SHA256 Credential={KEY_ID}/20260101/us-east-1/s3/aws4_request"
+    request = Request(f"{endpoint}/{BUCKET}", method="PUT", headers={"Authorization": signed})
     try:
-        with patch.dict(os.environ, running.environment):
-            _make_bucket(running)
-            yield running
+        with urlopen(request, timeout=30) as answer, patch.dict(os.environ, environment):
+            answer.read()
+            yield traffic
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def _make_bucket(running: LoopbackS3) -> None:
-    import urllib.request
-
-    request = urllib.request.Request(
-        f"{running.endpoint}/{BUCKET}",
-        method="PUT",
-        headers={
-            "Authorization": "AWS4-HMAC-SHA256 Credential=loopback-key/20260101/us-east-1/s3/aws4_request"
-        },
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        answer.read()
-
-
-class _Counter:
-    """A WSGI application around another that counts."""
-
-    def __init__(self, inner: Callable[..., Iterable[bytes]]) -> None:
-        self._inner = inner
-        self._lock = Lock()
-        self._methods: dict[str, int] = {}
-        self._nbytes = 0
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
-        with self._lock:
-            method = environ["REQUEST_METHOD"]
-            self._methods[method] = self._methods.get(method, 0) + 1
-        for piece in self._inner(environ, start_response):
-            with self._lock:
-                self._nbytes += len(piece)
-            yield piece
-
-    def snapshot(self) -> tuple[dict[str, int], int]:
-        with self._lock:
-            return dict(self._methods), self._nbytes
-
-    def since(self, before: tuple[dict[str, int], int]) -> Traffic:
-        methods, nbytes = self.snapshot()
-        by_method = {name: count - before[0].get(name, 0) for name, count in methods.items()}
-        by_method = {name: count for name, count in by_method.items() if count}
-        return Traffic(sum(by_method.values()), nbytes - before[1], tuple(sorted(by_method.items())))

@@ -1,13 +1,21 @@
-"""Claims about the package as a whole: its front door, what it needs to start, what the wheel holds."""
+"""The package as a whole: its front door, what it needs to start, what is said without the extras."""
 
 import ast
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import ridgerank
+from experiments.simulation import World, simulate
+from ridgerank.cli.main import app
+from ridgerank.errors import ExtraMissing
+from ridgerank.extras import PACKAGES, name_missing_extra, require_packages
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/ridgerank"
@@ -105,3 +113,126 @@ except ImportError as error:
     print(error)
 """
     assert "not on Windows" in run_python(script)
+
+
+BLOCK = f"""
+import sys
+for package in {list(PACKAGES)!r}:
+    sys.modules[package] = None
+"""
+NEED_EXTRAS = {
+    "index": ["docs", "--store", "s"],
+    "calibrate": ["--store", "s"],
+    "search": ["--store", "s", "some words"],
+    "rank": ["--store", "s", "--queries", "q.jsonl", "--run", "w/retriever.trec"],
+    "serve": ["--store", "s"],
+    "trial": ["docs", "--store", "s"],
+    "store info": ["s"],
+    "store check": ["s"],
+}
+NEED_NONE = {"fuse", "evaluate"}
+
+
+def leaf_commands(group: Any, prefix: str = "") -> Iterator[str]:  # noqa: ANN401 (Typer's own classes)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaf_commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+def run_blocked(code: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCK + code], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_every_command_names_the_extra_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.pdf").write_bytes(b"%PDF-1.4")
+    lines = [json.dumps({"query_id": f"q{number}", "text": "words"}) for number in range(1, 5)]
+    (tmp_path / "q.jsonl").write_text("\n".join(lines))
+    simulate(World(), queries=4, seed=0).write(tmp_path / "w")
+    code = f"""
+import contextlib, io, json
+from ridgerank.cli.main import main
+said = {{}}
+def run(words):
+    errors = io.StringIO()
+    sys.argv = ["ridgerank", *words]
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            main()
+        except SystemExit:
+            pass
+    return errors.getvalue()
+for name, words in {NEED_EXTRAS!r}.items():
+    said[name] = run([*name.split(), *words])
+print(json.dumps(said))
+"""
+    for name, text in json.loads(run_blocked(code, tmp_path)).items():
+        assert "pip install" in text, (name, text)
+        assert text.count("\n") == 1, (name, text)
+
+
+def test_the_list_above_has_every_command() -> None:
+    commands = set(leaf_commands(get_command(app)))
+    known = set(NEED_EXTRAS) | NEED_NONE
+    pages_of_a_store = {name for name in commands if name.startswith("store ")}  # all open it as `info` does
+    assert commands - pages_of_a_store <= known
+
+
+def test_every_module_imports_or_names_an_extra(tmp_path: Path) -> None:
+    code = """
+import importlib, pkgutil, warnings
+import ridgerank
+from experiments.simulation import World, simulate
+from ridgerank.errors import ExtraMissing
+warnings.simplefilter("ignore")
+names = [module.name for module in pkgutil.walk_packages(ridgerank.__path__, "ridgerank.", onerror=print)]
+missing = 0
+for name in names:
+    try:
+        importlib.import_module(name)
+    except ExtraMissing as error:
+        missing += 1
+        assert "pip install" in str(error), (name, str(error))
+for name in ridgerank.__all__:
+    try:
+        getattr(ridgerank, name)
+    except ExtraMissing:
+        pass
+print(missing)
+"""
+    assert int(run_blocked(code, tmp_path)) > 50
+
+
+def test_every_package_that_is_imported_is_a_dependency_or_of_an_extra() -> None:
+    """What the packages of extras bring along is missing with them: `tokenizers` with transformers."""
+    root = Path(ridgerank.__file__).parent
+    core = {"numpy", "scipy", "safetensors", "ir_measures", "typer", "rich"}
+    with_others = {"pydantic", "starlette", "anyio", "opentelemetry"}
+    imported = set()
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.partition(".")[0])
+    own = {"ridgerank", "_typeshed"} | sys.stdlib_module_names
+    assert imported - own - core - with_others - set(PACKAGES) == set()
+
+
+def test_extras_that_are_missing_together_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ridgerank.extras.find_spec", lambda package: None)
+    with pytest.raises(
+        ExtraMissing, match=r"torch, uvicorn are not installed: .*'ridgerank\[engine,serve\]'"
+    ):
+        require_packages("torch", "uvicorn")
+
+
+def test_a_package_of_no_extra_stays_the_error_it_is() -> None:
+    error = ModuleNotFoundError("No module named 'antigravity'", name="antigravity")
+    assert name_missing_extra(error) is error

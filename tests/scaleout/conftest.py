@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.calibrated_store import write_reports
-from tests.loopback_s3 import LoopbackS3, loopback_s3
+from tests.loopback_s3 import Traffic, loopback_s3
 from tests.scaleout.local_ray import two_workers
 
 
 @pytest.fixture(scope="session")
-def s3() -> Iterator[LoopbackS3]:
+def s3() -> Iterator[Traffic]:
     """The server; this process's environment leads there as long as it runs."""
     pytest.importorskip("moto", reason="moto is not installed: `pip install 'ridgerank[object-store-tests]'`")
     pytest.importorskip("flask", reason="moto's server needs flask")
