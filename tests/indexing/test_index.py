@@ -3,7 +3,7 @@
 import inspect
 import multiprocessing
 import random
-import time
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ridgerank.store.layout import pack
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.vector_columns import VectorOrigin
 from tests.conftest import write_pdf
+from tests.kill_points import killed_at
 
 
 def index(
@@ -147,13 +148,15 @@ def test_layers_the_model_lacks_are_refused(tmp_path: Path, small_backbone: Back
     assert not (tmp_path / "store").exists()
 
 
-def _index_in_child(paths: list[Path], store: Path, model: Path) -> None:
+def _index_in_child(paths: list[Path], store: Path, model: Path, call: int, count: Path) -> None:
     encode._COMMIT_PAGES = 4
     backbone = load_backbone(model, device="cpu", max_pixels=30 * 28 * 28)
-    index(paths, store, backbone, batch_pages=2)
+    with killed_at(call, within="ridgerank.store.store_writer") as calls:
+        index(paths, store, backbone, batch_pages=2)
+    count.write_text(str(calls[0]))
 
 
-def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
+def test_killed_at_random_points_and_run_again_the_store_is_the_same(
     tmp_path: Path, model_folder: Path
 ) -> None:
     for number in range(4):
@@ -161,40 +164,27 @@ def test_killed_at_twenty_random_points_and_run_again_the_store_is_the_same(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ridgerank.backbones.load", "tests.indexing.test_index"])
 
-    def start(store: Path) -> Any:  # noqa: ANN401
-        process = context.Process(target=_index_in_child, args=([tmp_path / "in"], store, model_folder))
+    def run(store: Path, call: int = 0) -> int | None:
+        arguments = ([tmp_path / "in"], store, model_folder, call, tmp_path / "calls")
+        process = context.Process(target=_index_in_child, args=arguments)
         process.start()
-        return process
+        process.join()
+        return process.exitcode
 
-    began = time.perf_counter()
-    whole = start(tmp_path / "whole")
-    whole.join()
-    assert whole.exitcode == 0
-    duration = time.perf_counter() - began
-    expected = contents(tmp_path / "whole")
+    assert run(tmp_path / "whole") == 0
+    calls, expected = int((tmp_path / "calls").read_text()), contents(tmp_path / "whole")
     generator = random.Random(0)
-    kills, attempt, halfway = 0, 0, 0
-    while kills < 20 or halfway < 3:
-        attempt += 1
+    kills = halfway = 0
+    for attempt in range(2):
         store = tmp_path / f"killed-{attempt}"
-        while True:
-            whole_run, began = not store.exists(), time.perf_counter()
-            process = start(store)
-            process.join(generator.uniform(0.0, 0.9 * duration))
-            if process.exitcode is None and (kills < 20 or halfway < 3):
-                process.kill()
-                process.join()
-                kills += 1
-                if store.exists() and any(store.glob("_versions/*")):
-                    with PageStore.open(str(store)) as opened:
-                        halfway += 0 < len(opened) < len(expected)
-                continue
-            process.join()
-            assert process.exitcode == 0
-            if whole_run:  # the load of the machine may have changed
-                duration = time.perf_counter() - began
-            break
+        while (ended := run(store, generator.randint(1, calls))) == -signal.SIGKILL:
+            kills += 1
+            if store.exists() and any(store.glob("_versions/*")):
+                with PageStore.open(str(store)) as opened:
+                    halfway += len(opened.pending()) > 0
+        assert ended == 0
         assert list(contents(store).items()) == list(expected.items())
+    assert kills >= halfway >= 2
 
 
 class Embedder:

@@ -4,7 +4,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from ridgerank.store.page_store import PageStore
 from tests.store.pages import page_id
 
 pytestmark = pytest.mark.slow
-KILLS = 20
+KILLS = 10
 BATCH = 3
 PAGES = 60 * BATCH
 
@@ -23,12 +22,13 @@ _WRITER = f"""
 import sys
 import numpy as np
 from ridgerank.store.store_writer import StoreWriter
+from tests.kill_points import killed_at
 from tests.store.pages import BASIS, CODED_LINEAGE, LINEAGE, ORIGIN, coded_row, page_id, row
 
 coded = sys.argv[2] == "coded"
 row = coded_row if coded else row
-print("ready", flush=True)
-with StoreWriter(sys.argv[1], CODED_LINEAGE if coded else LINEAGE, BASIS if coded else None) as writer:
+lineage, basis = (CODED_LINEAGE, BASIS) if coded else (LINEAGE, None)
+with killed_at(int(sys.argv[3])) as calls, StoreWriter(sys.argv[1], lineage, basis) as writer:
     for first in range(0, {PAGES}, {BATCH}):
         batch = [row(number, positions=200) for number in range(first, first + {BATCH})]
         if first and first % 90 == 0 and page_id(first - 1) in writer.page_ids():
@@ -42,22 +42,18 @@ with StoreWriter(sys.argv[1], CODED_LINEAGE if coded else LINEAGE, BASIS if code
     for first in range(0, len(lacking), {BATCH}):
         ids = lacking[first : first + {BATCH}]
         writer.set_vectors({{i: np.full((2, 4), int(i[:2], 16), np.float16) for i in ids}})
-print("done", flush=True)
+print(calls[0])
 """
 
 
-def start(uri: Path, numbers: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", _WRITER, str(uri), numbers]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-    assert writer.stdout is not None
-    assert writer.stdout.readline() == "ready\n"
-    return writer
-
-
-def finish(uri: Path, numbers: str) -> None:
-    with start(uri, numbers) as writer:
-        assert writer.communicate()[0] == "done\n"
-        assert writer.returncode == 0
+def write(uri: Path, numbers: str, *, killed_at: int = 0) -> int:
+    """Write all pages, or until a call of a function; returns how many calls there were, 0 when killed."""
+    command = [sys.executable, "-c", _WRITER, str(uri), numbers, str(killed_at)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False
+    )
+    assert done.returncode == (-signal.SIGKILL if killed_at and not done.stdout else 0)
+    return int(done.stdout or 0)
 
 
 def content(uri: Path) -> dict[str, tuple[object, ...]]:
@@ -76,16 +72,11 @@ def content(uri: Path) -> dict[str, tuple[object, ...]]:
 
 @pytest.mark.parametrize("numbers", ["int8", "coded"])
 def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Path, numbers: str) -> None:
-    with start(tmp_path / "whole", numbers) as writer:
-        began = time.monotonic()
-        assert writer.wait() == 0
-        whole_s = time.monotonic() - began
+    calls = write(tmp_path / "whole", numbers)
     chance = random.Random(0)
     seen: set[tuple[int, int]] = set()
     for _ in range(KILLS):
-        with start(tmp_path / "killed", numbers) as writer:
-            time.sleep(chance.uniform(0.0, 2 * whole_s / KILLS))
-            writer.send_signal(signal.SIGKILL)
+        write(tmp_path / "killed", numbers, killed_at=chance.randint(1, calls // 4))
         if not any((tmp_path / "killed").glob("_versions/*.manifest")):
             continue
         with PageStore.open(str(tmp_path / "killed")) as store:
@@ -95,6 +86,6 @@ def test_killed_at_random_points_and_run_again_it_is_the_same_store(tmp_path: Pa
             for first in range(0, PAGES, BATCH):  # whole batches, but for the pages taken out again
                 held = {number in stored for number in range(first, first + BATCH - 1)}
                 assert len(held) == 1
-    assert len(seen) > 3, "every kill came too early or too late to mean anything"
-    finish(tmp_path / "killed", numbers)
+    assert len(seen) > 3, "every kill came too early or too late"
+    assert write(tmp_path / "killed", numbers)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
