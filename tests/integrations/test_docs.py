@@ -25,7 +25,6 @@ NEEDED = {
     "Qdrant by LangChain": "langchain_qdrant",
     "Qdrant by LlamaIndex": "llama_index.vector_stores.qdrant",
     "MTEB": "mteb",
-    "vidore-benchmark": "PIL",
 }
 
 SCRIPT = """
