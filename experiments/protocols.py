@@ -15,9 +15,9 @@ from ridgerank.fusion.correlations import correlate, correlation
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.fusion.weight import optimal_weight
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.ridge import (
+from ridgerank.readout import (
     PENALTIES,
+    CenteredMoments,
     PenaltyChoice,
     choose_penalty,
     deploy_modal,

@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +28,27 @@ from ridgerank.calibration import calibrate
 from ridgerank.calibration.calibrate import CANDIDATES, Workbench
 from ridgerank.calibration.fit import CalibrationLists, QueryLists, ReadoutFit, fit
 from ridgerank.calibration.readout_file import shipped_for
-from ridgerank.calibration.weight import Reading, Scorer, judged_weight, weigh
+from ridgerank.calibration.weight import Reading, Scorer, weigh
 from ridgerank.errors import RidgeRankError
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlate
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.fusion.weight import label_free_estimate
-from ridgerank.ragged import Floats, Ragged
+from ridgerank.ragged import Bools, Floats, Ragged
 from ridgerank.records import STATES, Candidate, Query, document_name
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore, ids_filter
 from ridgerank.trec import Qrels, Run
 
-SPLITS, JUDGED = 50, (8, 16, 64)
+SPLITS, JUDGED, UNLABELLED = 50, (8, 16, 64), 16
 GRID = np.linspace(0.0, 1.0, 21)
 MEASURE = "nDCG@5"
 RETRIEVER, SHIPPED, CALIBRATED = "retriever", "shipped readout, at once", "calibrated"
 CONSTANT, BEST, PAPER = "constant 0.5", "best in hindsight", "§B.6"
-ESTIMATED = "estimated, not deployed"
+ASKED = f"{UNLABELLED} unlabelled questions"
 JUDGED_COLUMNS = {f"{number} judged": number for number in JUDGED}
-COLUMNS = (RETRIEVER, SHIPPED, CALIBRATED, ESTIMATED, *JUDGED_COLUMNS, CONSTANT, BEST, PAPER)
+COLUMNS = (RETRIEVER, SHIPPED, CALIBRATED, ASKED, *JUDGED_COLUMNS, CONSTANT, BEST, PAPER)
 
 Rank = tuple[Floats, float]
 """(members,) scores of a readout, and its weight."""
@@ -175,11 +176,12 @@ def measure(workbench: Workbench, asked: Asked, lists: CalibrationLists) -> dict
     data, target = fitted.data, fitted.data.targets[reading[0]]
     paper = label_free_estimate(correlate(data.retriever, fitted.held_out_scores, target, data.lists)).weight
     own = known[reading](asked.lists)
-    estimated = estimate_unjudged(asked.lists, own, lists.made, known[reading], workbench.incumbent)
+    count = len(asked.groups)
+    aside = np.isin(np.arange(count), np.random.default_rng(1).permutation(count)[:UNLABELLED])
     fixed: dict[str, Rank] = {
         RETRIEVER: (own, 0.0),
         CALIBRATED: (own, weight),
-        ESTIMATED: (own, estimated),
+        ASKED: rank_asked(workbench, asked, aside),
         CONSTANT: (own, 0.5),
         PAPER: (own, paper),
     }
@@ -188,11 +190,12 @@ def measure(workbench: Workbench, asked: Asked, lists: CalibrationLists) -> dict
     sweep = [asked.quality((own, float(each))) for each in GRID]
     best = int(np.argmax([each.mean() for each in sweep]))
     quality[BEST] = sweep[best]
-    split, weights = score_splits(asked, known, decide, quality)
+    split, weights = score_splits(asked, known, decide, quality, aside)
     return {
         "questions": len(asked.groups),
         "reading": ", ".join(reading),
-        "columns": summarize(split, asked.groups),
+        "scored": int((~aside).sum()),
+        "columns": summarize(split, list(compress(asked.groups, ~aside))),
         "weights": {name: rank[1] for name, rank in fixed.items()} | weights | {BEST: float(GRID[best])},
     }
 
@@ -218,19 +221,14 @@ def measure_shipped(workbench: Workbench, asked: Asked) -> dict[str, Any]:
     }
 
 
-def estimate_unjudged(
-    asked: QueryLists, scores: Floats, made: QueryLists | None, scorer: Scorer, incumbent: float
-) -> float:
-    """Eq. 4 with c_s / c_b of questions made from pages and ρ of real ones, which needs no judgements.
-
-    Behind BM25 a calibration keeps equal weights instead: the difference was within chance (docs/log.md).
-    """
-    assert made is not None  # questions are always made, and judged by their source
-    assert made.relevance is not None
-    rows = correlate(made.retriever, scorer(made), made.relevance, made.lists)
-    rho = correlate(asked.retriever, scores, asked.retriever, asked.lists).mutual.mean()
-    moved = replace(rows, mutual=rows.mutual - rows.mutual.mean() + rho)
-    return judged_weight(moved, incumbent).weight
+def rank_asked(workbench: Workbench, asked: Asked, aside: Bools) -> Rank:
+    """What a calibration gives that has some real questions (questions,) and no judgement of them."""
+    lists = calibrate.make_lists(workbench, queries=asked.lists.select(aside).queries)
+    assert lists.fitted is not None
+    known = calibrate.scorers(fit(lists.fitted, lists.documents), lists)
+    keep_paper = calibrate.keeps_paper(workbench.shallow.backbone)
+    weighed = weigh(lists, known, incumbent=workbench.incumbent, keep_paper=keep_paper)
+    return known[weighed.reading](asked.lists), weighed.weight.weight
 
 
 def score_splits(
@@ -238,25 +236,32 @@ def score_splits(
     known: Mapping[Reading, Scorer],
     decide: Callable[[QueryLists | None], tuple[Reading, float]],
     quality: Mapping[str, Floats],
+    aside: Bools,
 ) -> tuple[dict[str, Floats], dict[str, float]]:
-    """Column → (questions,) quality, averaged over the splits that score a question, and mean weights."""
+    """Column → (questions,) quality, averaged over the splits that score a question, and mean weights.
+
+    Questions `aside` (questions,) were seen without judgements: they may be judged, and are never scored.
+    """
     generator, count = np.random.default_rng(0), len(asked.groups)
-    judged_count = min(max(JUDGED), 2 * count // 3)
+    judged_count = max(min(max(JUDGED), 2 * count // 3), int(aside.sum()))
     names = {name: number for name, number in JUDGED_COLUMNS.items() if number <= judged_count}
     sums = {name: np.zeros(count) for name in (*quality, *names)}
     times, weights = np.zeros(count), dict.fromkeys(names, 0.0)
     scores = {reading: scorer(asked.lists) for reading, scorer in known.items()}
     for _ in range(SPLITS):
-        order = generator.permutation(count)
-        scored = np.isin(np.arange(count), order[judged_count:])
+        drawn = generator.permutation(np.flatnonzero(~aside))
+        extra = judged_count - int(aside.sum())
+        judged = generator.permutation([*np.flatnonzero(aside), *drawn[:extra]])
+        scored = np.isin(np.arange(count), drawn[extra:])
         times += scored
         for name, values in quality.items():
             sums[name] += scored * values
         for name, number in names.items():
-            reading, weight = decide(asked.lists.select(np.isin(np.arange(count), order[:number])))
+            reading, weight = decide(asked.lists.select(np.isin(np.arange(count), judged[:number])))
             sums[name] += scored * asked.quality((scores[reading], weight))
             weights[name] += weight / SPLITS
-    return {name: values / np.maximum(times, 1.0) for name, values in sums.items()}, weights
+    kept = times > 0
+    return {name: values[kept] / times[kept] for name, values in sums.items()}, weights
 
 
 def summarize(quality: Mapping[str, Floats], groups: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats
-from ridgerank.readout.ridge import Readout, TargetReadout
+from ridgerank.readout import Readout, TargetReadout
 from ridgerank.records import Candidate
 from ridgerank.retrievers.base import Retriever, top_candidates
 from tests.conftest import write_pdf
@@ -54,7 +54,7 @@ def random_calibration(lineage: Lineage, width: int, *, weight: float = 0.6, see
         agreement=unknown,
         agreement_interval=(0.0, 1.0),
     )
-    readout = Readout(vector=vector, penalty=1.0, lists=0, pairs=0, lineage=lineage)
+    readout = Readout(vector, 1.0, lineage)
     return Calibration(readout, estimate, ByDigest.name, ByDigest.name, ByDigest.name, diagnostics)
 
 

@@ -25,7 +25,7 @@ LIGHT = [
     "ridgerank.cli.main",
     "ridgerank.fusion.weight",
     "ridgerank.fusion.runs",
-    "ridgerank.readout.ridge",
+    "ridgerank.readout",
     "ridgerank.documents.render",
     "ridgerank.evaluation.metrics",
 ]
@@ -63,8 +63,7 @@ import numpy as np
 from ridgerank.evaluation.metrics import evaluate
 from experiments.simulation import World, simulate
 from ridgerank.fusion.runs import fuse_runs, join
-from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.ridge import ridge_path
+from ridgerank.readout import CenteredMoments, ridge_path
 sample = simulate(World(), queries=5, seed=0)
 fused = fuse_runs(join(sample.run(sample.retriever), sample.run(sample.reranker)), 0.5)
 assert evaluate(fused, sample.qrels()).means()["nDCG@5"] > 0

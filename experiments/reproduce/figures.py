@@ -13,7 +13,7 @@ from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.studies.depth_and_layer import study_depths, study_layers
 from experiments.reproduce.studies.sampling import refined_on_sample, study_few_queries
 from experiments.reproduce.studies.weight_rules import validate
-from ridgerank.readout.ridge import PENALTIES
+from ridgerank.readout import PENALTIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

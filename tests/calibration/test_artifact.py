@@ -37,21 +37,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_calibration_is_read_back_as_it_was(tmp_path: Path, calibration: Calibration) -> None:
-    target_readout = random_target_readout(8)
-    replace(calibration, target_readout=target_readout).save(tmp_path)
+    whole = replace(calibration, target_readout=random_target_readout(8))
+    whole.save(tmp_path)
     loaded = Calibration.load(tmp_path, lineage=LINEAGE)
-    np.testing.assert_array_equal(loaded.readout.vector, calibration.readout.vector)
-    assert loaded.readout.lineage == LINEAGE
-    assert (loaded.retriever, loaded.retriever_source) == (
-        calibration.retriever,
-        calibration.retriever_source,
-    )
-    assert repr(loaded.weight) == repr(calibration.weight)
-    assert repr(loaded.diagnostics) == repr(calibration.diagnostics)
+    assert loaded.digest == whole.digest
+    assert repr((loaded.weight, loaded.diagnostics)) == repr((whole.weight, whole.diagnostics))
     assert math.isnan(loaded.diagnostics.agreement)
-    assert loaded.target_readout is not None
-    np.testing.assert_array_equal(loaded.target_readout.vector, target_readout.vector)
-    assert loaded.target_readout.intercept == target_readout.intercept
     calibration.save(tmp_path)
     assert Calibration.load(tmp_path).target_readout is None
 

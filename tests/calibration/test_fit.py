@@ -8,7 +8,7 @@ import pytest
 from ridgerank.calibration.fit import QueryLists, ReadoutFit, fit, fit_readout
 from ridgerank.errors import CalibrationError
 from ridgerank.ragged import Ragged
-from ridgerank.readout.ridge import PENALTIES
+from ridgerank.readout import PENALTIES
 from ridgerank.records import Query
 
 

@@ -18,7 +18,7 @@ from ridgerank.evaluation.metrics import evaluate
 from ridgerank.fusion.correlations import correlation
 from ridgerank.fusion.runs import fuse_runs, join
 from ridgerank.fusion.standardize import fuse_scores
-from ridgerank.readout.ridge import merge_moments, nested_folds, ridge_path
+from ridgerank.readout import merge_moments, nested_folds, ridge_path
 
 
 def test_scores_correlate_with_each_other_as_one_factor_predicts() -> None:

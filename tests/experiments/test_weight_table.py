@@ -30,11 +30,14 @@ def test_judged_questions_are_never_scored_and_gains_are_over_the_retriever() ->
         seen.append(len(questions.queries))
         return READING, float(len(questions.queries) > 8)
 
-    columns, weights = score_splits(asked, {READING: lambda each: each.states["mean"][:, 0]}, decide, quality)
+    scorers = {READING: lambda each: each.states["mean"][:, 0]}
+    aside = np.arange(40) < 16
+    columns, weights = score_splits(asked, scorers, decide, quality, aside)
+    assert len(columns[CONSTANT]) == 24
     assert weights == pytest.approx({"8 judged": 0.0, "16 judged": 1.0})
     assert set(seen) == {8, 16}
     assert np.allclose(columns["8 judged"], columns[RETRIEVER])
-    gain = summarize(columns, asked.groups)["16 judged"]
+    gain = summarize(columns, asked.groups[16:])["16 judged"]
     assert gain["nDCG@5"] == 100.0
     assert gain["interval"][0] <= gain["gain"] <= gain["interval"][1]
 

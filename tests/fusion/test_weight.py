@@ -8,7 +8,7 @@ from ridgerank.fusion.correlations import Correlations, correlation, varies
 from ridgerank.fusion.weight import (
     FALLBACK_WEIGHT,
     closed_form_estimate,
-    fit_one_factor,
+    explain_by_one_factor,
     label_free_estimate,
     optimal_weight,
 )
@@ -37,22 +37,24 @@ def test_end_points_and_degenerate_cases(c_b: float, c_s: float, rho: float, wei
 
 @given(st.floats(0.05, 1.0), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
 def test_one_factor_recovers_the_correlations_it_was_made_from(b: float, s: float, t: float) -> None:
-    model = fit_one_factor(*map(np.asarray, (b * s, b * t, s * t)))
-    assert bool(model.defined)
-    assert (float(model.c_b), float(model.c_s), float(model.c_third)) == pytest.approx((b, s, t))
+    c_b, c_s, at_edge = explain_by_one_factor(*map(np.asarray, (b * s, b * t, s * t)))
+    assert not at_edge
+    assert (float(c_b), float(c_s)) == pytest.approx((b, s))
 
 
-def test_one_factor_refuses_what_it_cannot_explain() -> None:
-    negative = fit_one_factor(*map(np.asarray, (0.3, -0.2, 0.5)))
-    assert not negative.defined
-    assert not negative.heywood
-    assert np.isnan(negative.c_b)
-    two_negative = fit_one_factor(*map(np.asarray, (-0.3, -0.2, 0.5)))
-    assert not two_negative.defined
-    heywood = fit_one_factor(*map(np.asarray, (0.1, 0.005, 0.6)))
-    assert not heywood.defined
-    assert heywood.heywood
-    assert heywood.c_s > 1
+@pytest.mark.parametrize("rhos", [(0.3, -0.2, 0.5), (-0.3, -0.2, 0.5)])
+def test_one_factor_has_no_estimate_unless_all_correlations_are_positive(
+    rhos: tuple[float, float, float],
+) -> None:
+    c_b, c_s, at_edge = explain_by_one_factor(*map(np.asarray, rhos))
+    assert np.isnan([c_b, c_s]).all()
+    assert not at_edge
+
+
+def test_where_an_estimate_is_above_one_its_score_is_taken_for_relevance() -> None:
+    c_b, c_s, at_edge = explain_by_one_factor(*map(np.asarray, (0.1, 0.005, 0.6)))
+    assert at_edge
+    assert (float(c_b), float(c_s)) == (0.1, 1.0)
 
 
 def uniform(first: Floats, second: Floats, third: Floats, lists: Ragged) -> Correlations:

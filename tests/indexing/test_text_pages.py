@@ -111,7 +111,7 @@ def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_pa
         retriever = WordOverlap(texts)
         made = calibrate(opened, backbone=backbone, retriever=retriever, **sizes)
         cache = TargetCache(calibrations_folder(uri), opened.lineage)
-    assert made.readout.lists == 16
+    assert made.diagnostics.lists == 16
     query = cut_questions(texts, 16)[0].text
     ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]
     kept = torch.tensor([cache.margin(query, page_id) for page_id in ids])

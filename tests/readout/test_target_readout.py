@@ -3,8 +3,7 @@
 import numpy as np
 
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.ridge import TargetReadout, fit_target_readouts
+from ridgerank.readout import CenteredMoments, TargetReadout, fit_target_readouts
 
 LISTS, MEMBERS, DIM = 32, 6, 5
 FOLDS = tuple(f"part {number % 4}" for number in range(LISTS))

@@ -22,7 +22,7 @@ from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.experiment import CorpusKey
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.readout.ridge import PENALTIES, choose_penalty, merge_moments, ridge_path
+from ridgerank.readout import PENALTIES, choose_penalty, merge_moments, ridge_path
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,7 @@ from experiments.protocols import (
 from experiments.reproduce.analysis import Analysis
 from ridgerank.evaluation.metrics import MEASURES
 from ridgerank.ragged import Floats
-from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.ridge import PenaltyChoice, ridge_path
+from ridgerank.readout import CenteredMoments, PenaltyChoice, ridge_path
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from experiments.protocols import ScoredCorpus, WeightSweep, draw_queries, next_
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.experiment import CorpusKey
 from ridgerank.fusion.correlations import Correlations, correlate
-from ridgerank.fusion.weight import FALLBACK_WEIGHT, fit_one_factor, optimal_weight, resolve_heywood_case
+from ridgerank.fusion.weight import FALLBACK_WEIGHT, explain_by_one_factor, optimal_weight
 from ridgerank.ragged import Bools, Floats
 
 RESAMPLES = 1000
@@ -265,10 +265,7 @@ def label_free_weight(means: Floats) -> tuple[float, bool]:
     An estimate above 1 is taken for 1; where the model has no solution at all, the documented fallback.
     """
     rho_bt, rho_st, rho_bs = means
-    model = fit_one_factor(rho_bs, rho_bt, rho_st)
-    if bool(model.heywood):
-        c_b, c_s = resolve_heywood_case(rho_bs, rho_bt, rho_st)
-        return float(optimal_weight(c_b, c_s, rho_bs)), True
-    if not bool(model.defined):
+    c_b, c_s, at_edge = explain_by_one_factor(rho_bs, rho_bt, rho_st)
+    if np.isnan(c_b):
         return FALLBACK_WEIGHT, False
-    return float(optimal_weight(model.c_b, model.c_s, rho_bs)), False
+    return float(optimal_weight(c_b, c_s, rho_bs)), bool(at_edge)

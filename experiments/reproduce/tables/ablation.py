@@ -10,8 +10,7 @@ from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
 from experiments.reproduce.tables.table import Cell, Column, Row, Table, text_columns
 from ridgerank.ragged import Floats
-from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.ridge import ridge_path
+from ridgerank.readout import CenteredMoments, ridge_path
 
 Score = Callable[[int], tuple[Floats, float]]
 """The number of a corpus → its scores and the weight they are fused with."""

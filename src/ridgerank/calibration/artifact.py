@@ -1,9 +1,8 @@
 """A calibration as a small file beside the store: the readout, the weight, and how both came about.
 
 `NAME.safetensors` is all that ranking reads; `NAME.json` says the same to people and `NAME.png` shows it.
-A calibration is bound to the lineage of its store and to the retriever its weight is for, and sealed with a
-digest of all it holds. It keeps the lists the weight was estimated from, so that the weight can be estimated
-again from other judgements without any model.
+It is bound to the lineage of its store and to a retriever, sealed with a digest, and keeps the lists its
+weight was estimated from: other judgements give another weight without any model.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from ridgerank.errors import ArtifactError
 from ridgerank.fusion.weight import WeightEstimate
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.readout.ridge import Readout, TargetReadout
+from ridgerank.readout import Readout, TargetReadout
 from ridgerank.records import Query, ScoredPages, State, Target, to_json
 from ridgerank.store.maintenance import Damage
 
@@ -34,12 +33,11 @@ logger = logging.getLogger(__name__)
 FORMAT = "ridgerank-calibration-3"
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_TARGET_READOUT = "target_readout"
-"""A tensor, and the rest of it among the facts."""
+_TARGET_READOUT, _LIST_NAMES, _DIGEST = "target_readout", "list_names", "digest"
 _LENGTHS, _SCORES, _RELEVANCE = "list_lengths", "list_scores", "list_relevance"
-"""Tensors."""
-_LIST_NAMES, _DIGEST = "list_names", "digest"
 _METADATA_NAMES = {_LIST_NAMES, "format", "lineage", "fit", "facts", _DIGEST}
+
+_PLAIN_FACTS = ("retriever", "retriever_identity", "retriever_source", "target", "state")
 
 Record = TypeVar("Record", "WeightEstimate", "Diagnostics", "ReadoutOption")
 
@@ -77,8 +75,7 @@ def _digest(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) ->
     digest = hashlib.blake2b(digest_size=32)
     parts: list[bytes] = [text.encode() for item in sorted(metadata.items()) for text in item]
     for name, tensor in sorted(tensors.items()):
-        header = f"{name} {tensor.dtype.str} {tensor.shape}"
-        parts += [header.encode(), tensor.tobytes()]
+        parts += [f"{name} {tensor.dtype.str} {tensor.shape}".encode(), tensor.tobytes()]
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
@@ -98,56 +95,55 @@ class ScoreLists:
     readout: Floats
     """(members,): s, held out."""
     relevance: Floats | None = None
-    """(members,): grades of judgements that were given in a file, 0 where there is none; None where it is not
-    known which there were."""
+    """(members,): grades that were given in a file, 0 where there is none; None if it is not known which."""
 
     def by_query(self) -> dict[str, ScoredPages]:
         """The text of each query → its candidates."""
         return {
-            query.text: ScoredPages(
-                self.page_ids[start:end],
-                tuple(self.retriever[start:end].tolist()),
-                tuple(self.readout[start:end].tolist()),
+            text: ScoredPages(
+                self.page_ids[rows], tuple(self.retriever[rows].tolist()), tuple(self.readout[rows].tolist())
             )
-            for query, (start, end) in zip(self.queries, pairwise(self.lists.offsets.tolist()), strict=True)
+            for text, rows in self._rows()
         }
 
     def grades(self) -> dict[str, dict[str, int]]:
         """The text of each query with relevant pages → their grades by page id."""
-        if self.relevance is None:
-            return {}
         judged: dict[str, dict[str, int]] = {}
-        for query, (start, end) in zip(self.queries, pairwise(self.lists.offsets.tolist()), strict=True):
-            pages = zip(self.page_ids[start:end], self.relevance[start:end].tolist(), strict=True)
+        if self.relevance is None:
+            return judged
+        for text, rows in self._rows():
+            pages = zip(self.page_ids[rows], self.relevance[rows].tolist(), strict=True)
             if relevant := {page: int(grade) for page, grade in pages if grade > 0}:
-                judged[query.text] = relevant
+                judged[text] = relevant
         return judged
 
     def with_grades(self, judged: Mapping[str, Mapping[str, int]]) -> Self:
         """The same lists with these judgements besides, by the text of the query and page id."""
-        texts = [query.text for query in self.queries]
-        members = zip(self.page_ids, self.lists.list_numbers().tolist(), strict=True)
-        before = np.zeros(len(self.page_ids)) if self.relevance is None else self.relevance
-        grades = [
-            judged.get(texts[number], {}).get(page, grade)
-            for (page, number), grade in zip(members, before.tolist(), strict=True)
-        ]
-        return replace(self, relevance=np.array(grades, dtype=np.float64))
+        relevance = np.zeros(len(self.page_ids)) if self.relevance is None else self.relevance.copy()
+        for text, rows in self._rows():
+            given = judged.get(text, {})
+            pages = zip(self.page_ids[rows], relevance[rows].tolist(), strict=True)
+            relevance[rows] = [given.get(page, grade) for page, grade in pages]
+        return replace(self, relevance=relevance)
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """What a calibration's file holds of them."""
+    def _rows(self) -> Iterator[tuple[str, slice]]:
+        """The text of each query and where its members are."""
+        for query, (start, end) in zip(self.queries, pairwise(self.lists.offsets.tolist()), strict=True):
+            yield query.text, slice(start, end)
+
+    def content(self) -> tuple[dict[str, NDArray[Any]], str]:
+        """What a calibration's file holds of them: tensors, and names as JSON."""
         scores = np.stack([self.retriever, self.readout])
         tensors = {_LENGTHS: self.lists.lengths, _SCORES: scores}
-        return tensors if self.relevance is None else tensors | {_RELEVANCE: self.relevance}
-
-    def names(self) -> str:
-        """What its metadata holds of them."""
         queries = [[query.query_id, query.text] for query in self.queries]
-        return json.dumps({"queries": queries, "pages": self.page_ids}, ensure_ascii=False)
+        return (
+            tensors if self.relevance is None else tensors | {_RELEVANCE: self.relevance},
+            json.dumps({"queries": queries, "pages": self.page_ids}, ensure_ascii=False),
+        )
 
     @classmethod
     def from_file(cls, tensors: Mapping[str, Floats], names: str) -> Self:
-        """The inverse of `tensors` and `names`."""
+        """The inverse of `content`."""
         listed = json.loads(names)
         retriever, readout = np.asarray(tensors[_SCORES], dtype=np.float64)
         return cls(
@@ -186,13 +182,12 @@ class Diagnostics:
     queries_from: str
     """A file, or how the questions were made; or the readout file that nothing was fitted for."""
     queries: int
-    """Queries asked for the fit."""
     lists: int
-    """Of these, queries whose candidates differ in the target: what the readout was fitted on."""
+    """Of the queries, those whose candidates differ in the target: what the readout was fitted on."""
     candidates: int
     """K: pages per query, at most."""
     pairs: int
-    """Pairs of a query and a candidate the readout was fitted on."""
+    """Of a query and a candidate that the readout was fitted on."""
     penalties: tuple[float, ...] = ()
     """λ tried, ascending."""
     errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -225,9 +220,8 @@ class Calibration:
 
     readout: Readout
     weight: WeightEstimate
-    """What is deployed."""
     retriever: str
-    """Name of the retriever whose scores the weight is for."""
+    """Whose scores the weight is for."""
     retriever_identity: str
     """What another retriever is told from it by."""
     retriever_source: str
@@ -240,33 +234,29 @@ class Calibration:
     target_readout: TargetReadout | None = None
     """Predicts the full model's margin of a page; None if the target is another, or cannot be predicted."""
     lists: ScoreLists | None = None
-    """The lists the weight was estimated from, None if it was not estimated."""
+    """What the weight was estimated from; None if it was not."""
 
     def save(self, folder: Path, name: str = DEFAULT_NAME) -> Path:
         """Write `NAME.json`, then `NAME.safetensors`: each is whole or not there."""
         path = calibration_path(folder, name)
-        facts = self.facts()
         with replace_text_file(path.with_suffix(".json")) as file:
-            file.write(json.dumps({"name": name, **facts}, indent=2, ensure_ascii=False) + "\n")
-        tensors, metadata = self.content()
-        write_sealed(path, tensors, metadata)
+            file.write(json.dumps({"name": name, **self.facts()}, indent=2, ensure_ascii=False) + "\n")
+        write_sealed(path, *self.content())
         return path
 
     def content(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         """Tensors and metadata of the file."""
-        fit = {part: getattr(self.readout, part) for part in ("penalty", "lists", "pairs")}
         metadata = {
             "format": FORMAT,
             "lineage": self.readout.lineage.to_json(),
-            "fit": json.dumps(fit),
             "facts": json.dumps(self.facts(), ensure_ascii=False),
         }
         tensors = {"readout": self.readout.vector}
         if self.target_readout is not None:
             tensors[_TARGET_READOUT] = self.target_readout.vector
         if self.lists is not None:
-            tensors |= self.lists.tensors()
-            metadata[_LIST_NAMES] = self.lists.names()
+            list_tensors, metadata[_LIST_NAMES] = self.lists.content()
+            tensors |= list_tensors
         return tensors, metadata
 
     @property
@@ -296,21 +286,11 @@ class Calibration:
 
     def facts(self) -> dict[str, Any]:
         """The calibration without its vector, as JSON has it: what could not be estimated is null."""
-        facts: dict[str, Any] = {
-            "summary": self.summary(),
-            "retriever": self.retriever,
-            "retriever_identity": self.retriever_identity,
-            "retriever_source": self.retriever_source,
-            "target": self.target,
-            "state": self.state,
-            "penalty": self.readout.penalty,
-            "weight": to_json(self.weight),
-        }
-        if self.target_readout is not None:
-            facts[_TARGET_READOUT] = {
-                "intercept": self.target_readout.intercept,
-                "penalty": self.target_readout.penalty,
-            }
+        facts: dict[str, Any] = {"summary": self.summary()}
+        facts |= {name: getattr(self, name) for name in _PLAIN_FACTS}
+        facts |= {"penalty": self.readout.penalty, "weight": to_json(self.weight)}
+        if (level := self.target_readout) is not None:
+            facts[_TARGET_READOUT] = {"intercept": level.intercept, "penalty": level.penalty}
         return {**facts, "diagnostics": to_json(self.diagnostics)}
 
     @classmethod
@@ -346,18 +326,19 @@ class Calibration:
         if lineage is not None:
             saved_lineage.require(lineage, artifact=f"the calibration {name!r}")
         facts = json.loads(metadata["facts"])
+        diagnostics = _read_record(Diagnostics, facts["diagnostics"])
         vector = np.asarray(tensors["readout"], dtype=np.float64)
         if vector.ndim != 1 or not np.isfinite(vector).all() or not 0 <= facts["weight"]["weight"] <= 1:
             raise ValueError("numbers that no calibration has")
         return cls(
-            readout=Readout(vector=vector, lineage=saved_lineage, **json.loads(metadata["fit"])),
+            readout=Readout(vector, facts["penalty"], saved_lineage),
             weight=_read_record(WeightEstimate, facts["weight"]),
-            retriever=facts["retriever"],
-            retriever_identity=facts["retriever_identity"],
-            retriever_source=facts["retriever_source"],
-            target=facts["target"],
-            state=facts["state"],
-            diagnostics=_read_diagnostics(facts["diagnostics"]),
+            **{name: facts[name] for name in _PLAIN_FACTS},
+            diagnostics=replace(
+                diagnostics,
+                errors={part: tuple(values) for part, values in diagnostics.errors.items()},
+                options=tuple(_read_record(ReadoutOption, each) for each in facts["diagnostics"]["options"]),
+            ),
             target_readout=(
                 TargetReadout(np.asarray(tensors[_TARGET_READOUT], np.float64), **facts[_TARGET_READOUT])
                 if _TARGET_READOUT in facts
@@ -390,12 +371,6 @@ def find_damaged_calibrations(folder: Path) -> Iterator[Damage]:
             yield Damage(f"calibration {name}", None, str(error))
 
 
-def _read_diagnostics(facts: Mapping[str, Any]) -> Diagnostics:
-    errors = {part: tuple(values) for part, values in facts["errors"].items()}
-    options = [_read_record(ReadoutOption, option) for option in facts["options"]]
-    return _read_record(Diagnostics, {**facts, "errors": errors, "options": options})
-
-
 def _read_record(record: type[Record], facts: Mapping[str, Any]) -> Record:
     """The inverse of `to_json`: NaN where null stands for it, tuples for lists."""
     values: dict[str, Any] = {**facts}
@@ -407,14 +382,14 @@ def _read_record(record: type[Record], facts: Mapping[str, Any]) -> Record:
     return record(**values)
 
 
-def plot_calibration(calibration: Calibration, path: Path) -> bool:
-    """Write the picture, or log that matplotlib is missing; returns whether it was written."""
+def plot_calibration(calibration: Calibration, path: Path) -> None:
+    """Write the picture, or log that matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         logger.warning("no picture of the calibration: matplotlib is missing (pip install 'ridgerank[plot]')")
-        return False
+        return
     facts = calibration.diagnostics
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -425,18 +400,17 @@ def plot_calibration(calibration: Calibration, path: Path) -> bool:
     mean = np.mean([list(errors) for errors in facts.errors.values()], axis=0)
     path_axes.plot(facts.penalties, mean, color="C0", marker="o", label="mean over folds")
     path_axes.axvline(calibration.readout.penalty, color="C3", linestyle="--", label="deployed")
-    path_axes.set(xscale="log", xlabel="penalty λ", ylabel="held-out error, share of the targets'")
-    path_axes.set_title("The penalty")
+    labels = {"xlabel": "penalty λ", "ylabel": "held-out error, share of the targets'"}
+    path_axes.set(xscale="log", title="The penalty", **labels)
     path_axes.legend()
 
     agreement_axes.hist(facts.agreements, bins=np.linspace(-1, 1, 21), color="C0")
     agreement_axes.axvline(
         facts.agreement, color="C3", linestyle="--", label=f"mean r = {facts.agreement:.2f}"
     )
-    agreement_axes.set(xlabel="correlation with the teacher, held-out lists", ylabel="lists")
-    agreement_axes.set_title("Agreement with the teacher")
+    labels = {"xlabel": "correlation with the teacher, held-out lists", "ylabel": "lists"}
+    agreement_axes.set(title="Agreement with the teacher", **labels)
     agreement_axes.legend()
 
     with replace_file(path) as scratch:
         figure.savefig(scratch, format="png", dpi=110)
-    return True

@@ -1,11 +1,11 @@
-"""Calibration from end to end: make the lists, fit readouts to them, weigh them, save the best.
+"""Calibration from end to end: `make_lists`, `fit` (`fit.py`), `weigh` (`weight.py`) and `save`.
 
-`calibrate` calls four functions that may be called one by one: `make_lists`, `fit` (`fit.py`), `weigh`
-(`weight.py`) and `save`. Only pages whose targets are missing are encoded again. Targets are stored as they
-are computed: an interrupted calibration goes on where it stopped.
+`calibrate` calls these four, which may be called one by one. Only pages whose targets are missing are encoded
+again: an interrupted calibration goes on where it stopped.
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,6 @@ from ridgerank.calibration.artifact import (
     Calibration,
     Diagnostics,
     ReadoutOption,
-    ScoreLists,
     calibration_path,
     plot_calibration,
 )
@@ -47,12 +46,13 @@ from ridgerank.calibration.teacher import (
     complete_targets,
     keep_scored,
     read_teacher,
+    target_column,
 )
-from ridgerank.calibration.weight import Scorer, Weighed, mean_interval, weigh
+from ridgerank.calibration.weight import Reading, Scorer, Weighed, mean_interval, weigh
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.standardize import standard_deviations
 from ridgerank.ragged import Floats, Ragged
-from ridgerank.readout.ridge import Readout
+from ridgerank.readout import Readout
 from ridgerank.records import STATES, Candidate, Query, State, Target, document_name
 from ridgerank.retrievers.base import AmongPages, Retriever
 from ridgerank.retrievers.load import load_retriever
@@ -74,10 +74,6 @@ TARGETS_STEP, STATES_STEP = "full-depth targets", "shallow states"
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a step, how much of it is done (0 at first), and how much there is to do."""
-
-
-def _ignore_progress(step: str, done: int, total: int) -> None:
-    """Show nothing."""
 
 
 class ListOptions(TypedDict, total=False):
@@ -105,7 +101,7 @@ class ListOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """A store with its model, its retriever and the folder of its calibrations."""
+    """What a calibration needs: a store with its model, its retriever, the folder of its calibrations."""
 
     shallow: ShallowPass
     retriever: Retriever
@@ -114,9 +110,8 @@ class Workbench:
     @property
     def retriever_fields(self) -> dict[str, Any]:
         """What a calibration records of the retriever."""
-        each = self.retriever
-        names = {"retriever_identity": each.identity, "retriever_source": each.source}
-        return {"retriever": each.name, **{field: name or each.name for field, name in names.items()}}
+        name, identity, source = self.retriever.name, self.retriever.identity, self.retriever.source
+        return {"retriever": name, "retriever_identity": identity or name, "retriever_source": source or name}
 
     @property
     def incumbent(self) -> float:
@@ -133,10 +128,7 @@ def open_workbench(
     device: str | None = None,
     dtype: "str | torch.dtype | None" = None,
 ) -> Iterator[Workbench]:
-    """Open what a calibration needs. The backbone is by default the one the store was made with.
-
-    The retriever is the one whose vectors the store holds, else BM25; both may be given by name.
-    """
+    """Open a store, by default with its own backbone and the retriever of its vectors, else BM25."""
     pages = store if isinstance(store, PageStore) else PageStore.open(str(store))
     with edit_calibrations(pages.uri) as folder:
         if not isinstance(retriever, Retriever):
@@ -163,9 +155,8 @@ def calibrate(
     """Fit a readout and a weight to a store and its retriever, and save them beside the store.
 
     No judgements are needed. Without `queries`, questions are cut from the pages; with `qrels` the weight is
-    that of the judgements. `queries_from` tells the report where given queries come from. With a `readout`
-    nothing is fitted and no page is read again: only its weight is estimated. `export` is a file for all
-    lists (`export_lists`). The other options are those of `make_lists`.
+    that of the judgements. `queries_from` tells the report where queries come from. With a `readout` nothing
+    is fitted: it is weighed. `export` is a file for all lists. The other options are those of `make_lists`.
     """
     opened = partial(open_workbench, backbone=backbone, retriever=retriever, device=device, dtype=dtype)
     with opened(store) as workbench:
@@ -178,7 +169,7 @@ def calibrate(
         fits: Fits = {} if lists.fitted is None else fit(lists.fitted, lists.documents)
         weighed = weigh(
             lists,
-            scorers(fits, lists) if readout is None else file_scorer(readout),
+            scorers(fits, lists, readout),
             incumbent=workbench.incumbent,
             keep_paper=keeps_paper(workbench.shallow.backbone),
         )
@@ -197,44 +188,33 @@ def make_lists(
     workbench: Workbench,
     *,
     readout: ReadoutFile | None = None,
-    queries: Sequence[Query] | None = None,
-    qrels: Qrels | None = None,
-    candidates: int = CANDIDATES,
-    query_count: int = QUERIES,
-    read_pages: int = READ_PAGES,
-    documents: Sequence[str | Path] = (),
-    target: Target | None = None,
-    state: State | None = None,
-    teacher: str | Path = "",
-    progress: Progress = _ignore_progress,
+    **options: Unpack[ListOptions],
 ) -> CalibrationLists:
-    """All lists of a calibration: what to fit, and what to weigh it by.
+    """What to fit, and what to weigh it by.
 
     Targets are those of the store's own model, of which missing ones are computed and kept in its cache, or
-    the scores of a `teacher`; candidates that the file does not score are left out. Pages that are not
-    encoded yet are left out, too. With a `readout` nothing
-    is to be fitted, and no page is read at full depth.
+    the scores of a `teacher`; candidates that the file does not score are left out, and so are pages that
+    are not encoded yet. With a `readout` nothing is to be fitted, and no page is read at full depth.
     """
+    candidates, progress = options.get("candidates", CANDIDATES), options.get("progress", lambda *_: None)
+    target, state, qrels = options.get("target"), options.get("state"), options.get("qrels")
+    queries, teacher = options.get("queries") or (), options.get("teacher")
     store, backbone, retriever = workbench.shallow.store, workbench.shallow.backbone, workbench.retriever
     page_ids, texts = store.page_ids(), store.texts()
     if pending := store.pending():
         page_ids = [page_id for page_id in page_ids if page_id not in pending]
         texts = {page_id: texts[page_id] for page_id in page_ids}
-        retriever = AmongPages(retriever, PageSelection(frozenset(page_ids), ids_filter(page_ids)))
-    names = zip(page_ids, store.references(page_ids), strict=True)
-    document_of = {page: document_name(name) for page, name in names}
-    known_targets = available_targets(store.lineage.prompt_name)
-    first = {query.text: query for query in reversed(queries or ())}
-    asked = tuple(first[text] for text in dict.fromkeys(query.text for query in queries or ()))
-    made = tuple(query for query in cut_questions(texts, query_count) if retriever.answers(query.text))
-    targets = known_targets if target is None else (target,)
-    files, step = [Path(path) for path in documents], partial(progress, TARGETS_STEP)
+        retriever = AmongPages(retriever, _select(page_ids))
+    names = map(document_name, store.references(page_ids))
+    first = {query.text: query for query in reversed(queries)}
+    asked = tuple(first[text] for text in dict.fromkeys(query.text for query in queries))
+    cut = cut_questions(texts, options.get("query_count", QUERIES))
+    made = tuple(query for query in cut if retriever.answers(query.text))
+    targets = available_targets(store.lineage.prompt_name) if target is None else (target,)
     shared: CandidateLists = {}
     columns: dict[Target, Floats] = {}
     scores = read_teacher(Path(teacher), store) if teacher else None
     if readout is None:
-        cache = TargetCache(workbench.folder, store.lineage)
-        complete = partial(complete_targets, backbone, store, cache, documents=files, progress=step)
         fitted = asked or made
         if len(fitted) < LEAST_LISTS:
             raise CalibrationError(
@@ -243,30 +223,36 @@ def make_lists(
             )
         free = find_candidates(retriever, fitted, candidates)
         if scores is None:
-            shared = share_pages(retriever, free, candidates, pages=read_pages)
-            complete({query.text: pages for query, pages in shared.items()}, targets=targets)
-            if None in cache.column(targets[0], shared):  # a page that cannot be read any more
+            shared = share_pages(retriever, free, candidates, pages=options.get("read_pages", READ_PAGES))
+            cache = TargetCache(workbench.folder, store.lineage)
+            complete_targets(
+                backbone,
+                store,
+                cache,
+                {query.text: pages for query, pages in shared.items()},
+                targets=targets,
+                documents=[Path(path) for path in options.get("documents", ())],
+                progress=partial(progress, TARGETS_STEP),
+            )
+            if None in target_column(cache, targets[0], shared):  # a page that cannot be read any more
                 shared = keep_scored(shared, cache, targets[0])
-            columns = {each: np.array(cache.column(each, shared), dtype=np.float64) for each in targets}
+            columns = {each: np.array(target_column(cache, each, shared), float) for each in targets}
         else:
             shared = keep_scored(free, scores)
-            columns = {"teacher": np.array(scores.column("teacher", shared), dtype=np.float64)}
+            columns = {"teacher": np.array(target_column(scores, "teacher", shared), float)}
     found = find_candidates(retriever, [*asked, *made], candidates)
     of_made = {query: found[query] for query in made if query in found}
     of_asked = {query: found[query] for query in asked if query in found}
-    states = readout.calibration.state if readout is not None else state
-    run = StatePasses(
-        workbench.shallow,
-        STATES if states is None else (states,),
-        progress,
-        total=len(shared) + 2 * len(of_made) + len(of_asked),
-    )
+    if readout is not None:
+        state = readout.calibration.state
+    total = len(shared) + 2 * len(of_made) + len(of_asked)
+    run = StatePasses(workbench.shallow, STATES if state is None else (state,), progress, total)
     return CalibrationLists(
         fitted=run.lists(shared, None, targets=columns),
         made=run.lists(of_made, _find_sources(of_made)),
         reordered=run.lists(of_made, _find_sources(of_made), rewrite=reorder_words),
         asked=run.lists(of_asked, None if qrels is None else _read_relevance(store, qrels, of_asked)),
-        documents=document_of,
+        documents=dict(zip(page_ids, names, strict=True)),
         teacher=OWN if scores is None else scores.name,
     )
 
@@ -287,26 +273,24 @@ class StatePasses:
         targets: Mapping[Target, Floats] | None = None,
         rewrite: Callable[[str], str] = str,
     ) -> QueryLists | None:
-        """The lists with states of the queries' texts, rewritten; None if there are none.
-
-        Both states of a query come from one pass, so that a readout does not depend on what it is compared
-        with.
-        """
+        """The lists with states of the queries' texts, rewritten; None if there are none."""
         if not candidates:
             return None
-        columns: dict[State, list[Floats]] = {state: [] for state in self._states}
+        passes = []
         for query, pages in candidates.items():
-            both = self._shallow.run_both(rewrite(query.text), [page.page_id for page in pages])
-            for state, column in columns.items():
-                column.append(both[state].cpu().numpy().astype(np.float64))
+            passes.append(self._shallow.run_both(rewrite(query.text), [page.page_id for page in pages]))
             self._done += 1
             self._progress(self._done, self._total)
+        members = [each for pages in candidates.values() for each in pages]
         return QueryLists(
             queries=tuple(candidates),
-            page_ids=tuple(each.page_id for pages in candidates.values() for each in pages),
-            lists=Ragged.of_lengths(len(pages) for pages in candidates.values()),
-            retriever=np.array([each.score for pages in candidates.values() for each in pages]),
-            states={state: np.concatenate(column) for state, column in columns.items()},
+            page_ids=tuple(each.page_id for each in members),
+            lists=Ragged.of_lengths(map(len, candidates.values())),
+            retriever=np.array([each.score for each in members]),
+            states={
+                state: np.concatenate([each[state].cpu().numpy().astype(np.float64) for each in passes])
+                for state in self._states
+            },
             targets=targets or {},
             relevance=relevance,
         )
@@ -326,35 +310,31 @@ def find_candidates(retriever: Retriever, queries: Sequence[Query], k: int) -> d
 def share_pages(
     retriever: Retriever, free: CandidateLists, k: int, *, pages: int = READ_PAGES
 ) -> dict[Query, list[Candidate]]:
-    """Candidates of each query among so many pages at most, in place of those among all pages.
-
-    These are the pages that questions were made from, then those that most queries have among their own.
-    """
+    """Candidates among so many pages: those that questions were made from, then those most queries have."""
     counts = Counter(each.page_id for candidates in free.values() for each in candidates)
-    sources = dict.fromkeys(query.source for query in free if query.source)
+    sources = [query.source for query in free if query.source]
     ordered = [*sources, *sorted(counts, key=lambda page: (-counts[page], page))]
-    pool = frozenset(list(dict.fromkeys(ordered))[:pages])
-    if counts.keys() <= pool:
+    pool = sorted(list(dict.fromkeys(ordered))[:pages])
+    if counts.keys() <= set(pool):
         return {query: list(candidates) for query, candidates in free.items()}
-    lists = retriever.search_within(
-        [query.text for query in free], k, PageSelection(pool, ids_filter(sorted(pool)))
-    )
+    lists = retriever.search_within([query.text for query in free], k, _select(pool))
     return {query: found for query, found in zip(free, lists, strict=True) if len(found) > 1}
 
 
-def scorers(fits: Fits, lists: CalibrationLists) -> dict[tuple[Target, State], Scorer]:
-    """What scores lists by each readout that could be fitted."""
+def _select(page_ids: Sequence[str]) -> PageSelection:
+    return PageSelection(frozenset(page_ids), ids_filter(page_ids))
+
+
+def scorers(fits: Fits, lists: CalibrationLists, readout: ReadoutFile | None = None) -> dict[Reading, Scorer]:
+    """What scores lists by each readout that could be fitted, or by the one of a file."""
+    if readout is not None:
+        made = readout.calibration
+        return {(made.target, made.state): lambda lists: made.readout.score(lists.states[made.state])}
     return {
         reading: partial(each.score, documents=lists.documents)
         for reading, each in fits.items()
         if isinstance(each, ReadoutFit)
     }
-
-
-def file_scorer(readout: ReadoutFile) -> dict[tuple[Target, State], Scorer]:
-    """What scores lists by the readout of a file."""
-    made = readout.calibration
-    return {(made.target, made.state): lambda lists: made.readout.score(lists.states[made.state])}
 
 
 def keeps_paper(backbone: Backbone) -> bool:
@@ -372,16 +352,35 @@ def save(
     readout: ReadoutFile | None = None,
     queries_from: str = "",
 ) -> Calibration:
-    """Write the calibration, and its picture if a readout was fitted, beside the store."""
-    calibration = _assemble(workbench, lists, fits, weighed, readout, queries_from)
+    """Write the calibration, and its picture if a readout was fitted, beside the store.
+
+    Without a fit the readout is the one of the file.
+    """
+    lineage, common = workbench.shallow.store.lineage, workbench.retriever_fields
+    common |= {"weight": weighed.weight, "lists": weighed.kept}
+    fitted = fits.get(weighed.reading)
+    if isinstance(fitted, ReadoutFit):
+        diagnostics = _diagnose(lists, fits, fitted, weighed)
+        diagnostics = replace(diagnostics, queries_from=queries_from, incumbent=workbench.incumbent)
+        calibration = Calibration(
+            readout=Readout(fitted.vector, fitted.penalty.deployed, lineage),
+            diagnostics=diagnostics,
+            target=fitted.target,
+            state=fitted.state,
+            target_readout=predict_target(fitted) if fitted.target == "margin" else None,
+            **common,
+        )
+    else:
+        assert readout is not None  # a reading that was weighed was fitted, or is the file's
+        calibration = replace(readout.over(lineage, queries_from, workbench.incumbent), **common)
     path = calibration.save(workbench.folder, name)
-    if calibration.diagnostics.errors:
+    if isinstance(fitted, ReadoutFit):
         plot_calibration(calibration, path.with_suffix(".png"))
     return calibration
 
 
 def export_lists(lists: CalibrationLists, path: Path) -> None:
-    """Write all lists as safetensors, for those who want to fit something else.
+    """Write all lists as safetensors, to fit something else to them.
 
     Of each kind (`fitted`, `made`, `reordered`, `asked`) there are `KIND/list_lengths` (lists,),
     `KIND/retriever` (members,), `KIND/states/STATE` (members, dim) and, if there are any,
@@ -392,7 +391,10 @@ def export_lists(lists: CalibrationLists, path: Path) -> None:
 
     tensors: dict[str, Any] = {}
     metadata = {"format": "ridgerank-lists-1"}
-    for kind, each in lists.kinds().items():
+    kinds = {"fitted": lists.fitted, "made": lists.made, "reordered": lists.reordered, "asked": lists.asked}
+    for kind, each in kinds.items():
+        if each is None:
+            continue
         tensors |= {f"{kind}/list_lengths": each.lists.lengths, f"{kind}/retriever": each.retriever}
         tensors |= {f"{kind}/states/{state}": values for state, values in each.states.items()}
         tensors |= {f"{kind}/targets/{target}": values for target, values in each.targets.items()}
@@ -411,58 +413,32 @@ def _find_sources(lists: CandidateLists) -> Floats:
 
 def _read_relevance(store: PageStore, qrels: Qrels, lists: CandidateLists) -> Floats:
     """(members,) graded relevance; a page without a judgement, or judged below 0, is not relevant."""
-    page_ids = store.lookup_many(page for query in lists for page in qrels.get(query.query_id, {}))
+    names = store.lookup_many(page for query in lists for page in qrels.get(query.query_id, {}))
     judged = {
-        query: {page_ids.get(page): grade for page, grade in qrels.get(query.query_id, {}).items()}
+        query.query_id: {names.get(page): grade for page, grade in qrels.get(query.query_id, {}).items()}
         for query in lists
     }
     if not any(judged.values()):
         raise CalibrationError(
             "the judgements name none of the queries; expected qrels with the query ids of the queries given"
         )
-    grades = [max(judged[query].get(each.page_id, 0), 0) for query, pages in lists.items() for each in pages]
-    return np.array(grades, dtype=np.float64)
+    members = ((judged[query.query_id], each.page_id) for query, pages in lists.items() for each in pages)
+    return np.array([max(grades.get(page, 0), 0) for grades, page in members], dtype=np.float64)
 
 
 def _describe_questions(lists: CalibrationLists) -> str:
-    fitted = lists.fitted.queries if lists.fitted is not None else ()
-    kinds = Counter(query.query_id.partition("-")[0] for query in fitted)
+    kinds = (
+        Counter(query.query_id.partition("-")[0] for query in lists.fitted.queries) if lists.fitted else {}
+    )
     return f"cut from the pages' text: {', '.join(f'{count} {kind}s' for kind, count in kinds.items())}"
 
 
-def _assemble(
-    workbench: Workbench,
-    lists: CalibrationLists,
-    fits: Fits,
-    weighed: Weighed,
-    readout: ReadoutFile | None,
-    queries_from: str,
-) -> Calibration:
-    """The record that is saved; without a fit the readout is the one of the file."""
-    lineage, kept = workbench.shallow.store.lineage, None
-    if weighed.kept is not None:
-        kept = ScoreLists(
-            weighed.kept.queries,
-            weighed.kept.page_ids,
-            weighed.kept.lists,
-            weighed.kept.retriever,
-            weighed.scores,
-            weighed.kept.relevance if lists.judged else None,
-        )
-    fitted = fits.get(weighed.reading)
-    if not isinstance(fitted, ReadoutFit) or lists.fitted is None:
-        assert readout is not None  # a reading that was weighed was fitted, or is the file's
-        return replace(
-            readout.over(lineage, queries_from, workbench.incumbent),
-            weight=weighed.weight,
-            **workbench.retriever_fields,
-            lists=kept,
-        )
+def _diagnose(lists: CalibrationLists, fits: Fits, fitted: ReadoutFit, weighed: Weighed) -> Diagnostics:
+    assert lists.fitted is not None  # a readout was fitted to them
     data, penalty = fitted.data, fitted.penalty
-    agreements = fitted.agreements()
-    agreement, interval = mean_interval(agreements)
-    diagnostics = Diagnostics(
-        queries_from=queries_from,
+    agreement, interval = mean_interval(fitted.agreements())
+    return Diagnostics(
+        queries_from="",
         queries=len(lists.fitted.queries),
         lists=len(data.lists),
         candidates=int(lists.fitted.lists.lengths.max()),
@@ -474,31 +450,21 @@ def _assemble(
         },
         chosen=dict(penalty.chosen),
         penalty_at_edge=penalty.at_edge,
-        agreements=tuple(agreements.tolist()),
+        agreements=tuple(fitted.agreements().tolist()),
         agreement=agreement,
         agreement_interval=interval,
-        incumbent=workbench.incumbent,
         reason=weighed.reason,
         options=tuple(_describe_option(reading, each, weighed) for reading, each in fits.items()),
         readout_spread=float(standard_deviations(fitted.held_out_scores, data.lists).mean()),
         teacher=lists.teacher,
     )
-    return Calibration(
-        readout=Readout(fitted.vector, penalty.deployed, len(data.lists), data.lists.members, lineage),
-        weight=weighed.weight,
-        **workbench.retriever_fields,
-        diagnostics=diagnostics,
-        target=fitted.target,
-        state=fitted.state,
-        target_readout=predict_target(fitted) if fitted.target == "margin" else None,
-        lists=kept,
-    )
 
 
 def _describe_option(
-    reading: tuple[Target, State], fitted: ReadoutFit | CalibrationError, weighed: Weighed
+    reading: Reading, fitted: ReadoutFit | CalibrationError, weighed: Weighed
 ) -> ReadoutOption:
-    relevance = weighed.relevance.get(reading, float("nan"))
-    if isinstance(fitted, CalibrationError):
-        return ReadoutOption(*reading, float("nan"), relevance, str(fitted))
-    return ReadoutOption(*reading, float(fitted.agreements().mean()), relevance, "")
+    failed = isinstance(fitted, CalibrationError)
+    agreement = math.nan if isinstance(fitted, CalibrationError) else float(fitted.agreements().mean())
+    return ReadoutOption(
+        *reading, agreement, weighed.relevance.get(reading, math.nan), str(fitted) if failed else ""
+    )

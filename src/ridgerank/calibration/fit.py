@@ -1,8 +1,7 @@
 """The lists of a calibration, and readouts fitted to them by ridge regression (eq. 8-10).
 
-The folds are corpora if three or more are named (§B.4), else the documents that questions were made from,
-else parts of the lists. A list is scored by a readout that never saw it: neither its fold's lists nor the
-pages of its fold's documents were fitted.
+A list is scored by a readout that never saw it: neither its fold's lists nor the pages of its fold's
+documents were fitted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +9,13 @@ from dataclasses import dataclass
 from itertools import compress, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import correlation
 from ridgerank.ragged import Bools, Floats, Ragged
-from ridgerank.readout.moments import CenteredMoments
-from ridgerank.readout.ridge import (
+from ridgerank.readout import (
+    CenteredMoments,
     PenaltyChoice,
     TargetReadout,
     choose_penalty,
@@ -86,11 +86,6 @@ class CalibrationLists:
         """Whether relevance judgements were given."""
         return self.asked is not None and self.asked.relevance is not None
 
-    def kinds(self) -> dict[str, QueryLists]:
-        """The lists there are, by the name of their field."""
-        names = ("fitted", "made", "reordered", "asked")
-        return {name: lists for name in names if (lists := getattr(self, name)) is not None}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadoutFit:
@@ -108,7 +103,6 @@ class ReadoutFit:
     held_out_scores: Floats
     """(members,): each list scored by a readout fitted without it."""
     list_folds: tuple[str, ...]
-    """(lists,): the fold of each."""
     folds: Mapping[str, str]
     """Query id, or document that questions were made from → fold."""
     fold_vectors: Mapping[str, Floats]
@@ -156,7 +150,8 @@ def fit_readout(data: QueryLists, target: Target, state: State, documents: Mappi
     kept = data.select(varied)
     states, targets = kept.states[state], kept.targets[target]
     folds, few = _assign_folds(kept.queries, documents)
-    moments = _sum_by_fold(states, targets, kept.lists, folds)
+    list_folds = kept.lists.repeat(np.array(folds))
+    moments = _sum_by_fold(states, targets, kept.lists, list_folds)
     penalty = choose_penalty_of_few(moments) if few else choose_penalty(moments)
     fold_of = {
         documents.get(query.source, query.query_id): fold
@@ -165,9 +160,8 @@ def fit_readout(data: QueryLists, target: Target, state: State, documents: Mappi
     page_folds = np.array([fold_of.get(documents.get(page, ""), "") for page in kept.page_ids])
     vectors: dict[str, Floats] = {}
     for held_out in moments:
-        others = merge_moments(moments, [fold for fold in moments if fold != held_out])
-        if (unseen := page_folds != held_out).any() and not unseen.all():
-            others = _sum_unseen(states, targets, kept.lists, folds, held_out, unseen)
+        unseen = (list_folds != held_out) & (page_folds != held_out)
+        others = _sum_rows(states, targets, kept.lists, unseen if unseen.any() else list_folds != held_out)
         [vectors[held_out]] = ridge_path(others, np.array([penalty.chosen[held_out]]))
     [vector] = ridge_path(merge_moments(moments, list(moments)), np.array([penalty.deployed]))
     squares = [each.target_square for each in moments.values()]
@@ -195,7 +189,7 @@ def predict_target(readout_fit: ReadoutFit) -> TargetReadout | None:
     states, targets, lists = data.states[readout_fit.state], data.targets[readout_fit.target], data.lists
     folds = readout_fit.list_folds
     readout, held_out = fit_target_readouts(
-        _sum_by_fold(states, targets, lists, folds),
+        _sum_by_fold(states, targets, lists, lists.repeat(np.array(folds))),
         mean_states=lists.sum(states) / lists.lengths[:, None],
         mean_targets=lists.sum(targets) / lists.lengths,
         folds=folds,
@@ -210,8 +204,8 @@ def predict_target(readout_fit: ReadoutFit) -> TargetReadout | None:
 def _assign_folds(queries: Sequence[Query], documents: Mapping[str, str]) -> tuple[list[str], bool]:
     """The fold of each list, and if they are few.
 
-    It is its corpus if at least three are named, else a part of the documents that questions were made from,
-    else a part of the lists.
+    It is its corpus if at least three are named (§B.4), else a part of the documents that questions were made
+    from, else a part of the lists.
     """
     if len(queries) < LEAST_LISTS:
         raise CalibrationError(
@@ -231,24 +225,18 @@ def _assign_folds(queries: Sequence[Query], documents: Mapping[str, str]) -> tup
 
 
 def _sum_by_fold(
-    states: Floats, targets: Floats, lists: Ragged, folds: Sequence[str]
+    states: Floats, targets: Floats, lists: Ragged, list_folds: NDArray[np.str_]
 ) -> dict[str, CenteredMoments]:
-    """Sums of the lists of each fold, in the order in which folds first occur."""
-    moments = {fold: CenteredMoments(states.shape[1]) for fold in dict.fromkeys(folds)}
-    for (start, end), fold in zip(pairwise(lists.offsets.tolist()), folds, strict=True):
-        moments[fold].add(states[start:end], targets[start:end])
-    return moments
+    """Sums of the lists of each fold, in the order in which folds first occur; `list_folds` (members,)."""
+    folds = dict.fromkeys(list_folds.tolist())
+    return {fold: _sum_rows(states, targets, lists, list_folds == fold) for fold in folds}
 
 
-def _sum_unseen(
-    states: Floats, targets: Floats, lists: Ragged, folds: Sequence[str], held_out: str, unseen: Bools
-) -> CenteredMoments:
-    """Sums of the other folds' lists without the members of held-out documents: `unseen` (members,) stay."""
+def _sum_rows(states: Floats, targets: Floats, lists: Ragged, rows: Bools) -> CenteredMoments:
+    """Sums of the lists, of each only the `rows` (members,) marked."""
     moments = CenteredMoments(states.shape[1])
-    for (start, end), fold in zip(pairwise(lists.offsets.tolist()), folds, strict=True):
-        if fold != held_out and unseen[start:end].any():
-            rows = unseen[start:end]
-            moments.add(states[start:end][rows], targets[start:end][rows])
+    for start, end in pairwise(lists.offsets.tolist()):
+        moments.add(states[start:end][rows[start:end]], targets[start:end][rows[start:end]])
     return moments
 
 

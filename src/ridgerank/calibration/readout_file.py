@@ -1,10 +1,9 @@
 """A readout as a file of its own (`*.ridge`): fitted once, taken to other stores of the same model.
 
-It is a safetensors file with what a calibration's file has, but for the lists, and `probe_scores` (queries,
-pages): the scores of a few pages, centred per list. No name decides whether a readout is one for the model at
-hand: its probe is run through that model (`store/probe.py`). The pages and queries of the probe lie in the
-file, pages as text or as PNG. They are not compressed: every store has a basis of its own, and the errors of
-two of them would hide whether the models differ.
+It is a safetensors file with what a calibration's file has, but for the lists, and a probe: a few queries and
+pages, as text or PNG, with their scores. No name decides whether a readout is one for the model at hand, its
+probe is run through that model (`store/probe.py`). Its pages are not compressed: every store has a basis of
+its own, and the errors of two of them would hide whether the models differ.
 """
 
 import io
@@ -50,7 +49,7 @@ _QUERIES = ("how to reset the device", "by how much did sales grow")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """Pages, queries, and the scores that a readout gave them."""
+    """What is asked of a model, and the scores that a readout gave."""
 
     pages: tuple[str | bytes, ...]
     """Texts, or images as PNG."""
@@ -82,9 +81,8 @@ class ReadoutFile:
         licence: str = "",
     ) -> Self:
         """The readout of a calibration, with a probe that is run here. No path of this machine is kept."""
-        source = PurePath(backbone.name).name if Path(backbone.name).exists() else backbone.name
-        source = find_model(backbone.name)[1] or source
-        readout = calibration.readout
+        name, readout = backbone.name, calibration.readout
+        source = find_model(name)[1] or (PurePath(name).name if Path(name).exists() else name)
         bare = replace(
             calibration,
             readout=replace(readout, lineage=replace(readout.lineage, backbone=source)),
@@ -105,19 +103,10 @@ class ReadoutFile:
         tensors, metadata = self.calibration.content()
         images = [page for page in self.probe.pages if isinstance(page, bytes)]
         tensors |= {f"page_{number}": np.frombuffer(page, np.uint8) for number, page in enumerate(images)}
-        about = {
-            "queries": self.probe.queries,
-            "pages": len(images) or self.probe.pages,
-            "fitted_on": self.fitted_on,
-            "licence": self.licence,
-            "source": self.source,
-        }
-        about_json = json.dumps(about, ensure_ascii=False)
-        write_sealed(
-            path,
-            {**tensors, "probe_scores": self.probe.scores},
-            {**metadata, "format": FORMAT, _ABOUT: about_json},
-        )
+        about = {name: getattr(self, name) for name in ("fitted_on", "licence", "source")}
+        about |= {"queries": self.probe.queries, "pages": len(images) or self.probe.pages}
+        metadata |= {"format": FORMAT, _ABOUT: json.dumps(about, ensure_ascii=False)}
+        write_sealed(path, {**tensors, "probe_scores": self.probe.scores}, metadata)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -186,16 +175,18 @@ class ReadoutFile:
 def score_probe(backbone: Backbone, probe: Probe, calibration: Calibration) -> Floats:
     """(queries, pages): the scores of the probe's pages by this model."""
     readout = calibration.readout
-    contents = []
-    for number, page in enumerate(probe.pages):
-        if isinstance(page, str):
-            contents.append(backbone.content(page_from_text(page, f"probe-{number}")))
-        else:
-            image = Image.open(io.BytesIO(page)).convert("RGB")
-            contents.append(
-                backbone.content(page_from_image(image, f"probe-{number}", max_pixels=backbone.page_budget))
-            )
-    pages = PrefixBatch(backbone.encode(contents, exit_layer=readout.lineage.storage.exit_layer))
+    contents = [
+        page_from_text(page, "probe")
+        if isinstance(page, str)
+        else page_from_image(
+            Image.open(io.BytesIO(page)).convert("RGB"), "probe", max_pixels=backbone.page_budget
+        )
+        for page in probe.pages
+    ]
+    prefixes = backbone.encode(
+        [backbone.content(page) for page in contents], exit_layer=readout.lineage.storage.exit_layer
+    )
+    pages = PrefixBatch(prefixes)
     states = [backbone.states([query], pages, state=calibration.state) for query in probe.queries]
     return np.stack([readout.score(each.cpu().numpy().astype(np.float64)) for each in states])
 
@@ -214,10 +205,8 @@ def draw_text(text: str) -> bytes:
 def find_readout(name: str) -> Path:
     """The file of a readout: a path, the name of one that is shipped, or `owner/name` on the hub."""
     path, shipped = Path(name), shipped_readouts()
-    if path.is_file():
-        return path
-    if name in shipped:
-        return shipped[name]
+    if path.is_file() or name in shipped:
+        return path if path.is_file() else shipped[name]
     if path.suffix == SUFFIX or name.count("/") != 1:
         known = ", ".join(shipped) or "none"
         raise ArtifactError(
@@ -229,10 +218,9 @@ def find_readout(name: str) -> Path:
     try:
         return Path(hf_hub_download(name, HUB_FILE))
     except (HfHubHTTPError, OSError, ValueError) as error:
-        first_line = str(error).strip().partition("\n")[0]
         raise ArtifactError(
-            f"cannot get {HUB_FILE} of {name} from the hub: {first_line} Check the name and the connection, "
-            "or download it once and give the file"
+            f"cannot get {HUB_FILE} of {name} from the hub: {str(error).strip().splitlines()[0]} Check the "
+            "name and the connection, or download it once and give the file"
         ) from error
 
 

@@ -1,9 +1,8 @@
 """Targets: what a teacher says of queries and pages. A readout learns to reproduce it.
 
-The teacher is the full-depth model over uncompressed pages: the margin (eq. 6) or the query's likelihood.
-Which of them suits a model is measured (`fit.py`), and a page that is in memory at full depth gives
-both for little more than one. Its targets are stored on disk as they are computed, so that an interrupted
-calibration goes on where it stopped. Or the teacher is a file: a TREC run of any reranker.
+The teacher is the full-depth model over uncompressed pages: the margin (eq. 6) or the query's likelihood,
+both for little more than one. They are stored as they are computed: an interrupted calibration goes on where
+it stopped. Or the teacher is a file: a TREC run of any reranker.
 """
 
 import hashlib
@@ -16,10 +15,10 @@ from typing import Any
 
 from ridgerank.atomic import lock_file, say_what_cannot_be_written
 from ridgerank.backbones.base import Backbone
-from ridgerank.backbones.decoder import Prefix, PrefixBatch
+from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.errors import CalibrationError
 from ridgerank.lineage import Lineage
-from ridgerank.records import Candidate, Query, Target
+from ridgerank.records import TARGETS, Candidate, Query, Target
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import rerender_pages
 from ridgerank.trec import read_run
@@ -27,20 +26,16 @@ from ridgerank.trec import read_run
 OWN = "the backbone itself"
 """Whose scores a readout reproduces if no teacher is named."""
 CandidateLists = Mapping[Query, Sequence[Candidate]]
-"""Candidates by query."""
 _PAIRS_PER_PASS = 32
 """Each query runs beside a copy of its page: this bounds the memory."""
 FILE_NAME = "margins.jsonl"
-_FIELDS: Mapping[Target, str] = {"margin": "margins", "likelihood": "likelihoods"}
-"""The field of a line that holds each target."""
 
 
 class TargetCache:
     """Targets by query and page, in memory and in a file that only grows.
 
-    One line of JSON per page: its id and the margin, the likelihood or both of every query run over it. The
-    first line names the model; a file of another model, prompt or pixel budget is begun anew. A last line
-    that was not written to its end is dropped.
+    One line of JSON per page: its id and a target of every query run over it. The first line names the model;
+    a file of another model, prompt or pixel budget is begun anew. A last line cut short is dropped.
     """
 
     name = OWN
@@ -63,28 +58,14 @@ class TargetCache:
         """One target of a query over a page, None where it was never computed."""
         return self._targets.get((target, _digest(query), page_id))
 
-    def column(self, target: Target, lists: CandidateLists) -> list[float | None]:
-        """One target of all candidates, list by list."""
-        return [
-            self.target(target, query.text, each.page_id)
-            for query, candidates in lists.items()
-            for each in candidates
-        ]
-
     def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
         """Keep values of one target: page id → text of the query → value."""
-        rows = [
-            {
-                "page_id": page_id,
-                _FIELDS[target]: {_digest(query): value for query, value in by_query.items()},
-            }
-            for page_id, by_query in values.items()
-        ]
-        self._append(rows)
+        digests = {
+            page: {_digest(text): v for text, v in by_query.items()} for page, by_query in values.items()
+        }
+        rows = [{"page_id": page_id, f"{target}s": by_query} for page_id, by_query in digests.items()]
         for row in rows:
             self._add_row(row)
-
-    def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         with say_what_cannot_be_written(self._path), self._path.open("ab") as file:
             lock_file(file.fileno(), wait=True)
             file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
@@ -110,8 +91,8 @@ class TargetCache:
 
     def _add_row(self, row: Mapping[str, Any]) -> None:
         page_id = row["page_id"]
-        for target, name in _FIELDS.items():
-            for query, value in row.get(name, {}).items():
+        for target in TARGETS:
+            for query, value in row.get(f"{target}s", {}).items():
                 self._targets[target, query, page_id] = value
 
 
@@ -147,27 +128,16 @@ def complete_targets(
             for page, prefix in zip(pages, prefixes, strict=True)
             for query in missing[page.page_id]
         ]
-        _add_targets(backbone, cache, pairs, targets)
+        for start in range(0, len(pairs), _PAIRS_PER_PASS):
+            page_ids, queries, batch = zip(*pairs[start : start + _PAIRS_PER_PASS], strict=True)
+            computed = backbone.targets(list(queries), PrefixBatch(list(batch)), targets=tuple(targets))
+            for target, column in computed.items():
+                values: dict[str, dict[str, float]] = {}
+                for page_id, query, value in zip(page_ids, queries, column.tolist(), strict=True):
+                    values.setdefault(page_id, {})[query] = value
+                cache.add(values, target=target)
         done += len(pages)
         progress(done, len(missing))
-
-
-def _add_targets(
-    backbone: Backbone,
-    cache: TargetCache,
-    pairs: Sequence[tuple[str, str, Prefix]],
-    targets: Sequence[Target],
-) -> None:
-    """Compute and store the targets of pages (by id), queries and full-depth prefixes."""
-    values: dict[Target, dict[str, dict[str, float]]] = {target: {} for target in targets}
-    for start in range(0, len(pairs), _PAIRS_PER_PASS):
-        page_ids, queries, prefixes = zip(*pairs[start : start + _PAIRS_PER_PASS], strict=True)
-        computed = backbone.targets(list(queries), PrefixBatch(list(prefixes)), targets=tuple(targets))
-        for target, column in computed.items():
-            for page_id, query, value in zip(page_ids, queries, column.tolist(), strict=True):
-                values[target].setdefault(page_id, {})[query] = value
-    for target, by_page in values.items():
-        cache.add(by_page, target=target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +149,15 @@ class TeacherScores:
     scores: Mapping[str, Mapping[str, float]]
     """Query id → page id → score."""
 
-    def column(self, target: Target, lists: CandidateLists) -> list[float | None]:
-        """The score of every candidate, list by list; None where the file has none."""
-        return [
-            self.scores.get(query.query_id, {}).get(each.page_id)
-            for query, candidates in lists.items()
-            for each in candidates
-        ]
+
+def target_column(
+    teacher: TeacherScores | TargetCache, target: Target, lists: CandidateLists
+) -> list[float | None]:
+    """What a teacher says of all candidates, list by list; None where it says nothing."""
+    pairs = ((query, each.page_id) for query, candidates in lists.items() for each in candidates)
+    if isinstance(teacher, TargetCache):
+        return [teacher.target(target, query.text, page_id) for query, page_id in pairs]
+    return [teacher.scores.get(query.query_id, {}).get(page_id) for query, page_id in pairs]
 
 
 def read_teacher(path: Path, store: PageStore) -> TeacherScores:
@@ -207,7 +179,7 @@ def keep_scored(
     lists: CandidateLists, teacher: TeacherScores | TargetCache, target: Target = "teacher"
 ) -> dict[Query, list[Candidate]]:
     """The candidates a teacher has scored; a query with fewer than two of them is left out."""
-    scores = iter(teacher.column(target, lists))
+    scores = iter(target_column(teacher, target, lists))
     scored = {
         query: [each for each in candidates if next(scores) is not None]
         for query, candidates in lists.items()

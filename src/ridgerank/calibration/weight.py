@@ -2,11 +2,8 @@
 
 The incumbent is an equal say for every score: 0.5 behind one retriever, 1 / (n + 1) behind n of them. Judged
 questions move it by their error: w = w₀ + (ŵ − w₀) τ² / (τ² + se²), where τ is how much judged weights differ
-between document sets.
-
-Questions made from pages carry a judgement, too, but repeat words of their page: an estimate from them ranked
-as the incumbent does (docs/fusion.md). They choose target and state, and the weight is 0 on evidence that the
-model does not read these pages (`find_blindness`), never because an estimate is uncertain.
+between document sets. Questions made from pages choose target and state (docs/fusion.md). The weight is 0 on
+evidence that the model does not read these pages, never because an estimate is uncertain.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ridgerank.calibration.artifact import Calibration
+from ridgerank.calibration.artifact import Calibration, ScoreLists
 from ridgerank.calibration.fit import CalibrationLists, QueryLists
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.correlations import Correlations, correlate, correlation
@@ -79,11 +76,7 @@ def _interval(mean: float, deviation: float) -> tuple[float, float]:
 
 
 def shows_blindness(relevance: Floats) -> str:
-    """Why the weight is 0: the 95 % upper end of c_s is below `LARGEST_BLIND`; empty if it is not.
-
-    `relevance` has the c_s of each made question, (questions,). It is asked of them as they are and with
-    words dropped and reordered, which a model may fail for their form alone.
-    """
+    """Why the weight is 0: the upper end (95 %) of c_s (questions,) is below `LARGEST_BLIND`; else empty."""
     if len(relevance) < LEAST_BLIND_QUESTIONS:
         return ""
     mean, (_, high) = mean_interval(relevance)
@@ -125,17 +118,15 @@ def mean_interval(values: Floats) -> tuple[float, tuple[float, float]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed:
-    """The reading that is deployed, its weight, and what both were measured on."""
+    """The reading that is deployed, its weight, and the evidence."""
 
     reading: Reading
     reason: str
     relevance: Mapping[Reading, float]
     """c_s of every reading, on questions that had no say in the choice; empty if nothing was measured."""
     weight: WeightEstimate
-    kept: QueryLists | None
-    """The lists of queries that were given, else those of made questions."""
-    scores: Floats
-    """(members,) of `kept`."""
+    kept: ScoreLists | None
+    """The lists of queries that were given, else those of made questions, with grades that were given."""
 
 
 def weigh(
@@ -150,11 +141,10 @@ def weigh(
     `keep_paper` keeps the paper's reading, the margin at the last position, unless its c_s is within chance.
     """
     evidence = lists.asked if lists.judged else lists.made
-    kept = lists.made if lists.asked is None else lists.asked
     first = PAPER if PAPER in scorers else next(iter(scorers))
-    if evidence is None or kept is None:
-        scores = np.zeros(0) if kept is None else scorers[first](kept)
-        return Weighed(first, "nothing was measured", {}, equal_weight(incumbent), kept, scores)
+    if evidence is None:
+        kept = _keep(lists, scorers[first])
+        return Weighed(first, "nothing was measured", {}, equal_weight(incumbent), kept)
     judged = {reading: _judge(evidence, scorer(evidence)) for reading, scorer in scorers.items()}
     reading, reason = _choose_reading(judged, first if keep_paper else None)
     relevance = {each: float(rows.reranker[1::2].mean()) for each, rows in judged.items() if rows.queries > 1}
@@ -164,7 +154,15 @@ def weigh(
     if cause := find_blindness(lists, scorers[reading]):
         note = f"{cause}; the weight is 0 and pages stay in the retriever's order"
         weight = replace(weight, weight=0.0, interior=False, cause=cause, note=note)
-    return Weighed(reading, reason, relevance, weight, kept, scorers[reading](kept))
+    return Weighed(reading, reason, relevance, weight, _keep(lists, scorers[reading]))
+
+
+def _keep(lists: CalibrationLists, scorer: Scorer) -> ScoreLists | None:
+    kept = lists.made if lists.asked is None else lists.asked
+    if kept is None:
+        return None
+    relevance = kept.relevance if lists.judged else None
+    return ScoreLists(kept.queries, kept.page_ids, kept.lists, kept.retriever, scorer(kept), relevance)
 
 
 def _judge(lists: QueryLists, scores: Floats) -> Correlations:
@@ -191,10 +189,9 @@ Grades = Mapping[str, int]
 def reweigh(
     calibration: Calibration, known: Mapping[str, ScoredPages], judged: Mapping[str, Grades]
 ) -> Calibration:
-    """The calibration with the weight that judgements give, by the text of each query.
+    """The calibration with the weight that judgements give, by the text of each query, if they give one.
 
-    `known` has the candidates of judged queries that are not among the calibration's own. Without any
-    judgement that tells candidates apart, the weight stays as it is.
+    `known` has the candidates of judged queries that are not among the calibration's own.
     """
     if calibration.lists is None:
         raise CalibrationError(
@@ -204,15 +201,11 @@ def reweigh(
     kept, every = calibration.lists.grades(), {**known, **calibration.lists.by_query()}
     grades = {text: {**judged.get(text, {}), **kept.get(text, {})} for text in [*kept, *judged]}
     pages = {text: every[text] for text, given in grades.items() if given and text in every}
-    if not pages:
-        return calibration
-    b, s = (
-        np.array([score for each in pages.values() for score in getattr(each, name)], dtype=np.float64)
-        for name in ("retriever", "readout")
-    )
-    relevance = [max(grades[text].get(page, 0), 0) for text, each in pages.items() for page in each.page_ids]
     lists = Ragged.of_lengths(len(each.page_ids) for each in pages.values())
-    correlations = correlate(b, s, np.array(relevance, dtype=np.float64), lists)
+    b = np.array([score for each in pages.values() for score in each.retriever])
+    s = np.array([score for each in pages.values() for score in each.readout])
+    y = [max(grades[text].get(page, 0), 0) for text, each in pages.items() for page in each.page_ids]
+    correlations = correlate(b, s, np.array(y, dtype=np.float64), lists)
     if not correlations.queries:
         return calibration
     return replace(calibration, weight=judged_weight(correlations, calibration.diagnostics.incumbent))

@@ -340,7 +340,7 @@ def _find_readout(
 
     Also the held-out agreement with the full model, if one was fitted.
     """
-    from ridgerank.calibration.calibrate import file_scorer, keeps_paper, make_lists, scorers
+    from ridgerank.calibration.calibrate import keeps_paper, make_lists, scorers
     from ridgerank.calibration.fit import ReadoutFit, fit
     from ridgerank.calibration.readout_file import shipped_for
     from ridgerank.calibration.weight import weigh
@@ -350,7 +350,7 @@ def _find_readout(
     file = shipped[1] if shipped is not None and shipped[1].check(model, store.lineage).accepted else None
     lists = make_lists(bench, readout=file, progress=progress)
     fits = {} if lists.fitted is None else fit(lists.fitted, lists.documents)
-    known = scorers(fits, lists) if file is None else file_scorer(file)
+    known = scorers(fits, lists, file)
     weighed = weigh(lists, known, keep_paper=keeps_paper(model))
     fitted = fits.get(weighed.reading)
     source = (

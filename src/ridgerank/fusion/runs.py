@@ -7,6 +7,7 @@ judgements by proposition 1 for any number of scores, proved in docs/fusion.md.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import compress
 from typing import TypeAlias
 
 import numpy as np
@@ -62,21 +63,18 @@ class JoinedRuns:
         if everywhere.all():
             return self
         lengths = self.lists.sum(everywhere.astype(float)).astype(np.int64)
-        left = lengths > 0
-        queries = tuple(query for query, kept in zip(self.queries, left.tolist(), strict=True) if kept)
-        lists = Ragged.of_lengths(lengths[left].tolist())
+        queries, lists = (
+            tuple(compress(self.queries, lengths)),
+            Ragged.of_lengths(lengths[lengths > 0].tolist()),
+        )
         return JoinedRuns(queries, self.vocabulary, lists, self.codes[everywhere], self.scores[:, everywhere])
 
     def relevance(self, qrels: Qrels) -> Floats:
         """(members,) graded relevance; an unjudged page is not relevant, nor is one graded below 0."""
-        grades = np.zeros(self.lists.members)
-        offsets, codes = self.lists.offsets.tolist(), self.codes.tolist()
-        for number, query in enumerate(self.queries):
-            judged = qrels.get(query)
-            if judged:
-                for member in range(offsets[number], offsets[number + 1]):
-                    grades[member] = max(judged.get(self.vocabulary[codes[member]], 0), 0)
-        return grades
+        judged = [qrels.get(query, {}) for query in self.queries]
+        members = zip(self.lists.list_numbers().tolist(), self.codes.tolist(), strict=True)
+        grades = [max(judged[number].get(self.vocabulary[code], 0), 0) for number, code in members]
+        return np.array(grades, dtype=np.float64)
 
     def run(self, scores: Floats) -> Run:
         """A run over these pages with the given scores: (members,)."""
@@ -91,9 +89,7 @@ class JoinedRuns:
 def join(*runs: Run) -> JoinedRuns:
     """Align runs by query and page; queries in the order in which they first appear."""
     queries = tuple(dict.fromkeys(query for run in runs for query in run.queries))
-    vocabulary = runs[0].vocabulary
-    if any(run.vocabulary != vocabulary for run in runs):
-        vocabulary = tuple(sorted({page for run in runs for page in run.vocabulary}))
+    vocabulary = tuple(sorted({page for run in runs for page in run.vocabulary}))
     keys, scores = zip(*(_sort_by_key(run, queries, vocabulary) for run in runs), strict=True)
     if all(np.array_equal(keys[0], other) for other in keys[1:]):
         union, aligned = keys[0], np.vstack(scores)
@@ -123,9 +119,9 @@ def fuse(
 def fuse_runs(joined: JoinedRuns, weight: float | Sequence[float]) -> Run:
     """Eq. 2 over all runs: a number weighs the second of two runs, a sequence has one weight per run.
 
-    Pages that all runs score are standardized and fused. A page that some runs lack is not given scores it
-    never got: it follows below, pages that fewer runs lack first. Pages lacked by equally many runs are in
-    the order of the first run that has them, the retriever's first, and then by the runs that do have them.
+    A page that some runs lack is not given scores it never got: it follows below, pages that fewer runs lack
+    first. Pages lacked by equally many are in the order of the first run that has them, the retriever's
+    first, and then by the runs that do have them.
     """
     weights = _weights_per_run(weight, len(joined.scores))
     present = joined.present
@@ -191,8 +187,8 @@ def _sort_by_key(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]
 def judged_weights(scores: Floats, relevance: Floats, lists: Ragged) -> tuple[Floats, int]:
     """The weights of highest correlation with relevance, (scores,), and how many queries they rest on.
 
-    Scores are (scores, members), relevance (members,). Correlations (eq. 3) are taken per query and averaged;
-    queries in which a score or relevance is constant are left out.
+    Scores are (scores, members), relevance (members,). Correlations (eq. 3) are averaged over the queries in
+    which no score and no relevance is constant.
     """
     columns = np.vstack([scores, relevance])
     kept, members = lists.select(varies(lists, *columns))
@@ -212,9 +208,8 @@ def optimal_weights(relevance: Floats, mutual: Floats) -> Floats:
     """(scores,): the weights w of highest correlation c'w / √(w'Σw); not negative, they add up to 1.
 
     c (scores,) are the scores' correlations with relevance, Σ (scores, scores) those with each other. The
-    weights are proportional to Σ⁻¹c if that has no negative. In general they minimize w'Σw − 2c'w over w ≥ 0,
-    a non-negative least squares problem ‖Fw − F⁻ᵀc‖ with F'F = Σ. If no score agrees with relevance, the
-    least wrong one is best alone.
+    weights minimize w'Σw − 2c'w over w ≥ 0, non-negative least squares ‖Fw − F⁻ᵀc‖ with F'F = Σ. If no score
+    agrees with relevance, the least wrong one is best alone.
     """
     best_alone = np.zeros(len(relevance))
     best_alone[int(np.argmax(relevance))] = 1.0

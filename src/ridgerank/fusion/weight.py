@@ -14,13 +14,10 @@ Method: TypeAlias = Literal["closed-form", "label-free", "prior", "given"]
 """Eq. 4 on judgements, §B.6, none of them, or the user's."""
 
 FALLBACK_WEIGHT = 0.2
-"""The weight of §B.6 if its model has no solution. Near the retriever's end even a reranker that ranks badly
-alone tends to help (proposition 1), and a useless one costs little."""
+"""The weight of §B.6 if its model has no solution: near the retriever's end a useless score costs little."""
 RESAMPLES = 1000
 MOST_CERTAIN = 0.995
 """The largest chance of a gain without judgements: no number of queries makes a model true."""
-_BLOCK = 1 << 21
-"""Resampled queries drawn at a time: the bootstrap's memory, whatever the number of queries."""
 _UNIT = 1.0 - 1e-12
 """|ρ| beyond this is 1 to rounding: the two scores are one score, or its mirror image."""
 
@@ -42,9 +39,8 @@ def is_interior(c_b: Floats, c_s: Floats, rho: Floats) -> Bools:
 def optimal_weight(c_b: Floats, c_s: Floats, rho: Floats) -> Floats:
     """w* = (c_s − ρc_b) / ((c_b + c_s)(1 − ρ)), eq. 4, where the optimum is interior.
 
-    Elsewhere the objective, a cosine along the arc from z(b) to z(s), is highest at an end point: w = 1
-    where c_s > c_b, else w = 0. At |ρ| = 1 the same holds: with ρ = 1 both scores rank alike, with ρ = −1
-    they are mirror images; a tie goes to the retriever, which costs nothing.
+    Elsewhere, and at |ρ| = 1, the objective is highest at an end point: w = 1 where c_s > c_b, else w = 0. A
+    tie goes to the retriever, which costs nothing.
     """
     interior = is_interior(c_b, c_s, rho)
     denominator = np.where(interior, (c_b + c_s) * (1.0 - rho), 1.0)
@@ -54,45 +50,22 @@ def optimal_weight(c_b: Floats, c_s: Floats, rho: Floats) -> Floats:
     return np.clip(weight, 0.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OneFactor:
-    """c_b and c_s as a one-factor model explains three scores' correlations; NaN where it cannot."""
+def explain_by_one_factor(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> tuple[Floats, Floats, Bools]:
+    """c_b and c_s as a one-factor model explains three scores' correlations, and where that is at its edge.
 
-    c_b: Floats
-    c_s: Floats
-    c_third: Floats
-    defined: Bools
-    """The model holds: all three estimates are real and at most 1."""
-    heywood: Bools
-    """Real estimates, one of them above 1: the noises of two scores are not uncorrelated (a Heywood case)."""
-
-
-def fit_one_factor(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> OneFactor:
-    """c_b = √(ρ_bs ρ_bt / ρ_st), c_s = √(ρ_bs ρ_st / ρ_bt), c_t = √(ρ_bt ρ_st / ρ_bs), §B.6.
-
-    The three scores agree with relevance positively only if all three correlations are positive: a
-    negative product has no real solution, and two negative correlations would need a score that points
-    away from relevance. Both count as undefined. An estimate above 1 is no correlation either.
+    c_b = √(ρ_bs ρ_bt / ρ_st), c_s = √(ρ_bs ρ_st / ρ_bt), c_t = √(ρ_bt ρ_st / ρ_bs), §B.6. The three scores
+    agree with relevance positively only if all three correlations are positive; elsewhere there is no
+    estimate: NaN. Where one is above 1 the noises of two scores are not uncorrelated (a Heywood case): that
+    score is taken for relevance itself, c = 1, and the others' are their correlations with it.
     """
     positive = (rho_bs > 0) & (rho_bt > 0) & (rho_st > 0)
-    bs, bt, st = (np.where(positive, rho, 1.0) for rho in (rho_bs, rho_bt, rho_st))
+    bs, bt, st = (np.where(positive, rho, np.nan) for rho in (rho_bs, rho_bt, rho_st))
     with np.errstate(over="ignore"):
-        estimates = [np.sqrt(bs * bt / st), np.sqrt(bs * st / bt), np.sqrt(bt * st / bs)]
-    beyond = positive & np.any([estimate > 1.0 + 1e-12 for estimate in estimates], axis=0)
-    c_b, c_s, c_third = (np.where(positive, estimate, np.nan) for estimate in estimates)
-    return OneFactor(c_b, c_s, c_third, positive & ~beyond, beyond)
-
-
-def resolve_heywood_case(rho_bs: Floats, rho_bt: Floats, rho_st: Floats) -> tuple[Floats, Floats]:
-    """c_b and c_s of a Heywood case, settled where the one-factor model ends.
-
-    The score whose estimate is largest is taken for relevance itself, c = 1; the others' are then their
-    correlations with it. One triple of correlations at a time.
-    """
-    estimates = fit_one_factor(rho_bs, rho_bt, rho_st)
-    largest = int(np.argmax([estimates.c_b, estimates.c_s, estimates.c_third]))
-    unit = np.ones_like(rho_bs)
-    return ((unit, rho_bs), (rho_bs, unit), (rho_bt, rho_st))[largest]
+        estimates = np.sqrt([bs * bt / st, bs * st / bt, bt * st / bs])
+    largest, at_edge = estimates.argmax(axis=0), estimates.max(axis=0) > 1.0 + 1e-12
+    c_b = np.where(at_edge, np.choose(largest, [np.ones_like(bs), bs, bt]), estimates[0])
+    c_s = np.where(at_edge, np.choose(largest, [bs, np.ones_like(bs), st]), estimates[1])
+    return c_b, c_s, at_edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,31 +102,27 @@ def user_estimate(weight: float) -> WeightEstimate:
 def closed_form_estimate(correlations: Correlations) -> WeightEstimate:
     """w* of eq. 4 from correlations with relevance."""
     correlations.require_queries()
-    c_b, c_s, rho = correlations.stacked().mean(axis=0)
-    return _estimate(correlations, "closed-form", c_b, c_s, rho, lambda means: (*means.T, np.bool_(True)))
+    return _estimate(correlations, "closed-form", lambda means: tuple(means.T))
 
 
 def label_free_estimate(correlations: Correlations) -> WeightEstimate:
     """The weight of §B.6: c_b and c_s from the correlations of three scores, no relevance judgement read.
 
-    `correlations` has the full-depth margin as its third vector. If the one-factor model has no solution,
-    the weight is `FALLBACK_WEIGHT`, and method and note say so. An estimate above 1 is not such a case: a
-    score nearly as good as relevance gives one in every other sample. It is taken for 1, and a note says so.
+    `correlations` has the full-depth margin as its third vector. If the one-factor model has no solution, the
+    weight is `FALLBACK_WEIGHT`; an estimate above 1 is taken for 1. A note says so.
     """
     correlations.require_queries()
-    rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0)
-    model = fit_one_factor(rho_bs, rho_bt, rho_st)
-    at_edge = bool(model.heywood)
-    if not bool(model.defined) and not at_edge:
-        return _fallback(correlations)
-    c_b, c_s = resolve_heywood_case(rho_bs, rho_bt, rho_st) if at_edge else (model.c_b, model.c_s)
+    means = correlations.stacked().mean(axis=0)
+    c_b, _, at_edge = explain_by_one_factor(means[2], means[0], means[1])
+    if np.isnan(c_b):
+        return _fallback(correlations, *means.tolist())
 
-    def solve(means: Floats) -> tuple[Floats, Floats, Floats, Bools]:
+    def solve(means: Floats) -> tuple[Floats, ...]:
         bt, st, bs = means.T
-        draws = fit_one_factor(bs, bt, st)
-        return draws.c_b, draws.c_s, bs, draws.defined
+        b, s, beyond = explain_by_one_factor(bs, bt, st)
+        return (np.where(beyond, np.nan, b) if means.ndim > 1 else b), s, bs
 
-    estimate = _estimate(correlations, "label-free", c_b, c_s, rho_bs, solve)
+    estimate = _estimate(correlations, "label-free", solve)
     edge = "a score is as good as relevance itself, as far as these queries can tell." if at_edge else ""
     return replace(
         estimate,
@@ -163,22 +132,17 @@ def label_free_estimate(correlations: Correlations) -> WeightEstimate:
 
 
 def _estimate(
-    correlations: Correlations,
-    method: Method,
-    c_b: Floats,
-    c_s: Floats,
-    rho: Floats,
-    solve: Callable[[Floats], tuple[Floats, Floats, Floats, Bools | np.bool_]],
+    correlations: Correlations, method: Method, solve: Callable[[Floats], tuple[Floats, ...]]
 ) -> WeightEstimate:
-    """w* with its interval; `solve` takes resampled means to c_b, c_s, ρ, and whether these are defined."""
+    """w* with its interval; `solve` takes means to c_b, c_s and ρ, of a resample without any c_b is NaN."""
+    c_b, c_s, rho = solve(correlations.stacked().mean(axis=0))
     weight = float(optimal_weight(c_b, c_s, rho))
     interval, chance, notes = (0.0, 1.0), math.nan, [_few_queries(correlations)]
     if correlations.queries > 1:
-        b, s, r, defined = solve(resampled_means(correlations.stacked()))
-        weights = np.where(defined, optimal_weight(b, s, r), np.nan)
-        known = ~np.isnan(weights)
+        b, s, r = solve(resampled_means(correlations.stacked()))
+        known = ~np.isnan(b)
         if known.any():
-            low, high = np.quantile(weights[known], [0.025, 0.975]).tolist()
+            low, high = np.quantile(optimal_weight(b, s, r)[known], [0.025, 0.975]).tolist()
             interval, gains = (low, high), objective(np.asarray(weight), b, s, r) - b
             chance = float(np.mean(gains[known] > 0))
         if not known.all():
@@ -198,8 +162,7 @@ def _estimate(
     )
 
 
-def _fallback(correlations: Correlations) -> WeightEstimate:
-    rho_bt, rho_st, rho_bs = correlations.stacked().mean(axis=0).tolist()
+def _fallback(correlations: Correlations, rho_bt: float, rho_st: float, rho_bs: float) -> WeightEstimate:
     measured = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
     return WeightEstimate(
         FALLBACK_WEIGHT,
@@ -219,15 +182,12 @@ def _fallback(correlations: Correlations) -> WeightEstimate:
 def resampled_means(rows: Floats) -> Floats:
     """Means over query sets drawn with replacement: (queries, columns) → (resamples, columns)."""
     generator = np.random.default_rng(0)  # fixed: the same runs give the same interval
-    block = max(1, min(RESAMPLES, _BLOCK // len(rows)))
-    sizes = [min(block, RESAMPLES - start) for start in range(0, RESAMPLES, block)]
-    draws = [rows[generator.integers(len(rows), size=(size, len(rows)))].mean(axis=1) for size in sizes]
-    return np.concatenate(draws)
+    count = len(rows)
+    return np.array([rows[generator.integers(count, size=count)].mean(axis=0) for _ in range(RESAMPLES)])
 
 
 def _few_queries(correlations: Correlations) -> str:
-    count = correlations.queries
-    if count >= 16:
+    if (count := correlations.queries) >= 16:
         return ""
     counted = f"only {count} {'query says' if count == 1 else 'queries say'} anything"
     return f"{counted}: the interval may be too narrow."
