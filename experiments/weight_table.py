@@ -156,7 +156,6 @@ def ask(workbench: Workbench, folder: Path) -> Asked:
 
 def measure(workbench: Workbench, asked: Asked, lists: CalibrationLists) -> dict[str, Any]:
     """One row: the quality of every column, and the weights behind it."""
-    backbone = workbench.shallow.backbone
     assert lists.fitted is not None  # nothing was given that would take the place of a fit
     fits = fit(lists.fitted, lists.documents)
     known = calibrate.scorers(fits, lists)
@@ -166,7 +165,7 @@ def measure(workbench: Workbench, asked: Asked, lists: CalibrationLists) -> dict
             replace(lists, asked=questions),
             known,
             incumbent=workbench.incumbent,
-            keep_paper=calibrate.keeps_paper(backbone),
+            keep_paper=workbench.keeps_paper,
         )
         return weighed.reading, weighed.weight.weight
 
@@ -226,8 +225,7 @@ def rank_asked(workbench: Workbench, asked: Asked, aside: Bools) -> Rank:
     lists = calibrate.make_lists(workbench, queries=asked.lists.select(aside).queries)
     assert lists.fitted is not None
     known = calibrate.scorers(fit(lists.fitted, lists.documents), lists)
-    keep_paper = calibrate.keeps_paper(workbench.shallow.backbone)
-    weighed = weigh(lists, known, incumbent=workbench.incumbent, keep_paper=keep_paper)
+    weighed = weigh(lists, known, incumbent=workbench.incumbent, keep_paper=workbench.keeps_paper)
     return known[weighed.reading](asked.lists), weighed.weight.weight
 
 

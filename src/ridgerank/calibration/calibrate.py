@@ -118,6 +118,12 @@ class Workbench:
         """The weight of the readout if it and every retriever have an equal say."""
         return 1.0 / (self.retriever.members + 1)
 
+    @property
+    def keeps_paper(self) -> bool:
+        """Whether the model keeps the paper's reading: it looks at pages, or is a trained reranker."""
+        model = self.shallow.backbone
+        return not model.reads_text or model.prompt.name in PRESETS or model.ranking_head is not None
+
 
 @contextmanager
 def open_workbench(
@@ -171,7 +177,7 @@ def calibrate(
             lists,
             scorers(fits, lists, readout),
             incumbent=workbench.incumbent,
-            keep_paper=keeps_paper(workbench.shallow.backbone),
+            keep_paper=workbench.keeps_paper,
         )
         return save(
             workbench,
@@ -335,11 +341,6 @@ def scorers(fits: Fits, lists: CalibrationLists, readout: ReadoutFile | None = N
         for reading, each in fits.items()
         if isinstance(each, ReadoutFit)
     }
-
-
-def keeps_paper(backbone: Backbone) -> bool:
-    """Whether a model keeps the paper's reading: those that look at pages, and trained rerankers."""
-    return not backbone.reads_text or backbone.prompt.name in PRESETS or backbone.ranking_head is not None
 
 
 def save(

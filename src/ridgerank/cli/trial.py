@@ -340,7 +340,7 @@ def _find_readout(
 
     Also the held-out agreement with the full model, if one was fitted.
     """
-    from ridgerank.calibration.calibrate import keeps_paper, make_lists, scorers
+    from ridgerank.calibration.calibrate import make_lists, scorers
     from ridgerank.calibration.fit import ReadoutFit, fit
     from ridgerank.calibration.readout_file import shipped_for
     from ridgerank.calibration.weight import weigh
@@ -351,7 +351,7 @@ def _find_readout(
     lists = make_lists(bench, readout=file, progress=progress)
     fits = {} if lists.fitted is None else fit(lists.fitted, lists.documents)
     known = scorers(fits, lists, file)
-    weighed = weigh(lists, known, keep_paper=keeps_paper(model))
+    weighed = weigh(lists, known, keep_paper=bench.keeps_paper)
     fitted = fits.get(weighed.reading)
     source = (
         f"shipped ({shipped[0]})" if shipped is not None and file is not None else "fitted to these pages"
