@@ -52,9 +52,9 @@ def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapp
 
 
 def read_sealed(
-    path: Path, names: Collection[str] = _METADATA_NAMES
+    path: Path, version: str, names: Collection[str] = _METADATA_NAMES
 ) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
-    """The metadata and the tensors; a file that is not as it was written is refused."""
+    """The metadata and the tensors; a file of another version, or not as it was written, is refused."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -67,6 +67,8 @@ def read_sealed(
     digest = metadata.pop(_DIGEST, None)
     if unknown or (digest is not None and digest != _digest(tensors, metadata)):
         raise ArtifactError(f"{path} is damaged: it is not as it was written; make it again")
+    if (found := metadata.get("format")) != version:
+        raise ArtifactError(f"{path}: format {found!r}, expected {version!r}; make it again")
     return metadata, tensors
 
 
@@ -303,11 +305,7 @@ class Calibration:
                 f"no calibration called {name!r} in {folder}, there: {names}; make one with "
                 "`ridgerank calibrate`"
             )
-        metadata, tensors = read_sealed(path)
-        if metadata.get("format") != FORMAT:
-            raise ArtifactError(
-                f"{path}: format {metadata.get('format')!r}, expected {FORMAT!r}; calibrate again"
-            )
+        metadata, tensors = read_sealed(path, FORMAT)
         try:
             return cls.parse(metadata, tensors, lineage, name)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

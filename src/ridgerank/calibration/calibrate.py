@@ -253,10 +253,12 @@ def make_lists(
         state = readout.calibration.state
     total = len(shared) + 2 * len(of_made) + len(of_asked)
     run = StatePasses(workbench.shallow, STATES if state is None else (state,), progress, total)
+    members = ((query, each.page_id) for query, pages in of_made.items() for each in pages)
+    sources = np.array([float(page == query.source) for query, page in members])
     return CalibrationLists(
-        fitted=run.lists(shared, None, targets=columns),
-        made=run.lists(of_made, _find_sources(of_made)),
-        reordered=run.lists(of_made, _find_sources(of_made), rewrite=reorder_words),
+        fitted=run.lists(shared, targets=columns),
+        made=run.lists(of_made, sources),
+        reordered=run.lists(of_made, sources, rewrite=reorder_words),
         asked=run.lists(of_asked, None if qrels is None else _read_relevance(store, qrels, of_asked)),
         documents=dict(zip(page_ids, names, strict=True)),
         teacher=OWN if scores is None else scores.name,
@@ -274,7 +276,7 @@ class StatePasses:
     def lists(
         self,
         candidates: CandidateLists,
-        relevance: Floats | None,
+        relevance: Floats | None = None,
         *,
         targets: Mapping[Target, Floats] | None = None,
         rewrite: Callable[[str], str] = str,
@@ -407,11 +409,6 @@ def export_lists(lists: CalibrationLists, path: Path) -> None:
         scratch.write_bytes(serialize(tensors, metadata))
 
 
-def _find_sources(lists: CandidateLists) -> Floats:
-    """(members,): 1 for the page that a question was made from."""
-    return np.array([float(each.page_id == query.source) for query, pages in lists.items() for each in pages])
-
-
 def _read_relevance(store: PageStore, qrels: Qrels, lists: CandidateLists) -> Floats:
     """(members,) graded relevance; a page without a judgement, or judged below 0, is not relevant."""
     names = store.lookup_many(page for query in lists for page in qrels.get(query.query_id, {}))
@@ -464,8 +461,7 @@ def _diagnose(lists: CalibrationLists, fits: Fits, fitted: ReadoutFit, weighed: 
 def _describe_option(
     reading: Reading, fitted: ReadoutFit | CalibrationError, weighed: Weighed
 ) -> ReadoutOption:
-    failed = isinstance(fitted, CalibrationError)
-    agreement = math.nan if isinstance(fitted, CalibrationError) else float(fitted.agreements().mean())
-    return ReadoutOption(
-        *reading, agreement, weighed.relevance.get(reading, math.nan), str(fitted) if failed else ""
-    )
+    relevance = weighed.relevance.get(reading, math.nan)
+    if isinstance(fitted, CalibrationError):
+        return ReadoutOption(*reading, math.nan, relevance, str(fitted))
+    return ReadoutOption(*reading, float(fitted.agreements().mean()), relevance, "")

@@ -111,10 +111,8 @@ class ReadoutFile:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a file; one that is damaged or of another format is refused."""
-        metadata, tensors = read_sealed(path, {"format", "lineage", "fit", "facts", "digest", _ABOUT})
-        if metadata.get("format") != FORMAT:
-            found = metadata.get("format")
-            raise ArtifactError(f"{path}: format {found!r}, expected {FORMAT!r}; make the readout again")
+        names = {"format", "lineage", "fit", "facts", "digest", _ABOUT}
+        metadata, tensors = read_sealed(path, FORMAT, names)
         try:
             about = json.loads(metadata[_ABOUT])
             pages, scores = about["pages"], np.asarray(tensors["probe_scores"], np.float64)
