@@ -15,7 +15,7 @@ from random import Random
 
 import pypdfium2
 
-from experiments.datasets.folder import QUERIES
+from experiments.datasets.base import QUERIES
 from experiments.ship_readouts import LINES, WIDTH, write_pages
 
 LETTERS = string.ascii_lowercase
