@@ -108,6 +108,22 @@ def test_a_damaged_or_missing_basis_is_found_and_no_page_is_read_without_them(
         path.unlink(missing_ok=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("_sources.json", "_sources.json"),
+        ("_probe.safetensors", "_probe.safetensors"),
+        ("judgements/judgements.jsonl", "judgements/judgements.jsonl, line 1"),
+        ("judgements/lists.jsonl", "judgements/lists.jsonl, line 1"),
+    ],
+)
+def test_every_damaged_small_file_is_named(uri: str, name: str, named: str) -> None:
+    path = Path(uri) / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"query": 1')
+    assert [damage.what for damage in find_damage(uri)] == [named]
+
+
 def flip_bit(path: Path, bit: int) -> None:
     content = bytearray(path.read_bytes())
     content[bit // 8] ^= 1 << bit % 8

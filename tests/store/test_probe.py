@@ -65,6 +65,23 @@ def test_a_little_noise_is_accepted_and_much_is_refused(store: str, small_backbo
             ShallowPass(far, opened)
 
 
+def test_pages_are_added_only_if_a_stored_one_is_still_read_as_it_was(
+    small_backbone: Backbone, tmp_path: Path
+) -> None:
+    for preset in ("small", "paper"):
+        write_pdf(tmp_path / preset / "a.pdf", pages=2)
+        folder, uri = tmp_path / preset, str(tmp_path / preset / "store")
+        index_documents([folder / "a.pdf"], uri, small_backbone, preset=preset, processes=1)
+        other = disturbed(small_backbone, 0.5)
+        other.__dict__["fingerprints"] = small_backbone.fingerprints  # another release reads pages otherwise
+        write_pdf(folder / "b.pdf", pages=1, seed=3)
+        with pytest.raises(LineageMismatch, match=r"a.pdf#1 is not read here as when it was added"):
+            index_documents([folder / "b.pdf"], uri, other, preset=preset, processes=1)
+        narrow = disturbed(small_backbone, 0.002)
+        narrow.__dict__["fingerprints"] = small_backbone.fingerprints
+        assert index_documents([folder / "b.pdf"], uri, narrow, preset=preset, processes=1).added == 1
+
+
 def test_without_a_probe_other_weights_are_refused(
     store: str, small_backbone: Backbone, tmp_path: Path
 ) -> None:

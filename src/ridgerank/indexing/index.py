@@ -36,7 +36,7 @@ from ridgerank.store.lance_dataset import find_lineage, read_basis
 from ridgerank.store.layout import MODEL_SHAPES, Basis, count_page_bytes
 from ridgerank.store.page_filter import labels_of
 from ridgerank.store.page_store import PageRow, PageStore
-from ridgerank.store.probe import write_probe
+from ridgerank.store.probe import require_same_pages, write_probe
 from ridgerank.store.sidecar import remember_sources, rerender_pages, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
@@ -158,6 +158,9 @@ def index_documents(
         batches = render_batches(numbered, lost.append, recognizer, backbone.page_budget, processes)
         page_encoder, sampled = page_encoder.fit(batches, listing, lost)
     description = describe_encoding(page_encoder)
+    if lineage is not None:
+        with PageStore.open(store) as opened:
+            require_same_pages(opened, backbone)
     report = run_index(
         paths,
         str(store),

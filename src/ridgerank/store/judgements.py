@@ -10,13 +10,14 @@ import hashlib
 import json
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median_low
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from ridgerank.atomic import lock_file, replace_text_file
 from ridgerank.errors import StoreError
@@ -27,6 +28,8 @@ from ridgerank.trec import Qrels, write_qrels
 log = logging.getLogger(__name__)
 
 Parsed = TypeVar("Parsed")
+Skipped: TypeAlias = Callable[[Path, int, Exception], None]
+"""Is told of a line that is skipped: its file, its number, and why."""
 
 GRADES = {"relevant": 2, "partly": 1, "not": 0}
 RECORD, LISTS, QRELS, QUERIES = "judgements.jsonl", "lists.jsonl", "qrels.trec", "queries.jsonl"
@@ -95,18 +98,23 @@ class Judgements:
     def read(self) -> list[Judgement]:
         """What everyone says now: the last word of each person on each page, in the order first said."""
         last: dict[tuple[str, str, str], Judgement] = {}
-        for judgement in _read_lines(self.folder / RECORD, Judgement.parse):
+        for judgement in _read_lines(self.folder / RECORD, Judgement.parse, _warn):
             last[judgement.query, judgement.page_id, judgement.judge] = judgement
         return [judgement for judgement in last.values() if judgement.grade is not None]
 
     def read_lists(self, readout_id: str) -> dict[str, ScoredPages]:
         """Query → its candidates, as this readout scored them."""
-        rows = _read_lines(self.folder / LISTS, _parse_list)
+        rows = _read_lines(self.folder / LISTS, _parse_list, _warn)
         return {query: pages for query, made_by, pages in rows if made_by == readout_id}
 
     def grades(self) -> dict[str, dict[str, int]]:
         """Query text → page id → grade; where people differ, the median, the lower one of two."""
         return merge_grades(self.read())
+
+    def check(self, skipped: Skipped) -> None:
+        """Read every line; `skipped` is told of those that cannot be read."""
+        for name, parse in ((RECORD, Judgement.parse), (LISTS, _parse_list)):
+            deque(_read_lines(self.folder / name, parse, skipped), maxlen=0)
 
     def _write_qrels(self) -> None:
         judgements = self.read()
@@ -172,14 +180,18 @@ def _append(path: Path, row: dict[str, Any]) -> None:
         os.close(descriptor)
 
 
-def _read_lines(path: Path, parse: Callable[[dict[str, Any]], Parsed]) -> Iterator[Parsed]:
-    """Every line of a file; one that was cut short or means nothing is skipped with a warning."""
+def _warn(path: Path, number: int, error: Exception) -> None:
+    log.warning("%s, line %d cannot be read and is skipped: %s", path, number, error)
+
+
+def _read_lines(path: Path, parse: Callable[[dict[str, Any]], Parsed], skipped: Skipped) -> Iterator[Parsed]:
+    """Every line of a file but those that were cut short or mean nothing, which `skipped` is told of."""
     lines = path.read_bytes().split(b"\n") if path.exists() else []
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
                 parsed = parse(json.loads(line))
             except (ValueError, TypeError, KeyError, RecursionError) as error:
-                log.warning("%s, line %d cannot be read and is skipped: %s", path, number, error)
+                skipped(path, number, error)
                 continue
             yield parsed

@@ -1,6 +1,6 @@
 """Looking after a store: every byte compared with its checksum, documents listed and removed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from ridgerank.errors import StoreError, WriteError
 from ridgerank.records import document_name
 from ridgerank.store import lance_dataset, layout
+from ridgerank.store.judgements import Judgements
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.probe import read_probe
 from ridgerank.store.sidecar import forget_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import read_vectors
@@ -36,10 +38,24 @@ class Damage:
 def find_damage(uri: str) -> Iterator[Damage]:
     """Every damaged file and page of the store; none where all is as written."""
     with PageStore.open(uri) as store:
-        try:
-            _ = store.basis
-        except StoreError as error:
-            yield Damage(layout.BASIS, None, str(error))
+        files: dict[str, Callable[[], object]] = {
+            layout.BASIS: lambda: store.basis,
+            layout.PROBE: lambda: read_probe(uri),
+            layout.SOURCES: lambda: source_owners(uri),
+        }
+        for name, read in files.items():
+            try:
+                read()
+            except StoreError as error:
+                yield Damage(name, None, str(error))
+        lines: list[Damage] = []
+        if lance_dataset.local_root(uri) is not None:
+            Judgements(uri).check(
+                lambda path, number, error: lines.append(
+                    Damage(f"{layout.JUDGEMENTS}/{path.name}, line {number}", None, str(error))
+                )
+            )
+        yield from lines
         for fragment in store.fragments():
             try:
                 with lance_dataset.wrap_errors("reading the rows"):

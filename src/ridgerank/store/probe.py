@@ -19,16 +19,21 @@ from safetensors.numpy import load, save
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import LineageMismatch, StoreError
 from ridgerank.ragged import Floats
+from ridgerank.records import Page
 from ridgerank.store import layout
-from ridgerank.store.codec import StoredPrefixes, even_indices
+from ridgerank.store.codec import StoredPrefixes, compress, even_indices
 from ridgerank.store.lance_dataset import read_file, write_file
+from ridgerank.store.layout import PackedPrefix
 from ridgerank.store.page_store import PageStore
+from ridgerank.store.sidecar import locate_pages, render_locations
 
 log = logging.getLogger(__name__)
 
 PROBED_PAGES = 8
 PROBE_QUERIES = ("What is shown in the table?", "Who is responsible for the results of the last year?")
 LEAST_CORRELATION = 0.99
+LEAST_SAME = 0.9
+"""Of a page that is encoded again: the share of its positions, and the correlation of its numbers."""
 NEAR_TIE = 0.2
 """Pages closer than this, in standard deviations of their list, may change places."""
 
@@ -86,17 +91,25 @@ def write_probe(store: PageStore, backbone: Backbone) -> None:
     write_file(store.uri, layout.PROBE, content)
 
 
-def run_probe(store: PageStore, backbone: Backbone) -> ProbeResult | None:
-    """Compare what the model says of the store's probed pages; None without a probe, or without its pages."""
-    content = read_file(store.uri, layout.PROBE)
+def read_probe(uri: str) -> tuple[Floats, list[str]] | None:
+    """What was kept beside a store: states (queries, pages, width), and the pages; None if there is none."""
+    content = read_file(uri, layout.PROBE)
     if content is None:
         return None
     try:
         states = load(content)["states"].astype(np.float64)
         length = int.from_bytes(content[:8], "little")
         page_ids = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["page_ids"])
+        return states.reshape(len(PROBE_QUERIES), len(page_ids), -1), page_ids
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{layout.PROBE} of {store.uri} is damaged ({error}); remove it") from error
+        raise StoreError(f"{layout.PROBE} of {uri} is damaged ({error}); remove it") from error
+
+
+def run_probe(store: PageStore, backbone: Backbone) -> ProbeResult | None:
+    """Compare what the model says of the store's probed pages; None without a probe, or without its pages."""
+    if (kept := read_probe(store.uri)) is None:
+        return None
+    states, page_ids = kept
     rows = [row for row, page_id in enumerate(page_ids) if page_id in store]
     if len(rows) < 2:
         return None
@@ -107,6 +120,47 @@ def run_probe(store: PageStore, backbone: Backbone) -> ProbeResult | None:
         (each @ directions.T).transpose(2, 0, 1).reshape(-1, len(rows)) for each in (states[:, rows], found)
     )
     return compare_scores(stored, here)
+
+
+def require_same_pages(store: PageStore, backbone: Backbone) -> None:
+    """Encode a stored page again before others are added: another release may read pages differently.
+
+    The first page whose document is where it was indexed from; nothing is compared where there is none.
+    """
+    pending, storage = store.pending(), store.lineage.storage
+    page_ids = [page_id for page_id in store.page_ids() if page_id not in pending][:PROBED_PAGES]
+    pages = render_locations(locate_pages(store, page_ids), max_pixels=backbone.page_budget)
+    page = next((page for page in pages if isinstance(page, Page)), None)
+    if page is None:
+        return
+    [prefix] = backbone.encode([backbone.content(page)], exit_layer=storage.exit_layer)
+    [stored] = store.read_prefixes([page.page_id])
+    here = compress(prefix, storage.keep, store.basis)
+    _, there, same = np.intersect1d(
+        stored.positions[stored.visual], here.positions[here.visual], return_indices=True
+    )
+    count, found = int(stored.visual.sum()), 0.0
+    if len(same) and stored.total == here.total:
+        first, second = (_numbers(each)[:, rows].ravel() for each, rows in ((stored, there), (here, same)))
+        found = float(np.corrcoef(first, second)[0, 1])
+    if count and not (found >= LEAST_SAME and len(same) >= LEAST_SAME * count):
+        raise LineageMismatch(
+            f"{page.reference} is not read here as when it was added to the page store at {store.uri}: "
+            f"{len(same)} of {count} positions are the same, and their numbers correlate at "
+            f"{found:.3f} (expected at least {LEAST_SAME} of both); index with what it was made with "
+            f"({store.lineage.made_by}), or index into another store"
+        )
+
+
+def _numbers(page: PackedPrefix) -> Floats:
+    """(numbers, positions): the codes of the page, of a page in int8 those of its keys.
+
+    Positions after the page are left out: their codes are small differences from a mean.
+    """
+    if page.basis is not None:
+        return page.arrays["codes"][:, page.visual[: page.arrays["codes"].shape[1]]].astype(np.float64)
+    keys = np.moveaxis(page.arrays["keys"], 2, -1)[..., page.visual].astype(np.float64)
+    return keys.reshape(-1, keys.shape[-1])
 
 
 def require_model(store: PageStore, backbone: Backbone) -> None:
