@@ -55,7 +55,7 @@ def test_the_same_weights_in_another_precision_have_one_fingerprint(model_folder
 
 
 def test_a_little_noise_is_accepted_and_much_is_refused(store: str, small_backbone: Backbone) -> None:
-    near, far = disturbed(small_backbone, 0.001), disturbed(small_backbone, 0.2)
+    near, far = disturbed(small_backbone, 0.01), disturbed(small_backbone, 0.2)
     with PageStore.open(store) as opened:
         same = run_probe(opened, small_backbone)
         assert same is not None
