@@ -35,8 +35,8 @@ LEAST_CORRELATION = 0.99
 LEAST_SAME = 0.9
 """Of a page that is encoded again: the share of its positions, and the correlation of its numbers."""
 NEAR_TIE = 0.6
-"""Pages closer than this, in standard deviations of their list, may change places: bfloat16 exchanges such pages,
-and so does noise of 1 % of each tensor's deviation (docs/storage.md)."""
+"""Pages closer than this, in standard deviations of their list, may change places. In bfloat16 pages as close
+change theirs; noise of 1 % of each tensor's deviation does so up to 0.44 (docs/storage.md)."""
 
 
 @dataclass(frozen=True, slots=True)
