@@ -204,20 +204,27 @@ def speed_table() -> str:
 
 
 def compression_table(measured: Sequence[Mapping[str, Any]]) -> str:
-    """Settings that were measured, the paper's first for each backbone."""
+    """Settings that were measured, the paper's first for each backbone and set."""
+
+    def show(value: float | None, style: str, unit: str = "") -> str:
+        return "–" if value is None else format(value, style) + unit
+
     rows = [
         [
             row["backbone"],
+            row["set"],
             row["setting"] + (" (`small`)" if row["default"] else ""),
             f"{row['bytes_per_page'] / 1e3:,.1f}",
-            f"{row['bytes_cached'] / 1e3:,.0f}",
-            f"{100 * row['states_kept']:.0f} %",
-            f"{row['time_ratio']:.2f}",
+            show(row["bytes_cached"] and row["bytes_cached"] / 1e3, ",.0f"),
+            show(row["states_kept"] and 100 * row["states_kept"], ".0f", " %"),
+            show(row["agreement"], ".3f"),
+            show(row["recovery_percent"], ".1f", " %"),
+            show(row["time_ratio"], ".2f"),
         ]
         for row in measured
     ]
-    header = ["backbone", "setting", "kB per page", "kB in memory", "states kept", "time"]
-    return format_table(header, rows)
+    header = ["backbone", "set", "setting", "kB per page", "kB in memory", "states kept", "r", "recovery"]
+    return format_table([*header, "time"], rows)
 
 
 def methods_table() -> str:

@@ -158,9 +158,6 @@ def index_documents(
         batches = render_batches(numbered, lost.append, recognizer, backbone.page_budget, processes)
         page_encoder, sampled = page_encoder.fit(batches, listing, lost)
     description = describe_encoding(page_encoder)
-    if lineage is not None:
-        with PageStore.open(store) as opened:
-            require_same_pages(opened, backbone)
     report = run_index(
         paths,
         str(store),
@@ -179,7 +176,7 @@ def index_documents(
         prune=prune,
         processes=processes,
         only=only,
-        searchable=partial(_begin_store, str(store), backbone),
+        searchable=partial(_begin_store, str(store), backbone, None if lineage is None else processes),
     )
     if lineage is not None:
         remember_place(lineage, backbone.name)
@@ -187,9 +184,14 @@ def index_documents(
     return report
 
 
-def _begin_store(store: str, backbone: Backbone) -> None:
-    """Keep the probe of a store as soon as pages are encoded: a search may begin while it is written."""
+def _begin_store(store: str, backbone: Backbone, processes: int | None = None) -> None:
+    """Keep the probe of a store as soon as pages are encoded: a search may begin while it is written.
+
+    With `processes` the store is an older one, which has to read its pages as before if others are added.
+    """
     with PageStore.open(store) as opened:
+        if processes is not None and opened.pending():
+            require_same_pages(opened, backbone, processes=processes)
         write_probe(opened, backbone)
 
 

@@ -123,15 +123,16 @@ def run_probe(store: PageStore, backbone: Backbone) -> ProbeResult | None:
     return compare_scores(stored, here)
 
 
-def require_same_pages(store: PageStore, backbone: Backbone) -> None:
+def require_same_pages(store: PageStore, backbone: Backbone, *, processes: int) -> None:
     """Encode a stored page again before others are added: another release may read pages differently.
 
-    The first page whose document is where it was indexed from; nothing is compared where there is none.
+    The first page is taken, if its document is where it was indexed from; else nothing is compared.
     """
     pending, storage = store.pending(), store.lineage.storage
-    page_ids = [page_id for page_id in store.page_ids() if page_id not in pending][:PROBED_PAGES]
-    pages = render_locations(locate_pages(store, page_ids), max_pixels=backbone.page_budget)
-    page = next((page for page in pages if isinstance(page, Page)), None)
+    page_ids = [page_id for page_id in store.page_ids() if page_id not in pending][:1]
+    locations = locate_pages(store, page_ids, processes=processes)
+    pages = render_locations(locations, max_pixels=backbone.page_budget, processes=processes)
+    page = next((page for page in list(pages) if isinstance(page, Page)), None)
     if page is None:
         return
     [prefix] = backbone.encode([backbone.content(page)], exit_layer=storage.exit_layer)

@@ -163,7 +163,7 @@ PageLocation: TypeAlias = tuple[PageRef, str]
 
 
 def locate_pages(
-    store: PageStore, page_ids: Sequence[str], *, documents: Sequence[Path] = ()
+    store: PageStore, page_ids: Sequence[str], *, documents: Sequence[Path] = (), processes: int = 1
 ) -> list[PageLocation]:
     """Where pages can be rendered from, in the order of the documents; pages not found are left out.
 
@@ -171,7 +171,7 @@ def locate_pages(
     """
     stored = {page.page_id: page for page in (store.pages(page_ids) if page_ids else [])}
     paths = documents or source_files(store.uri, stored.values())
-    listed = list_pages(paths, processes=1)
+    listed = list_pages(paths, processes=processes)
     refs = {ref.page_id: ref for ref in listed if isinstance(ref, PageRef) and ref.page_id in stored}
     return [(ref, stored[ref.page_id].text) for ref in refs.values()]
 
@@ -184,10 +184,12 @@ def source_files(uri: str, pages: Iterable[StoredPage]) -> list[Path]:
     return recall_sources(uri, sorted(names))
 
 
-def render_locations(locations: Sequence[PageLocation], *, max_pixels: PixelBudget) -> Iterator[Page | str]:
+def render_locations(
+    locations: Sequence[PageLocation], *, max_pixels: PixelBudget, processes: int = 1
+) -> Iterator[Page | str]:
     """Each page in turn with its stored text, or the reason why it cannot be read any more."""
     refs = (ref for ref, _ in locations)
-    with closing(render_pages(refs, max_pixels=max_pixels, processes=1)) as pages:
+    with closing(render_pages(refs, max_pixels=max_pixels, processes=processes)) as pages:
         for (_, text), page in zip(locations, pages, strict=True):
             yield replace(page, text=text) if isinstance(page, Page) else str(page)
 
