@@ -325,7 +325,11 @@ TABLES: TableMakers = {
     "speed": speed_table,
     "ways to a weight": lambda: format_rows(read_result("weight")),
     "compression": lambda: compression_table(
-        [row for row in read_result("compression")["rows"] if row["default"] or "int8" in row["setting"]]
+        [
+            row
+            for row in read_result("compression")["rows"]
+            if row["default"] or row.get("commit") or "int8" in row["setting"]
+        ]
     ),
     "methods": methods_table,
     "claims": claims_table,
