@@ -238,7 +238,6 @@ class Reranker:
             if late:
                 notes.append(f"{len(late)} documents were not read, for want of time: they stand last")
         read = [page_id for page_id in sort_candidates(scores) if page_id not in late]
-        pending = self._encode_pending([page_id for page_id in read if page_id not in encoded])
         return CandidateList(
             query=text,
             page_ids=read,
@@ -246,11 +245,11 @@ class Reranker:
             weight=weight,
             scored=not alone,
             calibrated=not doubt and not by_order,
-            unstored=encoded | pending,
+            unstored=encoded,
             names=matched.names,
             sent=matched.page_ids,
             tail=matched.tail({page_id: scores[page_id] for page_id in late}, self.store),
-            notes=notes + note_pending(pending),
+            notes=notes,
             unread=unread,
             retrieval_ms=1000 * (time.perf_counter() - start),
         )
@@ -347,7 +346,7 @@ class Reranker:
         `before_pass` is called before the model runs: what it raises ends the work. Pages that cannot be read
         are left out, with a note.
         """
-        states = None
+        states, lists = None, [self._encode_pending(candidates) for candidates in lists]
         while states is None:
             lists = [drop_unreadable(candidates, self.store) for candidates in lists]
             with suppress(UnreadablePages):
@@ -384,29 +383,26 @@ class Reranker:
         else:
             retrieved = self.retriever.search_many(texts, k)
         retrieval_ms = 1000 * (time.perf_counter() - start) / len(texts)
-        pending = self._encode_pending([each.page_id for candidates in retrieved for each in candidates])
         weight, doubt = self._weigh(self.retriever.identity or self.retriever.name)
-        lists = []
-        for text, candidates in zip(texts, retrieved, strict=True):
-            page_ids = [candidate.page_id for candidate in candidates]
-            unstored = {page_id: pending[page_id] for page_id in page_ids if page_id in pending}
-            lists.append(
-                CandidateList(
-                    query=text,
-                    page_ids=page_ids,
-                    scores=np.array([candidate.score for candidate in candidates], dtype=np.float64),
-                    weight=weight,
-                    calibrated=not doubt,
-                    unstored=unstored,
-                    notes=[doubt] * bool(doubt) + note_pending(unstored),
-                    retrieval_ms=retrieval_ms,
-                )
+        return [
+            CandidateList(
+                query=text,
+                page_ids=[candidate.page_id for candidate in candidates],
+                scores=np.array([candidate.score for candidate in candidates], dtype=np.float64),
+                weight=weight,
+                calibrated=not doubt,
+                notes=[doubt] * bool(doubt),
+                retrieval_ms=retrieval_ms,
             )
-        return lists
+            for text, candidates in zip(texts, retrieved, strict=True)
+        ]
 
-    def _encode_pending(self, page_ids: Sequence[str]) -> dict[str, PackedPrefix]:
-        """Candidates that the store has without a prefix, as it is still being written; encoded in memory."""
-        return self._unstored.encode_pending(self.store, list(dict.fromkeys(page_ids)))
+    def _encode_pending(self, candidates: CandidateList) -> CandidateList:
+        """Encode in memory what the store has without a prefix, as it is still being written."""
+        stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
+        pending = {} if candidates.unread else self._unstored.encode_pending(self.store, stored)
+        unstored, notes = candidates.unstored | pending, candidates.notes + note_pending(pending)
+        return replace(candidates, unstored=unstored, notes=notes)
 
     def explain(self, query: str, page: str, *, layer: int | None = None) -> Explanation:
         """Where the query's last state looked on a stored page, named by id or reference.
