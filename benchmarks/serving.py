@@ -1,11 +1,16 @@
 """The server under load, on loopback: answers per second, and what happens far beyond capacity.
 
-    python -m benchmarks.serving [--store pages --queries FILE] [--out results/serving.json]
+    python -m benchmarks.serving [--store pages --queries FILE] [--copies 20] [--out results/serving.json]
 
 Without a store the miniature is drawn, indexed and calibrated first. The server runs in a separate process.
 One caller, then eight, send requests without pause; then as many as the server admits (its capacity), then
-ten times as many, each of which retries after a pause when it is refused. The answers to the same queries
-before and after are compared. Prints a table, then one JSON line.
+ten times as many, each of which retries after a pause when it is refused. Answers to the same queries before
+and after are compared. Then as many callers send scores along and take the order of these scores where the
+model is late (`on_overload`), with a deadline of two seconds.
+
+With `--copies` a server holds so many copies of the store: its memory over that of a server with one of them,
+both with full caches left out, and the time of a request to one of them while the others are asked at a tenth
+of capacity, over its time alone. Windows of both take turns.
 
 Callers write their requests to sockets directly: on two cores a client library under 160 callers takes
 seconds itself, and those would be counted as the server's.
@@ -15,6 +20,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -37,8 +43,12 @@ from benchmarks import make_store, publish
 CANDIDATES = 20
 ADMITTED = 16
 TIMES_CAPACITY = 10
+LATE_SECONDS = 2.0
 BACK_OFF_SECONDS = 1.0
 """What the server's Retry-After asks for at least."""
+
+
+Body = dict[str, Any]
 
 
 @dataclass
@@ -47,6 +57,8 @@ class Load:
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
+    """Of the requests that were answered, in seconds."""
+    reranked: int = 0
     refused: int = 0
     other: list[int] = field(default_factory=list)
 
@@ -56,7 +68,7 @@ class Load:
         return len(self.latencies) / self.seconds
 
     def p99(self) -> float:
-        """Of the admitted requests, in seconds."""
+        """Of the answered requests, in seconds."""
         return float(np.percentile(self.latencies, 99))
 
 
@@ -69,6 +81,7 @@ def main() -> None:
     parser.add_argument("--queries", type=Path)
     parser.add_argument("--seconds", type=float, default=12.0, help="of each phase")
     parser.add_argument("--workers", type=int, default=2, help="of each server")
+    parser.add_argument("--copies", type=int, default=0, help="measure a server of so many stores instead")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -77,21 +90,24 @@ def main() -> None:
         else:
             store = arguments.store
             texts = [json.loads(line)["text"] for line in arguments.queries.read_text().splitlines()]
-        with serving(store, arguments.workers) as (address, process):
-            figures = asyncio.run(phases(address, process, texts, arguments.seconds))
+        if arguments.copies:
+            figures = many_stores(store, texts, arguments.copies, Path(scratch), arguments.seconds)
+        else:
+            options = ["--store", store.resolve(), "--max-requests", ADMITTED, "--workers", arguments.workers]
+            with serving(*options) as (address, process):
+                figures = asyncio.run(phases(address, process, texts, arguments.seconds))
     for name, value in figures.items():
         print(f"{name:36} {value}")
     publish(figures, arguments.out)
 
 
 @contextmanager
-def serving(store: Path, workers: int) -> Iterator[tuple[str, int]]:
+def serving(*options: object) -> Iterator[tuple[str, int]]:
     """A server in a process of its own: its address and that process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["serve", "--store", store.resolve(), "--port", port, "--max-requests", ADMITTED]
-    command = [sys.executable, "-m", "ridgerank", *map(str, words), "--workers", str(workers)]
+    command = [sys.executable, "-m", "ridgerank", "serve", "--port", str(port), *map(str, options)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
             yield f"http://127.0.0.1:{port}", server.pid
@@ -103,18 +119,34 @@ def serving(store: Path, workers: int) -> Iterator[tuple[str, int]]:
 async def phases(address: str, server: int, texts: list[str], seconds: float) -> dict[str, Any]:
     """One caller, eight, capacity, ten times capacity, and the same questions before and after."""
     process = psutil.Process(server)
+    searches = [{"query": text, "k": CANDIDATES, "top_n": 5} for text in texts]
     async with httpx.AsyncClient(base_url=address, timeout=120) as client:
         await ready(client)
         before = [await answer(client, text) for text in texts[:20]]
-        await load(address, texts, callers=4, seconds=min(3.0, seconds))  # memory and caches settle
-        single = await load(address, texts, callers=1, seconds=seconds)
-        eight = await load(address, texts, callers=8, seconds=seconds)
-        capacity = await load(address, texts, callers=ADMITTED, seconds=seconds)
+        await load(address, searches, callers=4, seconds=min(3.0, seconds))  # memory and caches settle
+        single = await load(address, searches, callers=1, seconds=seconds)
+        eight = await load(address, searches, callers=8, seconds=seconds)
+        capacity = await load(address, searches, callers=ADMITTED, seconds=seconds)
         at_capacity = memory(process)
-        crowd = await load(address, texts, callers=ADMITTED * TIMES_CAPACITY, seconds=seconds)
+        crowd = await load(address, searches, callers=ADMITTED * TIMES_CAPACITY, seconds=seconds)
         after_crowd = memory(process)
         after = [await answer(client, text) for text in texts[:20]]
         concurrent = await asyncio.gather(*(answer(client, text) for text in texts[:ADMITTED]))
+    scored = [
+        {
+            "query": text,
+            "documents": [result["page_id"] for result in results],
+            "retriever_scores": [result["retriever_score"] for result in results],
+            "deadline_ms": int(1000 * LATE_SECONDS),
+            "on_overload": "retriever",
+        }
+        for text, results in zip(texts, before, strict=False)
+    ]
+    admitted = await load(address, scored, callers=ADMITTED, seconds=seconds, path=b"/v1/rerank")
+    degraded = await load(
+        address, scored, callers=ADMITTED * TIMES_CAPACITY, seconds=seconds, path=b"/v1/rerank"
+    )
+    loads = (single, eight, capacity, crowd, admitted, degraded)
     return {
         "cores": os.cpu_count(),
         "admitted": ADMITTED,
@@ -124,16 +156,76 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         "throughput_ten_times_over_capacity": round(crowd.throughput / capacity.throughput, 2),
         "refused_share_at_ten_times": round(crowd.refused / (crowd.refused + len(crowd.latencies)), 3),
         "refused_at_capacity": capacity.refused,
-        "other_statuses": sorted({*single.other, *eight.other, *capacity.other, *crowd.other}),
+        "other_statuses": sorted({status for each in loads for status in each.other}),
         "memory_growth_percent": round(100 * (after_crowd / at_capacity - 1), 2),
         "answers_after_equal_before": before == after,
         "concurrent_answers_equal_lone": list(concurrent) == before[:ADMITTED],
+        "degraded": {
+            "deadline_seconds": LATE_SECONDS,
+            "requests": len(degraded.latencies) + degraded.refused,
+            "without_an_order": degraded.refused + len(degraded.other),
+            "longest_seconds": round(max(degraded.latencies), 2),
+            "reranked_share": round(degraded.reranked / len(degraded.latencies), 3),
+            "reranked_a_second_over_capacity": round(
+                degraded.reranked / degraded.seconds / (admitted.reranked / admitted.seconds), 2
+            ),
+        },
         "requests": {
             "one": len(single.latencies),
             "eight": len(eight.latencies),
             "capacity": len(capacity.latencies),
             "ten_times": len(crowd.latencies),
         },
+    }
+
+
+def many_stores(store: Path, texts: list[str], copies: int, scratch: Path, seconds: float) -> dict[str, Any]:
+    """Memory and time of a server of so many copies of a store, over those of one."""
+    searches = [{"query": text, "k": CANDIDATES, "top_n": 5} for text in texts]
+    paths = [Path(shutil.copytree(store, scratch / f"store-{number}")) for number in range(copies)]
+
+    def path_of(number: int) -> bytes:
+        return b"/stores/store-%d/v1/search" % number
+
+    async def measure(address: str, server: int) -> tuple[int, float]:
+        """Resident memory without the cache, after every store was asked; capacity."""
+        async with httpx.AsyncClient(base_url=address, timeout=300) as client:
+            await ready(client)
+            [model] = (await client.get("/v1/models")).json()["data"]
+            for each in model["stores"]:
+                await client.post(f"/stores/{each['name']}/v1/search", json=searches[0])
+            lines = (await client.get("/metrics")).text.splitlines()
+            cached = next(
+                float(line.split()[1]) for line in lines if line.startswith("ridgerank_cache_bytes")
+            )
+        full = await load(address, searches, callers=4, seconds=seconds, path=path_of(0))
+        return memory(psutil.Process(server)) - int(cached), full.throughput
+
+    async def take_turns(address: str, capacity: float) -> float:
+        """Median time of a request to the first store while the others are asked, over that alone."""
+        alone, busy = list[float](), list[float]()
+        for turn in range(10):
+            times = busy if turn % 2 else alone
+            pause = 10 * (copies - 1) / capacity
+            others = [
+                load(address, searches, callers=1, seconds=seconds, path=path_of(number), every=pause)
+                for number in range(1, copies if turn % 2 else 1)
+            ]
+            first = load(address, searches, callers=1, seconds=seconds, path=path_of(0))
+            met, *_ = await asyncio.gather(first, *others)
+            times += met.latencies
+        return float(np.median(busy) / np.median(alone))
+
+    given = [f"--store={path.name}={path}" for path in paths]
+    with serving(given[0], "--workers", 1, "--cache-mb", 256) as (address, server):
+        memory_of_one, capacity = asyncio.run(measure(address, server))
+    with serving(*given, "--workers", 1, "--cache-mb", 256) as (address, server):
+        memory_of_all, _ = asyncio.run(measure(address, server))
+        ratio = asyncio.run(take_turns(address, capacity))
+    return {
+        "stores": copies,
+        "memory_over_one_store": round(memory_of_all / memory_of_one, 3),
+        "time_with_others_at_a_tenth_over_alone": round(ratio, 3),
     }
 
 
@@ -162,8 +254,19 @@ async def answer(client: httpx.AsyncClient, text: str) -> Any:  # noqa: ANN401
     return answer.json()["results"]
 
 
-async def load(address: str, texts: list[str], *, callers: int, seconds: float) -> Load:
-    """So many callers, each asking again as soon as it is answered, or after a pause where refused."""
+async def load(
+    address: str,
+    bodies: list[Body],
+    *,
+    callers: int,
+    seconds: float,
+    path: bytes = b"/v1/search",
+    every: float = 0.0,
+) -> Load:
+    """So many callers, each asking again when it is answered, or after a pause where refused.
+
+    A caller asks once in `every` seconds at most.
+    """
     met, url = Load(), urlsplit(address)
     start = time.perf_counter()
     end = start + seconds
@@ -171,17 +274,18 @@ async def load(address: str, texts: list[str], *, callers: int, seconds: float) 
     async def call(number: int) -> None:
         turn = number
         line = await asyncio.open_connection(url.hostname, url.port)
-        while time.perf_counter() < end:
-            sent = time.perf_counter()
-            status = await post(line, {"query": texts[turn % len(texts)], "k": CANDIDATES, "top_n": 5})
+        while (sent := time.perf_counter()) < end:
+            status, answered = await post(line, path, bodies[turn % len(bodies)])
             turn += callers
             if status == 200:
                 met.latencies.append(time.perf_counter() - sent)
+                met.reranked += b'"reranked":true' in answered
             elif status == 429:
                 met.refused += 1
                 await asyncio.sleep(BACK_OFF_SECONDS)
             else:
                 met.other.append(status)
+            await asyncio.sleep(min(every, end - time.perf_counter()) - (time.perf_counter() - sent))
         line[1].close()
 
     await asyncio.gather(*(call(number) for number in range(callers)))
@@ -189,18 +293,19 @@ async def load(address: str, texts: list[str], *, callers: int, seconds: float) 
     return met
 
 
-async def post(line: tuple[asyncio.StreamReader, asyncio.StreamWriter], body: dict[str, Any]) -> int:
-    """Ask on an open connection; the status of the whole answer."""
+async def post(
+    line: tuple[asyncio.StreamReader, asyncio.StreamWriter], path: bytes, body: Body
+) -> tuple[int, bytes]:
+    """Ask on an open connection; status and body of the whole answer."""
     reader, writer = line
     sent = json.dumps(body).encode()
     writer.write(
-        b"POST /v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n%b" % (len(sent), sent)
+        b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (path, len(sent), sent)
     )
     status, *headers = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
     [length] = [line.split(b":")[1] for line in headers if line.startswith(b"content-length:")]
-    await reader.readexactly(int(length))
-    return int(status.split()[1])
+    return int(status.split()[1]), await reader.readexactly(int(length))
 
 
 if __name__ == "__main__":

@@ -1,28 +1,18 @@
-"""A short run of `make stress`: nothing is lost and nothing is wrong."""
+"""A short run of `make stress`: nothing is wrong."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from benchmarks.stress import Ledger, stress
+from benchmarks.stress import STORES, stress
 from tests.serving.conftest import Corpus
 
 
 @pytest.mark.slow
-def test_a_short_stress_test_loses_nothing_and_nothing_is_wrong(corpus: Corpus, tmp_path: Path) -> None:
-    report = stress(Path(corpus.store), corpus.queries[:6], tmp_path, seconds=8.0, seed=5, pause=1.5)
-    assert (report["lost"], report["wrong"]) == (0, 0), report["notes"]
-    assert report["faults"] > 0
-    assert report["operations_by_kind"]["answered at the end"] > 0
-
-
-def test_a_ledger_adds_up() -> None:
-    ledger = Ledger()
-    ledger.count("search", 3)
-    ledger.count_fault("kill worker")
-    ledger.count_fault("flip bit")
-    ledger.record("two pages gone", lost=2)
-    ledger.record("another answer")
-    report = ledger.report()
-    assert (report["operations"], report["kills"], report["faults"]) == (3, 1, 2)
-    assert (report["lost"], report["wrong"], len(report["notes"])) == (2, 1, 2)
+def test_stores_that_change_under_traffic_give_no_wrong_answer(corpus: Corpus, tmp_path: Path) -> None:
+    stores = {name: Path(shutil.copytree(corpus.store, tmp_path / name)) for name in STORES}
+    report = stress(stores, list(corpus.queries[:4]), tmp_path, seconds=8.0, seed=5)
+    assert report["wrong"] == 0, report["notes"]
+    assert report["statuses"]["200"] > 0
+    assert report["changes"]["document indexed"] > 0
