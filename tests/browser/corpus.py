@@ -1,10 +1,9 @@
 """A few documents of the miniature, drawn, indexed and calibrated by the commands people type."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+from benchmarks import ridgerank
 from miniature import weights
 from miniature.corpora import find_plan, make_corpus
 from miniature.draw import draw_corpus
@@ -33,14 +32,7 @@ def make_store(folder: Path) -> tuple[Path, list[str]]:
     years = [{"document": document.name, "year": 2019 + number} for number, document in enumerate(documents)]
     (folder / "documents" / "metadata.jsonl").write_text("".join(f"{json.dumps(year)}\n" for year in years))
     store = folder / "pages"
-    models = ["--backbone", str(weights("mini-qwen")), "--retriever", str(weights("mini-colqwen"))]
-    ridgerank("index", *map(str, documents), "--store", str(store), *models, "--preset", "paper")
-    ridgerank("calibrate", "--store", str(store), "--queries", str(queries))
+    models = ["--backbone", weights("mini-qwen"), "--retriever", weights("mini-colqwen")]
+    ridgerank("index", *documents, "--store", store, *models, "--preset", "paper")
+    ridgerank("calibrate", "--store", store, "--queries", queries)
     return store, [line["text"] for line in selected]
-
-
-def ridgerank(*arguments: str) -> None:
-    """Run a command as a process of its own."""
-    subprocess.run(
-        [sys.executable, "-m", "ridgerank", *arguments], check=True, capture_output=True, timeout=900
-    )

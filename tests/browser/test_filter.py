@@ -5,7 +5,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.browser.chromium import resize
 from tests.browser.page import PageUnderTest
 from tests.browser.server import ask
 
@@ -96,15 +95,3 @@ def test_a_large_page_leads_to_a_search_within_its_document(page: PageUnderTest,
     document = answer["results"][0]["reference"].partition("#")[0]
     page.until(lambda: page.documents() == {document})
     assert parameters(page)["in"] == [document]
-
-
-def test_on_a_phone_the_filter_folds_away_and_results_come_first(page: PageUnderTest, answer: Answer) -> None:
-    resize(page.driver, 390, 844)
-    page.search(answer["query"])
-    assert not page.visible("filter")
-    assert page.by_id("filter-toggle").accessible_name.strip() == "Filter"
-    top = "return document.querySelector('#after li').getBoundingClientRect().top"
-    assert page.run(top) < 844 / 2
-    page.by_id("filter-toggle").click()
-    assert page.focused().get_attribute("id") == "filter-documents"
-    assert page.run("return document.scrollingElement.scrollWidth") <= 390

@@ -9,7 +9,6 @@ from selenium.webdriver.common.keys import Keys
 
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Ragged
-from tests.browser.chromium import emulate
 from tests.browser.page import PageUnderTest
 from tests.browser.server import ask
 
@@ -106,20 +105,6 @@ def test_every_page_that_moved_has_a_curve_that_says_which_way(page: PageUnderTe
         for kind in ("up", "down")
     }
     assert dashes["up"] != dashes["down"], "the way is told by colour alone"
-
-
-def test_rows_move_smoothly_unless_the_system_asks_for_calm(page: PageUnderTest, answer: Answer) -> None:
-    moving = (
-        "const slider = document.getElementById('weight'); slider.value = arguments[0];"
-        "slider.dispatchEvent(new Event('input', {bubbles: true}));"
-        "return document.querySelectorAll('#after li[style*=translate]').length"
-    )
-    page.search(answer["query"])
-    assert page.run(moving, 0) > 0
-    page.until_settled()
-    emulate(page.driver, calm=True)
-    assert page.run(moving, 1) == 0
-    assert page.order("after") == pythons_order(answer, 1.0)
 
 
 def test_a_page_opens_large_with_heat_where_the_query_looked(page: PageUnderTest, answer: Answer) -> None:

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks import ridgerank
 from tests.backbones.small_text_models import build_text
-from tests.browser.chromium import Driver, emulate, resize
-from tests.browser.corpus import ridgerank
+from tests.browser.chromium import Driver
 from tests.browser.page import PageUnderTest, fresh_page
 from tests.browser.server import ask, serving
-from tests.browser.test_accessibility import CONTRAST
 from tests.calibrated_store import write_reports
 
 QUERY = "profit of Norway"
@@ -76,18 +75,3 @@ def test_words_are_painted_where_they_stand(page: PageUnderTest) -> None:
     )
     assert page.run(painted, (left + right) / 2, (top + bottom) / 2) > 240
     assert page.run(painted, 0.005, 0.005) == 0, "the margin is painted"
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_a_phone_shows_page_and_lines_one_above_the_other(page: PageUnderTest, dark: bool) -> None:
-    emulate(page.driver, dark=dark)
-    resize(page.driver, 390, 844)
-    open_first(page)
-    assert page.run("return document.scrollingElement.scrollWidth") <= 390
-    line = page.all("#viewer-passages li")[0]
-    page.run("arguments[0].scrollIntoView({block: 'center'})", line)
-    sheet, shown = page.by_id("sheet").rect, line.rect
-    assert sheet["x"] >= 0
-    assert sheet["x"] + sheet["width"] <= 390
-    assert sheet["y"] + sheet["height"] <= shown["y"] < 844
-    assert page.run(CONTRAST) == []

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from fastapi.testclient import TestClient
@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from ridgerank.errors import StoreError
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.http_errors import hide_paths
+from ridgerank.serving.images import EncodedImage, PageImages
 from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
 from tests.documents import pool_tasks
@@ -94,3 +95,37 @@ def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     closing.join(SECONDS / 2)
     assert not closing.is_alive()
     assert rendering.done()
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The page ids that were rendered, or whose thumbnail was read."""
+    page_ids: list[str] = []
+
+    def counting(read: Callable[[PageImages, PageStore, str], EncodedImage]) -> Callable[..., EncodedImage]:
+        def counted(images: PageImages, store: PageStore, page_id: str) -> EncodedImage:
+            page_ids.append(page_id)
+            return read(images, store, page_id)
+
+        return counted
+
+    for name in ("_render", "thumbnail"):
+        monkeypatch.setattr(PageImages, name, counting(getattr(PageImages, name)))
+    return page_ids
+
+
+@pytest.mark.parametrize("kind", ["image", "thumbnail"])
+def test_a_page_that_is_not_stored_is_not_found(client: TestClient, reads: list[str], kind: str) -> None:
+    answer = client.get(f"/v1/pages/{'0' * 64}/{kind}")
+    assert answer.status_code == 404
+    assert answer.json()["code"] == "page_not_found"
+    assert reads == []
+
+
+def test_a_page_is_rendered_once_for_many_requests(
+    client: TestClient, reranker: Reranker, reads: list[str]
+) -> None:
+    page_id = reranker.store.page_ids()[4]
+    images = [client.get(f"/v1/pages/{page_id}/image").content for _ in range(3)]
+    assert images[0] == images[1] == images[2]
+    assert reads == [page_id]
