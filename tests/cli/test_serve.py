@@ -88,6 +88,7 @@ def test_a_server_starts_answers_and_ends_in_order(
     said = log.read_text()
     assert re.search(rf"3 pages, 1 worker; {address}\n", said)
     assert "no retriever" in said
+    assert said.startswith(f"opening {store} and loading its model\n")
     assert "Traceback" not in said
 
 

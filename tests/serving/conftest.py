@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -131,15 +132,17 @@ def text_client(text_reranker: Reranker) -> Iterator[TestClient]:
 
 
 @contextmanager
-def text_service(reranker: Reranker, **settings: object) -> Iterator[Service]:
-    made = ServeSettings(limits=PATIENT_LIMITS, encode_missing=True, **settings)  # type: ignore[arg-type]
+def text_service(
+    reranker: Reranker, *, limits: Limits = PATIENT_LIMITS, **settings: object
+) -> Iterator[Service]:
+    made = ServeSettings(limits=limits, encode_missing=True, **settings)  # type: ignore[arg-type]
     service = Service([served(reranker)], made)
     yield service
     end(service)
 
 
 @contextmanager
-def text_server(reranker: Reranker, **settings: object) -> Iterator[TestClient]:
+def text_server(reranker: Reranker, **settings: Any) -> Iterator[TestClient]:  # noqa: ANN401
     with text_service(reranker, **settings) as service, client_of(service) as opened:
         yield opened
 

@@ -2,15 +2,17 @@
 
 import base64
 import json
+import socket
 import zlib
 from collections.abc import Iterator
+from importlib.resources import files
 
 import pytest
 from fastapi.testclient import TestClient
 
 from ridgerank.serving.settings import Limits
 from tests.documents.sample_files import png_bomb
-from tests.serving.conftest import SECONDS, MakeService, client_of
+from tests.serving.conftest import SECONDS, MakeService, client_of, serve
 
 QUERY = "costs"
 
@@ -32,21 +34,14 @@ ZIP_BOMB = b"Comment\0\0" + zlib.compress(bytes(100_000_000), 9)
 
 DOCUMENTS = {
     "traversal": "../../../../etc/passwd#1",
-    "traversal, encoded": "..%2f..%2fetc%2fpasswd#1",
     "absolute path": "/etc/passwd#1",
     "null byte": {"page": "report.pdf\0#1"},
     "file address": {"image": "file:///etc/passwd"},
-    "file address as a text": "file:///etc/passwd",
-    "metadata service": {"image": "http://169.254.169.254/latest/meta-data/"},
     "address as a text": "http://169.254.169.254/latest/meta-data/",
     "address in parts": {"content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:22/"}}]},
-    "gopher": {"image": "gopher://127.0.0.1:6379/_FLUSHALL"},
-    "path as an image": {"image": "/etc/passwd"},
     "data that is no image": {"image": "data:text/html;base64,PGI+"},
     "svg, which may hold addresses": {"image": uri(b"<svg xmlns='http://www.w3.org/2000/svg'/>", "svg+xml")},
-    "no base64": {"image": "data:image/png;base64,%%%%"},
     "an empty image": {"image": "data:image/png;base64,"},
-    "garbage as an image": {"image": uri(b"garbage" * 100)},
     "a broken image": {"image": uri(png_bomb(100)[:60])},
     "an image bomb": {"image": uri(png_bomb(60_000))},
     "an image beyond the limit": {"image": uri(png_bomb(1001))},
@@ -55,15 +50,10 @@ DOCUMENTS = {
     "a text of many pages": "word " * 3900,
     "a text beyond the limit": "x" * 30_000,
     "a blank text": "  \n ",
-    "a number": 5,
-    "nothing": None,
-    "a list": ["a"],
     "an unknown field": {"page": "a.pdf#1", "path": "/etc/passwd"},
-    "two kinds at once": {"text": "a", "image": "data:image/png;base64,"},
     "many parts": {"content": [{"type": "text", "text": "a"}] * 17},
     "two images in one": {"content": [{"type": "image_url", "image_url": {"url": uri(png_bomb(9))}}] * 2},
     "a source outside the store": {"source": "../../../etc/passwd", "page": 1},
-    "a page before the first": {"source": "report.pdf", "page": 0},
     "a lone surrogate": "\ud800 text",
 }
 
@@ -78,21 +68,16 @@ def test_hostile_documents_are_refused(client: TestClient, document: object) -> 
 BODIES = {
     "not JSON": b"{",
     "nothing": b"",
-    "a list": b"[]",
     "deep": b"[" * 100_000 + b"]" * 100_000,
-    "deep in a field": b'{"query": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
     "a huge number": b'{"query": "x", "k": ' + b"9" * 5000 + b"}",
     "not UTF-8": b'{"query": "\xff\xfe"}',
     "NaN": b'{"query": "x", "documents": ["a.pdf#1"], "retriever_scores": [NaN]}',
-    "Infinity": b'{"query": "x", "documents": ["a.pdf#1"], "retriever_scores": [1e999]}',
     "k below one": b'{"query": "x", "k": 0}',
-    "k beyond any limit": b'{"query": "x", "k": 100000000}',
     "k beyond the server's limit": b'{"query": "x", "k": 51}',
     "k that is no number": b'{"query": "x", "k": "many"}',
     "a query that is a number": b'{"query": 5}',
     "a blank query": b'{"query": "   "}',
     "a query beyond the limit": b'{"query": "' + b"x" * 3000 + b'"}',
-    "a query that is a list": b'{"query": ["x"]}',
     "an unknown field": b'{"query": "x", "file": "/etc/passwd"}',
     "a deadline of nothing": b'{"query": "x", "deadline_ms": 0}',
     "a lone surrogate": b'{"query": "\\ud800"}',
@@ -108,21 +93,16 @@ def test_hostile_bodies_are_refused(client: TestClient, path: str, body: bytes) 
 
 PATHS = [
     "/v1/pages/../../../etc/passwd/image",
-    "/v1/pages/..%2f..%2fetc%2fpasswd/image",
     "/v1/pages/%2e%2e%2f%2e%2e/thumbnail",
     f"/v1/pages/{'A' * 64}/image",
-    f"/v1/pages/{'0' * 63}/image",
     f"/v1/pages/{'0' * 64}/image",
     f"/v1/pages/{'0' * 64}%00/image",
-    f"/v1/pages/{'0' * 64}%0a/image",
     f"/v1/pages/{'0' * 60_000}/thumbnail",
     "/page/../serving/app.py",
     *("/page/", "/page"),
     *("/page/../page.py", "/page/%2e%2e/page.py", "/page/..%2fpage.py"),
     "/..%2fapp.py",
-    "/page.js/..%2f..%2fapp.py",
     "/static/../../etc/passwd",
-    "//etc/passwd",
     "/redoc",
 ]
 
@@ -155,11 +135,33 @@ def test_many_documents_are_refused(client: TestClient) -> None:
         refused(answer.status_code, answer.text)
 
 
-def test_a_form_is_no_request(client: TestClient) -> None:
-    body = b'{"query": "x"}'
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        answer = client.post("/v1/search", content=body, headers={"content-type": kind})
-        refused(answer.status_code, answer.text)
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/judgements"])
+def test_another_website_cannot_make_a_browser_send_a_request(client: TestClient, path: str) -> None:
+    body = (
+        {"query": QUERY, "page": "report.pdf#1", "grade": 2} if path == "/v1/judgements" else {"query": QUERY}
+    )
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        answer = client.post(path, content=json.dumps(body), headers={"content-type": kind})
+        assert (answer.status_code, answer.json()["code"]) == (415, "not_json")
+    for site in ({}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
+        answer = client.post(path, json=body, headers={"origin": "https://evil.example", **site})
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    # Behind a proxy the browser's own word counts, because the proxy may have changed the host.
+    for headers in (
+        {"origin": "http://127.0.0.1"},
+        {"origin": "https://pages.example.org", "sec-fetch-site": "same-origin"},
+    ):
+        answer = client.post(path, json=body, headers=headers)
+        assert answer.status_code == (200 if path == "/v1/search" else 409), answer.text
+
+
+def test_a_head_beyond_the_limit_is_refused_however_it_arrives(make_service: MakeService) -> None:
+    with (
+        serve(make_service()) as address,
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=SECONDS) as line,
+    ):
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 100_000 + b"\r\n\r\n")
+        assert line.recv(100).split()[1] in (b"400", b"431")
 
 
 def test_after_all_this_the_server_answers(client: TestClient) -> None:
@@ -185,3 +187,29 @@ def refused(status: int, text: str) -> None:
     assert told["message"]
     assert "Traceback" not in text
     assert len(text) < 10_000
+
+
+FOLDER = files("ridgerank.serving") / "static"
+TEXTS = {entry.name: entry.read_text(encoding="utf-8") for entry in FOLDER.iterdir()}
+MARKUP = TEXTS["index.html"]
+
+
+def test_each_file_is_served_as_what_it_is_and_without_a_key(make_service: MakeService) -> None:
+    kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    with client_of(make_service(keys={"k" * 32: None})) as client:
+        for name, text in TEXTS.items():
+            answer = client.get("/" if name == "index.html" else f"/page/{name}")
+            assert answer.status_code == 200
+            assert answer.headers["content-type"].startswith(kinds[name.rpartition(".")[2]])
+            assert answer.text == text
+        assert client.get("/docs").status_code == 200
+        assert client.get("/v1/store").status_code == 401
+
+
+def test_the_policy_allows_neither_inline_script_nor_anything_from_elsewhere(client: TestClient) -> None:
+    policy = dict(
+        rule.split(" ", 1) for rule in client.get("/").headers["content-security-policy"].split("; ")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert "unsafe" not in " ".join(policy.values())

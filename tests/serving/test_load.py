@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from ridgerank.reranker.candidates import CandidateList
+from ridgerank.reranker import candidates as ranked_lists
+from ridgerank.reranker.candidates import PAGES_PER_PASS, CandidateList, pages_per_pass
 from ridgerank.reranker.reranker import Reranker
-from ridgerank.serving.engine import CallerLeftError, Engine, Job, RankingResult, Work
+from ridgerank.serving.engine import Job, RankingResult, Work
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.settings import Limits
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of, serve
@@ -28,6 +29,8 @@ class Held:
         rank_lists = Reranker.rank_lists
 
         def held(reranker: Reranker, prepared: Sequence[CandidateList], **more: Any) -> Any:  # noqa: ANN401
+            if all(each.unread for each in prepared):
+                return rank_lists(reranker, prepared, **more)
             self.batches.append(len(prepared))
             self.entered.release()
             assert self.leave.acquire(timeout=SECONDS)
@@ -123,7 +126,7 @@ def test_beyond_the_bound_callers_are_told_to_come_back_and_then_served(
         until(lambda: service.engine.admitted == 0)
         assert client.post("/v1/search", json=body).status_code == 200
         counted = client.get("/metrics").text
-    assert 'ridgerank_answers_total{outcome="refused",store=""} 5.0' in counted
+    assert 'ridgerank_answers_total{outcome="refused",store="default"} 5.0' in counted
 
 
 @pytest.mark.parametrize(("deadline_ms", "status"), [(50, 408), (None, 503)])
@@ -167,25 +170,6 @@ def test_work_stops_when_the_caller_hangs_up(make_service: MakeService, corpus: 
     assert "ridgerank_left_total 4.0" in counted
 
 
-def test_work_nobody_waits_for_is_dropped_at_its_next_step(reranker: Reranker) -> None:
-    engine = Engine(Limits())
-    begun, go = threading.Event(), threading.Event()
-
-    def prepare(check_caller: Callable[[], None]) -> CandidateList:
-        begun.set()
-        assert go.wait(SECONDS)
-        check_caller()
-        raise AssertionError("it went on")
-
-    [job] = engine.submit([Work(reranker, "costs", 1, prepare)])
-    assert begun.wait(SECONDS)
-    engine.drop([job])
-    go.set()
-    with pytest.raises(CallerLeftError):
-        job.result.result(SECONDS)
-    engine.close()
-
-
 def test_closing_finishes_what_was_admitted_and_takes_nothing_new(
     make_service: MakeService, reranker: Reranker, corpus: Corpus, held: Held
 ) -> None:
@@ -202,14 +186,45 @@ def test_closing_finishes_what_was_admitted_and_takes_nothing_new(
     assert all(ranking_of(job, seconds=0).ranking.pages for job in jobs)
 
 
-def test_a_request_of_more_queries_than_requests_are_admitted_is_answered(
-    make_service: MakeService, corpus: Corpus, reranker: Reranker
+def test_extreme_scores_fail_their_own_request_only(
+    make_service: MakeService, corpus: Corpus, reranker: Reranker, held: Held
 ) -> None:
-    service = make_service(limits=Limits(admitted=2, deadline_seconds=SECONDS))
-    page_ids = reranker.store.page_ids()[:17]
-    queries = [f"{corpus.queries[0]} {number}" for number in range(17)]
-    with client_of(service) as client:
-        answer = client.post("/v1/score", json={"queries": queries, "documents": page_ids})
-    assert answer.status_code == 200, answer.text
-    assert len(answer.json()["data"]) == 17
-    until(lambda: service.engine.admitted == 0)
+    service = make_service(limits=Limits(admitted=50, deadline_seconds=SECONDS))
+    page_ids = reranker.store.page_ids()[:9]
+    good = {"query": corpus.queries[0], "documents": page_ids, "retriever_scores": list(range(9))}
+    bad = {**good, "retriever_scores": [1e308, -1e308, *[0.0] * 7]}
+    with client_of(service) as client, ThreadPoolExecutor(8) as callers:
+        first = callers.submit(client.post, "/v1/rerank", json=good)
+        assert held.entered.acquire(timeout=SECONDS)
+        others = [callers.submit(client.post, "/v1/rerank", json=body) for body in (good, bad, good, bad)]
+        until(lambda: service.engine.admitted == 5)
+        held.leave.release(100)
+        statuses = [each.result(SECONDS).status_code for each in (first, *others)]
+    assert statuses == [200, 200, 422, 200, 422]
+    assert max(held.batches) == 4, "they did not share a batch, so this shows nothing"
+
+
+def test_a_long_query_runs_over_few_pages_at_once(
+    reranker: Reranker, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pages_per_pass(256, 1280) == PAGES_PER_PASS
+    assert pages_per_pass(20, 4000) == PAGES_PER_PASS
+    for tokens in (300, 2048, 6000, 10**6):
+        entries = pages_per_pass(tokens, 1280) * tokens * (tokens + 1280)
+        assert entries <= ranked_lists.PASS_ENTRIES or pages_per_pass(tokens, 1280) == 1
+    monkeypatch.setattr(ranked_lists, "PASS_ENTRIES", 1)
+    passes = []
+    reranker.rank_lists(reranker.retrieve(corpus.queries[:1], k=4), before_pass=lambda: passes.append(1))
+    assert len(passes) == 4
+
+
+@pytest.mark.parametrize("body", [{"k": 15}, {"k": 3, "query": "雪" * 1500}])
+def test_too_much_work_is_refused_before_it_begins(
+    make_service: MakeService, corpus: Corpus, body: dict[str, object], held: Held
+) -> None:
+    limits = Limits(query_tokens=500, pair_tokens=100, deadline_seconds=SECONDS)
+    with client_of(make_service(limits=limits)) as client:
+        answer = client.post("/v1/search", json={"query": corpus.queries[0], **body})
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "too_much_work"
+    assert held.batches == []

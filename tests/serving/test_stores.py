@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from ridgerank.calibration.artifact import Calibration
-from ridgerank.errors import ServingError
+from ridgerank.errors import ServingError, StoreError
 from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents
 from ridgerank.reranker.options import RerankerOptions, open_calibrated
@@ -22,6 +22,7 @@ from ridgerank.serving.middleware import OPEN_PATHS
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import ServeSettings
 from ridgerank.serving.stores import ServedStore, open_stores
+from ridgerank.store.judgements import Judgements
 from ridgerank.store.maintenance import remove_documents
 from ridgerank.store.sidecar import calibrations_folder
 from tests.calibrated_store import write_report
@@ -184,6 +185,18 @@ def test_stores_share_a_model_and_one_that_fails_takes_no_other_down(
 def test_a_store_of_another_model_is_refused(text_reranker: Reranker, corpus: Corpus) -> None:
     with pytest.raises(ServingError, match="share one model and its settings, and second has others"):
         open_stores({"first": text_reranker.store.uri, "second": corpus.store}, RerankerOptions())
+
+
+def test_a_store_beside_which_nothing_can_be_kept_is_said_before_the_model_is_loaded(
+    text_reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(judgements: Judgements) -> None:
+        raise StoreError("judgements cannot be kept")
+
+    monkeypatch.setattr(Judgements, "require_writable", refuse)
+    monkeypatch.setattr(RerankerOptions, "open", lambda *given, **more: pytest.fail("a model is loaded"))
+    with pytest.raises(StoreError, match="cannot be kept"):
+        open_stores({"default": text_reranker.store.uri}, RerankerOptions(), judge=True)
 
 
 KEYS: dict[str, set[str]] = {

@@ -19,7 +19,7 @@ from ridgerank.cli._options import (
     ranking_option,
 )
 from ridgerank.extras import require_packages
-from ridgerank.serving.settings import Dialect
+from ridgerank.serving.settings import Dialect, OnOverload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +63,10 @@ def serve_command(
         int, load_option(min=1, help="Requests admitted at once; more are refused for a while (429).")
     ] = 16,
     max_candidates: Annotated[int, load_option(min=1, max=1000, help="Candidates per request.")] = 200,
+    on_overload: Annotated[
+        OnOverload,
+        load_option(help="When the model cannot answer in time: an error, or the retriever's order."),
+    ] = "error",
     deadline: Annotated[float, load_option(min=0.1, help="Seconds after which a request is given up.")] = 30,
     workers: Annotated[
         int | None,
@@ -102,7 +106,7 @@ def serve_command(
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
     require_packages("torch", "lance", "fastapi", "uvicorn")
-    from ridgerank.reranker.options import RerankerOptions, open_calibrated
+    from ridgerank.reranker.options import RerankerOptions
     from ridgerank.serving.settings import LOOPBACK, Limits, ServeSettings, read_keys
 
     stores = _named_stores(store)
@@ -124,6 +128,7 @@ def serve_command(
         hosts=LOOPBACK | {host.lower()} if local else None,
         encode_missing=encode_missing,
         dialect=dialect,
+        on_overload=on_overload,
         model_name=served_model_name,
         judge=judge,
         query_log=query_log,
@@ -141,11 +146,10 @@ def serve_command(
     if ray is not None:
         _serve_on_ray(ray, stores, options, settings, replicas, host, port)
         return
-    if len(stores) == 1:  # a wrong path is reported before torch is imported
-        open_calibrated(next(iter(stores.values())), readout)
     from ridgerank.serving.server import bind, serve
 
     listening = bind(host, port)  # bound here, so that the address names the port that 0 stands for
+    echo(f"opening {', '.join(stores.values())} and loading its model")
 
     def say_started(opened: "Sequence[ServedStore]", workers: int) -> None:
         address = f"http://{host}:{listening.getsockname()[1]}"

@@ -26,9 +26,9 @@ class RerankerOptions:
     reads_pages: bool = False
     """Whether what encodes pages is loaded at once, rather than when it is first needed."""
 
-    def open(self, store: str, *, backbone: "Backbone | None" = None) -> "Reranker":
+    def open(self, store: "str | CalibratedStore", *, backbone: "Backbone | None" = None) -> "Reranker":
         """Open a calibrated store, then import torch and load a model unless one is given."""
-        parts = open_calibrated(store, self.readout)
+        parts = open_calibrated(store, self.readout) if isinstance(store, str) else store
         from ridgerank.backbones.load import parse_dtype
         from ridgerank.reranker.reranker import Reranker
 

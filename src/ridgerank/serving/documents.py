@@ -9,9 +9,13 @@ import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
 
 from ridgerank.documents.sources import source_page_names
 from ridgerank.records import Page
+from ridgerank.reranker.candidates import CandidateList, sort_candidates
 from ridgerank.reranker.candidates import Document as RankedDocument
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.schemas import (
@@ -121,6 +125,18 @@ class RequestDocuments:
     attachments: Mapping[str, Attachment]
     returned: tuple[ReturnedDocument, ...]
     """The documents as an answer sends them back."""
+
+    def as_sent(self, query: str, scores: Sequence[float]) -> CandidateList:
+        """The list by the scores that came along; nothing is read, decoded or encoded for it."""
+        sent = {name: f"{each.data}\0{each.text}" for name, each in self.attachments.items()}
+        ids = [sha256(sent[name].encode()).hexdigest() if name in sent else name for name in self.names]
+        best: dict[str, float] = {}
+        for page_id, score in zip(ids, scores, strict=True):
+            best[page_id] = max(score, best.get(page_id, score))
+        page_ids = sort_candidates(best)
+        values = np.array([best[page_id] for page_id in page_ids])
+        called = {page_id: name for page_id, name in zip(ids, self.names, strict=True) if name in sent}
+        return CandidateList(query, page_ids, values, weight=0.0, names=called, sent=ids)
 
     def candidates(
         self, retriever_scores: Sequence[float] | None, decode: Callable[[bytes, str, str], Page]

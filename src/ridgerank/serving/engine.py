@@ -6,7 +6,6 @@ pass fails, its jobs run one by one. The work of a caller who has left is droppe
 """
 
 import logging
-import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,8 +30,21 @@ HEAVY_TOKENS = 16_384
 """Query tokens times candidates from which a job is ranked alone, after the others of its batch."""
 
 
-class CallerLeftError(Exception):
-    """The caller has left, so the work is dropped."""
+class CallerLeftError(ApiError):
+    """The caller hung up, so the work is dropped; no client sees this, logs and metrics do."""
+
+    def __init__(self) -> None:
+        super().__init__(499, "left", "the caller hung up")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankingResult:
+    """The ranking of one list."""
+
+    queue_ms: float
+    batch_jobs: int
+    ranking: Ranking
+    candidates: CandidateList
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,16 +58,9 @@ class Work:
     prepare: Callable[[Callable[[], None]], CandidateList | Explanation]
     """Makes the list to rank, or an explanation, which is then the result. It calls its argument between
     steps, which raises if the caller has left."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RankingResult:
-    """The ranking of one list."""
-
-    queue_ms: float
-    batch_jobs: int
-    ranking: Ranking
-    candidates: CandidateList
+    order: RankingResult | None = None
+    """The order without the model, if there is one."""
+    began: float = field(default_factory=time.monotonic)
 
 
 @dataclass(slots=True, eq=False)
@@ -92,8 +97,6 @@ class Engine:
         """Request → its jobs that wait or are being worked on."""
         self._changed = Condition()
         self.closing = False
-        self._seconds_per_job = 0.1
-        """A running mean; `retry_after` is computed from it."""
         self._thread = Thread(target=self._run, name="ridgerank-model", daemon=True)
         self._thread.start()
 
@@ -107,13 +110,11 @@ class Engine:
         if self.closing:
             raise http_errors.shutting_down()
         if self.admitted >= self.limits.admitted:
-            retry_after = max(1, math.ceil(0.5 * self.admitted * self._seconds_per_job))
             raise ApiError(
                 429,
                 "overloaded",
-                f"{self.admitted} requests are being worked on, all this server takes; try again in "
-                f"{retry_after} s",
-                retry_after=retry_after,
+                f"{self.admitted} requests are being worked on, all this server takes; try again",
+                retry_after=1,
             )
 
     def submit(self, works: Sequence[Work], pair_tokens: Sequence[int] = ()) -> list[Job]:
@@ -161,14 +162,11 @@ class Engine:
         # OpenMP counts threads for each thread that calls it: without this the thread takes all cores.
         torch.set_num_threads(torch.get_num_threads())
         while jobs := self._take_batch():
-            start = time.perf_counter()
             try:
                 self._run_batch(jobs)
             finally:
                 with self._changed:
                     self._finish(jobs)
-                seconds_per_job = (time.perf_counter() - start) / len(jobs)
-                self._seconds_per_job += 0.1 * (seconds_per_job - self._seconds_per_job)
 
     def _take_batch(self) -> list[Job]:
         """Wait for jobs and take them; none once the engine closes and the queue is empty."""
@@ -231,6 +229,6 @@ def _errors_to(job: Job) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not isinstance(error, RidgeRankError | ApiError | CallerLeftError):
+        if not isinstance(error, RidgeRankError | ApiError):
             log.exception("a request failed")
         job.fail(error)

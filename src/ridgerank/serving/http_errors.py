@@ -67,11 +67,6 @@ def shutting_down() -> ApiError:
     return ApiError(503, "shutting_down", "the server is shutting down; ask another one", retry_after=5)
 
 
-def caller_left() -> ApiError:
-    """The caller hung up; no client sees this, logs and metrics do."""
-    return ApiError(499, "left", "the caller hung up")
-
-
 def page_not_found(name: str) -> ApiError:
     """A page the store does not have."""
     return ApiError(

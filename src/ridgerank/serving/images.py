@@ -27,13 +27,6 @@ from ridgerank.store.sidecar import recall_sources
 
 PIXELS = 2_000_000
 """Of a page image: enough to read small print."""
-RENDERING = 1
-"""Raise this when pages are rendered in another way, so that browsers fetch them again."""
-
-
-def image_etag(page_id: str, *, small: bool) -> str:
-    """The tag of a page's image, known before it is made: the page id is a digest of the content."""
-    return f'"{page_id}-{"thumbnail" if small else PIXELS}-{RENDERING}"'
 
 
 @dataclass(frozen=True, slots=True)

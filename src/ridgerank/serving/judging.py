@@ -1,7 +1,9 @@
 """Judgements given in the browser: kept beside the store, and what they make of the weight."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -9,14 +11,20 @@ from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.queries import cut_questions
 from ridgerank.calibration.weight import Grades, reweigh
 from ridgerank.fusion.standardize import standardize
+from ridgerank.fusion.weight import WeightEstimate
 from ridgerank.ragged import Ragged
 from ridgerank.records import Ranking, ScoredPages
 from ridgerank.reranker.reranker import Reranker
+from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.schemas import JudgementsResponse
-from ridgerank.store.judgements import Judgement, Judgements
+from ridgerank.store.judgements import Judgement, Judgements, merge_grades
 from ridgerank.store.lance_dataset import local_root
 
 PROPOSED_QUERIES = 3
+MAX_BYTES = 64 << 20
+"""Of the record of judgements, which is only ever appended to."""
+MAX_PAGES = 200
+"""Judged pages in one answer."""
 _EXAMPLE_PAGES = 40
 _EXAMPLE_CHARACTERS = 120
 
@@ -31,10 +39,11 @@ class Judging:
         self._judgements = Judgements(reranker.store.uri)
         self._judgements.require_writable()
         self.readout_id = readout_id(reranker.calibration)
+        self._read: tuple[object, _Kept] | None = None
 
     def knows(self, query: str) -> bool:
         """Whether the candidates of a query are kept already."""
-        return query in self._judgements.read_lists(self.readout_id)
+        return query in self._kept().known
 
     def keep_list(self, ranking: Ranking) -> None:
         """Keep the candidates of a query and their scores."""
@@ -43,39 +52,71 @@ class Judging:
 
     def keep(self, query: str, page_id: str, grade: int | None, judge: str) -> None:
         """Keep a judgement, or take one back."""
-        self._judgements.add(Judgement(query, page_id, self._store.reference(page_id), grade, judge))
+        judgement = Judgement(query, page_id, self._store.reference(page_id), grade, judge)
+        try:
+            if self._judgements.size() > MAX_BYTES:
+                full = (
+                    f"the record of judgements has {MAX_BYTES >> 20} MB, its most; calibrate with them, then"
+                )
+                raise ApiError(409, "read_only", f"{full} move it away")
+            self._judgements.add(judgement)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise ApiError(409, "read_only", f"the judgement could not be kept: {reason}") from error
 
-    def report(self, query: str, judge: str) -> JudgementsResponse:
+    def report(self, query: str, judge: str, *, offset: int = 0) -> JudgementsResponse:
         """All judgements at a glance, those of one query, and what to judge next."""
-        judgements = self._judgements.read()
-        known = self._judgements.read_lists(self.readout_id)
-        grades = self._judgements.grades()
-        page_ids = propose_pages(known[query], grades.get(query, {})) if query in known else []
-        weight, unjudged = self._calibration.weight, []
-        note = "nothing was calibrated on these pages: calibrate to see what judgements change"
-        if self._calibration.lists is not None:
-            weight = reweigh(self._calibration, known, grades).weight
-            note = weight.note
-            queries = self._calibration.lists.queries
-            unjudged = [each.text for each in queries if each.text not in grades]
+        kept = self._kept()
+        grades, known = kept.grades.get(query, {}), kept.known
+        page_ids = propose_pages(known[query], grades) if query in known else []
+        shown = dict(islice(grades.items(), offset, offset + MAX_PAGES))
+        weight = kept.weight
         return JudgementsResponse(
             query=query,
-            own={
-                judgement.page_id: judgement.grade
-                for judgement in judgements
-                if (judgement.query, judgement.judge) == (query, judge) and judgement.grade is not None
-            },
-            merged=dict(grades.get(query, {})),
-            judgements=len(judgements),
-            queries=len(grades),
-            judges=len({judgement.judge for judgement in judgements}),
+            own={page: kept.said[query, page, judge] for page in shown if (query, page, judge) in kept.said},
+            merged=shown,
+            pages=len(grades),
+            judgements=len(kept.said),
+            queries=len(kept.grades),
+            judges=len({judge for _, _, judge in kept.said}),
             weight=weight.weight,
             weight_interval=list(weight.weight_interval),
             queries_used=weight.queries_used if weight.method == "closed-form" else 0,
-            note=note,
+            note=kept.note,
             next_pages=dict(zip(page_ids, self._store.references(page_ids), strict=True)),
-            next_queries=choose_evenly(unjudged, PROPOSED_QUERIES),
+            next_queries=kept.next_queries,
         )
+
+    def _kept(self) -> "_Kept":
+        """What is kept, read again only if a file has changed; called by one thread at a time."""
+        stamp = self._judgements.stamp()
+        if self._read is None or self._read[0] != stamp:
+            self._read = (stamp, self._read_all())
+        return self._read[1]
+
+    def _read_all(self) -> "_Kept":
+        judgements, lists = self._judgements.read(), self._calibration.lists
+        known, grades = self._judgements.read_lists(self.readout_id), merge_grades(judgements)
+        said = {(each.query, each.page_id, each.judge): each.grade or 0 for each in judgements}
+        if lists is None:
+            note = "nothing was calibrated on these pages: calibrate to see what judgements change"
+            return _Kept(said, grades, known, self._calibration.weight, note, [])
+        weight = reweigh(self._calibration, known, grades).weight
+        unjudged = [each.text for each in lists.queries if each.text not in grades]
+        return _Kept(said, grades, known, weight, weight.note, choose_evenly(unjudged, PROPOSED_QUERIES))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What lies beside the store, and what it makes of the weight."""
+
+    said: Mapping[tuple[str, str, str], int]
+    """Query, page and judge → grade."""
+    grades: Mapping[str, Mapping[str, int]]
+    known: Mapping[str, ScoredPages]
+    weight: WeightEstimate
+    note: str
+    next_queries: list[str]
 
 
 def kept_judgements(

@@ -12,6 +12,7 @@ import logging
 import re
 import time
 import uuid
+from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -60,7 +61,9 @@ class RequestMiddleware:
 
     def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self._app = app
-        self._engine, self._settings, self._metrics = service.engine, service.settings, service.metrics
+        self._settings, self._metrics = service.settings, service.metrics
+        self._waiting = 0
+        """Requests to rank that are being answered."""
         self._bodies = BodyReceiver(service.settings.limits)
         self._keys = {key.encode("ascii"): stores for key, stores in service.settings.keys.items()}
 
@@ -83,6 +86,7 @@ class RequestMiddleware:
         start = time.perf_counter()
         status = 500
         started = False
+        self._waiting += _path(scope) in WORK_PATHS
 
         async def send_checked(message: Message) -> None:
             nonlocal status, started
@@ -106,6 +110,7 @@ class RequestMiddleware:
                 message = f"the server failed; its log says why, under {identifier}"
                 await self._send_error(send_checked, ApiError(500, "internal_error", message))
         finally:
+            self._waiting -= _path(scope) in WORK_PATHS
             seconds = time.perf_counter() - start
             used = choice.used.name if choice.used is not None else ""
             self._metrics.record_request(_route(scope), status, seconds, used)
@@ -131,8 +136,23 @@ class RequestMiddleware:
         if len(length) > 18 or int(length) > limits.body_bytes:
             refused = _too_large(limits)
             raise ApiError(refused.status_code, refused.code, refused.detail)
-        if path in WORK_PATHS and scope["method"] == "POST":
-            self._engine.require_room()
+        head = len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in scope["headers"])
+        if head > limits.header_bytes:  # what arrives at once passes h11's own limit
+            raise ApiError(431, "too_large", f"the head has more than {limits.header_bytes:,} bytes")
+        if scope["method"] == "POST":
+            self._check_sender(headers)
+            if path in WORK_PATHS and self._waiting > limits.waiting:
+                message = f"{limits.waiting} requests wait already; try again"
+                raise ApiError(429, "overloaded", message, retry_after=1)
+
+    def _check_sender(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse what another website makes a browser send; JSON alone it cannot send unasked."""
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+            raise ApiError(415, "not_json", "expected a body of Content-Type application/json")
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+        own = site == b"same-origin" if site else urlsplit(origin or b"").netloc == headers.get(b"host")
+        if origin is not None and not own:
+            raise ApiError(403, "forbidden", "this request comes from another website")
 
     def _check_host(self, host: str) -> None:
         allowed = self._settings.hosts

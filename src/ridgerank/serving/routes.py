@@ -5,10 +5,11 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -22,10 +23,13 @@ from ridgerank.serving.answers import (
     search_answer,
     token_usage,
 )
-from ridgerank.serving.documents import RequestDocuments, query_text, resolve_documents
+from ridgerank.serving.documents import (
+    RequestDocuments,
+    query_text,
+    resolve_documents,
+)
 from ridgerank.serving.engine import Work
 from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_words
-from ridgerank.serving.images import image_etag
 from ridgerank.serving.judging import Judging, example_queries
 from ridgerank.serving.metrics import OPERATIONS
 from ridgerank.serving.schemas import (
@@ -37,6 +41,7 @@ from ridgerank.serving.schemas import (
     JudgementsResponse,
     PairScore,
     QueryText,
+    RankingModel,
     RerankRequest,
     RerankResponse,
     ScoreRequest,
@@ -45,7 +50,7 @@ from ridgerank.serving.schemas import (
     SearchResponse,
     TeiResult,
 )
-from ridgerank.serving.service import Service, base_name
+from ridgerank.serving.service import Service, base_name, order_unread
 from ridgerank.serving.stores import StoreState
 from ridgerank.store.page_filter import PageFilter
 from ridgerank.store.sidecar import calibrations_folder
@@ -56,7 +61,6 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     "5XX": {"model": ErrorResponse, "description": "The server cannot answer now."},
 }
 _PageId = Annotated[str, Path(pattern=PAGE_ID, description="64 hex digits, as results have it.")]
-_IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", max_length=1000)]
 _IMAGE: dict[str, Any] = {
     "response_class": Response,
     "responses": {
@@ -65,8 +69,7 @@ _IMAGE: dict[str, Any] = {
                 f"image/{kind}": {"schema": {"type": "string", "format": "binary"}}
                 for kind in ("png", "jpeg", "webp")
             }
-        },
-        304: {"description": "As the caller has it."},
+        }
     },
 }
 
@@ -108,28 +111,32 @@ def make_router(service: Service) -> APIRouter:
         request: Request,
         query: Annotated[QueryText, Query()],
         judge: Annotated[str, Query(max_length=60)] = "",
+        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
     ) -> JudgementsResponse:
-        """The judgements of one query, the weight with all of them, and what to judge next."""
-        return await answer_in_thread(
-            request, lambda state: _judging(state).report(query.strip(), judge.strip())
-        )
+        """Judgements of one query, 200 pages from `offset` on; the weight with all; what to judge next."""
+
+        async def report(state: StoreState) -> JudgementsResponse:
+            make = partial(_judging(state).report, query.strip(), judge.strip(), offset=offset)
+            return await asyncio.get_running_loop().run_in_executor(service.judging_thread, make)
+
+        return await service.answer(request, report)
 
     @routes.post("/v1/judgements", summary="Judge a page")
     async def judge(request: Request, body: JudgementRequest) -> JudgementsResponse:
         """Keep a judgement beside the store, or take one back; it is on disk when this answers."""
-        keep = partial(_keep_judgement, service, request, body)
+        keep = partial(_keep_judgement, service, body)
         return await service.answer(request, keep, store=body.store)
 
     @routes.get("/v1/pages/{page_id}/image", summary="A page, rendered", **_IMAGE)
-    async def image(request: Request, page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
+    async def image(request: Request, page_id: _PageId) -> Response:
         """The page at reading size, rendered from the document it was indexed from."""
-        send = partial(_send_image, service, page_id, if_none_match)
+        send = partial(_send_image, service, page_id)
         return await service.answer(request, send)
 
     @routes.get("/v1/pages/{page_id}/thumbnail", summary="A page, small", **_IMAGE)
-    async def thumbnail(request: Request, page_id: _PageId, if_none_match: _IfNoneMatch = None) -> Response:
+    async def thumbnail(request: Request, page_id: _PageId) -> Response:
         """The small image the store holds."""
-        send = partial(_send_image, service, page_id, if_none_match, small=True)
+        send = partial(_send_image, service, page_id, small=True)
         return await service.answer(request, send)
 
     async def answer_in_thread(request: Request, make: Callable[[StoreState], Answer]) -> Answer:
@@ -194,19 +201,14 @@ def make_router(service: Service) -> APIRouter:
     return routes
 
 
-async def _send_image(
-    service: Service, page_id: str, if_none_match: str | None, state: StoreState, *, small: bool = False
-) -> Response:
+async def _send_image(service: Service, page_id: str, state: StoreState, *, small: bool = False) -> Response:
     store, images = state.reranker.store, service.page_images
     await _find_page(state, page_id)
-    etag = image_etag(page_id, small=small)
-    headers = {"ETag": etag, "Cache-Control": "private, max-age=86400, immutable"}
-    if _has_current(if_none_match, etag):
-        return Response(status_code=304, headers=headers)
     if small:
         made = await asyncio.to_thread(images.thumbnail, store, page_id)
     else:
         made = await asyncio.shield(asyncio.wrap_future(images.render(store, page_id)))
+    headers = {"Cache-Control": "private, max-age=86400, immutable"}  # the id is a digest of the content
     return Response(made.data, media_type=made.media_type, headers=headers)
 
 
@@ -221,10 +223,10 @@ async def _search(
     within = PageFilter.of(body.documents, body.metadata)
     if within:
         await _require_some_pages(state, within)
-    work = service.search_work(state, body.query, body.k, within or None)
-    [result] = await service.rank(
-        request, state, [work], deadline_ms=body.deadline_ms, min_score=body.min_score
-    )
+    work = _search_work(state, body.query, body.k, within or None)
+    if state.own_words:
+        work = await service.prepare_apart(work, body)
+    [result] = await service.rank(request, state, [work], body)
     # In a thread, because lines are read from the store.
     return await asyncio.to_thread(search_answer, service, state, result, top_n=body.top_n, lines=body.lines)
 
@@ -238,9 +240,11 @@ async def _explain(
         raise ApiError(
             422, "not_possible", f"layer {body.layer} is not stored; expected one of 0 to {exit_layer - 1}"
         )
-    return await service.explain(
-        request, state, body.query, page_id, layer=body.layer, deadline_ms=body.deadline_ms
-    )
+    reranker = state.reranker
+    work = Work(reranker, body.query, 1, lambda _: reranker.explain(body.query, page_id, layer=body.layer))
+    [result] = await service.run(request, [work], deadline_ms=body.deadline_ms)
+    assert isinstance(result, Explanation)  # what the work makes
+    return result
 
 
 def _judging(state: StoreState) -> Judging:
@@ -251,37 +255,31 @@ def _judging(state: StoreState) -> Judging:
     return state.judging
 
 
-async def _keep_judgement(
-    service: Service, request: Request, body: JudgementRequest, state: StoreState
-) -> JudgementsResponse:
+async def _keep_judgement(service: Service, body: JudgementRequest, state: StoreState) -> JudgementsResponse:
     kept = _judging(state)
     query = validate_query(body.query)
     page_id = await _find_page(state, body.page)
-    if not await asyncio.to_thread(kept.knows, query):
-        work = service.search_work(state, query, state.reranker.calibration.diagnostics.candidates)
-        [result] = await service.rank(request, state, [work], deadline_ms=body.deadline_ms)
-        await asyncio.to_thread(kept.keep_list, result.ranking)
-    try:
-        await asyncio.to_thread(kept.keep, query, page_id, body.grade, body.judge)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ApiError(409, "read_only", f"the judgement could not be kept: {reason}") from error
-    return await asyncio.to_thread(kept.report, query, body.judge)
+
+    def keep() -> JudgementsResponse:
+        kept.keep(query, page_id, body.grade, body.judge)
+        if not kept.knows(query):
+            work = _search_work(state, query, state.reranker.calibration.diagnostics.candidates)
+            service.rank_later(work, kept.keep_list)
+        return kept.report(query, body.judge)
+
+    return await asyncio.get_running_loop().run_in_executor(service.judging_thread, keep)
 
 
 async def _rerank(service: Service, request: Request, body: RerankRequest, state: StoreState) -> object:
     version = request.scope["route"].path.removesuffix("/rerank")[2:]  # empty, 1 or 2
     documents = await _resolve(service, state, body.sent_documents)
-    work = _rank_work(
-        service,
-        state,
-        query_text(body.query),
-        documents,
-        retriever_scores=body.retriever_scores,
-    )
-    [result] = await service.rank(
-        request, state, [work], deadline_ms=body.deadline_ms, min_score=body.min_score
-    )
+    query, scores = query_text(body.query), body.retriever_scores
+    work = _rank_work(service, state, query, documents, retriever_scores=scores)
+    if not documents.attachments and (scores is not None or state.own_words):
+        work = await service.prepare_apart(work, body)
+    elif scores is not None and service.degrades(body):
+        work = replace(work, order=order_unread(state.reranker, documents.as_sent(query, scores)))
+    [result] = await service.rank(request, state, [work], body)
     answer = rerank_answer(service, result, body, documents, version=version)
     if isinstance(answer, list):
         shown = [each.model_dump() for each in answer]
@@ -300,7 +298,8 @@ async def _score(service: Service, request: Request, body: ScoreRequest, state: 
         _rank_work(service, state, query, documents.select(selected), retriever_scores=None, weight=1.0)
         for query, selected in indices.items()
     ]
-    results = await service.rank(request, state, works, deadline_ms=body.deadline_ms)
+    wish = RankingModel(deadline_ms=body.deadline_ms, on_overload="error")
+    results = await service.rank(request, state, works, wish)
     scores = [0.0] * len(sent)
     for selected, result in zip(indices.values(), results, strict=True):
         readout_scores = {page.page_id: page.readout_score for page in result.ranking.pages}
@@ -349,6 +348,12 @@ def _rank_work(
         )
 
     return Work(state.reranker, query, len(documents.names), prepare)
+
+
+def _search_work(state: StoreState, query: str, k: int, within: PageFilter | None = None) -> Work:
+    """Retrieve `k` pages and rank them. Alone: a retriever sums in another order for several queries."""
+    reranker = state.reranker
+    return Work(reranker, query, k, lambda _: reranker.retrieve([query], k=k, within=within)[0])
 
 
 async def _find_page(state: StoreState, name: str) -> str:
@@ -416,9 +421,3 @@ def _store_facts(service: Service, state: StoreState) -> dict[str, Any]:
         "examples": example_queries(state.reranker),
         "labels": store.label_examples(),
     }
-
-
-def _has_current(if_none_match: str | None, etag: str) -> bool:
-    """Whether the caller's If-None-Match header, a list of tags or `*`, covers the current tag."""
-    tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
-    return etag in tags or tags == ["*"]

@@ -8,12 +8,11 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
 
 from ridgerank.records import MAX_QUERY_CHARACTERS
+from ridgerank.serving.settings import OnOverload
 
 MAX_DOCUMENTS = 1000
 """Per request; a server may allow fewer."""
@@ -189,8 +188,8 @@ Settings: TypeAlias = dict[Name, Any]
 class ForeignFields(RequestModel):
     """What Cohere, Jina, vLLM and TEI take besides queries and documents."""
 
-    max_tokens_per_doc: int | None = None
-    max_tokens_per_query: int | None = None
+    max_tokens_per_doc: int | None = Field(default=None, ge=0)
+    max_tokens_per_query: int | None = Field(default=None, ge=0)
     max_chunks_per_doc: int | None = Field(default=None, ge=1)
     rank_fields: list[Name] | None = Field(default=None, max_length=64)
     priority: int | None = None
@@ -208,20 +207,27 @@ class ForeignFields(RequestModel):
     return_embeddings: bool | None = None
     user: Name | None = None
 
-    @field_validator("max_tokens_per_doc", "max_tokens_per_query", mode="after")
-    @classmethod
-    def _check_tokens(cls, tokens: int | None, info: ValidationInfo) -> int | None:
-        if tokens is not None and tokens < 0:
-            raise ValueError(f"{info.field_name} must be a non-negative integer; 0 means no limit")
-        return tokens
-
     def unused_fields(self) -> list[str]:
         """The names of the fields above that the request has."""
         return [name for name in ForeignFields.model_fields if getattr(self, name) is not None]
 
 
+class RankingModel(RequestModel):
+    """What a caller may say of any ranking."""
+
+    store: StoreName = None
+    min_score: MinScore = None
+    deadline_ms: DeadlineMs = None
+    on_overload: OnOverload | None = Field(
+        default=None,
+        description="If the model cannot answer in time: an error, or the order of the retriever or of the "
+        "scores that were sent. As the server was started by default.",
+    )
+
+
 class RerankRequest(
     ForeignFields,
+    RankingModel,
     json_schema_extra=_example(
         model="ridgerank",
         query="operating margin in 2019",
@@ -239,10 +245,7 @@ class RerankRequest(
     model: Name | None = Field(default=None, description="Any name: a server has one model.")
     top_n: int | None = Field(default=None, ge=0, description="How many results; all by default, and for 0.")
     return_documents: bool | None = None
-    store: StoreName = None
     retriever_scores: Scores | None = None
-    min_score: MinScore = None
-    deadline_ms: DeadlineMs = None
     raw_scores: bool = Field(default=False, description="TEI: the fused score instead of the one in [0, 1].")
     use_activation: bool | None = Field(default=None, description="vLLM: if false, the score's log odds.")
     return_text: bool = Field(default=False, description="TEI's word for return_documents.")
@@ -412,12 +415,11 @@ Label: TypeAlias = str | bool | int | float
 
 
 class SearchRequest(
-    RequestModel, json_schema_extra=_example(query="operating margin in 2019", k=20, top_n=5)
+    RankingModel, json_schema_extra=_example(query="operating margin in 2019", k=20, top_n=5)
 ):
     """A query to retrieve and rerank for."""
 
     query: QueryText
-    store: StoreName = None
     k: int = Field(default=20, ge=1, le=MAX_DOCUMENTS, description="Pages the retriever finds.")
     top_n: int = Field(default=5, ge=1, description="How many of these to return, best first.")
     documents: list[Name] = Field(
@@ -428,9 +430,7 @@ class SearchRequest(
         max_length=20,
         description="Search only documents of which metadata.jsonl says this, and of a list all of it.",
     )
-    min_score: MinScore = None
     lines: bool = Field(default=False, description="Whether each result has the line that matches best.")
-    deadline_ms: DeadlineMs = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,6 +511,7 @@ class JudgementsResponse(ResponseModel):
     query: str
     own: dict[str, int] = Field(description="Page id → what this judge says.")
     merged: dict[str, int] = Field(description="Page id → the grade that stands for all judges'.")
+    pages: int = Field(description="Judged pages of this query; an answer has 200 of them at most.")
     judgements: int
     queries: int
     judges: int

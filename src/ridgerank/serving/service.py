@@ -4,6 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
 from threading import Event, Lock, Thread
@@ -12,20 +14,22 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from ridgerank.errors import RidgeRankError, StoreError
-from ridgerank.records import Explanation
-from ridgerank.reranker.candidates import drop_low_scores, require_min_score
+from ridgerank.records import Explanation, Ranking
+from ridgerank.reranker.candidates import CandidateList, drop_low_scores, require_min_score
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import http_errors
 from ridgerank.serving.engine import CallerLeftError, Engine, RankingResult, Work
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.images import ImageDecoder, PageImages
 from ridgerank.serving.logs import QueryLog
 from ridgerank.serving.metrics import Metrics
+from ridgerank.serving.schemas import RankingModel
 from ridgerank.serving.settings import ServeSettings
 from ridgerank.serving.stores import ServedStore, StoreState
-from ridgerank.store.page_filter import PageFilter
 
 log = logging.getLogger(__name__)
 
+_UNREAD = "the model did not answer"
 PROBE_SECONDS = 5.0
 """Readiness reads the stores at most this often, unless a request has failed meanwhile."""
 _LOOK_SECONDS = 0.5
@@ -47,12 +51,14 @@ class Service:
         self.started = int(time.time())
         self._queries = None if settings.query_log is None else QueryLog(settings.query_log)
         self.engine = Engine(settings.limits)
+        self._retrieval = ThreadPoolExecutor(2, thread_name_prefix="ridgerank-retrieval")
         self.metrics = Metrics(self.engine, self.stores, self._opened.cache_counts)
         self.page_images = PageImages(settings.limits)
         self.image_decoder = ImageDecoder(settings.limits, max_pixels=self.backbone.page_budget)
         self._probing = Lock()
         self._probed_at: float | None = None
         self._readable = False
+        self.judging_thread = ThreadPoolExecutor(1, thread_name_prefix="ridgerank-judging")
         self._closed = Event()
         self._refresher = Thread(target=self._refresh_stores, name="ridgerank-refresh", daemon=True)
         self._refresher.start()
@@ -102,46 +108,69 @@ class Service:
             state = request.scope["ridgerank"].used = served.state
             return await handle(state)
 
-    def search_work(self, state: StoreState, query: str, k: int, within: PageFilter | None = None) -> Work:
-        """Retrieve `k` pages and rank them. Alone: a retriever sums in another order for several queries."""
-        reranker = state.reranker
-        return Work(reranker, query, k, lambda _: reranker.retrieve([query], k=k, within=within)[0])
+    def degrades(self, body: RankingModel) -> bool:
+        """Whether a request wants the order without the model rather than an error."""
+        return (body.on_overload or self.settings.on_overload) == "retriever"
+
+    async def prepare_apart(self, work: Work, body: RankingModel) -> Work:
+        """The work with its list made in a thread of retrieval, which takes no place in the model's queue."""
+        if not self.degrades(body):
+            self.engine.require_room()
+
+        def prepare() -> Work:
+            found, order = work.prepare(lambda: None), None
+            assert isinstance(found, CandidateList)  # only rankings are prepared here
+            if self.degrades(body):
+                order = order_unread(work.reranker, found)
+            return replace(work, prepare=lambda _: found, order=order)
+
+        running = asyncio.get_running_loop().run_in_executor(self._retrieval, prepare)
+        try:
+            return await asyncio.wait_for(running, self._seconds(body.deadline_ms))
+        except TimeoutError:
+            raise self._late(body.deadline_ms) from None
 
     async def rank(
-        self,
-        request: Request,
-        state: StoreState,
-        works: Sequence[Work],
-        *,
-        deadline_ms: int | None,
-        min_score: float | None = None,
+        self, request: Request, state: StoreState, works: Sequence[Work], body: RankingModel
     ) -> list[RankingResult]:
-        """Wait for the rankings of a request, at most until its deadline; drop pages below `min_score`."""
-        require_min_score(min_score, state.reranker.calibration)
-        results = await self._run(request, works, deadline_ms=deadline_ms)
+        """Wait for the rankings of a request, at most until its deadline; drop pages below `min_score`.
+
+        A request that wants it gets the order without the model if the model cannot answer.
+        """
+        require_min_score(body.min_score, state.reranker.calibration)
+        try:
+            results = await self.run(request, works, deadline_ms=body.deadline_ms)
+        except Exception as error:
+            reason = _overload(error) if self.degrades(body) else None
+            orders = [work.order for work in works if work.order is not None]
+            if reason is None:
+                raise
+            if len(orders) < len(works) or body.min_score is not None:
+                if isinstance(error, ApiError):
+                    raise
+                down = f"{reason}, and there is no order without it; the server's log says why"
+                raise ApiError(503, "overloaded", down, retry_after=1) from error
+            results = [
+                replace(order, ranking=replace(order.ranking, reasons=(reason, *order.ranking.reasons[1:])))
+                for order in orders
+            ]
         rankings = [result for result in results if isinstance(result, RankingResult)]
         for result in rankings:
             self.metrics.record_ranking(state, result)
             if self._queries is not None:
                 self._queries.record(result.ranking.query)
-        return [replace(result, ranking=drop_low_scores(result.ranking, min_score)) for result in rankings]
+        return [replace(each, ranking=drop_low_scores(each.ranking, body.min_score)) for each in rankings]
 
-    async def explain(
-        self,
-        request: Request,
-        state: StoreState,
-        query: str,
-        page_id: str,
-        *,
-        layer: int | None,
-        deadline_ms: int | None,
-    ) -> Explanation:
-        """Wait for an explanation of one page, at most until the request's deadline."""
-        reranker = state.reranker
-        work = Work(reranker, query, 1, lambda _: reranker.explain(query, page_id, layer=layer))
-        [result] = await self._run(request, [work], deadline_ms=deadline_ms)
-        assert isinstance(result, Explanation)  # what the work makes
-        return result
+    def rank_later(self, work: Work, then: Callable[[Ranking], None]) -> None:
+        """Rank when the model has time, for nobody who waits; not at all if the queue is full."""
+
+        def finish(result: "Future[RankingResult | Explanation]") -> None:
+            if not result.cancelled() and isinstance(ranked := result.result(), RankingResult):
+                then(ranked.ranking)
+
+        with suppress(ApiError):
+            [job] = self.engine.submit([work], self._count_tokens([work]))
+            job.result.add_done_callback(finish)
 
     def require_ready(self) -> None:
         """Raise if no store can be read now. It may read the stores: call it outside the event loop."""
@@ -162,6 +191,8 @@ class Service:
         self.engine.close(seconds=seconds)
         self.end_processes()
         self.page_images.close()
+        self._retrieval.shutdown(wait=False, cancel_futures=True)
+        self.judging_thread.shutdown(wait=False, cancel_futures=True)
         if self._queries is not None:
             self._queries.close()
         self.metrics.close()
@@ -179,30 +210,28 @@ class Service:
         self.image_decoder.close()
         self.page_images.end_process()
 
-    async def _run(
+    async def run(
         self, request: Request, works: Sequence[Work], *, deadline_ms: int | None
     ) -> list[RankingResult | Explanation]:
         """Wait for all of these; stop at the deadline, or when the caller hangs up."""
-        limit = self.settings.limits.deadline_seconds
-        seconds = limit if deadline_ms is None else min(limit, deadline_ms / 1000)
+        seconds = self._seconds(deadline_ms) - (time.monotonic() - works[0].began)
         sizes = await asyncio.to_thread(self._count_tokens, works)
         jobs = self.engine.submit(works, sizes)
         results = asyncio.gather(*(asyncio.wrap_future(job.result) for job in jobs), return_exceptions=True)
         hang_up = asyncio.ensure_future(_wait_for_hang_up(request))
         events: set[asyncio.Future[Any]] = {results, hang_up}
         try:
-            await asyncio.wait(events, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(events, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
             if results.done():
-                return [self._checked_result(result) for result in results.result()]
+                done = results.result()
+                if failed := [result for result in done if isinstance(result, BaseException)]:
+                    self._probed_at = None  # it may be the server's fault: readiness reads the stores again
+                    raise failed[0]
+                return [result for result in done if not isinstance(result, BaseException)]
             if hang_up.done():
                 self.metrics.record_hang_up()
-                raise http_errors.caller_left()
-            if seconds < limit:
-                allowed = f"no answer within the {1000 * seconds:.0f} ms the request allowed"
-                raise ApiError(408, "deadline_passed", allowed)
-            raise ApiError(
-                503, "deadline_passed", f"no answer within {seconds:g} s; try again", retry_after=1
-            )
+                raise CallerLeftError
+            raise self._late(deadline_ms)
         finally:
             hang_up.cancel()
             if not results.done():
@@ -210,6 +239,18 @@ class Service:
                 # Fetching the exception keeps asyncio from logging one that nothing waits for.
                 results.add_done_callback(lambda done: done.cancelled() or done.exception())
                 results.cancel()
+
+    def _seconds(self, deadline_ms: int | None) -> float:
+        limit = self.settings.limits.deadline_seconds
+        return limit if deadline_ms is None else min(limit, deadline_ms / 1000)
+
+    def _late(self, deadline_ms: int | None) -> ApiError:
+        seconds = self._seconds(deadline_ms)
+        if seconds < self.settings.limits.deadline_seconds:
+            allowed = f"no answer within the {1000 * seconds:.0f} ms the request allowed"
+            return ApiError(408, "deadline_passed", allowed)
+        late = f"no answer within {seconds:g} s; try again"
+        return ApiError(503, "deadline_passed", late, retry_after=1)
 
     def _count_tokens(self, works: Sequence[Work]) -> list[int]:
         """Query tokens times candidates of each work; a request of too many is refused."""
@@ -232,16 +273,6 @@ class Service:
             )
         return sizes
 
-    def _checked_result(
-        self, result: RankingResult | Explanation | BaseException
-    ) -> RankingResult | Explanation:
-        if isinstance(result, CallerLeftError | asyncio.CancelledError):
-            raise http_errors.caller_left()
-        if isinstance(result, BaseException):
-            self._probed_at = None  # the fault may be the server's own: readiness reads the stores again
-            raise result
-        return result
-
     def _probe(self, served: ServedStore) -> bool:
         """Whether a store can be read; if not, it is opened again and read once more."""
         for _ in range(2 if served.is_open else 0):
@@ -262,6 +293,21 @@ class Service:
                     store.refresh(self._opened)
                 except Exception:
                     log.exception("store %s was not looked at", store.name)
+
+
+def _overload(error: Exception) -> str | None:
+    """Why the model cannot answer; None if that is the request's or the store's fault."""
+    if isinstance(error, ApiError):
+        return error.message if error.code in ("overloaded", "deadline_passed") else None
+    if isinstance(error, RidgeRankError | OSError):
+        return None
+    return "the model failed"
+
+
+def order_unread(reranker: Reranker, found: CandidateList) -> RankingResult:
+    """The order of a list by its own scores, without the model."""
+    [ranking] = reranker.rank_lists([replace(found, unread=_UNREAD)])
+    return RankingResult(0.0, 0, ranking, found)
 
 
 def base_name(name: str) -> str:

@@ -17,6 +17,8 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 Dialect: TypeAlias = Literal["ridgerank", "vllm", "tei"]
 """Whose answers are given if other servers contradict each other; the first has the fields of all."""
+OnOverload: TypeAlias = Literal["error", "retriever"]
+"""An error, or the order of the retriever or of the scores that were sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,9 @@ class Limits:
     """What one request, and all requests together, may take: docs/security.md says what happens beyond."""
 
     admitted: int = 16
-    """Requests waiting or being worked on."""
+    """Requests that wait for the model or are worked on."""
+    waiting: int = 256
+    """Requests to rank, those that get the retriever's order included."""
     batch_jobs: int = 8
     body_bytes: int = 16 << 20
     candidates: int = 200
@@ -62,6 +66,8 @@ class ServeSettings:
     encode_missing: bool = False
     """Whether texts and images that are not stored are encoded on the fly."""
     dialect: Dialect = "ridgerank"
+    on_overload: OnOverload = "error"
+    """What a request gets that the model cannot answer in time, unless it says so itself."""
     model_name: str | None = None
     """None for one made from the backbone's."""
     judge: bool = False

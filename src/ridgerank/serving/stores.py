@@ -15,8 +15,10 @@ from ridgerank.calibration.artifact import calibration_path
 from ridgerank.errors import LineageMismatch, RidgeRankError, ServingError
 from ridgerank.reranker.options import CalibratedStore, RerankerOptions, open_calibrated
 from ridgerank.reranker.reranker import Reranker
+from ridgerank.retrievers.bm25 import BM25
 from ridgerank.serving.http_errors import ApiError
 from ridgerank.serving.judging import Judging
+from ridgerank.store.judgements import Judgements
 from ridgerank.store.lance_dataset import local_root
 from ridgerank.store.sidecar import open_calibrations
 
@@ -38,6 +40,8 @@ class StoreState:
     readout: str
     """The calibration's name."""
     retriever: str | None
+    own_words: bool
+    """Whether its retriever needs no model, so that it answers whatever the model does."""
     judging: Judging | None
     """None if callers may not judge pages."""
 
@@ -133,7 +137,8 @@ class ServedStore:
             version=f"{reranker.store.version}-{reranker.calibration.digest}",
             reranker=reranker,
             readout=self._options.readout,
-            retriever=_retriever_name(reranker),
+            retriever=(name := _retriever_name(reranker)),
+            own_words=name == BM25.name,
             judging=Judging(reranker) if self._judge else None,
         )
 
@@ -165,29 +170,30 @@ def open_stores(
     served. If none can be opened, the first error is raised.
     """
     stores = [ServedStore(name, uri, options, judge=judge) for name, uri in uris.items()]
-    model: Reranker | None = None
+    opened: list[tuple[ServedStore, CalibratedStore]] = []
     errors: list[RidgeRankError] = []
-    for store in stores:
+    for store in stores:  # before the model is loaded, so that what is wrong is said at once
         try:
-            if model is None:
-                model = reranker = options.open(store.uri)
-            else:
-                parts = open_calibrated(store.uri, options.readout)
-                try:
-                    reranker = model.over(parts, retriever=options.retriever)
-                except LineageMismatch as error:
-                    raise ServingError(
-                        f"the stores of a server share one model and its settings, and {store.name} has "
-                        f"others: {error}; serve it by a command of its own"
-                    ) from error
-            store.start(reranker)
-        except ServingError:
-            raise
+            opened.append((store, open_calibrated(store.uri, options.readout)))
         except RidgeRankError as error:
             errors.append(error)
             store.fail(error)
-    if model is None:
+        else:
+            if judge:
+                Judgements(store.uri).require_writable()
+    if not opened:
         raise errors[0]
+    model = options.open(opened[0][1])
+    for store, parts in opened:
+        try:
+            store.start(model if store is opened[0][0] else model.over(parts, retriever=options.retriever))
+        except LineageMismatch as error:
+            raise ServingError(
+                f"the stores of a server share one model and its settings, and {store.name} has "
+                f"others: {error}; serve it by a command of its own"
+            ) from error
+        except RidgeRankError as error:
+            store.fail(error)
     return stores
 
 

@@ -83,6 +83,15 @@ class Judgements:
                 "writable for this user, or judge on a copy of it"
             ) from error
 
+    def stamp(self) -> list[tuple[int, int]]:
+        """Something that differs once a judgement or a list is added."""
+        paths = (self.folder / RECORD, self.folder / LISTS)
+        return [(path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else (0, 0) for path in paths]
+
+    def size(self) -> int:
+        """The bytes of the record."""
+        return self.stamp()[0][1]
+
     def add(self, judgement: Judgement) -> None:
         """Keep a judgement; it is on disk when this returns."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
