@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from ridgerank.backbones.load import load_backbone
+from ridgerank.calibration.readout_file import ReadoutFile
 from ridgerank.cli import trial
 from ridgerank.cli.trial import find_moves
 from ridgerank.errors import ScoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.records import Query
+from ridgerank.store.lance_dataset import find_lineage
 from ridgerank.store.page_store import PageStore
 from tests.backbones.small_text_models import build_text
-from tests.calibrated_store import write_reports
+from tests.calibrated_store import random_calibration, write_reports
 from tests.cli.commands import invoke
 
 
@@ -75,6 +78,23 @@ def test_judged_questions_weigh_every_retriever_and_documents_are_resampled(
     (folder / "gone").rename(folder / "docs")
     assert "by full passes" not in shown.stdout
     assert shown.stdout.rstrip().endswith(report["verdict"]["sentence"])
+
+
+def test_a_shipped_readout_is_compared_with_the_full_model(
+    tried: tuple[Path, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, [_, *words] = tried
+    lineage, model = find_lineage(str(folder / "store")), load_backbone(folder / "model", device="cpu")
+    assert lineage is not None
+    file = ReadoutFile.of(random_calibration(lineage, model.geometry.width), model)
+    file.save(folder / "tiny.ridge")
+    shipped = {"tiny": folder / "tiny.ridge"}
+    monkeypatch.setattr("ridgerank.calibration.readout_file.shipped_readouts", lambda: shipped)
+    monkeypatch.setattr(trial, "FULL_QUESTIONS", 2)
+    report = json.loads(invoke("trial", *words, "--minutes", 60).stdout)
+    assert report["readout"] == "shipped (tiny)"
+    assert -1 <= report["agreement"] <= 1
+    assert report["full_ms"] > 0
 
 
 def test_a_model_too_slow_for_the_time_is_refused_before_anything_is_stored(

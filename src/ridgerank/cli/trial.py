@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ridgerank.calibration.calibrate import Workbench
     from ridgerank.calibration.fit import QueryLists
     from ridgerank.calibration.weight import Scorer
-    from ridgerank.records import Candidate, Query, State
+    from ridgerank.records import Candidate, Query, State, Target
     from ridgerank.retrievers.base import Retriever
     from ridgerank.store.page_store import PageStore
     from ridgerank.trec import Qrels
@@ -44,6 +44,8 @@ DENSE = "BAAI/bge-small-en-v1.5"
 _NEW_CANDIDATES = 10
 """Pages that one more question asks to be encoded, about."""
 _SHOWN = 3
+FULL_QUESTIONS = 8
+"""Questions on which the readout is compared with the full model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +70,7 @@ class Search(NamedTuple):
 class ChosenReadout(NamedTuple):
     """A readout that never saw the trial's questions; `blind` says why its weight is 0, if it is."""
 
+    target: "Target"
     state: "State"
     score: "Scorer"
     blind: str
@@ -152,7 +155,7 @@ def trial_command(
                 f"{len(kept)} of {len(order)} questions have all their candidates encoded, expected at least "
                 f"{LEAST_QUESTIONS}; ask more questions, or give more --minutes: what was encoded is kept"
             )
-        facts = _measure(pages, model, asked, searches, kept)
+        facts = _measure(pages, model, asked, searches, kept, start + 60 * minutes)
         blank = sum(not text.strip() for text in pages.texts().values())
     facts["pool"] = f"{len(pages)} pages searched, {len(pages) - len(left)} of them encoded"
     facts["pool"] += f", {blank} without text, which are not found" if blank else ""
@@ -257,8 +260,9 @@ def _measure(
     asked: Asked,
     searches: list[Search],
     kept: "Mapping[Query, list[Candidate]]",
+    end: float,
 ) -> dict[str, Any]:
-    """Score the questions, compare every retriever with and without, and reach a verdict."""
+    """Score the questions, compare every retriever with and without, and reach a verdict before `end`."""
     from ridgerank.calibration.calibrate import StatePasses, open_workbench
     from ridgerank.evaluation.metrics import (
         compare_evaluations,
@@ -275,7 +279,8 @@ def _measure(
         lists = StatePasses(bench.shallow, (readout.state,), progress, len(kept)).lists(kept)
         assert lists is not None  # there are questions, each with candidates
         query_ms = 1000 * (time.perf_counter() - start) * CANDIDATES / len(lists.page_ids)
-        full_ms = _time_full_passes(bench, lists)
+        judged_or_fitted = not asked.made or agreement is not None
+        full_ms, agreed = _run_full_passes(bench, lists, readout, 0.0 if judged_or_fitted else end)
     owners = [lists.queries[number].query_id for number in lists.lists.list_numbers().tolist()]
     members = zip(owners, lists.page_ids, readout.score(lists).tolist(), strict=True)
     scores = {(query, page): score for query, page, score in members}
@@ -304,7 +309,7 @@ def _measure(
         "changes": changes,
         "moved": find_moves(orders, asked.qrels, {pages.reference(p): t for p, t in pages.texts().items()}),
         "readout": readout.source,
-        "agreement": agreement,
+        "agreement": agreed if agreement is None else agreement,
         "page_bytes": float(np.mean([each.nbytes for each in pages.catalog.entries(list(names))])),
         "query_ms": query_ms,
         "full_ms": full_ms,
@@ -356,25 +361,44 @@ def _find_readout(
     source = (
         f"shipped ({shipped[0]})" if shipped is not None and file is not None else "fitted to these pages"
     )
-    chosen = ChosenReadout(weighed.reading[1], known[weighed.reading], weighed.weight.cause, source)
+    chosen = ChosenReadout(*weighed.reading, known[weighed.reading], weighed.weight.cause, source)
     return chosen, float(fitted.agreements().mean()) if isinstance(fitted, ReadoutFit) else None
 
 
-def _time_full_passes(bench: "Workbench", lists: "QueryLists") -> float | None:
-    """Milliseconds of full passes over a question's candidates, by two pages; None if they cannot be read."""
+def _run_full_passes(
+    bench: "Workbench", lists: "QueryLists", readout: ChosenReadout, end: float
+) -> tuple[float | None, float | None]:
+    """Milliseconds that the full model takes for a question's candidates, and how the readout agrees with it.
+
+    Of at most eight questions, as far as the time goes; without time for one, two pages are read. None if
+    pages cannot be read.
+    """
     from ridgerank.backbones.decoder import PrefixBatch
     from ridgerank.store.sidecar import locate_pages, render_locations
 
-    model = bench.shallow.backbone
-    located = locate_pages(bench.shallow.store, lists.page_ids[:2])
-    read = render_locations(located, max_pixels=model.page_budget)
-    pages = [model.content(page) for page in read if isinstance(page, Page)]
-    if not pages:
-        return None
-    start = time.perf_counter()
-    prefixes = model.encode(pages, exit_layer=model.geometry.layers)
-    model.targets([lists.queries[0].text] * len(pages), PrefixBatch(prefixes), targets=("margin",))
-    return 1000 * (time.perf_counter() - start) * CANDIDATES / len(pages)
+    model, scores = bench.shallow.backbone, readout.score(lists)
+    seconds, read, agreements = 0.0, 0, []
+    for number, query in enumerate(lists.queries[:FULL_QUESTIONS]):
+        first, last = lists.lists.offsets[number : number + 2].tolist()
+        known = dict(zip(lists.page_ids[first:last], scores[first:last].tolist(), strict=True))
+        pairs: list[tuple[float, float]] = []
+        located = locate_pages(bench.shallow.store, list(known))
+        for page in render_locations(located, max_pixels=model.page_budget):
+            if isinstance(page, Page):
+                start = time.perf_counter()
+                prefixes = model.encode([model.content(page)], exit_layer=model.geometry.layers)
+                found = model.targets([query.text], PrefixBatch(prefixes), targets=(readout.target,))
+                pairs.append((known[page.page_id], found[readout.target].item()))
+                seconds, read = seconds + time.perf_counter() - start, read + 1
+            if read >= 2 and time.perf_counter() > end:
+                break
+        else:
+            if pairs and np.ptp(pairs, axis=0).all():  # scores that are all equal correlate with nothing
+                agreements.append(float(np.corrcoef(np.array(pairs).T)[0, 1]))
+            continue
+        break
+    agreement = float(np.mean(agreements)) if agreements else None
+    return (1000 * seconds * CANDIDATES / read if read else None), agreement
 
 
 def find_moves(
