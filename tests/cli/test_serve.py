@@ -24,7 +24,7 @@ from tests.browser.server import serving
 from tests.calibrated_store import index_pages, random_calibration
 from tests.serving.test_load import until
 
-SECONDS = 120
+SECONDS = 300
 """How long anything may take before a test fails: the machine may be busy."""
 
 
@@ -92,7 +92,7 @@ def test_a_server_starts_answers_and_ends_in_order(
     assert "Traceback" not in said
 
 
-def test_two_workers_answer_together_and_one_that_dies_is_replaced(
+def test_of_two_workers_one_that_dies_is_replaced_and_one_that_is_stopped_does_not_hold_up_the_end(
     tmp_path: Path, model_folder: Path, small_backbone: Backbone
 ) -> None:
     store, reference = calibrated_store(tmp_path, small_backbone)
@@ -117,20 +117,11 @@ def test_two_workers_answer_together_and_one_that_dies_is_replaced(
         os.kill(int(before.copy().pop().removeprefix("asked-").removesuffix(".jsonl")), signal.SIGKILL)
         until(lambda: len(logs() - before) == 1)
         until(lambda: ask() == 200)
-    assert "Traceback" not in log.read_text()
-
-
-def test_a_server_with_a_stopped_worker_ends_all_the_same(
-    tmp_path: Path, model_folder: Path, small_backbone: Backbone
-) -> None:
-    store, _ = calibrated_store(tmp_path, small_backbone)
-    log, asked = tmp_path / "log", tmp_path / "asked.jsonl"
-    with serving(Path(store), "--query-log", str(asked), log=log, workers=2):
-        until(lambda: len(list(tmp_path.glob("asked-*.jsonl"))) == 2)
-        [stopped, *_] = [int(path.stem.removeprefix("asked-")) for path in tmp_path.glob("asked-*.jsonl")]
-        os.kill(stopped, signal.SIGSTOP)
+        [replacement] = logs() - before
+        os.kill(int(replacement.removeprefix("asked-").removesuffix(".jsonl")), signal.SIGSTOP)
     # `serving` has waited for the end of the server.
     assert "the server ends now" in log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 def test_a_worker_that_cannot_open_its_store_ends_the_server(
