@@ -152,8 +152,8 @@ class UnstoredPages:
         pending = [entry.page_id for entry in store.catalog.entries(page_ids) if not entry.nbytes]
         held = {page_id: self._held.get(page_id) for page_id in pending}
         missing = [page_id for page_id, prefix in held.items() if prefix is None]
-        locations = locate_pages(store, missing) if missing else []
-        for page in render_locations(locations, max_pixels=self._backbone.page_budget):
+        budget = self._backbone.page_budget
+        for page in render_locations(locate_pages(store, missing), max_pixels=budget) if missing else ():
             if isinstance(page, Page):
                 held[page.page_id] = self.encode(page)
         return {page_id: prefix for page_id, prefix in held.items() if prefix is not None}
