@@ -83,7 +83,7 @@ def table_names(page: str) -> list[str]:
 
 def readme_table() -> str:
     """What it gains and costs, each with what the figure does not show."""
-    costs, hour = _costs(), read_result("first_hour")
+    costs = _costs()
     limits = {"slides": "rules were chosen with these slides in view"}
     rows = []
     for row in read_result("weight"):
@@ -106,14 +106,12 @@ def readme_table() -> str:
         shown += f"{blind:.1f} without judgements; {faster} faster than the full model"
         limit = "pages of some thirty words, and models trained to read them: the pipeline, not the quality"
         rows.append([f"the **paper's protocol** on drawn pages, read by `{backbone}`", shown, limit])
-    kilobytes, index = hour["bytes_per_page"] / 1000, hour["index_cpu_seconds_per_page"]
-    shown = f"per page {kilobytes:.0f} kB, {index:.1f} s to index and "
-    shown += (
-        f"{hour['calibrate_cpu_seconds_per_page']:.1f} s to calibrate; {hour['search_cpu_seconds']:.0f} s "
-    )
-    shown += "for a search from the command line, most of it for starting"
-    what = f"**costs** of one's own PDFs, {hour['pages']} pages, {hour['backbone']}"
-    rows.append([what, shown, "processor time of one machine; larger models need more"])
+    for row in read_result("compression")["rows"]:
+        if row["default"] and not row["backbone"].startswith("mini"):
+            disk, memory = row["bytes_per_page"] / 1e3, row["bytes_cached"] / 1e3
+            shown = f"{disk:.0f} kB per page, {memory:,.0f} kB in memory"
+            limit = "larger models need more; the time to index was not measured for these settings"
+            rows.append([f"**costs** of a store by the defaults, {row['backbone']}", shown, limit])
     return format_table(["", "measured", "what it does not show"], rows)
 
 
