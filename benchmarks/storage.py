@@ -30,8 +30,7 @@ import numpy as np
 import torch
 
 from benchmarks import publish
-from benchmarks.tables import compression_table
-from experiments.stored_quality import (
+from benchmarks.stored_quality import (
     CANDIDATES,
     Part,
     Way,
@@ -41,6 +40,7 @@ from experiments.stored_quality import (
     run_part,
     split_questions,
 )
+from benchmarks.tables import compression_table
 from miniature import BACKBONES, weights
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Prefix
