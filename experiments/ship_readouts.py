@@ -10,7 +10,6 @@ Debian packages (`apt-get download`), are in the public domain or under a permis
 import argparse
 import gzip
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,22 +108,16 @@ def gather(source: Source, target: Path, work: Path) -> None:
 
 def write_text(text: str, target: Path) -> None:
     """Lay plain text out on pages, beginning a third into it."""
-    lines = [line[:WIDTH] for line in text.splitlines()]
-    start = len(lines) // 3
-    firsts = range(start, start + PAGES * LINES, LINES)
-    write_pages([lines[first : first + LINES] for first in firsts], target)
-
-
-def write_pages(pages: Sequence[Sequence[str]], target: Path) -> None:
-    """Write the lines of pages as a PDF."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_pdf import PdfPages
     from matplotlib.figure import Figure
 
+    lines = [line[:WIDTH].replace("$", r"\$") for line in text.splitlines()]
+    start = len(lines) // 3
     with rc_context({"pdf.fonttype": 42}), PdfPages(target) as file:
-        for lines in pages:
+        for first in range(start, start + PAGES * LINES, LINES):
             figure = Figure(figsize=(8.3, 11.7))
-            page = "\n".join(lines).replace("$", r"\$")
+            page = "\n".join(lines[first : first + LINES])
             figure.text(0.08, 0.95, page, family="serif", fontsize=10, va="top", linespacing=1.4)
             file.savefig(figure)
 
