@@ -173,23 +173,26 @@ def speed_table() -> str:
     """Speed against what one would use instead."""
     speed, load = read_result("speed"), read_result("serving")
     rows = []
-    for shape in speed["shapes"]:
-        rows.append(
-            [
-                f"20 stored pages of {shape['visual_positions']:,} positions, {shape['suffix']} tokens",
-                "20 full passes",
-                f"{shape['ratio']}x faster, fastest runs {shape['ratio_of_fastest']}x; operations allow "
-                f"{shape['operations_allow']}x",
+    for row in speed["rows"]:
+        base = f"`small` of commit {row['base']}, float32"
+        for way in ("float32", "bfloat16"):
+            each, what = row["ratios"][way], f"{row['name']}, {way}"
+            rows += [
+                [f"index {row['pages']} pages, {what}", base, f"{each['index over base']:.2f} of its time"],
+                [
+                    f"a request over 20 pages, {what}",
+                    base,
+                    f"{each['base request over this']:.2f}x [{each['from']:.2f}, {each['to']:.2f}] as fast",
+                ],
+                [
+                    f"a request over 20 pages, {what}",
+                    "the full cross encoder",
+                    f"{each['full over request']:.1f}x faster, the pass {each['full over pass']:.1f}x",
+                ],
             ]
-        )
-        small = shape["small_preset"]
-        rows.append(
-            [
-                f"the same, preset `small`: {small['kept']} positions, coded",
-                f"`paper`: {shape['kept']} positions in int8",
-                f"{small['time_ratio']} of its time, fastest runs {small['time_ratio_of_fastest']}",
-            ]
-        )
+        half = row["ratios"]["bfloat16 over float32"]
+        shares = ", ".join(f"{name} {half[name]:.2f}" for name in ("index", "pass", "full"))
+        rows.append([f"{row['name']}, bfloat16", "float32", f"{shares} of its time"])
     rows += [
         [
             "eight callers of `ridgerank serve`",
