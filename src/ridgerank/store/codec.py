@@ -366,7 +366,8 @@ class StoredPrefixes(PrefixBatch):
 
 
 _ON_DEVICE: WeakKeyDictionary[Basis, dict[object, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
-"""Rows and means of a basis where they were needed on a device: moved there once, not by every request."""
+"""Rows and means of a basis as a pass needs them: made and moved to a device once, not by every request."""
+_KEPT_BYTES = 32 << 20
 
 
 class _BatchDecoder:
@@ -375,6 +376,9 @@ class _BatchDecoder:
     def __init__(self, pages: Sequence[PackedPrefix], basis: Basis, device: torch.device | None) -> None:
         self._basis = basis
         self._products = _ON_DEVICE.setdefault(basis, {})
+        on_cpu = device is None or device.type == "cpu"
+        self._passing = on_cpu and sum(group.rows.nbytes for group in basis.groups) > _KEPT_BYTES
+        """Whether products of a large basis are made again for every group of layers, to save memory."""
         self._group, self._flat = -1, dict[object, Tensor]()
         """The group of layers being restored, and its codes as numbers."""
         self._rotation = Rotation(basis.frequencies, basis.interleaved, basis.scaling)
@@ -446,7 +450,7 @@ class _BatchDecoder:
         steps = (group.tail_steps if tail else group.steps)[:, None]
         if number != self._group:
             self._group, self._flat = number, {}
-            if like.device.type == "cpu":
+            if self._passing:
                 self._products = {}
         key = (kind, layer, tail, like.device, dtype)
         if key not in self._products:
