@@ -121,7 +121,7 @@ def test_images_are_encoded_and_mix_with_stored_pages(
 
 
 def test_scores_of_pages_not_stored_are_weighed_where_they_are_given(
-    client: TestClient, corpus: Corpus
+    client: TestClient, reranker: Reranker, corpus: Corpus
 ) -> None:
     body = {
         "query": corpus.queries[0],
@@ -129,7 +129,9 @@ def test_scores_of_pages_not_stored_are_weighed_where_they_are_given(
         "retriever_scores": [1.0, 2.0],
     }
     answer = client.post("/v1/rerank", json=body).json()
-    assert answer["weight_source"] == "calibration"
+    assert answer["weight_source"] == "default"
+    named = client.post("/v1/rerank", json={**body, "retriever": reranker.calibration.retriever}).json()
+    assert named["weight_source"] == "calibration"
     assert {result["reference"] for result in answer["results"]} == {"documents[0]", "documents[1]"}
 
 
@@ -145,17 +147,22 @@ def test_texts_are_answered_in_tei_s_shape(text_client: TestClient) -> None:
 def test_without_leave_to_encode_a_text_is_refused_and_told_why(
     make_service: MakeService, corpus: Corpus
 ) -> None:
-    with client_of(make_service()) as closed:
-        answer = closed.post("/v1/rerank", json={"query": corpus.queries[0], "documents": ["some text"]})
+    with client_of(make_service(encode_missing=False)) as closed:
+        body = {"query": corpus.queries[0], "documents": ["some text"], "on_missing": "error"}
+        answer = closed.post("/v1/rerank", json=body)
     assert answer.status_code == 422
     assert answer.json()["code"] == "not_stored"
-    assert "--encode-missing" in answer.json()["message"]
+    assert "--stored-only" in answer.json()["message"]
 
 
 @pytest.mark.parametrize("name", ["0" * 64, "no-such.pdf#1", "../../etc/passwd#1"])
 def test_what_looks_like_a_page_and_is_none_is_never_ranked_as_text(client: TestClient, name: str) -> None:
     for document in (name, {"page": name}, {"text": name}):
-        answer = client.post("/v1/rerank", json={"query": "x", "documents": [document]})
+        body = {"query": "x", "documents": [document]}
+        kept = client.post("/v1/rerank", json=body).json()
+        assert not kept["reranked"]
+        assert "documents[0]: no page" in kept["reasons"][0]
+        answer = client.post("/v1/rerank", json={**body, "on_missing": "error"})
         assert answer.status_code == 404
         assert answer.json()["code"] == "page_not_found"
 

@@ -54,9 +54,10 @@ def test_an_image_is_the_same_document_in_every_shape(client: TestClient, corpus
 
 
 def test_a_text_is_refused_by_a_model_that_looks_at_images(client: TestClient, corpus: Corpus) -> None:
-    refused = client.post("/rerank", json={"query": corpus.queries[0], "documents": [TEXTS[0]]})
-    assert (refused.status_code, refused.json()["code"]) == (422, "not_possible")
-    assert "documents[0] is a text" in refused.json()["message"]
+    body = {"query": corpus.queries[0], "documents": [TEXTS[0]], "on_missing": "error"}
+    refused = client.post("/rerank", json=body)
+    assert (refused.status_code, refused.json()["code"]) == (422, "bad_document")
+    assert "documents[0]: a text, and the model of this store reads page images" in refused.json()["message"]
 
 
 def test_a_model_that_reads_text_reads_the_one_that_comes_with_an_image(text_client: TestClient) -> None:
@@ -89,7 +90,7 @@ def test_fields_of_other_servers_are_accepted_and_named(
 ) -> None:
     documents = reranker.store.page_ids()[:2]
     fields = {
-        "max_tokens_per_doc": 0,
+        "max_tokens_per_query": 0,
         "instruction": "find pages",
         "chat_template_kwargs": {"instruction": "find pages"},
         "truncation_side": "left",
@@ -121,7 +122,7 @@ def test_without_activation_the_score_is_its_log_odds(
 def test_vllm_s_answer_has_every_document_and_its_errors_are_400(text_reranker: Reranker) -> None:
     parts = [{"type": "text", "text": TEXTS[1]}]
     with text_server(text_reranker, dialect="vllm") as client:
-        body = {"query": "profit", "documents": [TEXTS[0], {"content": parts}]}
+        body = {"query": "sales", "documents": [TEXTS[0], {"content": parts}]}
         answer = client.post("/rerank", json=body).json()
         documents = {result["index"]: result["document"] for result in answer["results"]}
         assert documents[0] == {"text": TEXTS[0], "multi_modal": None}
@@ -131,7 +132,7 @@ def test_vllm_s_answer_has_every_document_and_its_errors_are_400(text_reranker: 
         assert refused.status_code == 400
         assert refused.json()["error"]["code"] == 400
         assert "Please reduce the length of the input prompt" in refused.json()["error"]["message"]
-        missing = client.post("/rerank", json={**body, "documents": ["no-such.pdf#1"]})
+        missing = client.post("/rerank", json={**body, "documents": ["no-such.pdf#1"], "on_missing": "error"})
         assert (missing.status_code, missing.json()["error"]["type"]) == (404, "NotFoundError")
         wrong_host = client.get("/v1/models", headers={"Host": "evil.example"})
         assert set(wrong_host.json()) == {"error"}
@@ -140,9 +141,11 @@ def test_vllm_s_answer_has_every_document_and_its_errors_are_400(text_reranker: 
 def test_tei_s_errors_have_its_shape(text_reranker: Reranker) -> None:
     with text_server(text_reranker, dialect="tei") as client:
         assert client.get("/health").status_code == 200
-        response = client.post("/rerank", json={"query": "profit", "texts": TEXTS})
+        response = client.post("/rerank", json={"query": "sales", "texts": TEXTS})
         assert [set(result) >= {"index", "score"} for result in response.json()] == [True, True]
         assert response.headers["X-Reranked"] == "true"
-        assert "readout alone" in response.headers["X-Reasons"]
+        kept = client.post("/rerank", json={"query": "profit", "texts": TEXTS})
+        assert kept.headers["X-Reranked"] == "false"
+        assert "in the order sent" in kept.headers["X-Reasons"]
         refused = client.post("/rerank", json={"query": "profit", "texts": []})
         assert (refused.status_code, refused.json()["error_type"]) == (422, "Validation")

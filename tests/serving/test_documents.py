@@ -49,11 +49,14 @@ def test_the_event_loop_never_waits_for_the_store(
 
 
 def test_the_first_document_that_cannot_be_ranked_is_named(reranker: Reranker) -> None:
-    settings = ServeSettings(limits=Limits(images=1), encode_missing=True)
+    settings = ServeSettings(limits=Limits(images=1))
+    sent = ["a text", "http://example.org/", "no-such.pdf#1"]
     with pytest.raises(ApiError, match=r"^documents\[1\] is an address"):
-        resolve_documents(["a text", "http://example.org/", "no-such.pdf#1"], reranker.store, settings)
-    with pytest.raises(ApiError, match="2 documents are not stored, more than the 1"):
-        resolve_documents(["a text", "another"], reranker.store, settings)
+        resolve_documents(sent, reranker.store, settings, on_missing="error")
+    kinds = [each.kind for each in resolve_documents(sent, reranker.store, settings).attachments.values()]
+    assert kinds == ["text", "unreadable", "unreadable"]
+    with pytest.raises(ApiError, match="2 documents are images that are not stored, more than the 1"):
+        resolve_documents(2 * ["data:image/png;base64,iVBORw0KGgo="], reranker.store, settings)
 
 
 @pytest.mark.parametrize("edge", ["\r", " ", "\x00", "\r\n", "\t", "\ufeff", "\u2028"])
@@ -64,7 +67,7 @@ def test_a_name_with_white_space_at_its_end_is_a_name_not_a_text(reranker: Reran
     for document in (name + edge, edge + name, page_id + edge):
         assert resolve_documents([document], reranker.store, settings).names == (page_id,)
     with pytest.raises(ApiError, match="no-such"):
-        resolve_documents([f"no-such.pdf#4{edge}"], reranker.store, settings)
+        resolve_documents([f"no-such.pdf#4{edge}"], reranker.store, settings, on_missing="error")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_a_data_uri_is_an_image_in_any_case(reranker: Reranker, prefix: str) -> 
 )
 def test_a_data_uri_of_another_kind_is_no_text(reranker: Reranker, uri: str) -> None:
     with pytest.raises(ApiError, match="is not a data URI of a PNG"):
-        resolve_documents([uri], reranker.store, ServeSettings(encode_missing=True))
+        resolve_documents([uri], reranker.store, ServeSettings(), on_missing="error")
 
 
 def test_a_text_that_speaks_of_data_is_a_text(reranker: Reranker) -> None:

@@ -60,7 +60,8 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS.keys())
 def test_hostile_documents_are_refused(client: TestClient, document: object) -> None:
-    body = json.dumps({"query": QUERY, "documents": [document], "retriever_scores": [1.0]})
+    sent = {"query": QUERY, "documents": [document], "retriever_scores": [1.0], "on_missing": "error"}
+    body = json.dumps(sent)
     answer = client.post("/v1/rerank", content=body, headers={"content-type": "application/json"})
     refused(answer.status_code, answer.text)
 
@@ -130,7 +131,7 @@ def test_a_large_body_is_refused_before_it_is_read(client: TestClient) -> None:
 
 
 def test_many_documents_are_refused(client: TestClient) -> None:
-    for documents in (["a.pdf#1"] * 51, ["a.pdf#1"] * 100_000, [f"text {n}" for n in range(5)], []):
+    for documents in (["a.pdf#1"] * 51, ["a.pdf#1"] * 100_000, [uri(png_bomb(9))] * 5, []):
         answer = client.post("/v1/rerank", json={"query": QUERY, "documents": documents})
         refused(answer.status_code, answer.text)
 

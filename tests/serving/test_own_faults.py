@@ -74,7 +74,8 @@ def test_an_image_that_takes_long_to_decode_and_a_page_that_takes_long_to_draw_a
 ) -> None:
     monkeypatch.setattr("ridgerank.serving.images.decode_page", pool_tasks.sleep_instead)
     monkeypatch.setattr("ridgerank.serving.images.draw_page", pool_tasks.sleep_instead)
-    late = impatient.post("/v1/rerank", json={"query": "x", "documents": [{"image": uri(b"image")}]})
+    body = {"query": "x", "documents": [{"image": uri(b"image")}], "on_missing": "error"}
+    late = impatient.post("/v1/rerank", json=body)
     assert (late.status_code, late.json()["code"]) == (422, "bad_document")
     assert "to decode" in late.json()["message"]
     page = impatient.get(f"/v1/pages/{reranker.store.page_ids()[0]}/image")

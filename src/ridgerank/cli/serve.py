@@ -48,8 +48,11 @@ def serve_command(
     ] = False,
     encode_missing: Annotated[
         bool,
-        ranking_option("--encode-missing", help="Encode texts and images that are not stored on the fly."),
-    ] = False,
+        ranking_option("--encode-missing/--stored-only", help="Encode texts and images that are not stored."),
+    ] = True,
+    scores_from: Annotated[
+        str | None, ranking_option(help="The retriever whose scores requests bring if they name none.")
+    ] = None,
     dialect: Annotated[
         Dialect, typer.Option(help="Whose answers and errors to give if other servers contradict each other.")
     ] = "ridgerank",
@@ -126,6 +129,7 @@ def serve_command(
         limits=Limits(admitted=max_requests, candidates=max_candidates, deadline_seconds=deadline),
         keys=keys,
         hosts=LOOPBACK | {host.lower()} if local else None,
+        scores_from=scores_from,
         encode_missing=encode_missing,
         dialect=dialect,
         on_overload=on_overload,
@@ -141,7 +145,6 @@ def serve_command(
         device=device,
         dtype=dtype,
         cache_bytes=cache_mb << 20,
-        reads_pages=encode_missing,
     )
     if ray is not None:
         _serve_on_ray(ray, stores, options, settings, replicas, host, port)

@@ -202,7 +202,8 @@ def match_documents(
     documents: Sequence[Document], store: PageStore, backbone: Backbone, options: ListOptions
 ) -> MatchedDocuments:
     """Find each document by its names, asking the store once, else make a page of its image or its text."""
-    on_missing, max_tokens = options.get("on_missing", "keep"), options.get("max_tokens_per_doc")
+    on_missing = options.get("on_missing", "keep")
+    max_tokens = options.get("max_tokens_per_doc") or None  # 0 is no limit, as in Cohere
     known_pages = store.lookup_many(name for document in documents for name in document.page_names)
     matched = MatchedDocuments([], {}, {}, dropped=on_missing == "drop")
     cut = 0
@@ -260,7 +261,7 @@ def _make_page(
             "a text, and the model of this store reads page images; index its document, or send its image"
         )
     spans = backbone.text_spans(text)
-    end = spans[: max_tokens or None][-1][1] if spans else len(text)
+    end = spans[:max_tokens][-1][1] if spans else len(text)
     return page_from_text(text if max_tokens is None else text[:end], name), bool(text[end:].strip())
 
 

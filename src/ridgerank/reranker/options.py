@@ -23,8 +23,6 @@ class RerankerOptions:
     device: str | None = None
     dtype: str | None = None
     cache_bytes: int = CACHE_BYTES
-    reads_pages: bool = False
-    """Whether what encodes pages is loaded at once, rather than when it is first needed."""
 
     def open(self, store: "str | CalibratedStore", *, backbone: "Backbone | None" = None) -> "Reranker":
         """Open a calibrated store, then import torch and load a model unless one is given."""
@@ -32,7 +30,7 @@ class RerankerOptions:
         from ridgerank.backbones.load import parse_dtype
         from ridgerank.reranker.reranker import Reranker
 
-        reranker = Reranker.open(
+        return Reranker.open(
             parts,
             backbone=backbone or self.backbone,
             retriever=self.retriever,
@@ -40,9 +38,6 @@ class RerankerOptions:
             device=self.device,
             dtype=parse_dtype(self.dtype),
         )
-        if self.reads_pages:
-            reranker.backbone.hold(parts.pages.lineage.storage.exit_layer, pages=True)
-        return reranker
 
 
 class CalibratedStore(NamedTuple):

@@ -150,7 +150,7 @@ def _rerank_response(
             index=index,
             relevance_score=score_of(page.relevance_score),
             document=documents.returned[index] if return_documents else None,
-            page_id=page.page_id,
+            page_id=None if page.page_id.startswith("documents[") else page.page_id,
             # Of an attachment, its position in the request.
             reference=f"documents[{index}]"
             if documents.names[index] in documents.attachments

@@ -1,8 +1,8 @@
 """The documents of a request: matched with stored pages, or attached texts and images made pages.
 
 A bare string names a stored page, by id or reference. A string that has the form of such a name and is not
-stored is refused: ranking its letters would help nobody. Any other string is a text. Nothing here opens a
-file or an address.
+stored cannot be read: ranking its letters would help nobody. Any other string is a text. Nothing here opens
+a file or an address.
 """
 
 import base64
@@ -14,8 +14,9 @@ from hashlib import sha256
 import numpy as np
 
 from ridgerank.documents.sources import source_page_names
+from ridgerank.errors import DocumentError
 from ridgerank.records import Page
-from ridgerank.reranker.candidates import CandidateList, sort_candidates
+from ridgerank.reranker.candidates import PAGE_NAME, CandidateList, OnMissing, sort_candidates
 from ridgerank.reranker.candidates import Document as RankedDocument
 from ridgerank.serving.http_errors import ApiError, page_not_found
 from ridgerank.serving.schemas import (
@@ -37,7 +38,6 @@ from ridgerank.store.page_store import PageStore
 _EDGES = "".join(map(chr, range(33))) + "\x7f\x85\xa0\u200b\u2028\u2029\ufeff"
 """White space and control characters, which no name of a page starts or ends with."""
 _DATA_FORM = re.compile(r"data:(?:[^\s,]*,|[a-z]+/[a-z])", re.IGNORECASE)
-_PAGE_NAME = re.compile(r"[0-9a-f]{64}|[^\n]{1,400}#[0-9]{1,9}")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}={0,2}")
 _DATA_URI = re.compile(r"\s*data:image/(png|jpeg|jpg|webp|tiff)(?:;[^\s;,]*)*;base64,", re.IGNORECASE)
@@ -97,9 +97,9 @@ class Attachment:
     """A document that is not a stored page."""
 
     kind: str
-    """`text`, or the media type of the image."""
+    """`text`, the media type of the image, or `unreadable`."""
     data: str
-    """The text, or the image in base64."""
+    """The text, the image in base64, or why it cannot be read."""
     text: str = ""
     """The text that goes with an image."""
 
@@ -111,6 +111,8 @@ class Attachment:
             return RankedDocument(text=self.data, score=score)
 
         def read() -> Page:
+            if self.kind == "unreadable":
+                raise DocumentError(self.data)
             return decode(base64.b64decode(self.data, validate=True), name, self.text)
 
         return RankedDocument(text=self.text, image=read, score=score)
@@ -158,58 +160,58 @@ class RequestDocuments:
 
 
 def resolve_documents(
-    documents: Sequence[Document], store: PageStore, settings: ServeSettings, *, reads_text: bool = True
+    documents: Sequence[Document],
+    store: PageStore,
+    settings: ServeSettings,
+    *,
+    on_missing: OnMissing = "keep",
 ) -> RequestDocuments:
-    """Match each document with its page; the error names the first document that cannot be ranked.
+    """Match each document with its page; what cannot be read is marked, or is an error that names it.
 
-    A text that is not stored can be ranked by a model that reads text (`reads_text`). The store is asked once
-    for all names. It may lie far away: call this outside the event loop.
+    The store is asked once for all names. It may lie far away: call this outside the event loop.
     """
     parts_of_all = [take_apart(document) for document in documents]
-    page_id_by_name = store.lookup_many(name for parts in parts_of_all for name in parts.possible_names)
-    page_ids = list(dict.fromkeys(page_id_by_name.values()))
+    known = store.lookup_many(name for parts in parts_of_all for name in parts.possible_names)
+    page_ids = list(dict.fromkeys(known.values()))
     references = dict(zip(page_ids, store.references(page_ids), strict=True))
     names: list[str] = []
     attachments: dict[str, Attachment] = {}
     returned: list[ReturnedDocument] = []
     for index, parts in enumerate(parts_of_all):
-        name = _stored_page_id(parts, page_id_by_name)
+        name = next((known[each] for each in parts.possible_names if each in known), None)
         if name is not None:
             returned.append(ReturnedDocument(page=references[name], text=parts.text))
         else:
             name = f"documents[{index}]"
-            attachment = attachments[name] = _read_attachment(parts, name, settings, reads_text=reads_text)
-            is_text = attachment.kind == "text"
+            try:
+                attachment = _read_attachment(parts, name, settings)
+            except ApiError as error:
+                if on_missing == "error":
+                    raise
+                attachment = Attachment("unreadable", error.message.removeprefix(f"{name} "))
+            attachments[name] = attachment
+            image = None if attachment.kind in ("text", "unreadable") else attachment.kind
             returned.append(
-                ReturnedDocument(text=attachment.data)
-                if is_text
-                else ReturnedDocument(image=attachment.kind, text=attachment.text or None)
+                ReturnedDocument(
+                    text=parts.text or None, image=image, page=next(iter(parts.page_names), None)
+                )
             )
         names.append(name)
-    if len(attachments) > settings.limits.images:
+    images = sum(attachment.kind.startswith("image") for attachment in attachments.values())
+    if images > settings.limits.images:
         raise ApiError(
             422,
             "too_many_images",
-            f"{len(attachments)} documents are not stored, more than the {settings.limits.images} this "
-            "server encodes for a request; index them",
+            f"{images} documents are images that are not stored, more than the {settings.limits.images} this "
+            "server decodes for a request; index them",
         )
     return RequestDocuments(tuple(names), attachments, tuple(returned))
 
 
-def _stored_page_id(parts: DocumentParts, page_id_by_name: Mapping[str, str]) -> str | None:
-    """The page id of a document that names a stored page; a string that can only be a name must be known."""
-    names = parts.possible_names
-    page_id = next((page_id_by_name[name] for name in names if name in page_id_by_name), None)
-    must_be_stored = bool(parts.page_names) or any(_PAGE_NAME.fullmatch(name) for name in names)
-    if page_id is None and must_be_stored:
+def _read_attachment(parts: DocumentParts, field: str, settings: ServeSettings) -> Attachment:
+    names, text = parts.possible_names, parts.text or ""
+    if parts.page_names or any(PAGE_NAME.fullmatch(name) for name in names):
         raise page_not_found(names[0])
-    return page_id
-
-
-def _read_attachment(
-    parts: DocumentParts, field: str, settings: ServeSettings, *, reads_text: bool
-) -> Attachment:
-    text = parts.text or ""
     if len(text) > MAX_TEXT:
         raise _bad_document(f"{field} has {len(text):,} characters; expected at most {MAX_TEXT:,}")
     if parts.image is None and not text.strip():
@@ -221,15 +223,8 @@ def _read_attachment(
         raise ApiError(
             422,
             "not_stored",
-            f"{field} is not a stored page, and this server ranks stored pages only; index it, or have "
-            "such documents encoded on the fly: `ridgerank serve --store STORE --encode-missing`",
-        )
-    if parts.image is None and not reads_text:
-        raise ApiError(
-            422,
-            "not_possible",
-            f"{field} is a text, and the model of this server looks at page images; index its document, "
-            "or send an image of the page",
+            f"{field} is not a stored page, and this server ranks stored pages only; index it, or start "
+            "the server without --stored-only",
         )
     return Attachment(media_type, data, "" if parts.image is None else text)
 

@@ -91,7 +91,9 @@ class Drift:
 
 def weight_source(candidates: CandidateList) -> WeightSource:
     """Where the weight of a list came from."""
-    return "calibration" if candidates.scored else "readout_alone"
+    if not candidates.scored:
+        return "readout_alone"
+    return "calibration" if candidates.calibrated else "default"
 
 
 def step_times(result: RankingResult) -> dict[str, float]:

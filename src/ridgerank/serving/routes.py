@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, Unpack
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from ridgerank.errors import StoreError
 from ridgerank.records import Explanation, validate_query
-from ridgerank.reranker.candidates import CandidateList
+from ridgerank.reranker.candidates import CandidateList, ListOptions, OnMissing
 from ridgerank.serving.answers import (
     answer_headers,
     foreign_warnings,
@@ -56,6 +56,8 @@ from ridgerank.store.page_filter import PageFilter
 from ridgerank.store.sidecar import calibrations_folder
 
 Answer = TypeVar("Answer")
+_ENCODING_SHARE = 0.5
+"""Of a request's time: after it, no further text or image is encoded."""
 _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorResponse, "description": "The request cannot be answered; `code` says why."},
     "5XX": {"model": ErrorResponse, "description": "The server cannot answer now."},
@@ -272,9 +274,22 @@ async def _keep_judgement(service: Service, body: JudgementRequest, state: Store
 
 async def _rerank(service: Service, request: Request, body: RerankRequest, state: StoreState) -> object:
     version = request.scope["route"].path.removesuffix("/rerank")[2:]  # empty, 1 or 2
-    documents = await _resolve(service, state, body.sent_documents)
+    documents = await _resolve(service, state, body.sent_documents, body.on_missing)
     query, scores = query_text(body.query), body.retriever_scores
-    work = _rank_work(service, state, query, documents, retriever_scores=scores)
+    limit = service.settings.limits.deadline_seconds
+    allowed = limit if body.deadline_ms is None else min(limit, body.deadline_ms / 1000)
+    work = _rank_work(
+        service,
+        state,
+        query,
+        documents,
+        retriever_scores=scores,
+        retriever=body.retriever or service.settings.scores_from,
+        order=body.order,
+        on_missing=body.on_missing,
+        max_tokens_per_doc=body.max_tokens_per_doc,
+        seconds=_ENCODING_SHARE * allowed,
+    )
     if not documents.attachments and (scores is not None or state.own_words):
         work = await service.prepare_apart(work, body)
     elif scores is not None and service.degrades(body):
@@ -290,12 +305,21 @@ async def _rerank(service: Service, request: Request, body: RerankRequest, state
 async def _score(service: Service, request: Request, body: ScoreRequest, state: StoreState) -> ScoreResponse:
     sent_queries, sent = body.pair_lists
     queries = [query_text(query) for query in sent_queries]
-    documents = await _resolve(service, state, sent)
+    documents = await _resolve(service, state, sent, "error")
     indices: dict[str, list[int]] = defaultdict(list)  # query → its documents
     for index in range(len(sent)):
         indices[queries[index if len(queries) > 1 else 0]].append(index)
     works = [
-        _rank_work(service, state, query, documents.select(selected), retriever_scores=None, weight=1.0)
+        _rank_work(
+            service,
+            state,
+            query,
+            documents.select(selected),
+            retriever_scores=None,
+            weight=1.0,
+            on_missing="error",
+            max_tokens_per_doc=body.max_tokens_per_doc,
+        )
         for query, selected in indices.items()
     ]
     wish = RankingModel(deadline_ms=body.deadline_ms, on_overload="error")
@@ -315,7 +339,9 @@ async def _score(service: Service, request: Request, body: ScoreRequest, state: 
     )
 
 
-async def _resolve(service: Service, state: StoreState, documents: Sequence[Document]) -> RequestDocuments:
+async def _resolve(
+    service: Service, state: StoreState, documents: Sequence[Document], on_missing: OnMissing
+) -> RequestDocuments:
     """Match documents with stored pages, in a thread: the event loop does not wait for the store."""
     _require_few_candidates(service, len(documents))
     return await asyncio.to_thread(
@@ -323,7 +349,7 @@ async def _resolve(service: Service, state: StoreState, documents: Sequence[Docu
         documents,
         state.reranker.store,
         service.settings,
-        reads_text=service.backbone.reads_text,
+        on_missing=on_missing,
     )
 
 
@@ -334,18 +360,14 @@ def _rank_work(
     documents: RequestDocuments,
     *,
     retriever_scores: list[float] | None,
-    weight: float | None = None,
+    **options: Unpack[ListOptions],
 ) -> Work:
     """The work of ranking documents; a weight of 1 ranks by the readout alone."""
 
     def prepare(check_caller: Callable[[], None]) -> CandidateList:
-        return state.reranker.prepare(
-            query,
-            documents.candidates(retriever_scores, service.image_decoder.for_request()),
-            weight=weight,
-            retriever=state.retriever,
-            before_encoding=check_caller,
-        )
+        candidates = documents.candidates(retriever_scores, service.image_decoder.for_request())
+        made: ListOptions = {**options, "before_encoding": check_caller}
+        return state.reranker.prepare(query, candidates, **made)
 
     return Work(state.reranker, query, len(documents.names), prepare)
 

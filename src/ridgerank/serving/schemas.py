@@ -51,8 +51,8 @@ Scores: TypeAlias = Annotated[
     list[Annotated[float, Field(allow_inf_nan=False)]],
     Field(max_length=MAX_DOCUMENTS, description="The first stage's score of each document, in their order."),
 ]
-WeightSource: TypeAlias = Literal["calibration", "readout_alone"]
-"""Where w came from: calibrated, or 1 because there were no retriever scores."""
+WeightSource: TypeAlias = Literal["calibration", "default", "readout_alone"]
+"""Where w came from: calibrated, 0.5 for another retriever, or 1 because there were no retriever scores."""
 Reranked = Annotated[bool, Field(description="Whether the model has a say in this order.")]
 Reasons = Annotated[
     list[str], Field(description="What a careful caller should know; which order it is if not reranked.")
@@ -169,7 +169,7 @@ class PartsDocument(RequestModel):
 
 
 Document: TypeAlias = (
-    Annotated[str, StringConstraints(min_length=1, max_length=MAX_DATA_URI, pattern=r"\S")]
+    Annotated[str, StringConstraints(max_length=MAX_DATA_URI)]
     | PageDocument
     | IdDocument
     | TextDocument
@@ -209,7 +209,8 @@ class ForeignFields(RequestModel):
 
     def unused_fields(self) -> list[str]:
         """The names of the fields above that the request has."""
-        return [name for name in ForeignFields.model_fields if getattr(self, name) is not None]
+        unused = ForeignFields.model_fields.keys() - {"max_tokens_per_doc"}
+        return [name for name in sorted(unused) if getattr(self, name) is not None]
 
 
 class RankingModel(RequestModel):
@@ -239,13 +240,23 @@ class RerankRequest(
 
     query: SentQuery
     documents: Documents | None = None
-    texts: list[Text] | None = Field(
+    texts: list[Annotated[str, StringConstraints(max_length=MAX_TEXT)]] | None = Field(
         default=None, min_length=1, max_length=MAX_DOCUMENTS, description="TEI's word for documents."
     )
     model: Name | None = Field(default=None, description="Any name: a server has one model.")
     top_n: int | None = Field(default=None, ge=0, description="How many results; all by default, and for 0.")
     return_documents: bool | None = None
     retriever_scores: Scores | None = None
+    retriever: Name | None = Field(
+        default=None,
+        description="Whose scores or order it is; the calibrated weight is for one retriever.",
+    )
+    order: Literal["retriever"] | None = Field(
+        default=None, description="Documents without scores come best first; else their order says nothing."
+    )
+    on_missing: Literal["keep", "drop", "error"] = Field(
+        default="keep", description="Documents that cannot be read stand last, are left out, or are an error."
+    )
     raw_scores: bool = Field(default=False, description="TEI: the fused score instead of the one in [0, 1].")
     use_activation: bool | None = Field(default=None, description="vLLM: if false, the score's log odds.")
     return_text: bool = Field(default=False, description="TEI's word for return_documents.")
@@ -286,7 +297,7 @@ class RerankResult(ResponseModel):
     index: int = Field(ge=0, description="Its index in the request, from 0.")
     relevance_score: float = Field(description=f"{_RELEVANCE} Its log odds if use_activation is false.")
     document: ReturnedDocument | None = None
-    page_id: str = Field(pattern=PAGE_ID)
+    page_id: str | None = Field(pattern=PAGE_ID, description="Null for a document that cannot be read.")
     reference: str
     fused_score: float
     retriever_score: float | None = Field(description="b; null if there was none.")

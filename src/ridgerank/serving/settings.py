@@ -63,7 +63,9 @@ class ServeSettings:
     hosts: frozenset[str] | None = LOOPBACK
     """Host names a request may use; None for any. A website can make a browser call a loopback server under
     the website's own name: this stops it."""
-    encode_missing: bool = False
+    scores_from: str | None = None
+    """The retriever whose scores requests bring if they name none."""
+    encode_missing: bool = True
     """Whether texts and images that are not stored are encoded on the fly."""
     dialect: Dialect = "ridgerank"
     on_overload: OnOverload = "error"
