@@ -38,6 +38,8 @@ def test_of_a_long_page_the_beginning_is_read(built: Built, backbone: Backbone) 
     torch.testing.assert_close(prefix.keys[:, :, : start + 8], whole.keys[:, :, : start + 8])
     assert int(prefix.visual.sum()) == 8 < int(whole.visual.sum())
     assert limited.page_text == "head 8"
+    assert isinstance(limited, CausalText)
+    assert len(limited._head("x" * 1_000_000)) == 800  # a text of megabytes is not tokenized whole
     assert limited.fingerprints["processor"] != backbone.fingerprints["processor"]
     assert limited.fingerprints["prompt"] == backbone.fingerprints["prompt"]
 

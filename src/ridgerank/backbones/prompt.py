@@ -83,8 +83,9 @@ class PromptTokens:
         With each token comes where it stands in the text: its first character, and one past its last.
         """
         encoding = self._plain.encode(text, add_special_tokens=False)
-        kept = [number for number, token in enumerate(encoding.ids) if token not in self._added]
-        return [encoding.ids[number] for number in kept], [encoding.offsets[number] for number in kept]
+        ids, offsets = encoding.ids, encoding.offsets  # each access makes a new list
+        kept = [number for number, token in enumerate(ids) if token not in self._added]
+        return [ids[number] for number in kept], [offsets[number] for number in kept]
 
     def suffix(self, query: str) -> list[int]:
         """Tokens behind the cut: the instruction's last, the query's, the cue for the answer."""

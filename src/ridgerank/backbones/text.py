@@ -96,6 +96,7 @@ MODEL_CLASSES: dict[str, type[PreTrainedModel]] = {
 _ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone, not on the length of the sequence."""
 _PAGE_PIXELS = 1_600_000  # of a thumbnail, and for OCR of pages without text
+_TOKEN_CHARACTERS = 100  # a token has fewer on any page
 
 
 class CausalText(Backbone):
@@ -133,8 +134,12 @@ class CausalText(Backbone):
     def text_spans(self, text: str) -> list[tuple[int, int]]:
         """Where the characters of each position that is read stand in a page's text."""
         before = len(text) - len(text.lstrip())
-        _, spans = self.tokens.page_text(text.strip())
+        _, spans = self.tokens.page_text(self._head(text))
         return [(before + start, before + end) for start, end in spans[: self._page_tokens]]
+
+    def _head(self, text: str) -> str:
+        """As much of a text as may be read: a text of megabytes is not tokenized whole."""
+        return text.strip()[: _TOKEN_CHARACTERS * self._page_tokens]
 
     def _fingerprint_processor(self) -> str:
         backend = self._tokenizer.backend_tokenizer.to_str()
@@ -147,7 +152,7 @@ class CausalText(Backbone):
         before, after = self.tokens.around_text()
         page_tokens = []
         for page in pages:
-            chosen = self.tokens.page_text(page.strip())[0][: self._page_tokens]
+            chosen = self.tokens.page_text(self._head(page))[0][: self._page_tokens]
             ids = [*before, *chosen, *after]
             visual = torch.zeros(len(ids), dtype=torch.bool, device=self.device)
             visual[len(before) : len(before) + len(chosen)] = True
