@@ -39,7 +39,7 @@ test-scale: $(READY)  ## index, calibrate and serve on a Ray cluster on this mac
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray,object-store-tests]'
 	$(BIN)/python -m pytest tests/scaleout
 
-stress: $(READY)  ## ten minutes of kills, full disks and flipped bits; longer with SECONDS=1800
+stress: $(READY)  ## ten minutes of traffic to stores that change; longer with SECONDS=1800
 	$(BIN)/python -m benchmarks.stress --seconds $(or $(SECONDS),600) --out results/stress.json
 
 adapters: $(READY)  ## the adapters' tests with the packages that take long to install

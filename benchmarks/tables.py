@@ -292,15 +292,6 @@ def model_bytes_table() -> str:
     )
 
 
-def stress_table() -> str:
-    """What the stress test did, and what was lost by it."""
-    report = read_result("stress")
-    faults = ", ".join(f"{kind} {number}" for kind, number in report["faults_by_kind"].items())
-    done = [f"{report['seconds'] / 60:g}", f"{report['operations']:,}", f"{report['kills']}"]
-    row = [*done, faults, f"{report['lost']}", f"{report['wrong']}"]
-    return format_table(["minutes", "operations", "kills", "faults", "lost", "wrong"], [row])
-
-
 TABLES: TableMakers = {
     "readme": readme_table,
     "quality": quality_figures,
@@ -320,7 +311,6 @@ TABLES: TableMakers = {
     "claims": claims_table,
     "run": run_summary,
     "model bytes": model_bytes_table,
-    "stress": stress_table,
 }
 
 
