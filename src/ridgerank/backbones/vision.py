@@ -116,24 +116,29 @@ class GridBackbone(VisualBackbone):
         {r"^model\.(embed_tokens|layers|norm)\.": r"model.language_model.\1.", r"^visual\.": "model.visual."}
     )
 
-    frames: ClassVar[int] = 1
-    """How often the processor counts the pixels of a still image."""
+    @classmethod
+    def frames(cls, image_processor: BaseImageProcessor) -> int:
+        """How often the processor counts the pixels of a still image."""
+        return 1
 
     @classmethod
     def limit_pixels(cls, image_processor: BaseImageProcessor, max_pixels: int) -> None:
         """Set the pixel budget of one frame."""
-        image_processor.size = image_processor.size | {"longest_edge": max_pixels * cls.frames}
+        image_processor.size = image_processor.size | {
+            "longest_edge": max_pixels * cls.frames(image_processor)
+        }
 
     @classmethod
     def page_sizing(cls, image_processor: BaseImageProcessor) -> PatchSizing:
         """Sides of whole visual tokens, the area within the processor's bounds, which it calls edges."""
         smallest, largest = (int(image_processor.size[name]) for name in ("shortest_edge", "longest_edge"))
+        frames = cls.frames(image_processor)
         return PatchSizing(
-            max_pixels=largest // cls.frames,
+            max_pixels=largest // frames,
             resample=int(image_processor.resample),
             bounds=(smallest, largest),
             multiple=image_processor.patch_size * image_processor.merge_size,
-            frames=cls.frames,
+            frames=frames,
         )
 
     def _text_model(self) -> PreTrainedModel:
@@ -272,7 +277,11 @@ class Glm41V(GridBackbone):
     default_max_pixels = 1280 * 28 * 28
     image_token = "<|image|>"
     rotate = staticmethod(_rotate_pairs)
-    frames = 2
+
+    @classmethod
+    def frames(cls, image_processor: BaseImageProcessor) -> int:
+        """A still image counts as two, or as often as a patch has frames."""
+        return int(image_processor.temporal_patch_size)
 
 
 class Glm46V(Glm41V):
