@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from ridgerank.calibration.artifact import calibration_path
-from ridgerank.errors import LineageMismatch, RidgeRankError, ServingError
+from ridgerank.errors import LineageMismatch, RidgeRankError, ServingError, StoreError
 from ridgerank.reranker.options import CalibratedStore, RerankerOptions, open_calibrated
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.retrievers.bm25 import BM25
@@ -105,8 +105,10 @@ class ServedStore:
             try:
                 stamp = self._calibration_stamp()
                 parts = open_calibrated(self.uri, self._options.readout)
-                self._state = self._make_state(self._join(parts, model))
-                self._stamp, self._error = stamp, ""
+                state = self._make_state(self._join(parts, model))
+                if self._state is not None and self._state.retriever is not None and state.retriever is None:
+                    raise StoreError("it cannot be searched now")  # as while added pages have no vectors yet
+                self._state, self._stamp, self._error = state, stamp, ""
                 log.info("store %s: version %s", self.name, self._state.version)
             except (RidgeRankError, OSError) as error:
                 self.fail(error)
