@@ -109,7 +109,7 @@ def serve_command(
     Example: `ridgerank serve --store pages`, then open http://127.0.0.1:8080
     """
     require_packages("torch", "lance", "fastapi", "uvicorn")
-    from ridgerank.reranker.options import RerankerOptions
+    from ridgerank.reranker.options import RerankerOptions, open_calibrated
     from ridgerank.serving.settings import LOOPBACK, Limits, ServeSettings, read_keys
 
     stores = _named_stores(store)
@@ -149,6 +149,8 @@ def serve_command(
     if ray is not None:
         _serve_on_ray(ray, stores, options, settings, replicas, host, port)
         return
+    if len(stores) == 1:  # a mistake is reported before torch is imported; of several, others may open
+        open_calibrated(next(iter(stores.values())), readout)
     from ridgerank.serving.server import bind, serve
 
     listening = bind(host, port)  # bound here, so that the address names the port that 0 stands for

@@ -16,7 +16,6 @@ from ridgerank.store import lance_dataset, layout
 from ridgerank.store.judgements import Judgements
 from ridgerank.store.lance_dataset import shorten
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.probe import read_probe
 from ridgerank.store.sidecar import forget_sources, source_owners
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.store.vector_columns import read_vectors
@@ -37,6 +36,8 @@ class Damage:
 
 def find_damage(uri: str) -> Iterator[Damage]:
     """Every damaged file and page of the store; none where all is as written."""
+    from ridgerank.store.probe import read_probe  # torch, which other maintenance does without
+
     with PageStore.open(uri) as store:
         files: dict[str, Callable[[], object]] = {
             layout.BASIS: lambda: store.basis,
