@@ -10,6 +10,7 @@ from PIL import Image
 
 from ridgerank.cli.search import save_pages
 from ridgerank.errors import WriteError
+from ridgerank.fusion.weight import user_estimate
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.store.sidecar import calibrations_folder
 from ridgerank.trec import read_run
@@ -70,9 +71,8 @@ def test_a_file_of_queries_becomes_a_run_of_all_candidates(folder: Path, reranke
 def scored(folder: Path, reranker: Reranker) -> tuple[object, ...]:
     """Options of a calibration that predicts margins."""
     predictor = random_target_readout(reranker.backbone.geometry.width)
-    replace(reranker.calibration, target_readout=predictor).save(
-        calibrations_folder(str(folder / "store")), "scored"
-    )
+    calibration = replace(reranker.calibration, target_readout=predictor, weight=user_estimate(0.5))
+    calibration.save(calibrations_folder(str(folder / "store")), "scored")
     return ("search", "--store", folder / "store", "--readout", "scored", "--device", "cpu")
 
 

@@ -17,7 +17,7 @@ COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 
 
 def ridgerank(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ridgerank.cli.main", *words]
+    command = [sys.executable, "-m", "ridgerank", *words]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
 
 
