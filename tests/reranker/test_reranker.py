@@ -348,14 +348,13 @@ def test_another_lineage_is_refused(uri: str, model_folder: Path, small_backbone
         Reranker.open(uri, readout="foreign", backbone=small_backbone)
 
 
+@pytest.mark.parametrize("field", ["name", "identity"])
 def test_another_retriever_than_the_calibrations_has_the_default_weight(
-    uri: str, small_backbone: Backbone
+    uri: str, small_backbone: Backbone, field: str
 ) -> None:
-    class Other(ByDigest):
-        name = "other"
-
     with PageStore.open(uri) as store:
-        other = Other(store.page_ids())
+        other = ByDigest(store.page_ids())
+    setattr(other, field, "other")
     with Reranker.open(uri, backbone=small_backbone, retriever=other) as reranker:
         ranking = reranker.search(QUERY)
         assert ranking.weight == 0.5
