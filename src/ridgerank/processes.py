@@ -216,7 +216,8 @@ class IsolatedProcess:
         code = process.exitcode
         process.kill()
         process.join()
-        process.close()
+        with suppress(ValueError):  # another thread, starting a process, waited for this one first
+            process.close()
         if code is None:
             return "no answer"
         return f"exit status {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
