@@ -65,7 +65,13 @@ def test_a_retriever_that_has_moved_is_asked_for_by_its_new_name(
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("colbert", "no retriever called 'colbert'.*known: bm25"), ("dense:", "without a model")],
+    [
+        ("colbert", "no retriever called 'colbert'.*known: bm25"),
+        ("dense:", "without a model"),
+        ("colbert" * 500, "no retriever called 'colbert.*known: bm25"),
+        ("colbert" * 500 + "+bm25", "no retriever called 'colbert.*known: bm25"),
+        ("dense:" + "colbert" * 500, "cannot load 'colbert"),
+    ],
 )
 def test_unknown_names_list_those_known(store: PageStore, name: str, reason: str) -> None:
     with pytest.raises(RetrieverError, match=reason):

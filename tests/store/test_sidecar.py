@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from ridgerank.errors import StoreError
+from ridgerank.store import lance_dataset
 from ridgerank.store.sidecar import calibrations_folder, recall_sources, remember_sources
 
 
@@ -18,6 +19,25 @@ def test_sources_are_found_by_name_as_long_as_they_are_there(tmp_path: Path) -> 
     assert recall_sources(str(root), ["a.pdf"]) == [files[1], files[0]]
     files[1].unlink()
     assert recall_sources(str(root), ["a.pdf", "b.pdf", "unknown.pdf"]) == [files[0], files[2]]
+
+
+def test_many_documents_are_remembered_by_one_write_and_one_that_moves_daily_does_not_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    write = lance_dataset.write_file
+
+    def count(uri: str, name: str, content: bytes) -> None:
+        written.append(len(content))
+        write(uri, name, content)
+
+    monkeypatch.setattr(lance_dataset, "write_file", count)
+    for day in range(20):
+        remember_sources(
+            str(tmp_path), {f"{name}.pdf": tmp_path / f"{day:02}/{name}.pdf" for name in range(500)}
+        )
+    assert len(written) == 20
+    assert written[-1] == written[9] < 10 * written[0]
 
 
 def test_a_store_that_is_not_local_has_no_folder_of_calibrations() -> None:

@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -86,6 +87,31 @@ def test_removed_pages_are_gone_and_the_others_stay(uri: str) -> None:
     with PageStore.open(uri) as store:
         assert (len(store), page_id(6) in store, page_id(1) in store) == (11, False, True)
     read_back(uri, [0, 1, 5, 7, 11])
+
+
+def test_however_many_pages_are_removed_or_renamed_no_condition_lists_them_all(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, conditions = pytest.importorskip("lance").LanceDataset, []
+    delete, to_table = dataset.delete, dataset.to_table
+
+    def noted_delete(self: object, condition: str) -> object:
+        conditions.append(condition)
+        return delete(self, condition)
+
+    def noted_read(self: object, **options: object) -> object:
+        conditions.append(str(options.get("filter")))
+        return to_table(self, **options)
+
+    monkeypatch.setattr(dataset, "delete", noted_delete)
+    monkeypatch.setattr(dataset, "to_table", noted_read)
+    monkeypatch.setattr(store_writer, "_PAGES_PER_LOOK", 4)
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.set_references({page_id(number): [f"{number}.pdf#1"] for number in range(12)})
+        assert max(each.count(", '") + 1 for each in conditions) == 4
+        writer.remove([page_id(number) for number in range(1, 9000)])
+        assert max(map(len, conditions)) < 1000
+    read_back(uri, [0])
 
 
 def test_reclaiming_gives_back_the_space_of_removed_pages(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +205,10 @@ def test_a_reader_reads_on_and_knows_that_the_store_has_changed(uri: str) -> Non
 
 
 def test_a_directory_with_other_files_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/.DS_Store").touch()
+    StoreWriter(str(tmp_path / "mine"), LINEAGE).close()
+    shutil.rmtree(tmp_path / "mine")
     (tmp_path / "thesis.docx").write_text("years of work")
     with pytest.raises(StoreError, match=r"holds other files \(thesis.docx\)"):
         StoreWriter(str(tmp_path), LINEAGE)

@@ -6,6 +6,7 @@ Nothing is unpickled, no code runs, sizes are compared beforehand.
 import ctypes
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ def reading(part: str, model: str, *, error_type: type[RidgeRankError] = Backbon
         advice = "Check the name and the connection, or download it once and give its folder."
         if isinstance(error, ImportError) and part.endswith(".gguf"):
             advice = "Install what reads GGUF with: pip install 'ridgerank[gguf]'"
-        elif Path(model).exists():
+        elif os.path.exists(model):  # noqa: PTH110 (a `Path` raises where a name is too long)
             advice = "Look at that file, or download the model again."
         raise error_type(f"cannot load {model!r}: {part}: {reason[:300]} {advice}") from error
 

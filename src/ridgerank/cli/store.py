@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from ridgerank.cli._console import echo
 from ridgerank.cli._options import AsJson
@@ -40,12 +39,11 @@ def info(uri: Uri, as_json: AsJson = False) -> None:
     table.add_row("in memory", f"{facts.cached_bytes_per_page / 1e6:.3f} MB a page")
     table.add_row("setting", facts.lineage.storage.command_options())
     retriever = facts.retriever
-    table.add_row(
-        "retriever vectors", "none" if retriever is None else f"{retriever.source}, {retriever.dim} wide"
-    )
+    vectors = "none" if retriever is None else f"{retriever.source}, {retriever.dim} wide"
+    table.add_row("retriever vectors", _printable(vectors))
     for name, value in facts.lineage.to_dict().items():
-        table.add_row(name.replace("_", " "), str(value))
-    Console().print(table)
+        table.add_row(name.replace("_", " "), _printable(str(value)))
+    Console(markup=False).print(table)
 
 
 @store.command("list")
@@ -70,15 +68,14 @@ def list_command(uri: Uri, as_json: AsJson = False) -> None:
     for document in documents:
         name = document.name or "(pages without a name)"
         size = f"{document.prefix_bytes / 1e6:,.1f}"
-        table.add_row(
-            escape(name), f"{document.pages:,}", size, escape(_printable(document.path or "unknown"))
-        )
-    Console(soft_wrap=True).print(table)
+        path = _printable(document.path or "unknown")
+        table.add_row(_printable(name), f"{document.pages:,}", size, path)
+    Console(soft_wrap=True, markup=False).print(table)
 
 
 def _printable(text: str) -> str:
-    """Text for a terminal, whatever bytes a path has."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    """Text on one line of a terminal, whatever it holds."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 @store.command()
@@ -90,7 +87,7 @@ def remove(
 ) -> None:
     """Remove documents from a store; pages that another document has, too, stay.
 
-    A search that starts later does not find them; a server shows it after a restart. Calibrations stay.
+    A search that starts later does not find them, nor does a server after a few seconds. Calibrations stay.
 
     Example: `ridgerank store remove pages report.pdf`
     """
@@ -117,7 +114,7 @@ def check(uri: Uri) -> None:
     try:
         for damage in find_damage(uri):
             damaged.append(damage)
-            typer.echo(f"{damage.what}: {damage.reason}")
+            typer.echo(_printable(f"{damage.what}: {damage.reason}"))
         with PageStore.open(uri) as opened:
             pages = len(opened)
     except RidgeRankError as error:
@@ -128,7 +125,7 @@ def check(uri: Uri) -> None:
     with open_calibrations(uri) as folder:
         for damage in find_damaged_calibrations(folder):
             damaged.append(damage)
-            typer.echo(f"{damage.what}: {damage.reason}")
+            typer.echo(_printable(f"{damage.what}: {damage.reason}"))
     if damaged:
         typer.echo(f"{uri}: {_advise(damaged, pages)}", err=True)
         raise typer.Exit(1)

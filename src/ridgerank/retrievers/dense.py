@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ class DenseText(TextRetriever):
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.name = f"dense:{Path(source).name if Path(source).is_dir() else source}"
+        self.name = f"dense:{Path(source).name if os.path.isdir(source) else source}"  # noqa: PTH112
         self.source = f"dense:{absolute_name(source)}"
         texts = self._read_texts(store, str.strip)
         key = (source, str(device), str(dtype))

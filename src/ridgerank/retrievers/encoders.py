@@ -7,6 +7,7 @@ batches, padded on the right. `load_encoder` goes from a name or a folder to an 
 """
 
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -382,7 +383,7 @@ def _resolve(name: str) -> str:
         )
     if name.lower() in SHORT_NAMES:
         return SHORT_NAMES[name.lower()]
-    if Path(name).is_dir():
+    if os.path.isdir(name):  # noqa: PTH112 (a `Path` raises where a name is too long)
         return str(Path(name).resolve())
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise RetrieverError(

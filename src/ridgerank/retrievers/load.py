@@ -1,7 +1,7 @@
 """From a name to a `Retriever` over a store. Models are imported only if one is named."""
 
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -38,7 +38,7 @@ def load_retriever(
     are searched together, `stored` among them being the one whose vectors the store holds. Without a name it
     is that one, else BM25.
     """
-    if name is not None and JOINED_BY in name and not Path(name).exists():
+    if name is not None and JOINED_BY in name and not os.path.exists(name):  # noqa: PTH110
         members = [member.strip() for member in name.split(JOINED_BY)]
         if not all(members) or len(set(members)) < len(members):
             raise RetrieverError(

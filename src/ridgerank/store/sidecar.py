@@ -109,6 +109,9 @@ def _stamps(folder: Path) -> dict[Path, tuple[int, int]]:
     return {path: (status.st_size, status.st_mtime_ns) for path, status in files.items()}
 
 
+_PATHS_KEPT = 8  # of one document: it may lie in another folder every day
+
+
 def remember_sources(uri: str, paths: Mapping[str, Path]) -> None:
     """Add to the paths of documents: name of a document → its file."""
     if not paths:
@@ -116,7 +119,8 @@ def remember_sources(uri: str, paths: Mapping[str, Path]) -> None:
     sources = _read_sources(uri)
     for name, path in paths.items():
         newest = str(path.resolve())
-        sources[name] = [newest, *(older for older in sources.get(name, []) if older != newest)]
+        older = [path for path in sources.get(name, []) if path != newest]
+        sources[name] = [newest, *older][:_PATHS_KEPT]
     _write_sources(uri, sources)
 
 

@@ -106,8 +106,9 @@ class StoreWriter:
                     for name in (layout.SOURCES, layout.BASIS, layout.PROBE)
                     for scratch in list_scratch_files(root / name)
                 ]
-                known_names = _STORE_NAMES | {scratch.name for scratch in abandoned}
-                foreign = sorted({entry.name for entry in root.iterdir()} - known_names)
+                # Hidden files are nobody's documents: macOS puts one into every folder that is looked at.
+                found = {entry.name for entry in root.iterdir() if entry.name[0] != "."}
+                foreign = sorted(found - _STORE_NAMES)
                 if foreign:
                     names = lance_dataset.shorten(foreign)
                     raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
@@ -366,11 +367,10 @@ class StoreWriter:
         ]
 
     def _require_new(self, page_ids: Sequence[str]) -> None:
-        counts = Counter(page_ids)
         repeated = sorted(
             page_id
-            for page_id, count in counts.items()
-            if count > 1 or page_id in self._page_ids - self._pending
+            for page_id, count in Counter(page_ids).items()
+            if count > 1 or (page_id in self._page_ids and page_id not in self._pending)
         )
         if repeated:
             raise StoreError(
