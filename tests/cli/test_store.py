@@ -4,10 +4,14 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from ridgerank.store.layout import BASIS
+from ridgerank.store.sidecar import remember_sources
+from ridgerank.store.store_writer import StoreWriter
 from tests.cli.commands import invoke, run_process
+from tests.store.pages import LINEAGE, row
 
 
 def test_info_is_a_table_for_people_and_json_for_machines(
@@ -20,6 +24,19 @@ def test_info_is_a_table_for_people_and_json_for_machines(
     assert facts["bytes_per_page"] == facts["prefix_bytes"] / 3
     table = run_process("store", "info", store).stdout
     assert "--keep 'stride 1/3' --exit-layer 4" in table
+
+
+def test_nothing_that_a_store_holds_reaches_a_terminal_raw(tmp_path: Path) -> None:
+    uri, first = str(tmp_path / "store"), row(0)
+    hostile = replace(first, page=replace(first.page, references=("\x1b[31ma.pdf#1",)))
+    with StoreWriter(uri, replace(LINEAGE, backbone="[red]\x1b[2J[/]")) as writer:
+        writer.append([hostile])
+    remember_sources(uri, {"\x1b[31ma.pdf": tmp_path / "[/]\r\udcff.pdf"})
+    shown = invoke("store", "list", uri).stdout + invoke("store", "info", uri).stdout
+    assert "[/]\\r\\udcff.pdf" in shown
+    assert "\\x1b[31ma.pdf" in shown
+    assert "[red]\\x1b[2J[/]" in shown
+    assert all(line.isprintable() for line in shown.splitlines())
 
 
 def test_check_finds_a_flipped_byte_and_names_the_page(

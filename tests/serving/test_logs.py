@@ -41,6 +41,32 @@ def test_a_line_of_the_log_is_json_with_the_request_s_facts(
     assert facts["milliseconds"] >= 0
 
 
+def test_no_request_writes_a_line_of_its_own_into_the_log(
+    make_service: MakeService, corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    forged = "costs\r\nWARNING: forged\x1b[2J"
+    documents = [{"text": forged, "id": forged}, forged, {"page": forged}, {"source": forged, "page": 1}]
+    wishes = {"retriever": forged, "store": forged, "order": forged, "on_overload": forged, forged: forged}
+    within = [{"documents": [forged]}, {"metadata": {forged: forged}}]
+    sent = [("search", {"query": forged, "k": 3, **more}) for more in ({}, *within)]
+    sent += [
+        ("rerank", {"query": forged, "documents": [each], "retriever_scores": [1]}) for each in documents
+    ]
+    sent += [("rerank", {"query": "q", "documents": ["a"], name: word}) for name, word in wishes.items()]
+    sent += [
+        ("explain", {"query": forged, "page": forged}),
+        ("score", {"queries": forged, "documents": [""]}),
+    ]
+    sent += [("judgements", {"query": forged, "page": forged, "grade": 1, "judge": forged})]
+    with caplog.at_level(logging.INFO), client_of(make_service(judge=True)) as client:
+        for route, body in sent:
+            client.post(f"/v1/{route}", json=body, headers={"X-Request-ID": "a\tb", "User-Agent": "x\x1b[2J"})
+        client.get("/%0aWARNING:%20forged%1b[2J", params={"query": forged})
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("ridgerank")]
+    assert len(lines) > len(sent)
+    assert not [line for line in lines if not line.isprintable()]
+
+
 def test_a_traced_request_carries_the_times_of_its_steps(make_service: MakeService, corpus: Corpus) -> None:
     instrumentation = pytest.importorskip("opentelemetry.instrumentation.fastapi", reason="needs [otel]")
     sdk = pytest.importorskip("opentelemetry.sdk.trace")

@@ -17,6 +17,7 @@ from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents
 from ridgerank.reranker.options import RerankerOptions, open_calibrated
 from ridgerank.reranker.reranker import Reranker
+from ridgerank.serving import stores
 from ridgerank.serving.app import create_app
 from ridgerank.serving.middleware import OPEN_PATHS
 from ridgerank.serving.service import Service
@@ -25,6 +26,7 @@ from ridgerank.serving.stores import ServedStore, open_stores
 from ridgerank.store.judgements import Judgements
 from ridgerank.store.maintenance import remove_documents
 from ridgerank.store.sidecar import calibrations_folder
+from ridgerank.store.store_writer import READER_GRACE
 from tests.calibrated_store import write_report
 from tests.serving.conftest import HOME, PATIENT_LIMITS, SECONDS, Corpus, client_of, end
 from tests.serving.test_load import Held, held, until
@@ -64,6 +66,8 @@ def test_pages_and_weights_that_change_are_served_without_a_restart(
     service: Service, store: str, text_reranker: Reranker, tmp_path: Path
 ) -> None:
     with client_of(service) as client:
+        longest = max(stores.REFRESH_SECONDS, stores._REMOTE_REFRESH_SECONDS)
+        assert READER_GRACE.total_seconds() > 10 * longest
         version = client.get("/v1/store").headers[STATE]
         [gone] = [
             page
