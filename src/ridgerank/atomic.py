@@ -138,5 +138,7 @@ def cache_folder(kind: str) -> Path:
     named = os.environ.get("RIDGERANK_CACHE")
     if named:
         return Path(named) / kind
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "ridgerank" / kind
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111
+    if not home.is_absolute():
+        raise WriteError("this user has no home folder; name a folder for the cache in RIDGERANK_CACHE")
+    return home / "ridgerank" / kind

@@ -118,4 +118,6 @@ def test_a_tilde_after_an_equals_sign_is_the_home_folder(
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(StoreError, match=f"no page store at {tmp_path}/pages"):
         invoke("search", "--store=~/pages", "some words")
+    with pytest.raises(StoreError, match="no page store at ~nobody-here/pages"):
+        invoke("search", "--store=~nobody-here/pages", "some words")
     assert local_root("~/pages") == tmp_path / "pages"

@@ -210,8 +210,8 @@ class ModelSettings:
         dtype: "str | torch.dtype | None" = None,
     ) -> Self:
         """The settings that read pages as for this lineage; a moved folder is found where it was last."""
-        moved = _moved_to_file(lineage.weights)
         if name is None and Path(lineage.backbone).is_absolute() and not Path(lineage.backbone).exists():
+            moved = _moved_to_file(lineage.weights)
             name = moved.read_text(encoding="utf-8") if moved.is_file() else None
         return cls(
             name or lineage.backbone,

@@ -3,6 +3,7 @@
 Also small files beside a dataset.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ def local_root(uri: str) -> Path | None:
     """The directory behind `uri`, None if it is another kind of storage."""
     if "://" not in uri:
         # Lance reads `~` as the home folder; so does what lies beside its dataset.
-        return Path(uri).expanduser() if Path(uri).parts[:1] == ("~",) else Path(uri)
+        return Path(os.path.expanduser(uri)) if Path(uri).parts[:1] == ("~",) else Path(uri)  # noqa: PTH111
     parts = urlsplit(uri)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 

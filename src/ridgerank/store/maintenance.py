@@ -1,10 +1,11 @@
 """Looking after a store: every byte compared with its checksum, documents listed and removed."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -189,7 +190,7 @@ def _resolve(
     for name, owner in owners.items():
         names_of_path.setdefault(owner, set()).add(name)
     for name in names:
-        path = str(Path(name).expanduser().resolve())
+        path = os.path.realpath(os.path.expanduser(name))  # noqa: PTH111 (a `Path` raises on some names)
         if name in documents or name in owners:  # only there: it was removed, and that was interrupted
             found.add(name)
         elif name in references:
