@@ -74,7 +74,7 @@ class CommandGroup(TyperGroup):
 
 def _expand_home(word: str) -> str:
     option, _, value = word.partition("=")
-    return f"{option}={os.path.expanduser(value)}" if option[:2] == "--" else word  # noqa: PTH111 (any value)
+    return f"{option}={os.path.expanduser(value)}" if option[:2] == "--" and value else word  # noqa: PTH111
 
 
 LINE_SECONDS = 30.0
