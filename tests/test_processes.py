@@ -43,26 +43,6 @@ def test_results_and_errors_come_back_and_a_loss_costs_one_call() -> None:
         process.call(double, SECONDS, 4)
 
 
-def test_closing_ends_a_call_that_runs() -> None:
-    process = IsolatedProcess()
-    process.call(double, SECONDS, 1)
-    raised: list[BaseException] = []
-
-    def wait() -> None:
-        try:
-            process.call(time.sleep, 10 * SECONDS, 10 * SECONDS)
-        except WorkerDied as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    while not process._lock.locked():
-        time.sleep(0.001)
-    process.close()
-    thread.join(SECONDS)
-    assert len(raised) == 1
-
-
 def test_closing_ends_a_process_that_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
     process = IsolatedProcess()
     closing = threading.Thread(target=process.close)

@@ -31,16 +31,6 @@ def naming_the_process() -> Iterator[Callable[[int], int]]:
 
 
 @contextmanager
-def crashing_on_odd() -> Iterator[Callable[[int], int]]:
-    def work(task: int) -> int:
-        if task % 2:
-            os.kill(os.getpid(), signal.SIGSEGV)
-        return 2 * task
-
-    yield work
-
-
-@contextmanager
 def ending_on_the_second_page(max_pixels: object) -> Iterator[Callable[[Any], Any]]:
     """Reads pages as usual, but for every second one of a file: that one ends the process."""
     with _renderer(30 * 28 * 28) as read:
@@ -58,7 +48,3 @@ def exit_with_3(pipe: object) -> None:
 
 def sleep_instead(*arguments: object, **options: object) -> None:
     time.sleep(120)
-
-
-def die(*arguments: object, **options: object) -> None:
-    os._exit(3)

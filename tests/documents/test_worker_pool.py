@@ -21,19 +21,6 @@ def test_results_come_in_the_order_of_the_tasks(processes: int) -> None:
     assert list(results) == [2 * task for task in range(30)]
 
 
-def test_a_crash_costs_one_task_and_the_rest_goes_on() -> None:
-    results = map_in_order(range(6), pool_tasks.crashing_on_odd, on_lost=_lost, processes=2)
-    assert list(results) == [0, -1, 4, -3, 8, -5]
-
-
-@pytest.mark.slow
-def test_a_task_that_does_not_return_is_given_up() -> None:
-    results = map_in_order(
-        range(4), partial(pool_tasks.doubling, {1: 60}), on_lost=_lost, processes=2, timeout_s=5
-    )
-    assert list(results) == [0, -1, 4, 6]
-
-
 def test_processes_that_cannot_start_are_an_error_not_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ridgerank.processes._answer_calls", pool_tasks.exit_with_3)
     with pytest.raises(DocumentError, match=r"do not start \(exit status 3"):
@@ -71,16 +58,4 @@ def test_processes_end_when_the_results_are_abandoned() -> None:
     assert all(map(_running, processes))
     assert os.getpid() not in processes
     results.close()
-    assert not any(map(_running, processes))
-
-
-def test_processes_end_when_drawing_a_task_fails() -> None:
-    processes: set[int] = set()
-
-    def failing() -> Iterator[int]:
-        yield from range(20)
-        raise RuntimeError("no more")
-
-    with pytest.raises(RuntimeError, match="no more"):
-        processes.update(map_in_order(failing(), pool_tasks.naming_the_process, on_lost=_lost, processes=2))
     assert not any(map(_running, processes))

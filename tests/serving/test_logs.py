@@ -47,7 +47,8 @@ def test_no_request_writes_a_line_of_its_own_into_the_log(
     forged = "costs\r\nWARNING: forged\x1b[2J"
     documents = [{"text": forged, "id": forged}, forged, {"page": forged}, {"source": forged, "page": 1}]
     wishes = {"retriever": forged, "store": forged, "order": forged, "on_overload": forged, forged: forged}
-    within = [{"documents": [forged]}, {"metadata": {forged: forged}}]
+    within: list[dict[str, object]] = [{"documents": [forged]}, {"metadata": {forged: forged}}]
+    sent: list[tuple[str, dict[str, object]]]
     sent = [("search", {"query": forged, "k": 3, **more}) for more in ({}, *within)]
     sent += [
         ("rerank", {"query": forged, "documents": [each], "retriever_scores": [1]}) for each in documents

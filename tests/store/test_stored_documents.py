@@ -60,7 +60,7 @@ def test_a_path_and_a_page_id_name_what_is_to_be_removed(shared_uri: str, tmp_pa
 def test_an_unknown_name_removes_nothing_and_says_what_is_near(shared_uri: str) -> None:
     with pytest.raises(StoreError, match=r"no document reprot\.pdf .*did you mean report\.pdf\?"):
         remove_documents(shared_uri, ["a.pdf", "reprot.pdf"])
-    with pytest.raises(StoreError, match="no document ~nobody-here/a.pdf"):
+    with pytest.raises(StoreError, match="no document ~nobody-here"):
         remove_documents(shared_uri, ["~nobody-here/a.pdf"])
     assert documents(shared_uri)["a.pdf"] == 4
 

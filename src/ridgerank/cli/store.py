@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -112,9 +113,10 @@ def check(uri: Uri) -> None:
 
     damaged: list[Damage] = []
     try:
-        for damage in find_damage(uri):
-            damaged.append(damage)
-            typer.echo(_printable(f"{damage.what}: {damage.reason}"))
+        with open_calibrations(uri) as folder:
+            for damage in chain(find_damage(uri), find_damaged_calibrations(folder)):
+                damaged.append(damage)
+                typer.echo(_printable(f"{damage.what}: {damage.reason}"))
         with PageStore.open(uri) as opened:
             pages = len(opened)
     except RidgeRankError as error:
@@ -122,10 +124,6 @@ def check(uri: Uri) -> None:
             raise
         typer.echo(f"{uri}: {error}", err=True)
         raise typer.Exit(1) from None
-    with open_calibrations(uri) as folder:
-        for damage in find_damaged_calibrations(folder):
-            damaged.append(damage)
-            typer.echo(_printable(f"{damage.what}: {damage.reason}"))
     if damaged:
         typer.echo(f"{uri}: {_advise(damaged, pages)}", err=True)
         raise typer.Exit(1)

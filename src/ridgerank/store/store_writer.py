@@ -101,11 +101,6 @@ class StoreWriter:
         if root is not None:
             with lance_dataset.wrap_errors(f"making the page store at {uri}"):
                 root.mkdir(parents=True, exist_ok=True)
-                abandoned = [
-                    scratch
-                    for name in (layout.SOURCES, layout.BASIS, layout.PROBE)
-                    for scratch in list_scratch_files(root / name)
-                ]
                 # Hidden files are nobody's documents: macOS puts one into every folder that is looked at.
                 found = {entry.name for entry in root.iterdir() if entry.name[0] != "."}
                 foreign = sorted(found - _STORE_NAMES)
@@ -113,8 +108,9 @@ class StoreWriter:
                     names = lance_dataset.shorten(foreign)
                     raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
                 self._descriptor, self._exclusive = _lock(root)
-                for scratch in abandoned:
-                    scratch.unlink(missing_ok=True)
+                for name in (layout.SOURCES, layout.BASIS, layout.PROBE):
+                    for scratch in list_scratch_files(root / name):
+                        scratch.unlink(missing_ok=True)
         try:
             dataset = lance_dataset.open_dataset(uri)
             self._dataset: Any = self._create(lineage, basis) if dataset is None else dataset
