@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from ridgerank.store.layout import BASIS
 from ridgerank.store.sidecar import remember_sources
 from ridgerank.store.store_writer import StoreWriter
@@ -26,7 +28,10 @@ def test_info_is_a_table_for_people_and_json_for_machines(
     assert "--keep 'stride 1/3' --exit-layer 4" in table
 
 
-def test_nothing_that_a_store_holds_reaches_a_terminal_raw(tmp_path: Path) -> None:
+def test_nothing_that_a_store_holds_reaches_a_terminal_raw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
     uri, first = str(tmp_path / "store"), row(0)
     hostile = replace(first, page=replace(first.page, references=("\x1b[31ma.pdf#1",)))
     with StoreWriter(uri, replace(LINEAGE, backbone="[red]\x1b[2J[/]")) as writer:
