@@ -1,6 +1,7 @@
 """Work in other processes: results and errors come back, time is limited, a crash costs one call."""
 
 import os
+import signal
 import threading
 import time
 from multiprocessing.context import SpawnProcess
@@ -21,6 +22,10 @@ def refuse() -> None:
     raise DocumentError("no")
 
 
+def is_spared_interruptions() -> bool:
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def process_id() -> int:
     return os.getpid()
 
@@ -28,6 +33,7 @@ def process_id() -> int:
 def test_results_and_errors_come_back_and_a_loss_costs_one_call() -> None:
     process = IsolatedProcess()
     assert process.call(double, SECONDS, 4, plus=1) == 9
+    assert process.call(is_spared_interruptions, SECONDS), "Ctrl-C would print a traceback of its start"
     first = process.call(process_id, SECONDS)
     assert first != os.getpid()
     with pytest.raises(DocumentError, match="no"):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
@@ -189,7 +189,12 @@ class IsolatedProcess:
         context = get_context("spawn")
         pipe, child_pipe = context.Pipe()
         process = context.Process(target=_answer_calls, args=(child_pipe,), daemon=True)
-        process.start()
+        resource_tracker.ensure_running()  # it would let interruptions through again
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:  # Ctrl-C reaches the whole group, and never this process: the parent ends it
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         child_pipe.close()  # so that the end of the process is the end of the pipe
         self._process, self._pipe = process, pipe
         if self._closed:  # while it was being started: `close` found no process to kill
@@ -224,7 +229,6 @@ class IsolatedProcess:
 
 
 def _answer_calls(pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends this one
     with suppress(ValueError, OSError):  # a stricter limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the other side is gone
