@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from experiments.baselines.qwen3_reranker import Qwen3Reranker
     from ridgerank.backbones.base import Backbone
     from ridgerank.lineage import Lineage
-    from ridgerank.retrievers.base import Retriever
     from ridgerank.retrievers.encoders import MultiVectorEncoder
 
 
@@ -188,7 +187,6 @@ class _CorpusBaselines:
         return load_retriever(name, self._store, device=self._models.device, dtype=self._models.dtype)
 
     def text_retriever(self) -> Baseline:
-
         return TextRetriever(self._text, name=self.name("text retriever"))
 
     def gqr(self) -> Baseline:

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from experiments.reproduce.pipeline import run_experiments
-from experiments.reproduce.prepare import choose_processes
 from experiments.reproduce.settings import make_settings
 from ridgerank.cli._console import Bar, echo
 from ridgerank.cli.main import run_app
@@ -21,7 +20,7 @@ app = typer.Typer(
 @app.command()
 def reproduce(
     out: Annotated[
-        Path, typer.Option(help="Folder for tables, figures and report.html.", show_default=False)
+        Path, typer.Option(help="Folder for tables, figures, claims and runs.", show_default=False)
     ],
     benchmark: Annotated[
         str,
@@ -69,16 +68,8 @@ def reproduce(
         bool, typer.Option("--quick", help="A small run: one backbone, one retriever, few queries.")
     ] = False,
     device: Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Processes, each with its models, for what is not timed. "
-            "[default: one per core for the embedded models on a CPU, else 1]",
-        ),
-    ] = None,
 ) -> None:
-    """Run the paper's experiments: nine tables, seven figures, paired tests, one HTML report.
+    """Run the paper's experiments: nine tables, seven figures, paired tests, every claim.
 
     Everything computed is kept in the work folder: an interrupted run continues where it stopped, and tables
     are redone in a minute. A baseline that cannot run here is a row that says why.
@@ -107,14 +98,13 @@ def reproduce(
                 out,
                 bar,
                 only=only or (),
-                processes=processes or choose_processes(settings),
             )
     except KeyboardInterrupt:
         typer.echo("\ninterrupted; what was computed is kept: run it again to go on", err=True)
         raise typer.Exit(130) from None
     for claim in claims:
         typer.echo(f"{'holds' if claim.holds else 'does not hold here'}: {claim.claim} ({claim.measured})")
-    echo(f"{out}: tables, figures and report")
+    echo(f"{out}: tables, figures, claims and runs")
 
 
 if __name__ == "__main__":

@@ -177,8 +177,7 @@ def figure6(analysis: Analysis) -> PaperFigure:
         "nDCG@5 on the calibration sample when the state is read after so many layers, λ by the teacher's "
         "rule at "
         f"each, w = {settings.sample_weight}. Highest: {peaks}. The exit layer is fixed beforehand: to "
-        "choose it "
-        "here would read judgements.",
+        "choose it here would read judgements.",
         {
             name: {"nDCG@5": study.quality.tolist(), "penalties": list(study.penalties)}
             for name, study in studies.items()
@@ -220,8 +219,7 @@ def figure7(analysis: Analysis) -> PaperFigure:
         "figure7",
         "Figure 7. Pool depth",
         f"nDCG@5 on {settings.families[0].name} with {settings.retrievers[0]}, readouts frozen, by the "
-        "number of "
-        f"candidates; {settings.candidates} are deployed.",
+        f"number of candidates; {settings.candidates} are deployed.",
         {"depths": list(study.depths), **{key: list(values) for key, values in shown.items()}},
         (8.4, 3.2) if published else (4.8, 3.2),
         draw,
@@ -255,8 +253,7 @@ def figure8(analysis: Analysis) -> PaperFigure:
         "figure8",
         "Figure 8. Calibration queries",
         "nDCG@5 on the calibration sample by the number of unlabelled queries a readout is fitted on, "
-        "mean and "
-        f"standard deviation over {settings.draws} draws; dotted: all queries of the other corpora.",
+        f"mean and standard deviation over {settings.draws} draws; dotted: all queries of the other corpora.",
         {
             **{
                 name: {
@@ -310,8 +307,7 @@ def figure2(analysis: Analysis) -> PaperFigure:
         "figure2",
         "Figure 2. Accuracy against cost",
         f"nDCG@5 against mean latency on {settings.families[0].name} with candidates of {retriever}. Times "
-        "of the "
-        "two panels do not compare.",
+        "of the two panels do not compare.",
         {"this run": ours, paper.SOURCE: published},
         (9.6, 4.4),
         draw,

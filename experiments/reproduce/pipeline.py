@@ -1,4 +1,4 @@
-"""A whole run: stages, tables, figures, report, into one folder."""
+"""A whole run: stages, tables, figures, claims and runs, into one folder."""
 
 import json
 import os
@@ -22,7 +22,6 @@ from experiments.reproduce.figures import (
     figure8,
 )
 from experiments.reproduce.prepare import Need, prepare
-from experiments.reproduce.report import write_report
 from experiments.reproduce.settings import ExperimentSettings
 from experiments.reproduce.stages.checkpoint import StageProgress
 from experiments.reproduce.studies.significance import significance, weights
@@ -91,42 +90,34 @@ def run_experiments(
     progress: StageProgress,
     *,
     only: Sequence[str] = (),
-    processes: int = 1,
 ) -> list[Claim]:
     """Compute what is missing and write the tables and figures; the claims come back with a full run."""
     corpora = settings.families[0].corpora
     if len(corpora) < LEAST_CORPORA:
         raise DatasetError(
             f"{settings.families[0].name} has {len(corpora)} corpora, wanted at least {LEAST_CORPORA}: "
-            "readouts "
-            "leave one corpus out, validate on another and fit on the rest"
+            "readouts leave one corpus out, validate on another and fit on the rest"
         )
     start = time.perf_counter()
     resumed = work.exists() and any(work.iterdir())
     entries = select_entries(only)
     experiment = Experiment(settings, work, progress)
     needs = frozenset[Need]().union(*(entry.needs for entry in entries.values()))
-    prepare(experiment, needs, processes=processes)
+    prepare(experiment, needs)
     staged = time.perf_counter() - start
     analysis = Analysis(experiment)
-    results: list[Table | PaperFigure] = []
     progress.start("tables and figures", len(entries))
     for name, entry in entries.items():
-        result = entry.compute(analysis)
-        write_result(result, out)
+        write_result(entry.compute(analysis), out)
         progress.echo(f"{out / name}.md")
-        results.append(result)
         progress.advance()
     claims = [] if only else check_claims(analysis)
     if not only:
         _write_json(out / "directions.json", [asdict(claim) for claim in claims])
         write_runs(analysis, out / "runs")
     tabled = time.perf_counter() - start - staged
-    facts = describe_run(settings, analysis, staged, tabled, resumed=resumed) | {"processes": processes}
+    facts = describe_run(settings, analysis, staged, tabled, resumed=resumed)
     _write_json(out / ("run.json" if not only else f"run-{'-'.join(only)}.json"), facts)
-    write_report(
-        out / ("report.html" if not only else f"report-{'-'.join(only)}.html"), results, claims, facts
-    )
     return claims
 
 

@@ -24,10 +24,9 @@ from transformers import PreTrainedModel
 
 from miniature.training.designs import TrainableModel, make_mini_glm, make_mini_qwen
 from miniature.training.lessons import TrainingLesson, load_weights, train_lesson
-from miniature.training.matching_lesson import MatchingLesson
+from miniature.training.matching_lesson import KeepingLesson, MatchingLesson, WordingLesson
 from miniature.training.reading_lesson import ReadingLesson
 from miniature.training.retrieval_lesson import RetrievalLesson, TrainableRetriever, make_mini_colqwen
-from miniature.training.wording_lesson import KeepingLesson, WordingLesson
 
 logger = logging.getLogger(__name__)
 

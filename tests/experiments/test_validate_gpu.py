@@ -8,10 +8,10 @@ from PIL import Image
 
 from experiments import validate_gpu
 from experiments.datasets.base import Benchmark, BenchmarkCorpus
-from experiments.machine_checks import own_margins
 from experiments.reproduce.settings import ExperimentSettings
 from experiments.reproduce.stages.checkpoint import SilentProgress
 from experiments.reproduce.stages.model_cache import ModelCache
+from experiments.validate_gpu import own_margins
 from miniature import weights
 from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.calibration.readout_file import ReadoutFile

@@ -1,13 +1,22 @@
-"""The table of ways to a weight, on synthetic lists."""
+"""The table of what users get: on synthetic lists, and the whole command on a few pages."""
+
+import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.weight_table import CONSTANT, RETRIEVER, Asked, format_rows, score_splits, summarize
+from experiments import weight_table
+from experiments.weight_table import CONSTANT, RETRIEVER, Asked, score_splits, summarize
 from ridgerank.calibration.fit import QueryLists
 from ridgerank.calibration.weight import Reading
+from ridgerank.indexing.index import index_documents
 from ridgerank.ragged import Ragged
 from ridgerank.records import Query
+from ridgerank.scoring.shallow import ShallowPass
+from tests.backbones.small_text_models import build_text
+from tests.calibrated_store import write_reports
 
 READING: Reading = ("likelihood", "mean")
 
@@ -42,10 +51,38 @@ def test_judged_questions_are_never_scored_and_gains_are_over_the_retriever() ->
     assert gain["interval"][0] <= gain["gain"] <= gain["interval"][1]
 
 
-def test_the_table_has_the_columns_that_some_row_has() -> None:
-    row = {"set": "slides", "model": "llama", "retriever": "bm25"}
-    first = {**row, "columns": {RETRIEVER: {"nDCG@5": 50.0}}, "weights": {RETRIEVER: 0.0}}
-    second = {**row, "columns": {CONSTANT: {"nDCG@5": 61.25}}, "weights": {CONSTANT: 0.5}}
-    header, _, *lines = format_rows([first, second]).splitlines()
-    assert header == "| set | model | behind | retriever | constant 0.5 |"
-    assert lines == ["| slides | llama | bm25 | 50.0 | – |", "| slides | llama | bm25 | – | 61.2 (0.50) |"]
+def test_one_command_measures_every_column_and_goes_on_from_what_it_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build_text("qwen2", tmp_path / "model")
+    write_reports(tmp_path / "documents", pages=60)
+    rows = [
+        {"query_id": f"q{n}", "text": f"revenue of the report {n}", "document": f"report-{n % 6}.pdf"}
+        for n in range(40)
+    ]
+    (tmp_path / "queries.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    grades = (f"{row['query_id']} 0 {row['document']}#{n % 10 + 1} 1\n" for n, row in enumerate(rows))
+    (tmp_path / "qrels.trec").write_text("".join(grades))
+    index_documents(tmp_path / "documents", tmp_path / "store", str(tmp_path / "model"), processes=0)
+    out = tmp_path / "rows.json"
+    words = ["weight_table", str(tmp_path / "store"), str(tmp_path), "--out", str(out), "--row", "reports"]
+    monkeypatch.setattr(sys, "argv", [*words, "--work", str(tmp_path / "work"), "--dtype", "float32"])
+    weight_table.main()
+    [row] = weight_table.read_rows(out)
+    expected = {RETRIEVER, CONSTANT, weight_table.ASKED, weight_table.FULL, "8 judged", "16 judged"}
+    assert expected <= row["columns"].keys()
+    assert weight_table.CROSS not in row["columns"]  # none was given
+    assert row["scored"] == len(row["groups"]) == len(row["by question"][RETRIEVER]) == 24
+    assert row["agreement"].keys() == {"made", "real", "ratio", "questions"}
+    assert 0 < row["seconds"]["request"] < row["seconds"]["full model"]
+
+    def fail(*_: object) -> None:
+        raise AssertionError("this was computed before")
+
+    monkeypatch.setattr(ShallowPass, "run_both", fail)
+    monkeypatch.setattr(weight_table, "time_queries", lambda *_: {"request": 1.0})
+    out.unlink()
+    weight_table.main()
+    [again] = weight_table.read_rows(out)
+    assert again["columns"] == row["columns"]
+    assert "| reports | model | bm25 |" in capsys.readouterr().out

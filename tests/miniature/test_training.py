@@ -14,12 +14,11 @@ import torch
 from miniature.training import train as training
 from miniature.training.designs import TrainableModel, make_mini_glm, make_mini_qwen, render
 from miniature.training.lessons import TrainingLesson, train_lesson
-from miniature.training.matching_lesson import MatchingLesson
+from miniature.training.matching_lesson import KeepingLesson, MatchingLesson, WordingLesson
 from miniature.training.packing import CELLS, Packer
 from miniature.training.reading_lesson import CellReader, ReadingLesson
 from miniature.training.train import save_model
 from miniature.training.training_pages import training_pages, training_queries
-from miniature.training.wording_lesson import KeepingLesson, WordingLesson
 from miniature.vocabulary import PAGE_WORDS, QUERY_WORDS
 from ridgerank.backbones.base import full_margins
 from ridgerank.backbones.load import load_backbone

@@ -118,8 +118,7 @@ def significance(analysis: Analysis) -> Table:
         "significance",
         "RidgeRank against every arm, query by query",
         "Differences in nDCG@5, points, macro over corpora. 95 % intervals from queries drawn again within "
-        "each "
-        f"corpus ({RESAMPLES} times); two-sided p from random signs ({PERMUTATIONS} permutations), not "
+        f"each corpus ({RESAMPLES} times); two-sided p from random signs ({PERMUTATIONS} permutations), not "
         "corrected for the number of comparisons.",
         (
             *text_columns("family", "retriever", "ours", "against"),
@@ -160,8 +159,7 @@ def weights(analysis: Analysis) -> Table:
         f"{len(rows)} subsets: the full cross encoder and every readout, on every corpus, behind every "
         "retriever. "
         "Predicted: w* from the subset's own correlations. Measured: the mean of the weights within one "
-        "point of "
-        "the best, with its 95 % interval over queries drawn again.",
+        "point of the best, with its 95 % interval over queries drawn again.",
         (
             *text_columns("family", "corpus", "retriever", "arm"),
             Column("predicted", ".3f"),
@@ -176,8 +174,7 @@ def weights(analysis: Analysis) -> Table:
             f"({paper.SOURCE}: {published['correlation']})",
             f"reliability over {settings.splits} random half splits, Spearman–Brown: predicted "
             f"{validation.reliability_predicted:.3f}, measured {validation.reliability_measured:.3f}, their "
-            "geometric mean "
-            f"{validation.ceiling:.3f} ({paper.SOURCE}: {published['reliability_predicted']}, "
+            f"geometric mean {validation.ceiling:.3f} ({paper.SOURCE}: {published['reliability_predicted']}, "
             f"{published['reliability_measured']}, {published['ceiling']})",
             f"{validation.interior} of {len(rows)} predicted optima are strictly between 0 and 1; the least "
             f"of c_b − ρc_s and c_s − ρc_b is {validation.least_partial:.3f} ({paper.SOURCE}: "

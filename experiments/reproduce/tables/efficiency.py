@@ -22,8 +22,7 @@ def table4(analysis: Analysis) -> Table:
         f"Table 4. Accuracy and cost on {settings.families[0].name}",
         "Recovery is the share of the full cross encoder's gain over the retriever that a method keeps: of "
         f"{settings.backbones[0]}'s, the paper's single reference, and beside it of the backbone's own; "
-        "latency is a mean over queries, retrieval included; speedup is against the full "
-        "cross encoder.",
+        "latency is a mean over queries, retrieval included; speedup is against the full cross encoder.",
         (
             *text_columns("retriever", "method"),
             Column("nDCG@5"),

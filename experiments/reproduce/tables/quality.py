@@ -50,14 +50,12 @@ def _quality(analysis: Analysis, family: int) -> Table:
         name,
         f"Table {family + 1}. nDCG@5 on {benchmark.name}",
         f"nDCG@5 in percent on the {len(corpora)} corpora of {benchmark.name}, {settings.candidates} "
-        "candidates "
-        f"a query; Δ is the gain over the retriever alone; {fitted}.",
+        f"candidates a query; Δ is the gain over the retriever alone; {fitted}.",
         tuple(columns),
         tuple(rows),
         (
             "the full cross encoder is a reference: the first backbone over every candidate's image; fused "
-            "at "
-            "its w*, and alone (w = 1)",
+            "at its w*, and alone (w = 1)",
             "weights are read on the next corpus of the family: w* for RidgeRank and the cross encoder, the "
             "best by nDCG@5 for the others; GQR is not fused and stands under the first retriever only",
             *(
@@ -124,8 +122,7 @@ def table5(analysis: Analysis) -> Table:
         "table5",
         "Table 5. Further measures",
         "Macro means over the corpora of a family, in percent. Weights are those of tables 1 and 2: no "
-        "measure "
-        "but nDCG@5 had a part in choosing them.",
+        "measure but nDCG@5 had a part in choosing them.",
         (
             *text_columns("family", "retriever", "method"),
             *number_columns([_SHOWN.get(name, name) for name in MEASURES]),
@@ -157,8 +154,7 @@ def table8(analysis: Analysis) -> Table:
         f"nDCG@5 in percent on {settings.families[0].name} with candidates of {settings.retrievers[0]}, by "
         "the "
         "number of candidates re-ranked. RidgeRank's weight is w*, the others' is the best by nDCG@5, each "
-        "read "
-        "on the next corpus at the same depth.",
+        "read on the next corpus at the same depth.",
         (*text_columns("candidates"), *number_columns(headings)),
         tuple(rows),
         (

@@ -123,8 +123,7 @@ def table9(analysis: Analysis) -> Table:
         "its judgements, and at the weight of the one-factor model from the corpus' own unlabelled "
         "queries: all "
         f"of them, or {FEW} drawn at random ({settings.draws} draws). The third score is the full-depth "
-        "margin "
-        f"of {settings.backbones[0]}.",
+        f"margin of {settings.backbones[0]}.",
         (
             *text_columns("family", "retriever", "backbone"),
             *number_columns(
@@ -160,8 +159,7 @@ def table7(analysis: Analysis) -> Table:
         "table7",
         "Table 7. The penalty without labels",
         "λ picked in the fold that leaves a corpus out (two corpora fit, the next validates), the modal λ "
-        "that "
-        f"is deployed, and nDCG@5 on the calibration sample at that λ, w = {weight}.",
+        f"that is deployed, and nDCG@5 on the calibration sample at that λ, w = {weight}.",
         (
             *text_columns("backbone", "rule"),
             *number_columns(corpora, "g"),

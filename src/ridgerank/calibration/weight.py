@@ -21,7 +21,7 @@ from ridgerank.ragged import Floats, Ragged
 from ridgerank.records import ScoredPages, State, Target
 
 BETWEEN_SETS = 0.13
-"""τ: standard deviation of judged weights over document sets and models (results/weight.json)."""
+"""τ: standard deviation of judged weights over document sets and models (results/quality.json)."""
 LARGEST_BLIND = 0.2
 """A model whose c_s is below this, beyond chance, does not read these pages."""
 LEAST_BLIND_QUESTIONS = 32

@@ -8,7 +8,6 @@ from experiments.baselines.fusion import fuse_by_min_max, fuse_by_rank
 from experiments.baselines.sequential_dependence import SequentialDependence, ordered_count, window_count
 from experiments.protocols import best_weight
 from ridgerank.errors import RetrieverError
-from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.ragged import Ragged
 from ridgerank.records import Candidate
 from ridgerank.store.page_store import PageStore
@@ -42,13 +41,6 @@ def test_pages_of_equal_score_share_their_mean_rank() -> None:
 def test_aggregation_is_as_computed_by_hand() -> None:
     expected = [0.75 * 1 + 0, 0.75 * 0.5 + 0.25, 0.25 * 0.5, 0.75, 0.25]
     assert fuse_by_min_max(RETRIEVER, BASELINE, 0.25, LISTS) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("fusion", [fuse_by_rank, fuse_by_min_max, fuse_scores])
-def test_the_ends_of_the_weight_are_the_retrievers_and_the_baselines_order(fusion: object) -> None:
-    assert callable(fusion)
-    for weight, alone in ((0.0, RETRIEVER), (1.0, BASELINE)):
-        assert (LISTS.ranks(fusion(RETRIEVER, BASELINE, weight, LISTS)) == LISTS.ranks(alone)).all()
 
 
 def test_the_weight_is_the_smallest_of_the_best_on_the_inner_corpus() -> None:

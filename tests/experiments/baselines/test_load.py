@@ -17,8 +17,7 @@ from experiments.datasets.base import BenchmarkCorpus
 from experiments.datasets.load import draw_missing_corpus
 from miniature import weights
 from miniature.corpora import PLANS
-from ridgerank.backbones.base import Backbone, full_margins
-from ridgerank.backbones.load import load_backbone
+from ridgerank.backbones.base import Backbone
 from ridgerank.indexing.index import index_documents
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
@@ -98,20 +97,6 @@ def test_the_grid_holds_the_search_of_every_setting(store: PageStore, query: str
         scores = {each.page_id: each.score for each in baseline.search(query, steps=steps)}
         row = by_setting[GRID.index((5e-3, steps))]
         assert [scores[page_id] for page_id in page_ids] == pytest.approx(row.tolist(), abs=1e-5)
-
-
-def test_the_image_stand_in_is_the_whole_backbones_margin(
-    baselines: dict[str, Baseline], query: str, candidates: list[Candidate], corpus: BenchmarkCorpus
-) -> None:
-    from ridgerank.documents.render import list_pages, render_pages
-    from ridgerank.records import Page
-
-    backbone = load_backbone(weights("mini-glm"), device="cpu")
-    read = render_pages(list_pages(corpus.documents), max_pixels=backbone.max_pixels)
-    images = {page.page_id: page.image for page in read if isinstance(page, Page)}
-    expected = full_margins(backbone, query, [images[candidate.page_id] for candidate in candidates[:2]])
-    scores = baselines["image reranker"].score(query, candidates[:2])
-    assert scores == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-3)
 
 
 def test_published_checkpoints_read_the_stored_text_and_the_page_image(

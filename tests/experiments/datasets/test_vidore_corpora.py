@@ -2,8 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.datasets.hub import DatasetTables, HubDataset
-from experiments.datasets.vidore_corpora import VIDORE2, load_vidore, read_judged_queries, write_pages
+from experiments.datasets.vidore_corpora import (
+    VIDORE2,
+    DatasetTables,
+    HubDataset,
+    load_vidore,
+    read_judged_queries,
+    write_pages,
+)
 from ridgerank.errors import DatasetError
 from tests.experiments.datasets.hub_copy import (
     corpus_rows,

@@ -45,6 +45,5 @@ def test_the_page_shows_every_method_and_every_claim_that_does_not_hold() -> Non
 def test_the_committed_run_is_whole() -> None:
     for name in CATALOGUE:
         assert {"json", "md"} <= {path.suffix[1:] for path in RESULTS.glob(f"{name}.*")}, name
-    assert (RESULTS / "report.html").stat().st_size > 100_000
     assert sum(path.stat().st_size for path in RESULTS.iterdir()) < 6 << 20
     assert not list(RESULTS.glob("*-table*"))

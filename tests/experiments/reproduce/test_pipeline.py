@@ -16,7 +16,6 @@ from experiments.reproduce.pipeline import CATALOGUE, run_experiments
 from experiments.reproduce.settings import ExperimentSettings, make_settings
 from experiments.reproduce.stages.checkpoint import SilentProgress
 from experiments.reproduce.stages.model_cache import ModelCache
-from ridgerank.backbones.base import full_margins
 from ridgerank.errors import DatasetError
 from ridgerank.evaluation.metrics import evaluate
 from ridgerank.trec import read_run
@@ -83,17 +82,6 @@ def test_the_draws_of_few_queries_are_as_many_as_asked_for(folder: Path) -> None
     assert "3 draws" in (folder / "out/figure8.md").read_text()
 
 
-def test_the_report_holds_everything_and_fetches_nothing(folder: Path) -> None:
-    page = (folder / "out/report.html").read_text()
-    for name in (*CATALOGUE, "directions", "run"):
-        assert f'<section id="{name}">' in page
-        assert f'href="#{name}"' in page
-    assert page.count("<svg") == 7
-    for loading in ("<script", "<link", "<img", "@import", 'src="'):
-        assert loading not in page
-    assert "does not hold here" in page or "holds" in page
-
-
 @pytest.mark.usefixtures("no_models")
 def test_a_second_run_computes_nothing_and_says_the_same(
     folder: Path, settings: ExperimentSettings, tmp_path: Path
@@ -118,28 +106,6 @@ def test_states_by_layer_agree_with_the_store_at_the_exit_layer(analysis: Analys
     assert by_layer.shape[2] == 8
     np.testing.assert_allclose(by_layer[:, :, 6 - 1], stored, rtol=1e-3, atol=1e-3)
     assert not np.allclose(by_layer[:, :, 6], stored, atol=1e-1)
-
-
-def test_margins_are_those_of_full_passes(analysis: Analysis) -> None:
-    experiment, settings = analysis.experiment, analysis.settings
-    corpus_key, backbone, retriever = (
-        experiment.corpus_keys(1)[1],
-        settings.backbones[0],
-        settings.retrievers[0],
-    )
-    corpus, pools = experiment.corpus(corpus_key), experiment.pools(corpus_key, retriever)
-    with experiment.open_shallow(corpus_key, backbone) as shallow:
-        from ridgerank.store.sidecar import rerender_pages
-
-        model = experiment.models.load_backbone(backbone)
-        page_ids = pools.page_ids[2, : settings.candidates].tolist()
-        seen = rerender_pages(shallow.get().store, page_ids, max_pixels=model.max_pixels)
-        pages = {page.page_id: page for batch in seen for page in batch}
-        contents = [model.content(pages[page_id]) for page_id in page_ids]
-        expected = full_margins(model, corpus.queries[2].text, contents).numpy()
-    np.testing.assert_allclose(
-        experiment.margins(corpus_key, backbone, retriever)[2], expected, rtol=1e-3, atol=1e-3
-    )
 
 
 def test_an_arm_that_cannot_run_is_a_row_that_says_why(
