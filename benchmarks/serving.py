@@ -5,8 +5,8 @@
 Without a store the miniature is drawn, indexed and calibrated first. The server runs in a separate process.
 One caller, then eight, send requests without pause; then as many as the server admits (its capacity), then
 ten times as many, each of which retries after a pause when it is refused. Answers to the same queries before
-and after are compared. Then as many callers send scores along and take the order of these scores where the
-model is late (`on_overload`), with a deadline of two seconds.
+and after are compared. Then callers send scores along; ten times as many requests as the server then answers
+come with a deadline of two seconds and take the order of these scores where the model is late.
 
 With `--copies` a server holds so many copies of the store: its memory over that of a server with one of them,
 both with full caches left out, and the time of a request to one of them while the others are asked at a tenth
@@ -46,7 +46,6 @@ TIMES_CAPACITY = 10
 LATE_SECONDS = 2.0
 BACK_OFF_SECONDS = 1.0
 """What the server's Retry-After asks for at least."""
-
 
 Body = dict[str, Any]
 
@@ -137,14 +136,18 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
             "query": text,
             "documents": [result["page_id"] for result in results],
             "retriever_scores": [result["retriever_score"] for result in results],
-            "deadline_ms": int(1000 * LATE_SECONDS),
-            "on_overload": "retriever",
         }
         for text, results in zip(texts, before, strict=False)
     ]
     admitted = await load(address, scored, callers=ADMITTED, seconds=seconds, path=b"/v1/rerank")
+    late = {"deadline_ms": int(1000 * LATE_SECONDS), "on_overload": "retriever"}
     degraded = await load(
-        address, scored, callers=ADMITTED * TIMES_CAPACITY, seconds=seconds, path=b"/v1/rerank"
+        address,
+        [{**body, **late} for body in scored],
+        callers=ADMITTED * TIMES_CAPACITY,
+        seconds=seconds,
+        path=b"/v1/rerank",
+        every=ADMITTED / admitted.throughput,
     )
     loads = (single, eight, capacity, crowd, admitted, degraded)
     return {
@@ -163,6 +166,7 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
         "degraded": {
             "deadline_seconds": LATE_SECONDS,
             "requests": len(degraded.latencies) + degraded.refused,
+            "times_capacity": round(len(degraded.latencies) / degraded.seconds / admitted.throughput, 1),
             "without_an_order": degraded.refused + len(degraded.other),
             "longest_seconds": round(max(degraded.latencies), 2),
             "reranked_share": round(degraded.reranked / len(degraded.latencies), 3),
@@ -170,12 +174,7 @@ async def phases(address: str, server: int, texts: list[str], seconds: float) ->
                 degraded.reranked / degraded.seconds / (admitted.reranked / admitted.seconds), 2
             ),
         },
-        "requests": {
-            "one": len(single.latencies),
-            "eight": len(eight.latencies),
-            "capacity": len(capacity.latencies),
-            "ten_times": len(crowd.latencies),
-        },
+        "requests": [len(each.latencies) for each in loads],
     }
 
 
@@ -273,6 +272,7 @@ async def load(
 
     async def call(number: int) -> None:
         turn = number
+        await asyncio.sleep(every * number / callers)
         line = await asyncio.open_connection(url.hostname, url.port)
         while (sent := time.perf_counter()) < end:
             status, answered = await post(line, path, bodies[turn % len(bodies)])

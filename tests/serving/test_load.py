@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from ridgerank.reranker.candidates import PAGES_PER_PASS, CandidateList, pages_p
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.engine import Job, RankingResult, Work
 from ridgerank.serving.http_errors import ApiError
+from ridgerank.serving.service import order_unread
 from ridgerank.serving.settings import Limits
 from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of, serve
 
@@ -70,9 +72,10 @@ def plain(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_concurrent_requests_get_what_lone_ones_get(make_service: MakeService, corpus: Corpus) -> None:
-    limits = Limits(admitted=100, deadline_seconds=SECONDS)
+    service = make_service(limits=Limits(admitted=100, deadline_seconds=SECONDS))
+    service.engine.batch_jobs = 8
     with (
-        serve(make_service(limits=limits)) as address,
+        serve(service) as address,
         httpx.Client(base_url=address, timeout=SECONDS) as client,
     ):
         bodies = [{"query": query, "k": k, "top_n": k} for query in corpus.queries[:8] for k in (3, 12, 20)]
@@ -92,7 +95,8 @@ def test_concurrent_requests_get_what_lone_ones_get(make_service: MakeService, c
 def test_what_waits_is_served_together(
     make_service: MakeService, corpus: Corpus, held: Held, reranker: Reranker
 ) -> None:
-    engine = make_service(limits=Limits(admitted=9, batch_jobs=8)).engine
+    engine = make_service(limits=Limits(admitted=9)).engine
+    engine.batch_jobs = 8
     [first] = engine.submit([search(reranker, corpus.queries[0], 12)])
     assert held.entered.acquire(timeout=SECONDS)
     others = engine.submit([search(reranker, query, 12) for query in corpus.queries[1:9]])
@@ -101,6 +105,24 @@ def test_what_waits_is_served_together(
     assert held.batches == [1, 8]
     assert [result.batch_jobs for result in results] == [1] + [8] * 8
     assert all(len(result.ranking.pages) == 12 for result in results)
+
+
+def test_an_order_that_the_model_would_be_late_for_is_not_asked_of_it(
+    make_service: MakeService, corpus: Corpus, held: Held, reranker: Reranker
+) -> None:
+    engine = make_service().engine
+    work = search(reranker, corpus.queries[0], 12)
+    ordered = replace(work, order=order_unread(reranker, work.prepare(lambda: None)))
+    held.leave.release()
+    [first] = engine.submit([work])
+    ranking_of(first)
+    until(lambda: engine.admitted == 0)
+    free = engine.submit([ordered], seconds=0.0)  # a free model may turn out faster than it was
+    with pytest.raises(ApiError, match="the model is busy for"):
+        engine.submit([ordered], seconds=0.0)
+    admitted = [*free, *engine.submit([ordered], seconds=SECONDS), *engine.submit([work], seconds=0.0)]
+    held.leave.release(3)
+    assert all(len(ranking_of(job).ranking.pages) == 12 for job in admitted)
 
 
 def test_beyond_the_bound_callers_are_told_to_come_back_and_then_served(

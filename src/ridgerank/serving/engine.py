@@ -1,11 +1,14 @@
 """The queue before the model: bounded, and shared by all requests and stores of a process.
 
 One thread runs the model. It takes the jobs that wait and ranks them together; lists of one shape share
-passes (`Reranker.rank_lists`). No job is held back to fill a batch. An error belongs to its job: if a shared
-pass fails, its jobs run one by one. The work of a caller who has left is dropped.
+passes (`Reranker.rank_lists`), but on a CPU, where that saves nothing, it takes one job at a time. No job is
+held back to fill a batch. An error belongs to its job: if a shared pass fails, its jobs run one by one. The
+work of a caller who has left is dropped. A request that brings an order of its own is refused at once where
+the model would be late for it: what runs then is in time.
 """
 
 import logging
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +31,8 @@ log = logging.getLogger(__name__)
 
 HEAVY_TOKENS = 16_384
 """Query tokens times candidates from which a job is ranked alone, after the others of its batch."""
+_NEWEST = 0.2
+"""The share of the last batch in the average of what a candidate takes."""
 
 
 class CallerLeftError(ApiError):
@@ -90,9 +95,13 @@ class Job:
 class Engine:
     """Runs one model for many callers; `close` lets the admitted jobs finish."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, shares: bool) -> None:
         self.limits = limits
+        self.batch_jobs = limits.batch_jobs if shares else 1
         self._waiting: deque[Job] = deque()
+        self._running: Sequence[Job] = ()
+        self._page_seconds = 0.0
+        """What a candidate takes, averaged over the last batches."""
         self._requests: Counter[object] = Counter()
         """Request → its jobs that wait or are being worked on."""
         self._changed = Condition()
@@ -117,12 +126,24 @@ class Engine:
                 retry_after=1,
             )
 
-    def submit(self, works: Sequence[Work], pair_tokens: Sequence[int] = ()) -> list[Job]:
-        """Admit the works of one request, or refuse all of them; `pair_tokens` says how much each takes."""
+    def submit(
+        self, works: Sequence[Work], pair_tokens: Sequence[int] = (), *, seconds: float = math.inf
+    ) -> list[Job]:
+        """Admit the works of one request, or refuse all of them; `pair_tokens` says how much each takes.
+
+        If each has an order without the model, they are refused unless the model is free or should have done
+        them in `seconds`.
+        """
         request = object()
         sizes = pair_tokens or [0] * len(works)
         with self._changed:
             self.require_room()
+            if self._requests and all(work.order is not None for work in works):
+                ahead = [job.work for job in (*self._running, *self._waiting)]
+                needed = self._page_seconds * sum(work.candidates for work in (*ahead, *works))
+                if needed > seconds:
+                    busy = f"the model is busy for {needed:.1f} s, longer than the request allows"
+                    raise ApiError(429, "overloaded", busy, retry_after=1)
             jobs = [Job(work, request, size) for work, size in zip(works, sizes, strict=True)]
             self._waiting += jobs
             self._requests[request] += len(jobs)
@@ -162,18 +183,23 @@ class Engine:
         # OpenMP counts threads for each thread that calls it: without this the thread takes all cores.
         torch.set_num_threads(torch.get_num_threads())
         while jobs := self._take_batch():
+            start = time.perf_counter()
             try:
                 self._run_batch(jobs)
             finally:
                 with self._changed:
+                    self._running = ()
                     self._finish(jobs)
+            if not any(job.abandoned for job in jobs):
+                last = (time.perf_counter() - start) / max(1, sum(job.work.candidates for job in jobs))
+                self._page_seconds += (last - self._page_seconds) * (_NEWEST if self._page_seconds else 1.0)
 
     def _take_batch(self) -> list[Job]:
         """Wait for jobs and take them; none once the engine closes and the queue is empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self.closing)
-            count = min(len(self._waiting), self.limits.batch_jobs)
-            jobs = [self._waiting.popleft() for _ in range(count)]
+            count = min(len(self._waiting), self.batch_jobs)
+            self._running = jobs = [self._waiting.popleft() for _ in range(count)]
         now = time.perf_counter()
         for job in jobs:
             job.queue_ms = 1000 * (now - job.admitted_at)

@@ -50,7 +50,7 @@ class Service:
         self.model = settings.model_name or f"ridgerank-{base_name(self.backbone.name)}"
         self.started = int(time.time())
         self._queries = None if settings.query_log is None else QueryLog(settings.query_log)
-        self.engine = Engine(settings.limits)
+        self.engine = Engine(settings.limits, shares=self.backbone.device.type != "cpu")
         self._retrieval = ThreadPoolExecutor(2, thread_name_prefix="ridgerank-retrieval")
         self.metrics = Metrics(self.engine, self.stores, self._opened.cache_counts)
         self.page_images = PageImages(settings.limits)
@@ -216,7 +216,7 @@ class Service:
         """Wait for all of these; stop at the deadline, or when the caller hangs up."""
         seconds = self._seconds(deadline_ms) - (time.monotonic() - works[0].began)
         sizes = await asyncio.to_thread(self._count_tokens, works)
-        jobs = self.engine.submit(works, sizes)
+        jobs = self.engine.submit(works, sizes, seconds=seconds)
         results = asyncio.gather(*(asyncio.wrap_future(job.result) for job in jobs), return_exceptions=True)
         hang_up = asyncio.ensure_future(_wait_for_hang_up(request))
         events: set[asyncio.Future[Any]] = {results, hang_up}
