@@ -262,10 +262,7 @@ async def load(
     path: bytes = b"/v1/search",
     every: float = 0.0,
 ) -> Load:
-    """So many callers, each asking again when it is answered, or after a pause where refused.
-
-    A caller asks once in `every` seconds at most.
-    """
+    """So many callers, each asking again when it is answered, once in `every` seconds at most."""
     met, url = Load(), urlsplit(address)
     start = time.perf_counter()
     end = start + seconds
@@ -275,6 +272,8 @@ async def load(
         await asyncio.sleep(every * number / callers)
         line = await asyncio.open_connection(url.hostname, url.port)
         while (sent := time.perf_counter()) < end:
+            if line[0].at_eof():  # the server closes a line that was idle
+                line = await asyncio.open_connection(url.hostname, url.port)
             status, answered = await post(line, path, bodies[turn % len(bodies)])
             turn += callers
             if status == 200:

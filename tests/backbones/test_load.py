@@ -25,8 +25,14 @@ looking = pytest.mark.parametrize("built", FAMILIES, indirect=True)
 """Models that look at pages."""
 
 
-def test_bfloat16_runs_and_stays_close(built: Built, backbone: Backbone, pages: list[Content]) -> None:
-    half = load_backbone(built.folder, device="cpu", dtype=torch.bfloat16)
+def test_weights_saved_in_bfloat16_run_in_it_and_stay_close(
+    built: Built, backbone: Backbone, pages: list[Content], tmp_path: Path
+) -> None:
+    assert load_backbone(built.folder, device="cpu").dtype == torch.float32  # as the weights are
+    folder = shutil.copytree(built.folder, tmp_path / "half")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16"}))
+    half = load_backbone(folder, device="cpu")
     (prefix,) = half.encode(pages[:1], exit_layer=LAYERS)
     assert (half.dtype, prefix.keys.dtype) == (torch.bfloat16, torch.bfloat16)
     states = half.states([QUERY], PrefixBatch([prefix]))

@@ -61,6 +61,9 @@ FAMILIES: dict[str, type[VisualBackbone]] = {
 """Families that look at pages, by the `model_type` of their configuration; `MODEL_CLASSES` read text."""
 
 
+_HALVES = (torch.bfloat16, torch.float16, "bfloat16", "float16")
+
+
 def load_backbone(
     name: str | Path,
     *,
@@ -74,9 +77,10 @@ def load_backbone(
 ) -> Backbone:
     """Load a model by short name, by hub repository or from a folder.
 
-    Device and dtype default to CUDA in bfloat16, else the CPU in float32: weights trained in bfloat16
-    overflow float16. Apple's GPU (`mps`) has to be asked for, as nobody has run it yet. A GGUF file, or a
-    folder with one, is unpacked by transformers' own loader, once: the result is kept in the cache.
+    The device defaults to CUDA, else the CPU, and the dtype to bfloat16, but on a CPU to float32 for weights
+    that were saved in it: weights trained in bfloat16 overflow float16. Apple's GPU (`mps`) has to be asked
+    for, as nobody has run it yet. A GGUF file, or a folder with one, is unpacked by transformers' own loader,
+    once: the result is kept in the cache.
     `max_pixels` is the pixel budget of a page image; the default suits the family, and is never above what
     the model's own processor says. For models that read text, `page_text` is how much of it (`head 512`),
     and `prompt` one of `TEXT_PROMPTS`; for others it is one of `PRESETS`, where the name does not tell. A
@@ -85,6 +89,7 @@ def load_backbone(
     """
     name = absolute_name(str(name))
     source, gguf = find_model(name)
+    chosen, quantized = dtype, gguf is not None
     device, dtype = placement(device, dtype)
     tokenizer_class = AutoTokenizer
     if gguf is not None:
@@ -102,6 +107,8 @@ def load_backbone(
     with reading(gguf or "config.json", base):
         config = read_config(base, **options)
     _require_supported(name, config, max_pixels=max_pixels, page_text=page_text)
+    if chosen is None and device.type == "cpu" and (quantized or config.dtype in _HALVES):
+        dtype = torch.bfloat16
     with reading(gguf or "its tokenizer (tokenizer.json, tokenizer_config.json)", base):
         tokenizer = tokenizer_class.from_pretrained(base, **NO_CODE, **options)
     family = FAMILIES.get(config.model_type)

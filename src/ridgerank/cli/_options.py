@@ -32,7 +32,7 @@ Device = Annotated[
 ]
 Dtype = Annotated[
     str | None,
-    model_option(help="float32, bfloat16 or float16. [default: device's]", envvar="RIDGERANK_DTYPE"),
+    model_option(help="float32, bfloat16 or float16. [default: the weights']", envvar="RIDGERANK_DTYPE"),
 ]
 ReadoutName = Annotated[
     str, ranking_option(help="Which of the store's calibrations to rank with.", envvar="RIDGERANK_READOUT")
