@@ -212,6 +212,7 @@ def test_extreme_scores_fail_their_own_request_only(
     make_service: MakeService, corpus: Corpus, reranker: Reranker, held: Held
 ) -> None:
     service = make_service(limits=Limits(admitted=50, deadline_seconds=SECONDS))
+    service.engine.batch_jobs = 8
     page_ids = reranker.store.page_ids()[:9]
     good = {"query": corpus.queries[0], "documents": page_ids, "retriever_scores": list(range(9))}
     bad = {**good, "retriever_scores": [1e308, -1e308, *[0.0] * 7]}
