@@ -87,7 +87,7 @@ def test_a_packed_model_gives_the_targets_and_states_of_the_folder_it_was_made_o
     wanted = whole.targets([QUERY], PrefixBatch(whole.encode(PAGES, exit_layer=LAYERS)))
     shallow = whole.states([QUERY], PrefixBatch(whole.encode(PAGES, exit_layer=3)), state="mean")
     for name in (path, path.parent):
-        packed = load_backbone(name, device="cpu")
+        packed = load_backbone(name, device="cpu", dtype=torch.float32)
         assert packed.prompt == whole.prompt
         assert packed.tokens.answers == whole.tokens.answers
         found = packed.targets([QUERY], PrefixBatch(packed.encode(PAGES, exit_layer=LAYERS)))
