@@ -112,7 +112,8 @@ def test_an_order_that_the_model_would_be_late_for_is_not_asked_of_it(
 ) -> None:
     engine = make_service().engine
     work = search(reranker, corpus.queries[0], 12)
-    ordered = replace(work, order=order_unread(reranker, work.prepare(lambda: None)))
+    [found] = reranker.retrieve([work.query], k=12)
+    ordered = replace(work, order=order_unread(reranker, found))
     held.leave.release()
     [first] = engine.submit([work])
     ranking_of(first)
