@@ -241,7 +241,7 @@ def ask(workbench: Workbench, folder: Path) -> Asked:
     }
     members = ((query, page.page_id) for query, found in candidates.items() for page in found)
     relevance = np.array([float(qrels[query.query_id].get(page, 0)) for query, page in members])
-    passes = StatePasses(workbench.shallow, STATES, report, len(candidates))
+    passes = StatePasses(workbench.shallow, STATES, report, len(candidates), None)
     lists = passes.lists(candidates, relevance)
     assert lists is not None  # a corpus without judged questions is refused
     return Asked(lists, tuple(about[query.query_id] or query.query_id for query in candidates), qrels)

@@ -149,7 +149,8 @@ def read_text(path: Path, expected: str, kind: type[RidgeRankError] = RunFileErr
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise kind(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        found = f"not UTF-8 text ({error.reason} at byte {error.start})"
+        raise kind(f"{path}: {found}; expected {expected}") from error
     except OSError as error:
         raise kind(f"{path}: {error.strerror or error}; expected {expected}") from error
 

@@ -107,6 +107,33 @@ def test_an_interrupted_calibration_goes_on_and_ends_the_same(
     np.testing.assert_allclose(again.readout.vector, whole.readout.vector, rtol=1e-3, atol=1e-6)
 
 
+def test_another_retriever_runs_only_the_pairs_that_are_new(
+    store: str, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Backwards(WordOverlap):
+        def score(self, query: str, page_ids: Sequence[str]) -> Floats:
+            return -super().score(query, page_ids)
+
+    ran: list[tuple[str, str]] = []
+    run_both = ShallowPass.run_both
+
+    def count(self: ShallowPass, query: str, page_ids: Sequence[str]) -> Any:  # noqa: ANN401
+        ran.extend((query, page_id) for page_id in page_ids)
+        return run_both(self, query, page_ids)
+
+    monkeypatch.setattr(ShallowPass, "run_both", count)
+    first, seen = run(store, small_backbone), set(ran)
+    ran.clear()
+    assert same(run(store, small_backbone, name="again"), first)
+    assert not ran
+    with PageStore.open(store) as opened:
+        calibrate(opened, backbone=small_backbone, retriever=Backwards(opened.texts()), **SIZES)
+    assert ran
+    assert not seen & set(ran)
+    with pytest.raises(CalibrationError, match="the model of this store reads page images"):
+        run(store, small_backbone, texts={"a": "some text"})
+
+
 def test_a_model_that_cannot_read_gets_no_weight_and_the_report_says_why(
     store: str, small_backbone: Backbone
 ) -> None:

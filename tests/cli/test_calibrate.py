@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from ridgerank.backbones.base import Backbone
-from ridgerank.errors import RidgeRankError
+from ridgerank.cli.calibrate import _read_texts
+from ridgerank.errors import QueryError, RidgeRankError
 from ridgerank.reranker.reranker import Reranker
+from ridgerank.store.page_store import PageStore
 from tests.cli.commands import invoke
 
 
@@ -57,6 +59,21 @@ def test_calibrate_compares_readings_and_learns_the_one_asked_for(folder: Path) 
     facts = json.loads(chosen.stdout)
     assert (facts["target"], facts["state"]) == ("likelihood", "mean")
     assert [reading["target"] for reading in facts["diagnostics"]["options"]] == ["likelihood"]
+
+
+def test_texts_are_those_of_pages_cut_or_the_lines_of_a_file(folder: Path, tmp_path: Path) -> None:
+    with PageStore.open(str(folder / "store")) as store:
+        cut = _read_texts("40", store)
+        assert {
+            "".join(cut[name] for name in cut if name.startswith(f"{page}@"))
+            for page in store.references(store.page_ids())
+        } == set(store.texts().values())
+        lines = tmp_path / "texts.jsonl"
+        lines.write_text('{"text": "one\\ntwo"}\n\n{"text": "three"}\n')
+        assert list(_read_texts(str(lines), store).values()) == ["one\ntwo", "three"]
+        lines.write_text("plain\n")
+        with pytest.raises(QueryError, match="expected lines of JSON, each with a `text`"):
+            _read_texts(str(lines), store)
 
 
 def copy_calibration(folder: Path, name: str) -> None:

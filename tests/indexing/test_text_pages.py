@@ -1,5 +1,6 @@
 """Pages as text, from documents through the store to states."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ridgerank.lineage import Keep
 from ridgerank.processes import IsolatedProcess
 from ridgerank.records import STATES, Page, State
 from ridgerank.reranker.explain import explain
+from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import calibrations_folder, rerender_pages
@@ -118,6 +120,19 @@ def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_pa
     kept = torch.tensor([cache.margin(query, page_id) for page_id in ids])
     full = full_margins(backbone, query, [texts[page_id] for page_id in ids])
     torch.testing.assert_close(kept, full, rtol=1e-4, atol=1e-4)
+    shutil.rmtree(reports)  # what is stored of them is enough
+    chunks = {
+        f"{page}@{start}": text[start : start + 90] for page, text in texts.items() for start in (0, 90)
+    }
+    cut = calibrate(uri, backbone=backbone, texts=chunks, name="chunks", **sizes)
+    assert (cut.retriever, cut.diagnostics.lists, len(cut.readout.vector)) == (
+        "bm25",
+        16,
+        len(made.readout.vector),
+    )
+    with Reranker.open(uri, readout="chunks", backbone=backbone) as reranker:
+        ranking = reranker.rank(query, list(chunks.values())[:6])
+        assert (ranking.reranked, len(ranking.pages), ranking.weight) == (True, 6, cut.weight.weight)
 
 
 def test_an_explanation_names_the_lines_the_query_looked_at(

@@ -1,6 +1,5 @@
 """Candidates in, rankings out: what a request gives, and what it refuses."""
 
-import asyncio
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -254,7 +253,7 @@ def test_top_k_cuts_the_ranking_and_nothing_else(reranker: Reranker) -> None:
     assert len(reranker.rank(QUERY, candidates, top_k=99).pages) == 8
 
 
-def test_batches_threads_and_tasks_give_what_one_call_gives(reranker: Reranker) -> None:
+def test_batches_and_threads_give_what_one_call_gives(reranker: Reranker) -> None:
     queries = [f"query {number}" for number in range(6)]
     candidates = [reranker.retriever.search(query, 7) for query in queries]
     rank = partial(reranker.rank, retriever="by-digest")
@@ -263,14 +262,6 @@ def test_batches_threads_and_tasks_give_what_one_call_gives(reranker: Reranker) 
     with ThreadPoolExecutor(4) as threads:
         found = threads.map(rank, queries, candidates)
         assert [essence(one) for one in found] == expected
-
-    async def at_once() -> list[Ranking]:
-        arank = partial(reranker.arank, retriever="by-digest")
-        ranked = (arank(query, own) for query, own in zip(queries, candidates, strict=True))
-        searched = (reranker.asearch(query, k=7, top_k=7) for query in queries)
-        return await asyncio.gather(*ranked, *searched)
-
-    assert [essence(one) for one in asyncio.run(at_once())] == [*expected, *expected]
 
 
 def test_a_page_given_twice_counts_once_at_its_higher_score(reranker: Reranker) -> None:

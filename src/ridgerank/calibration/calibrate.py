@@ -8,13 +8,17 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias, TypedDict, Unpack
+from zipfile import BadZipFile
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from ridgerank.atomic import replace_file
 from ridgerank.backbones.base import Backbone
@@ -44,31 +48,37 @@ from ridgerank.calibration.teacher import (
     CandidateLists,
     TargetCache,
     complete_targets,
+    digest_query,
     keep_scored,
     read_teacher,
     target_column,
 )
 from ridgerank.calibration.weight import Reading, Scorer, Weighed, mean_interval, weigh
+from ridgerank.documents.sources import text_page_id
 from ridgerank.errors import CalibrationError
 from ridgerank.fusion.standardize import standard_deviations
+from ridgerank.indexing.index import encode_pending
 from ridgerank.ragged import Floats, Ragged
 from ridgerank.readout import Readout
 from ridgerank.records import STATES, Candidate, Query, State, Target, document_name
 from ridgerank.retrievers.base import AmongPages, Retriever
+from ridgerank.retrievers.bm25 import BM25
 from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_filter import PageSelection
-from ridgerank.store.page_store import PageStore, ids_filter
+from ridgerank.store.page_store import PageRow, PageStore, StoredPage, ids_filter
 from ridgerank.store.sidecar import edit_calibrations
+from ridgerank.store.store_writer import StoreWriter
 from ridgerank.trec import Qrels
-
-if TYPE_CHECKING:
-    import torch
 
 CANDIDATES = 20
 """K, as in the paper."""
 READ_PAGES = 100
 """Pages read at full depth, at most: the queries that readouts are fitted to share their candidates."""
+KEPT_PAIRS = 8192
+"""Of a query and a page whose states are kept, at most."""
+READ_TEXTS = 400
+"""Texts that a calibration on texts reads, at most."""
 TARGETS_STEP, STATES_STEP = "full-depth targets", "shallow states"
 """The steps of a calibration that take time."""
 
@@ -132,7 +142,7 @@ def open_workbench(
     backbone: Backbone | str | None = None,
     retriever: Retriever | str | None = None,
     device: str | None = None,
-    dtype: "str | torch.dtype | None" = None,
+    dtype: str | torch.dtype | None = None,
 ) -> Iterator[Workbench]:
     """Open a store, by default with its own backbone and the retriever of its vectors, else BM25."""
     pages = store if isinstance(store, PageStore) else PageStore.open(str(store))
@@ -153,20 +163,22 @@ def calibrate(
     name: str = DEFAULT_NAME,
     queries_from: str = "given",
     readout: ReadoutFile | None = None,
+    texts: Mapping[str, str] | None = None,
     export: Path | None = None,
     device: str | None = None,
-    dtype: "str | torch.dtype | None" = None,
+    dtype: str | torch.dtype | None = None,
     **options: Unpack[ListOptions],
 ) -> Calibration:
     """Fit a readout and a weight to a store and its retriever, and save them beside the store.
 
     No judgements are needed. Without `queries`, questions are cut from the pages; with `qrels` the weight is
     that of the judgements. `queries_from` tells the report where queries come from. With a `readout` nothing
-    is fitted: it is weighed. `export` is a file for all lists. The other options are those of `make_lists`.
+    is fitted: it is weighed. With `texts`, by name, it is for such texts in the place of the pages. `export`
+    is a file for all lists. The other options are those of `make_lists`.
     """
     opened = partial(open_workbench, backbone=backbone, retriever=retriever, device=device, dtype=dtype)
-    with opened(store) as workbench:
-        calibration_path(workbench.folder, name)  # refuses a bad name before any work
+    calibration_path(Path(), name)  # refuses a bad name before any work
+    with opened(store) as own, over_texts(own, texts) as workbench:
         if readout is not None:
             readout.require(workbench.shallow.backbone, workbench.shallow.store.lineage)
         lists = make_lists(workbench, readout=readout, **options)
@@ -188,6 +200,31 @@ def calibrate(
             readout=readout,
             queries_from=queries_from if options.get("queries") or readout else _describe_questions(lists),
         )
+
+
+@contextmanager
+def over_texts(workbench: Workbench, texts: Mapping[str, str] | None) -> Iterator[Workbench]:
+    """The same model over `READ_TEXTS` of these texts, if any are given, as this store would hold them.
+
+    BM25 finds them.
+    """
+    if texts is None:
+        yield workbench
+        return
+    store, backbone = workbench.shallow.store, workbench.shallow.backbone
+    if not backbone.reads_text:
+        raise CalibrationError(
+            "texts were given, and the model of this store reads page images; leave them out"
+        )
+    pages = {text_page_id(text): (name, text) for name, text in texts.items() if text.strip()}
+    ids = sorted(pages)[:READ_TEXTS]
+    stored = [StoredPage(each, (pages[each][0],), "", pages[each][1], b"") for each in ids]
+    with TemporaryDirectory(prefix="ridgerank-") as folder:
+        with StoreWriter(folder, store.lineage, store.basis) as writer:
+            writer.append([PageRow(page, None) for page in stored])
+        encode_pending(folder, backbone, ids, seconds=math.inf, progress=lambda _: None)
+        with PageStore.open(folder) as opened:
+            yield replace(workbench, shallow=workbench.shallow.over(opened), retriever=BM25(opened))
 
 
 def make_lists(
@@ -252,10 +289,11 @@ def make_lists(
     if readout is not None:
         state = readout.calibration.state
     total = len(shared) + 2 * len(of_made) + len(of_asked)
-    run = StatePasses(workbench.shallow, STATES if state is None else (state,), progress, total)
+    kept = workbench.folder / "states.npz"
+    run = StatePasses(workbench.shallow, STATES if state is None else (state,), progress, total, kept)
     members = ((query, each.page_id) for query, pages in of_made.items() for each in pages)
     sources = np.array([float(page == query.source) for query, page in members])
-    return CalibrationLists(
+    lists = CalibrationLists(
         fitted=run.lists(shared, targets=columns),
         made=run.lists(of_made, sources),
         reordered=run.lists(of_made, sources, rewrite=reorder_words),
@@ -263,15 +301,24 @@ def make_lists(
         documents=dict(zip(page_ids, names, strict=True)),
         teacher=OWN if scores is None else scores.name,
     )
+    run.save()
+    return lists
 
 
 class StatePasses:
-    """Runs lists over the stored pages, and counts them."""
+    """Runs lists over the stored pages, and counts them; states in the file, if one is given, are read."""
 
-    def __init__(self, shallow: ShallowPass, states: Sequence[State], progress: Progress, total: int) -> None:
+    def __init__(
+        self, shallow: ShallowPass, states: Sequence[State], progress: Progress, total: int, file: Path | None
+    ) -> None:
         self._shallow, self._states, self._total, self._done = shallow, states, total, 0
         self._progress = partial(progress, STATES_STEP)
         self._progress(0, total)
+        self._made_by = f"{shallow.store.lineage.to_json()} {shallow.backbone.dtype}"
+        self._file, self._known = file or Path(), dict[str, NDArray[np.float32]]()
+        with suppress(OSError, ValueError, KeyError, BadZipFile), np.load(self._file) as kept:
+            if str(kept["made_by"]) == self._made_by:
+                self._known = dict(zip(kept["pairs"].tolist(), kept["states"], strict=True))
 
     def lists(
         self,
@@ -284,9 +331,15 @@ class StatePasses:
         """The lists with states of the queries' texts, rewritten; None if there are none."""
         if not candidates:
             return None
-        passes = []
+        rows = []
         for query, pages in candidates.items():
-            passes.append(self._shallow.run_both(rewrite(query.text), [page.page_id for page in pages]))
+            text = rewrite(query.text)
+            pairs = {each.page_id: f"{digest_query(text)} {each.page_id}" for each in pages}
+            if missing := [page for page, pair in pairs.items() if pair not in self._known]:
+                both = self._shallow.run_both(text, missing)
+                run = torch.stack([both[state] for state in STATES], dim=1).float().cpu().numpy()
+                self._known |= zip([pairs[page] for page in missing], run, strict=True)
+            rows += [self._known[pair] for pair in pairs.values()]
             self._done += 1
             self._progress(self._done, self._total)
         members = [each for pages in candidates.values() for each in pages]
@@ -296,12 +349,19 @@ class StatePasses:
             lists=Ragged.of_lengths(map(len, candidates.values())),
             retriever=np.array([each.score for each in members]),
             states={
-                state: np.concatenate([each[state].cpu().numpy().astype(np.float64) for each in passes])
+                state: np.stack([row[STATES.index(state)] for row in rows]).astype(np.float64)
                 for state in self._states
             },
             targets=targets or {},
             relevance=relevance,
         )
+
+    def save(self) -> None:
+        """Keep the states of the last `KEPT_PAIRS` pairs, for another retriever or other queries."""
+        pairs = list(self._known)[-KEPT_PAIRS:]
+        states = np.array([self._known[pair] for pair in pairs], dtype=np.float32)
+        with replace_file(self._file) as scratch, scratch.open("wb") as file:
+            np.savez(file, made_by=self._made_by, pairs=pairs, states=states)
 
 
 def find_candidates(retriever: Retriever, queries: Sequence[Query], k: int) -> dict[Query, list[Candidate]]:

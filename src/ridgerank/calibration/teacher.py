@@ -56,12 +56,12 @@ class TargetCache:
 
     def target(self, target: Target, query: str, page_id: str) -> float | None:
         """One target of a query over a page, None where it was never computed."""
-        return self._targets.get((target, _digest(query), page_id))
+        return self._targets.get((target, digest_query(query), page_id))
 
     def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
         """Keep values of one target: page id → text of the query → value."""
         digests = {
-            page: {_digest(text): v for text, v in by_query.items()} for page, by_query in values.items()
+            page: {digest_query(text): v for text, v in by_query.items()} for page, by_query in values.items()
         }
         rows = [{"page_id": page_id, f"{target}s": by_query} for page_id, by_query in digests.items()]
         for row in rows:
@@ -200,5 +200,6 @@ def _parse(line: bytes) -> Any:  # noqa: ANN401 (whatever JSON holds)
         return None
 
 
-def _digest(query: str) -> str:
+def digest_query(query: str) -> str:
+    """A short name of a query's text."""
     return hashlib.blake2b(query.encode(), digest_size=16).hexdigest()

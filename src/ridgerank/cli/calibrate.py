@@ -47,7 +47,8 @@ def calibrate_command(
         Path | None, queries_option(help="Judgements of these queries, TREC: the weight is read on them.")
     ] = None,
     run: Annotated[
-        Path | None, retriever_option(help="Your retriever's candidates, TREC; needs --queries.")
+        Path | None,
+        retriever_option(help="Your retriever's candidates, TREC; needs --queries. --retriever names it."),
     ] = None,
     retriever: Annotated[
         str | None,
@@ -78,6 +79,12 @@ def calibrate_command(
     readout: Annotated[
         str | None,
         fit_option(help="Only weigh this readout: a file, owner/name on the hub, or a shipped one."),
+    ] = None,
+    texts: Annotated[
+        str | None,
+        fit_option(
+            help="Fit to texts: those of pages, cut at so many characters (800), or of a file (JSON lines)."
+        ),
     ] = None,
     save_to: Annotated[
         Path | None, output_option("--save", help="Write the readout to this file, for other stores.")
@@ -134,7 +141,8 @@ def calibrate_command(
         candidate_source: Retriever | str | None = retriever
         if run is not None:
             given = calibration_queries or []
-            candidate_source = GivenCandidates(read_run(run), given, resolve=pages.find)
+            named = retriever or "run"  # the weight is for this retriever
+            candidate_source = GivenCandidates(read_run(run), given, resolve=pages.find, name=named)
         model = ModelSettings.from_lineage(pages.lineage, name=backbone, device=device, dtype=dtype).load()
         calibration = calibrate_store(
             pages,
@@ -145,6 +153,7 @@ def calibrate_command(
             qrels=judgements,
             name=name,
             readout=given_readout,
+            texts=None if texts is None else _read_texts(texts, pages),
             export=export,
             candidates=candidates,
             query_count=count,
@@ -159,6 +168,26 @@ def calibrate_command(
         if save_to is not None:
             ReadoutFile.of(calibration, model).save(save_to)
     print_report(calibration, store, name, as_json=as_json)
+
+
+def _read_texts(given: str, store: "PageStore") -> dict[str, str]:
+    """Texts by name: those of the pages, cut at a number of characters, or the lines of a file."""
+    from ridgerank.errors import QueryError
+    from ridgerank.trec import read_text
+
+    texts: dict[str, str] = {}
+    if given.isdecimal():
+        for page, text in store.texts().items():
+            starts = range(0, len(text), int(given))
+            texts |= {
+                f"{store.reference(page)}@{start}": text[start : start + int(given)] for start in starts
+            }
+        return texts
+    lines = read_text(Path(given), "a file of texts", QueryError).split("\n")
+    try:
+        return {f"{given}#{n}": json.loads(line)["text"] for n, line in enumerate(lines, 1) if line.strip()}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise QueryError(f"{given}: {error!r}; expected lines of JSON, each with a `text`") from error
 
 
 @contextmanager

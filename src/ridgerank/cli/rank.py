@@ -125,10 +125,11 @@ def _resume(output: Path, requests: "Requests", rank: "Callable[[Query, Candidat
     """
     from ridgerank.atomic import is_special, replace_text_file
     from ridgerank.errors import RunFileError
+    from ridgerank.trec import read_text
 
     if is_special(output) or not output.exists():
         return 0
-    text = _read_output(output)
+    text = read_text(output, "a run; remove it, or name another file")
     lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
     present = list(dict.fromkeys(line.partition(" ")[0] for line in lines))
     query_ids = [query.query_id for query, _ in requests]
@@ -150,19 +151,6 @@ def _resume(output: Path, requests: "Requests", rank: "Callable[[Query, Candidat
         with replace_text_file(output) as file:
             file.write(kept + last)
     return done
-
-
-def _read_output(output: Path) -> str:
-    from ridgerank.errors import RunFileError
-
-    try:
-        return output.read_bytes().decode()  # not `read_text`: it would change line ends that are not ours
-    except UnicodeDecodeError as error:
-        raise RunFileError(
-            f"{output} is not a run (not UTF-8 text); remove it, or name another file"
-        ) from error
-    except OSError as error:
-        raise RunFileError(f"{output} cannot be read: {error.strerror}; name another file") from error
 
 
 @contextmanager

@@ -276,7 +276,7 @@ def _measure(
     with open_workbench(pages, backbone=model, retriever="bm25") as bench, calibration_progress() as progress:
         readout, agreement = _find_readout(bench, progress)
         start = time.perf_counter()
-        lists = StatePasses(bench.shallow, (readout.state,), progress, len(kept)).lists(kept)
+        lists = StatePasses(bench.shallow, (readout.state,), progress, len(kept), None).lists(kept)
         assert lists is not None  # there are questions, each with candidates
         query_ms = 1000 * (time.perf_counter() - start) * CANDIDATES / len(lists.page_ids)
         judged_or_fitted = not asked.made or agreement is not None

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from haystack import Document, component, default_from_dict, default_to_dict
+from haystack import Document, component
 
 from ridgerank.documents.sources import chunk_page_names
 from ridgerank.integrations.matching import PAGE_KEY, rank_documents
@@ -53,19 +53,6 @@ class PageDocumentRanker:
         )
         ranked = [replace(documents[index], score=page.relevance_score) for index, page in ranking]
         return {"documents": ranked}
-
-    def to_dict(self) -> dict[str, Any]:
-        """The component as Haystack writes pipelines; an open store is written by its name."""
-        written: dict[str, Any] = default_to_dict(
-            self, store=self.store, top_k=self.top_k, page_key=self.page_key, retriever=self.retriever
-        )
-        return written
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PageDocumentRanker":
-        """The component out of a written pipeline."""
-        ranker: PageDocumentRanker = default_from_dict(cls, data)
-        return ranker
 
     def _document(self, document: Document) -> RankedDocument:
         chunk_names = chunk_page_names(document.meta)

@@ -8,16 +8,15 @@ A request: candidates with the retriever's scores, states over their stored pref
 readout, eq. 2 at the calibrated weight (`candidates.py`). Safe for any number of threads.
 """
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial, wraps
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Concatenate, ParamSpec, Self, SupportsFloat, TypedDict, Unpack
+from typing import Self, SupportsFloat, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -68,7 +67,6 @@ log = logging.getLogger(__name__)
 
 CANDIDATES = 20
 """K, as in the paper."""
-Options = ParamSpec("Options")
 
 UNSTORED_BYTES = 128 << 20
 """Pages that are in no store and stay in memory for a while: few of them are sent again."""
@@ -85,18 +83,6 @@ class SearchOptions(TypedDict, total=False):
     """Leave out pages whose relevance score is below this, all of them if need be."""
     within: PageFilter | None
     """Search only these pages."""
-
-
-def _in_a_thread(
-    method: Callable[Concatenate["Reranker", Options], Ranking],
-) -> Callable[Concatenate["Reranker", Options], Coroutine[Any, Any, Ranking]]:
-    """The method in a thread of its own, so that the event loop goes on."""
-
-    @wraps(method)
-    async def call(self: "Reranker", /, *args: Options.args, **options: Options.kwargs) -> Ranking:
-        return await asyncio.to_thread(method, self, *args, **options)
-
-    return call
 
 
 class Reranker:
@@ -129,9 +115,8 @@ class Reranker:
         self._loading = Lock()
         self._reader = IsolatedProcess()  # started when a document is first read
         self._closed = False
-        self._words: BM25 | None = None
-        self._lacks: set[str] = set()
-        """What of the two was tried in vain: a retriever, words of the store's pages."""
+        self._missing = False
+        """Whether a retriever was tried in vain."""
         self._unstored = UnstoredPages(
             shallow.backbone, self.store.lineage, capacity_bytes=UNSTORED_BYTES, basis=self.store.basis
         )
@@ -291,31 +276,27 @@ class Reranker:
                 if group is stored and retriever is not None:
                     values = retriever.score(query, group)
                 else:
-                    values = score_texts(query, [texts[each] for each in group], self._store_words())
+                    values = score_texts(query, [texts[each] for each in group], self._store_words)
                 values = values if whole else standardize(values, Ragged.of_lengths([len(group)]))
                 scores |= dict(zip(group, values.tolist(), strict=True))
         return scores, "bm25" if whole else "several, each on its own scale"
 
     def _find_retriever(self) -> Retriever | None:
         """The retriever, None if it cannot be loaded; that is tried once."""
-        if "retriever" in self._lacks:
-            return None
         try:
-            return self.retriever
+            return None if self._missing else self.retriever
         except (RetrieverError, BackboneError, ExtraMissing) as error:
-            self._lacks.add("retriever")
+            self._missing = True
             log.warning("%s: lists without scores are scored by BM25: %s", self.store.uri, error)
             return None
 
+    @cached_property
     def _store_words(self) -> BM25 | None:
         """How many of the store's pages hold a word; None if they have no text."""
-        with self._loading:
-            if self._words is None and "words" not in self._lacks:
-                try:
-                    self._words = self._retriever if isinstance(self._retriever, BM25) else BM25(self.store)
-                except RetrieverError:
-                    self._lacks.add("words")
-            return self._words
+        try:
+            return self._retriever if isinstance(self._retriever, BM25) else BM25(self.store)
+        except RetrieverError:
+            return None
 
     def _weigh(self, source: str | None) -> tuple[float, str]:
         """The weight for the scores of a retriever, and why it is not the calibrated one.
@@ -411,9 +392,6 @@ class Reranker:
         """
         self._require_open()
         return explain(self._shallow, validate_query(query), self.store.find(page), self._reader, layer=layer)
-
-    arank = _in_a_thread(rank)
-    asearch = _in_a_thread(search)
 
     def cache_counts(self) -> CacheCounts:
         """Hits, misses and size of the cache of pages."""

@@ -176,12 +176,16 @@ class HybridRetriever(Retriever):
 class GivenCandidates(Retriever):
     """The results of a retriever that ran elsewhere, by the id or the text of a query."""
 
-    name = "run"
-
     def __init__(
-        self, run: Run, queries: Iterable[Query] = (), *, resolve: Callable[[str], str] = str
+        self,
+        run: Run,
+        queries: Iterable[Query] = (),
+        *,
+        resolve: Callable[[str], str] = str,
+        name: str = "run",
     ) -> None:
         """Take a run, the queries its ids stand for, and what goes from a page's name to its id."""
+        self.name = name
         self._scores: dict[str, dict[str, float]] = {}
         for query, pages in run.to_dict().items():
             by_id = {resolve(page): score for page, score in pages.items()}

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import TypeAlias
 
-from ridgerank.documents.render import PageRef, list_pages, render_pages
+from ridgerank.documents.render import PageRef, list_pages, page_from_text, render_pages
 from ridgerank.errors import CalibrationError, StoreError
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page, document_name
@@ -203,8 +203,14 @@ def rerender_pages(
 ) -> Iterator[list[Page]]:
     """Pages of a store, `BATCH_PAGES` at a time; pages whose documents are not found are named in an error.
 
-    A page that cannot be read any more is left out, and the log says so.
+    A page that cannot be read any more is left out, and the log says so. Of a store whose model reads text
+    the stored text is all that is needed.
     """
+    if store.lineage.page_text is not None:
+        for start in range(0, len(page_ids), BATCH_PAGES):
+            stored = store.pages(page_ids[start : start + BATCH_PAGES])
+            yield [replace(page_from_text(each.text, each.source), page_id=each.page_id) for each in stored]
+        return
     locations = locate_pages(store, page_ids, documents=documents)
     located = {ref.page_id for ref, _ in locations}
     missing = store.references([page_id for page_id in page_ids if page_id not in located])
