@@ -12,12 +12,23 @@ from ridgerank.cli import trial
 from ridgerank.cli.trial import find_moves
 from ridgerank.errors import ScoreError
 from ridgerank.indexing.index import index_documents
-from ridgerank.records import Query
+from ridgerank.records import Page, Query
 from ridgerank.store.lance_dataset import find_lineage
 from ridgerank.store.page_store import PageStore
 from tests.backbones.small_text_models import build_text
 from tests.calibrated_store import random_calibration, write_reports
 from tests.cli.commands import invoke
+from tests.conftest import write_pdf
+
+
+class PretendRecognizer:
+    """Reads the name of a page on it."""
+
+    def __init__(self, *, cache: Path) -> None:
+        self._cache = cache
+
+    def read(self, page: Page) -> str:
+        return f"Recognized words of the page {page.reference}"
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +37,11 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     folder = tmp_path_factory.mktemp("trial")
     build_text("qwen2", folder / "model")
     write_reports(folder / "docs", pages=90)
+    write_pdf(folder / "docs/scan.pdf", pages=20)
     words = ("--store", folder / "store", "--backbone", folder / "model", "--device", "cpu", "--json")
-    done = invoke("trial", folder / "docs", *words, "--minutes", 60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ridgerank.documents.ocr.Recognizer", PretendRecognizer)
+        done = invoke("trial", folder / "docs", *words, "--minutes", 60)
     return folder, [json.loads(done.stdout), *words]
 
 
@@ -36,7 +50,7 @@ def test_made_questions_are_never_plainly_worth_it_and_the_whole_corpus_is_searc
 ) -> None:
     folder, [report, *_] = tried
     assert report["verdict"]["outcome"] != "worth it"
-    assert report["pool"].startswith("90 pages searched")
+    assert report["pool"].startswith("110 pages searched")
     assert report["verdict"]["questions"] >= 16
     [change] = report["changes"]
     assert change["name"] == "bm25"
@@ -44,7 +58,12 @@ def test_made_questions_are_never_plainly_worth_it_and_the_whole_corpus_is_searc
     assert change["before"]["R@20"] == change["after"]["R@20"]
     with PageStore.open(folder / "store") as store:
         pending = store.pending()
-        assert len(store) == 90
+        assert len(store) == 110
+        read = [text for text in store.texts().values() if text.startswith("Recognized words")]
+    assert f", {len(read)} read by OCR, {20 - len(read)} without text, which are not found" in report["pool"]
+    pages = f"({90 + len(read)} of 110 pages have text, some by OCR)."
+    assert report["verdict"]["sentence"].endswith(pages)
+    assert 1 <= min(report["known_item_rank"]) <= max(report["known_item_rank"]) <= 20
     assert index_documents(folder / "docs", folder / "store", processes=0).added == len(pending)
 
 

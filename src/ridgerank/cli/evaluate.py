@@ -44,6 +44,7 @@ def evaluate_command(
     """
     from ridgerank.evaluation.metrics import compare_evaluations, group_by_document
     from ridgerank.evaluation.metrics import evaluate as measure
+    from ridgerank.records import to_json
     from ridgerank.trec import read_qrels, read_run
 
     judgements = read_qrels(qrels)
@@ -75,14 +76,7 @@ def evaluate_command(
                 "run": str(run),
                 "minus": str(runs[0]),
                 "resampled": f"{differences[0].groups} {'documents' if by_document else 'queries'}",
-                "differences": {
-                    each.measure: {
-                        "difference": each.difference,
-                        "interval": each.interval,
-                        "share_above": each.share_above,
-                    }
-                    for each in differences
-                },
+                "differences": {each.measure: to_json(each) for each in differences},
             }
         )
         rows.append((str(run), evaluations[0], result, differences[0]))

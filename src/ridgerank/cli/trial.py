@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ from ridgerank.cli.index import (
     require_documents,
     resolve_settings,
 )
-from ridgerank.errors import ScoreError, StoreError
+from ridgerank.errors import ExtraMissing, ScoreError, StoreError
 from ridgerank.records import Page, to_json
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def trial_command(
             _refuse_slow_model(paths, settings, model, minutes)
         echo("storing the text of every page")
         index_documents(paths, store, model, only=())
+    scans = _read_scans(paths, store, model, most=int(2 * minutes)) if paths else 0
     with PageStore.open(store) as pages:
         asked = _read_questions(pages, given, judgements)
         searches = _search(pages, asked, run, dense)
@@ -144,11 +145,10 @@ def trial_command(
             encoded, seconds = encode_pending(store, model, wanted, seconds=half, progress=bar.advance)
     with PageStore.open(store) as pages:
         left = pages.pending()
-        kept = {query: _candidates(query, searches) for query in order}
         kept = {
             query: found
-            for query, found in kept.items()
-            if found and left.isdisjoint(each.page_id for each in found)
+            for query in order
+            if (found := _candidates(query, searches)) and left.isdisjoint(page.page_id for page in found)
         }
         if len(kept) < LEAST_QUESTIONS:
             raise ScoreError(
@@ -158,7 +158,12 @@ def trial_command(
         facts = _measure(pages, model, asked, searches, kept, start + 60 * minutes)
         blank = sum(not text.strip() for text in pages.texts().values())
     facts["pool"] = f"{len(pages)} pages searched, {len(pages) - len(left)} of them encoded"
-    facts["pool"] += f", {blank} without text, which are not found" if blank else ""
+    facts["pool"] += f", {scans} read by OCR" if scans else ""
+    if blank:
+        facts["pool"] += f", {blank} without text, which are not found"
+        sentence = facts["verdict"].sentence.removesuffix(".")
+        of_all = f"{len(pages) - blank} of {len(pages)} pages have text{', some by OCR' if scans else ''}"
+        facts["verdict"] = replace(facts["verdict"], sentence=f"{sentence} ({of_all}).")
     facts["encode_ms"] = 1000 * seconds / encoded if encoded else None
     if as_json:
         table = [
@@ -190,6 +195,28 @@ def _refuse_slow_model(paths: list[Path], settings: IndexSettings, model: "Backb
             f"({seconds:.1f} s a page), expected at most {minutes:g} min; give --minutes "
             f"{int(needed / 60) + 1}, or a smaller model"
         )
+
+
+def _read_scans(paths: list[Path], store: str, model: "Backbone", *, most: int) -> int:
+    """Read a sample of the pages without text by OCR, which takes seconds a page; returns how many."""
+    from ridgerank.atomic import cache_folder
+    from ridgerank.documents.ocr import Recognizer, has_little_text
+    from ridgerank.indexing.index import index_documents
+    from ridgerank.store.page_store import PageStore
+
+    with PageStore.open(store) as pages:
+        texts = pages.texts()
+        blank = sorted(page_id for page_id in pages.pending() if has_little_text(texts[page_id]))
+    sample = Random(0).sample(blank, min(most, len(blank)))
+    if not sample:
+        return 0
+    try:
+        recognizer = Recognizer(cache=cache_folder("ocr"))
+    except ExtraMissing as error:
+        echo(f"{len(blank)} pages have no text: {error}")
+        return 0
+    echo(f"reading {len(sample)} of {len(blank)} pages without text off their image")
+    return index_documents(paths, store, model, only=sample, recognizer=recognizer).added
 
 
 def _read_questions(pages: "PageStore", given: "list[Query]", judgements: "Qrels") -> Asked:
@@ -304,7 +331,14 @@ def _measure(
         )
         [difference, *_] = compare_evaluations(before, after, groups=group_by_document(qrels))
         changes.append((search.name, before, after, widen(difference)))
+    ranks = [
+        (-before[page], -after[page])
+        for query, (before, after) in orders.items()
+        for page in asked.qrels.get(query.query_id, ())
+        if asked.made and page in before
+    ]
     return {
+        "known_item_rank": np.mean(ranks, axis=0).tolist() if ranks else None,
         "verdict": reach_verdict(changes[-1][3], questions=len(qrels), made=asked.made, blind=readout.blind),
         "changes": changes,
         "moved": find_moves(orders, asked.qrels, {pages.reference(p): t for p, t in pages.texts().items()}),
@@ -430,6 +464,9 @@ def _print(facts: dict[str, Any]) -> None:
         )
     typer.echo(format_changes(facts["changes"]))
     typer.echo(f"{verdict.questions} questions of {verdict.documents} documents; {facts['pool']}")
+    if facts["known_item_rank"]:
+        first, then = facts["known_item_rank"]
+        typer.echo(f"the page a question was made from, if it is found: rank {first:.1f} → {then:.1f}")
     agreement = facts["agreement"] and f", which agrees with the full model at {facts['agreement']:.2f}"
     typer.echo(f"readout: {facts['readout']}{agreement or ''}")
     encoding = f"{facts['encode_ms']:.0f} ms and " if facts["encode_ms"] else ""
