@@ -11,6 +11,7 @@ from tests.backbones.small_models import Built, shaken, text_settings, train_tok
 CLASSES = tuple(MODEL_CLASSES)
 CONTROL = {
     "llama": ["<|endoftext|>"],
+    "mistral": ["<|endoftext|>"],
     "qwen2": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
     "qwen3": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
 }

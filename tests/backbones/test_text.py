@@ -1,18 +1,22 @@
 """Models that read text: how much of a page, under which prompt, and never as a command."""
 
+import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from ridgerank.backbones.base import Backbone
+from experiments.validate_gpu import own_margins
+from ridgerank.backbones.base import Backbone, full_margins
 from ridgerank.backbones.load import load_backbone
-from ridgerank.backbones.text import TEXT_PROMPTS, CausalText, choose_prompt
+from ridgerank.backbones.text import MODEL_CLASSES, TEXT_PROMPTS, CausalText, choose_prompt
 from ridgerank.errors import BackboneError
 from ridgerank.records import Page
 from tests.backbones.small_models import Built
-from tests.backbones.small_text_models import CLASSES, PROMPTS
+from tests.backbones.small_text_models import CLASSES, PROMPTS, build_text
 
 LONG_PAGE = "one word and another " * 20
 of_each_class = pytest.mark.parametrize("built", CLASSES, indirect=True)
@@ -73,3 +77,14 @@ def test_settings_that_make_no_sense_are_refused(
 )
 def test_the_prompt_is_seen_from_the_control_tokens(name: str, control: list[str], expected: str) -> None:
     assert choose_prompt(name, control) == expected
+
+
+def test_the_page_shows_how_to_add_a_class_of_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs/retrievers.md").read_text()
+    [snippet] = re.findall(r"```python\n(from ridgerank\.backbones\.text.*?)```", page, flags=re.DOTALL)
+    monkeypatch.setitem(MODEL_CLASSES, "mistral", MODEL_CLASSES["llama"])  # afterwards there is none again
+    exec(snippet, {})
+    build_text("mistral", tmp_path)
+    model, texts = load_backbone(tmp_path, device="cpu"), ["what it says", LONG_PAGE]
+    expected = own_margins(model, "what", texts)
+    np.testing.assert_allclose(full_margins(model, "what", texts).numpy(), expected, atol=1e-3)
