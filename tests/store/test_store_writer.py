@@ -205,10 +205,12 @@ def test_a_reader_reads_on_and_knows_that_the_store_has_changed(uri: str) -> Non
 
 
 def test_a_directory_with_other_files_is_not_taken_over(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/.DS_Store").touch()
-    StoreWriter(str(tmp_path / "mine"), LINEAGE).close()
-    shutil.rmtree(tmp_path / "mine")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for put_there_by_others in (".DS_Store", "run.trec"):  # into an empty folder, and into a store
+        (mine / put_there_by_others).touch()
+        StoreWriter(str(mine), LINEAGE).close()
+    shutil.rmtree(mine)
     (tmp_path / "thesis.docx").write_text("years of work")
     with pytest.raises(StoreError, match=r"holds other files \(thesis.docx\)"):
         StoreWriter(str(tmp_path), LINEAGE)

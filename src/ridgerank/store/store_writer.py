@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ridgerank.atomic import list_scratch_files, lock_file
+from ridgerank.documents.sources import is_store_folder
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
 from ridgerank.store import lance_dataset, layout
@@ -104,7 +105,7 @@ class StoreWriter:
                 # Hidden files are nobody's documents: macOS puts one into every folder that is looked at.
                 found = {entry.name for entry in root.iterdir() if entry.name[0] != "."}
                 foreign = sorted(found - _STORE_NAMES)
-                if foreign:
+                if foreign and not is_store_folder(root):
                     names = lance_dataset.shorten(foreign)
                     raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
                 self._descriptor, self._exclusive = _lock(root)
