@@ -34,20 +34,15 @@ def test_a_finished_write_replaces_the_file_and_makes_its_folder(tmp_path: Path)
     assert target.read_bytes() == "ω".encode()
 
 
-def test_the_file_gets_the_permissions_any_new_file_gets(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
+def test_a_file_keeps_its_permissions_and_a_new_one_gets_those_of_any(tmp_path: Path) -> None:
+    plain, secret = tmp_path / "plain", tmp_path / "secret"
     plain.touch()
-    with replace_file(tmp_path / "written") as scratch:
-        scratch.write_bytes(b"x")
-    assert stat.S_IMODE((tmp_path / "written").stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-
-
-def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
     secret.touch(mode=0o600)
-    with replace_text_file(secret) as file:
-        file.write("new")
+    for path in (secret, tmp_path / "new"):
+        with replace_file(path) as scratch:
+            scratch.write_bytes(b"x")
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
 
 
 def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:

@@ -170,11 +170,6 @@ def remove_documents(uri: str, names: Sequence[str]) -> RemovalReport:
     return RemovalReport(len(gone), len(kept))
 
 
-def _as_far(document: str, glob: str) -> str:
-    """A document's name as far as a glob without a folder goes."""
-    return document if "/" in glob else PurePath(document).name
-
-
 def _resolve(
     names: Iterable[str],
     documents: set[str],
@@ -197,7 +192,9 @@ def _resolve(
             page_ids.add(name)
         elif path in names_of_path:
             found |= names_of_path[path]
-        elif fitting := {each for each in documents if fnmatchcase(_as_far(each, name), name)}:
+        elif fitting := {  # a glob without a folder is one of files' own names
+            each for each in documents if fnmatchcase(each if "/" in name else PurePath(each).name, name)
+        }:
             found |= fitting
         else:
             unknown.append(name)

@@ -114,8 +114,6 @@ _PATHS_KEPT = 8  # of one document: it may lie in another folder every day
 
 def remember_sources(uri: str, paths: Mapping[str, Path]) -> None:
     """Add to the paths of documents: name of a document → its file."""
-    if not paths:
-        return
     sources = _read_sources(uri)
     for name, path in paths.items():
         newest = str(path.resolve())
