@@ -90,8 +90,8 @@ def test_metadata_changes_without_encoding_a_page_again(
 
 def test_labels_are_text_numbers_and_lists() -> None:
     assert labels_of("kind", ["a", 1, 2.5, True]) == ["kind=a", "kind=1", "kind=2.5", "kind=true"]
-    with pytest.raises(StoreError, match="kind is None, expected text"):
-        labels_of("kind", None)
+    with pytest.raises(StoreError, match=r"kind of a\.pdf is None, expected text"):
+        labels_of("kind", None, of=" of a.pdf")
 
 
 def test_a_store_gives_examples_of_its_labels_one_per_key(store: Path) -> None:

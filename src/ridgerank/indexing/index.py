@@ -459,7 +459,7 @@ def list_labels(listing: Listing, metadata: DocumentMetadata) -> dict[str, set[s
     labels_by_page: dict[str, set[str]] = {}
     for path, refs in listing.documents.items():
         fields = metadata.fields(path).items()
-        labels = {label for key, value in fields for label in labels_of(key, value)}
+        labels = {label for key, value in fields for label in labels_of(key, value, of=f" of {path}")}
         for ref in refs:
             labels_by_page.setdefault(ref.page_id, set()).update(labels)
     return labels_by_page

@@ -69,12 +69,13 @@ class PageSelection:
     condition: str
 
 
-def labels_of(key: str, value: object) -> list[str]:
+def labels_of(key: str, value: object, *, of: str = "") -> list[str]:
     """`key=value`, one for each item where the value is a list."""
     values = value if isinstance(value, list | tuple) else [value]
     wrong = [item for item in values if not isinstance(item, str | int | float | bool)]
     if wrong:
-        raise StoreError(f"{key} is {wrong[0]!r}, expected text, a number, true, false, or a list of these")
+        found = f"{key}{of} is {wrong[0]!r:.80}"
+        raise StoreError(f"{found}, expected text, a number, true, false, or a list of these")
     return [f"{key}={item if isinstance(item, str) else json.dumps(item)}" for item in values]
 
 
