@@ -9,7 +9,7 @@ from PIL import Image
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import StoreError
-from ridgerank.indexing.index import IndexReport, index_documents
+from ridgerank.indexing.index import IndexProgress, IndexReport, index_documents
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import locate_pages
 from tests.conftest import refuse_listing, write_pdf
@@ -141,3 +141,20 @@ def test_pruning_spares_pages_of_a_folder_that_cannot_be_read_this_time(
     refuse_listing(monkeypatch, "locked")
     assert index(tmp_path / "in", store, small_backbone, prune=True).removed == 0
     assert names(store) == ["b.pdf#1", "locked/a.pdf#1"]
+
+
+def test_a_file_that_becomes_a_link_to_itself_costs_its_pages_alone(
+    tmp_path: Path, store: Path, small_backbone: Backbone
+) -> None:
+    write_pdf(tmp_path / "in/a.pdf", pages=1)
+    looped = write_pdf(tmp_path / "in/b.pdf", pages=1, seed=1)
+
+    def replace_once_listed(_: IndexProgress) -> None:
+        looped.unlink(missing_ok=True)
+        looped.symlink_to(looped.name)
+
+    report = index(tmp_path / "in", store, small_backbone, preset="paper", progress=replace_once_listed)
+    assert [str(each) for each in report.failures] == [
+        "b.pdf#1: a symbolic link that leads back to itself; remove it"
+    ]
+    assert names(store) == ["a.pdf#1"]

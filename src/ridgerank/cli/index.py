@@ -1,5 +1,6 @@
 """`ridgerank index`: documents into a store."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -267,8 +268,8 @@ def _index_on_ray(
         echo(f"Ray at {address}: {cluster_workers.count} workers")
         with interruptible(_safe(store)), Bar("listing") as bar:
             return index_on_ray(
-                [path.resolve() for path in paths],
-                store if "://" in store else str(Path(store).resolve()),
+                [os.path.realpath(path) for path in paths],
+                store if "://" in store else os.path.realpath(store),
                 plan,
                 ray=cluster,
                 workers=cluster_workers,

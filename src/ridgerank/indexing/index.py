@@ -5,6 +5,7 @@ through the model in batches cut from the whole list, not from the pages that re
 committed whole.
 """
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -390,7 +391,7 @@ def name_row(row: PageRow, listing: Listing) -> PageRow:
 
 def _unread_names(listing: Listing, owners: Mapping[str, str]) -> set[str]:
     """The names of what could not be read, those that a file has from earlier runs included."""
-    files = {str(failure.path.resolve()) for failure in listing.failures if failure.path is not None}
+    files = {os.path.realpath(failure.path) for failure in listing.failures if failure.path is not None}
     return {failure.reference for failure in listing.failures} | {
         name for name, owner in owners.items() if owner in files
     }

@@ -1,5 +1,6 @@
 """What is to be indexed: the pages under the paths, and the names of their documents."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -84,7 +85,7 @@ def name_documents(
     names: dict[Path, list[str]] = {}
     renamed: list[str] = []
     for path, refs in listing.documents.items():
-        name, file = refs[0].source.name, str(path.resolve())
+        name, file = refs[0].source.name, os.path.realpath(path)
         owner = owners.get(name, file)
         is_free = owner == file or name not in page_ids_by_name
         if not is_free and page_ids_by_name[name] <= {ref.page_id for ref in refs}:

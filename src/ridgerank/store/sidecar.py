@@ -11,6 +11,7 @@ On a local disk these are files in the store's directory. On an object store the
 
 import json
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -116,7 +117,7 @@ def remember_sources(uri: str, paths: Mapping[str, Path]) -> None:
     """Add to the paths of documents: name of a document → its file."""
     sources = _read_sources(uri)
     for name, path in paths.items():
-        newest = str(path.resolve())
+        newest = os.path.realpath(path)
         older = [path for path in sources.get(name, []) if path != newest]
         sources[name] = [newest, *older][:_PATHS_KEPT]
     _write_sources(uri, sources)
