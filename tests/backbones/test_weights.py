@@ -155,6 +155,8 @@ def test_weights_of_another_shape_or_quantized_are_refused_by_name(folder: Path)
     for changed, reason in (
         (weights[name].T.contiguous(), "in the shape"),
         (weights[name].char(), "quantized"),
+        (weights[name].to(torch.float8_e4m3fn), "quantized"),
+        (weights[name].to(torch.complex64), "quantized"),
     ):
         save_file({**weights, name: changed}, folder / WEIGHTS, metadata={"format": "pt"})
         assert name in (message := refused(folder))

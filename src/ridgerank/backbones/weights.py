@@ -74,7 +74,7 @@ def find_weights(source: str, revision: str | None = None) -> list[Path]:
     return [path for path in shards.values() if path is not None]
 
 
-_QUANTIZED = ("I8", "U8", "BOOL")
+_UNPACKED = ("F64", "F32", "F16", "BF16", "I64")  # the last for positions, which old files list
 _FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -118,7 +118,7 @@ def require_sizes(
                     part = file.get_slice(name)
                     stored += math.prod(part.get_shape())
                     types.add(part.get_dtype())
-                    if part.get_dtype() in _QUANTIZED:
+                    if part.get_dtype() not in _UNPACKED:
                         raise BackboneError(
                             f"{path}: {name} is quantized; expected weights as floating point"
                         )
